@@ -1,4 +1,3 @@
-/** The operator's catalog: regions, images, instance types and prices. */
 import type { ImageId, InstanceTypeId, RegionId } from './ids.ts';
 import type { Micros } from './money.ts';
 

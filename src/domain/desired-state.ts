@@ -1,4 +1,3 @@
-/** Changes of an instance's row by a requested action, before the engine has done anything. */
 import { withoutPastStop } from './stop-policy.ts';
 import { nextStatus, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';

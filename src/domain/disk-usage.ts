@@ -1,4 +1,3 @@
-/** Disk usage of an instance, from the measurements of each disk. */
 import { isFull, usedPercent, nextWarning } from './disk-warnings.ts';
 import {
   inGB,
@@ -76,7 +75,6 @@ function mountPathOf({ spec }: Pick<Instance, 'spec'>, { kind, id }: DiskId): st
   return spec.mounts.find(({ volumeId }) => volumeId === id)?.mountPath ?? '';
 }
 
-/** A disk in the answer of `/instance/get`. */
 export interface PublicDisk {
   disk: FullDisk['disk'];
   /** Volume id or disk id; '' for the root disk. */

@@ -1,7 +1,5 @@
-/** Warnings to the owner of a disk that fills up. */
 import { BYTES_PER_GB, inGB, type Disk, type FullDisk, type DiskEntry } from './disk.ts';
 
-/** Level that also lists the largest entries. */
 export const FULL_PERCENT = 95;
 const WARN_AT_PERCENT: readonly number[] = [80, FULL_PERCENT];
 /** Hysteresis: usage must fall this far below a level before the level is warned of again. */

@@ -1,7 +1,4 @@
-/**
- * Disks: storage that outlives containers. A disk has a kind, an id, a pool of its region, and a
- * size that is reserved from the request until its removal.
- */
+/** Disks: storage that outlives containers, reserved from the request until removal. */
 import type { InstanceId, RegionId, UserId } from './ids.ts';
 import type { Instance } from './instance.ts';
 import type { PoolName } from './pool.ts';
@@ -21,7 +18,7 @@ export interface Disk extends DiskId {
   ownerId: UserId;
   /** Units of 2³⁰ bytes. */
   sizeGB: number;
-  /** An instance's provisioned disk that is absent is lost, and not created again. */
+  /** An absent provisioned disk of an instance is lost, and not created again. */
   provisioned: boolean;
   usageBytes: number;
   /** Highest level of `WARN_AT_PERCENT` that the owner was warned of. */
@@ -82,7 +79,6 @@ export const dockerDiskGB = ({ dockerStorageGB }: Instance['spec']): number => d
 
 export const dataDiskGB = ({ type, extraDataDiskGB }: Instance['spec']): number => type.dataDiskGB + extraDataDiskGB;
 
-/** An instance's own disks with their desired sizes; volumes excluded. */
 export function ownDisks(
   instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
   sharedGB: number,

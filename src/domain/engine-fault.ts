@@ -14,15 +14,12 @@ export const faultReasons = [
   'diskFull',
   /** Missing, or not a folder. */
   'badMount',
-  /** Port of another program of the host. */
   'portTaken',
-  /** Host memory, or too low a limit. */
   'outOfMemory',
   /** Missing, or no pass-through. */
   'gpuMissing',
   'gpuBusy',
   'hostTooSmall',
-  /** A foreign object has our name. */
   'nameTaken',
 ] as const;
 export type FaultReason = (typeof faultReasons)[number];
@@ -39,7 +36,6 @@ export class EngineFault extends Error {
   readonly kind: FaultKind;
   readonly retry: boolean;
   readonly reason: FaultReason | undefined;
-  /** Set with `portTaken`, so that control can allot another port. */
   readonly takenNodePort: number | undefined;
 
   constructor(kind: FaultKind, message: string, more: FaultOptions) {

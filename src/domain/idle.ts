@@ -1,19 +1,17 @@
 /**
  * # Idleness
  *
- * An instance with an idle policy is checked periodically. A check reads signals in the order of
- * `signalNames`; the first that shows use is the reason why the instance is active. The instance is
- * idle when every required signal is fresh and none shows use. It is stopped, after a warning, when
- * it stays idle for as long as the policy says.
+ * A check reads signals in the order of `signalNames`; the first in use is the reason why the
+ * instance is active. An instance is idle when every required signal is fresh and none is in use,
+ * and is stopped, after a warning, once idle for as long as the policy says.
  *
- * A missing or stale signal gives the verdict `unknown` and restarts the idle time. So do a gap
+ * A missing or stale signal gives the verdict `unknown` and restarts the idle time, as do a gap
  * between two checks, a clock step and a server start: unobserved time never counts as idle.
  */
 
 export const signalNames = ['keepAlive', 'kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
 export type SignalName = (typeof signalNames)[number];
 
-/** Signals that a policy may ignore. A keep-alive call always counts. */
 export const ruleNames = ['kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
 export type RuleName = (typeof ruleNames)[number];
 
@@ -75,7 +73,6 @@ export interface IdleWatch {
   sinceMs: number | null;
   usedAtMs: number;
   assessedAtMs: number;
-  /** Start of the idle period that was warned of. */
   warnedOfMs: number | null;
 }
 

@@ -43,7 +43,6 @@ export function parseImageRef(text: string): ImageRef | string {
   return { server: canonicalServer(server), ref: digest === null && tag === null ? `${name}:latest` : text };
 }
 
-/** Server of an already parsed name. */
 export const registryServerOf = (ref: string): string => canonicalServer(splitServer(ref).server);
 
 /** Whether `ref` lies below `prefix` (server and path), in any spelling of the server. */

@@ -13,7 +13,7 @@
  *
  *     Running ── stop ──► Running, phase Stopping ──► Stopped ── start ──► Starting ──► Running
  *     Running ── restart ──► Restarting ──► Running
- *     Running or Stopped ── archive ──► phase Archiving ──► Archived ── start ──► Starting ──► Running
+ *     Running or Stopped ── archive ──► phase Archiving ──► Archived ── start ──► Starting
  *     any ── terminate ──► Released (at once; the phase says what is still to be cleaned)
  *
  * A failure before the image pull or the container is `InitializationFailed`, later
@@ -194,7 +194,6 @@ export const diagnoses = {
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
 
-/** Reasons that change once nothing is retried any more. */
 const permanentReasons: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
   NoCapacity: 'CapacityTimeout',
   EngineUnreachable: 'StartTimeout',
@@ -206,7 +205,6 @@ const permanentReasons: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
 
 export const permanentReason = (reason: Diagnosis): Diagnosis => permanentReasons[reason] ?? reason;
 
-/** Statuses with a deadline. Only a new request or a crash leaves any other status. */
 export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';
 
 export const isLasting = (status: InstanceStatus): status is Exclude<InstanceStatus, TransientStatus> =>
@@ -258,7 +256,7 @@ export interface Limits {
   /** Image, disk and start deadlines count from the request to run. */
   imageDeadlineMs: number;
   disksDeadlineMs: number;
-  /** Counts from the container's start until ssh, or else the notebook, answers. */
+  /** Counted from the container's start until ssh, or else the notebook, answers. */
   readyDeadlineMs: number;
   /** Wait for the gateway's ssh front, for images without sshd; ready without it afterwards. */
   sshFrontMs: number;
@@ -271,7 +269,7 @@ export interface Limits {
   backOffBaseMs: number;
   backOffMaxMs: number;
   stopGraceMs: number;
-  /** Deadline of quick engine calls. The outcome is unknown after it. */
+  /** Deadline of quick engine calls, after which the outcome is unknown. */
   callDeadlineMs: number;
   /** Per disk created or mounted. */
   storageDeadlineMs: number;

@@ -1,7 +1,6 @@
 /**
- * An instance row: the requested spec (`spec`, unaffected by later catalog changes), the desired
- * state (`desired`, `generation`), the last observation (`observed`) and the current operation. Use
- * cases write the desired state, reconcilers the rest.
+ * Requested spec (`spec`, unaffected by later catalog changes) and desired state (`desired`,
+ * `generation`), written by use cases; observation and operation, also written by reconcilers.
  */
 import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
@@ -91,7 +90,7 @@ export interface Instance {
   /** Time of the current request; deadlines count from it. */
   requestedAtMs: number;
   initExit: number | null;
-  /** Joined the capacity queue; null when placed, or not in need of capacity. */
+  /** Joined the capacity queue; null when placed or in no need of capacity. */
   waitsSinceMs: number | null;
   waitsUntilMs: number | null;
   stopPolicy: StopPolicy;

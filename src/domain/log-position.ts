@@ -1,7 +1,6 @@
 /**
- * Positions in a console log, made of what the log itself stores: millisecond times and line order.
- * Lines are ordered by when they were completed, so times may go back a little. A reader resumes
- * from `DISORDER_MS` before its position and skips up to that line.
+ * Positions in a console log, from what the log stores: millisecond times and line order. Lines are
+ * ordered by completion, so times may go back: a reader resumes from `DISORDER_MS` before.
  */
 
 /** The `nth` line, from 1, that began in this millisecond. */

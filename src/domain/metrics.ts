@@ -1,10 +1,7 @@
 /**
- * # Metrics of running instances
- *
  * A reading has gauges (memory, processes) and counters since the start of the run (CPU time,
- * bytes). Two readings make a sample with rates. Samples are folded into minutes and steps, each
- * with mean and maximum. Unknown is NaN here and null outside, never 0: the first reading after a
- * gap has no rates.
+ * bytes). Two readings make a sample with rates; samples fold into minutes and steps, each with
+ * mean and maximum. Unknown is NaN here and null outside, never 0.
  */
 
 /** Order of `MetricsValues`. Integers. */
@@ -81,7 +78,6 @@ export function sampleValues(now: UsageReading, before: UsageReading | null): Me
   ];
 }
 
-/** Base of a rate: the reading before, or the start of a young run; null: neither. */
 function rateBase(
   now: UsageReading,
   before: UsageReading | null,

@@ -6,5 +6,4 @@ const MICROS_PER_DOLLAR = 1_000_000n;
 /** Exact up to nine billion dollars. */
 export const toDollars = (micros: Micros): number => Number(micros) / Number(MICROS_PER_DOLLAR);
 
-/** Rounds to the nearest micro-dollar. */
 export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollars * Number(MICROS_PER_DOLLAR)));

@@ -1,4 +1,3 @@
-/** Mount paths of volumes: absolute, outside the instance's own folders and other mounts. */
 const RESERVED_TREES = [
   '/bin',
   '/boot',

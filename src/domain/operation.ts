@@ -1,9 +1,9 @@
 /**
  * # Operations
  *
- * Every request starts an operation with stages, times and progress. The current operation of an
- * instance is part of its row and is written with it; the next request moves it to the history. Its
- * id is made of the instance's id and the request's generation, so the caller knows it at once.
+ * Each request starts an operation with stages, times and progress. The current operation is in its
+ * subject's row; the next request moves the operation to the history. An id is made of subject and
+ * generation.
  */
 import type { Observed } from './instance.ts';
 import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
@@ -70,7 +70,6 @@ export interface Operation {
   kind: OperationKind;
   cause: Cause;
   startedAtMs: number;
-  /** Null while it runs. */
   endedAtMs: number | null;
   state: OperationState;
   stages: Stage[];
@@ -82,7 +81,6 @@ export const FIRST_GENERATION = 1;
 
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
 
-/** Stages of each kind, in order, with their weight in the percentage. */
 const stageWeights: Readonly<Record<OperationKind, readonly (readonly [StageName, number])[]>> = {
   launch: [
     ['Queued', 1],

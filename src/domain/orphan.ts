@@ -2,10 +2,9 @@
  * # Orphans
  *
  * An engine object with our label but without a row: left by a lost database, a restored backup or
- * a superseded save. Two sweeps in a row confirm it. An operator may adopt, stop or delete it;
- * until then the policy decides. Its retention counts watched time only, so neither a clock step
- * nor a server outage brings a deletion nearer. Disks without a row are orphans too, but no policy
- * deletes data.
+ * a superseded save. Two sweeps in a row confirm an orphan. An operator may adopt, stop or delete
+ * one; until then the policy decides, but never deletes data. Retention counts watched time, so
+ * neither a clock step nor an outage brings a deletion nearer.
  */
 export const orphanKinds = ['instance', 'docker', 'network', 'image', 'disk'] as const;
 export type OrphanKind = (typeof orphanKinds)[number];
@@ -33,7 +32,7 @@ export interface Orphan {
   regionId: string;
   kind: OrphanKind;
   engineName: string;
-  /** Instance (also for its Docker and saved images), account of a network, or disk. */
+  /** Instance (also for Docker and saved images), account of a network, or disk. */
   subjectId: string;
   ownerId: string;
   imageRef: string;
@@ -42,7 +41,6 @@ export interface Orphan {
   createdAtMs: number;
   firstSeenAtMs: number;
   lastSeenAtMs: number;
-  /** Time between consecutive observations; 0 after the first. */
   watchedMs: number;
   handling: OrphanHandling;
   note: string;
@@ -51,7 +49,7 @@ export interface Orphan {
 export const orphanIdOf = (regionId: string, { kind, engineName }: Pick<Orphan, 'kind' | 'engineName'>): string =>
   `${regionId}/${kind}/${engineName}`;
 
-/** Maximum per interval: in a longer one nobody watched. */
+/** Maximum per interval: a longer one was not watched. */
 const MAX_WATCH_MS = 60_000;
 
 /** Returns at least 1 ms more, so that a second observation differs from the first. */
@@ -70,7 +68,7 @@ export function orphanStep(orphan: DecisionInput, policy: OrphanPolicy): 'leave'
   if (msUntilDeleted(orphan, policy) === 0) return 'discard';
   const stops = orphan.handling === 'stop' || policy.action === 'stop';
   if (!stops || !orphan.running) return 'leave';
-  // Its data is on a disk, so nothing is lost.
+  // The data is on a disk, so nothing is lost.
   if (orphan.kind === 'docker') return 'discard';
   return orphan.kind === 'instance' ? 'halt' : 'leave';
 }

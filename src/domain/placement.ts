@@ -77,11 +77,8 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
     nowMs - joinedAtMs < RESERVATION_MS &&
     fits(need, region.total);
   return {
-    /** Capacity left for entries behind all visited ones. */
     free: (): Capacity => free,
-    /** Number of visited entries that are placed or hold a reservation. */
     reservedCount: (): number => reservedCount,
-    /** Whether a reservation for the next entry depends on what its account already holds. */
     mayReserve,
     /** Whether the next entry is placed now. `held`: capacity its account's instances hold. */
     visit(entry: QueuedRequest, held: Capacity): boolean {

@@ -1,6 +1,6 @@
 /**
- * Plans the next step of an instance from its row, an observation of the engine, and the time.
- * Pure. The reconciler does one step, writes the result and plans again.
+ * Pure: plans an instance's next step from row, observation and time. The reconciler does the step,
+ * writes the result and plans again.
  */
 import { isExpanding } from './disk-expansion.ts';
 import {
@@ -51,7 +51,7 @@ export type Step =
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
-  /** It reached the desired state; frees its capacity. */
+  /** Reached the desired state; frees the capacity. */
   | { do: 'settle'; show: Partial<Observed> }
   | PermanentFailure;
 
@@ -101,7 +101,7 @@ function planKnown(instance: Instance, observation: KnownObservation, nowMs: num
 function planStopped(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
   if (observation.kind === 'present' && isStillRunning(observation)) return planHalt(instance, nowMs, limits);
-  // An instance that failed to start is Stopped after its archive failed or was cancelled.
+  // An instance that failed to start is Stopped after a failed or cancelled archive.
   const { kind } = instance.operation;
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
   if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
@@ -123,7 +123,7 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 /** The Docker sidecar may outlive a main process that exited. */
 const isStillRunning = ({ running, docker }: PresentObservation): boolean => running || docker === 'running';
 
-/** The reason shown while stopped; '' if a caller or the operator asked for the stop. */
+/** Reason shown while stopped; '' if a caller or the operator asked for the stop. */
 function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
@@ -139,7 +139,7 @@ function planHalt({ observed, requestedAtMs }: Instance, nowMs: number, limits: 
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
 
-/** Removes the container only once its root disk is saved; without a container nothing is saved. */
+/** Removes the container only once the root disk is saved; without a container nothing is saved. */
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed, archive, generation } = instance;
   if (observation.kind === 'present') {
@@ -246,7 +246,7 @@ function planRestart(
   const { status, countedFromMs } = instance.observed;
   const show = {
     status: nextStatus(status, 'end'),
-    // A Running instance may have been requested long ago: its start deadline counts from the exit.
+    // A Running instance's request may be long ago: the start deadline counts from the exit.
     countedFromMs: isLasting(status) ? nowMs : countedFromMs,
     phase: 'Queued',
     healthy: false,

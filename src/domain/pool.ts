@@ -1,6 +1,6 @@
 /**
- * Pools: folders of the host for disks, with a limit on reserved sizes. A region has the pool
- * `default`, and one per volume type that the operator gives its own folder.
+ * Pools: folders of the host for disks, with a limit on reserved sizes. A region has `default`, and
+ * one per volume type with its own folder.
  */
 import { BYTES_PER_GB, type DiskKind } from './disk.ts';
 import { volumeTypes, type VolumeType } from './volume.ts';
@@ -34,7 +34,7 @@ const RESERVED_SHARE = 0.05;
 const MIN_RESERVED_BYTES = BYTES_PER_GB;
 const MAX_RESERVED_BYTES = 10 * BYTES_PER_GB;
 
-/** Kept free on each file system, for the database and logs. Below it no new disk is begun. */
+/** Kept free on each file system, for database and logs; no new disk is begun below. */
 export const reservedBytes = (totalBytes: number): number =>
   Math.min(MAX_RESERVED_BYTES, Math.max(MIN_RESERVED_BYTES, totalBytes * RESERVED_SHARE));
 

@@ -1,4 +1,3 @@
-/** The operation object of `/operation/get`, and the texts of its stages. */
 import {
   amountOf,
   planCancellation,

@@ -1,4 +1,3 @@
-/** Server of names without one. */
 export const DOCKER_HUB = 'docker.io';
 const HUB_ALIASES = ['index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com'];
 
@@ -22,7 +21,7 @@ function normalized(server: string): string {
 
 /**
  * Loopback, link-local and unspecified addresses in any spelling (`127.1`, `0x7f000001`,
- * `::ffff:127.0.0.1`), and `localhost`. DNS names are not resolved.
+ * `::ffff:127.0.0.1`), and `localhost`; no DNS.
  */
 export function isLocalServer(server: string): boolean {
   const { hostname } = new URL(urlOf(server));

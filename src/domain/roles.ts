@@ -1,3 +1,2 @@
-/** Roles of accounts, the `group` of the wire. */
 export const ADMIN_ROLE = 'admin';
 export const USER_ROLE = 'user';

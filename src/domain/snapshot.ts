@@ -5,7 +5,7 @@
  *        └────── no space, or its volume is gone ──► Failed, with the reason
  *     any ── delete ──► Terminating ── nothing is left ──► the row is deleted
  *
- * Independent of its volume after the copy. Counted in the volume's pool at the volume's size.
+ * Independent of the volume once copied; counted in the volume's pool at the volume's size.
  */
 import type { RegionId, SnapshotId, UserId, VolumeId } from './ids.ts';
 import { failOperation, type Operation } from './operation.ts';
@@ -26,7 +26,6 @@ export interface Snapshot {
   name: string;
   regionId: RegionId;
   volumeId: VolumeId;
-  /** Name at the time of the snapshot. */
   volumeName: string;
   volumeType: VolumeType;
   sizeGB: number;
@@ -46,7 +45,6 @@ export interface PublicSnapshot {
   sizeGB: number;
   consistency: Consistency;
   status: SnapshotStatus;
-  /** Set if Failed; else ''. */
   reason: string;
   createdAt: number;
   username: string;

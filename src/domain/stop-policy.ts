@@ -1,4 +1,3 @@
-/** Automatic stops of a running instance: the owner's rules and when they apply. */
 import type { Instance, Observed } from './instance.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';

@@ -29,7 +29,6 @@ export interface Volume {
   type: VolumeType;
   sizeGB: number;
   usageBytes: number;
-  /** Null for a volume created empty. */
   source: VolumeSource | null;
   status: VolumeStatus;
   generation: number;

@@ -1,6 +1,5 @@
 /**
- * Opens the store: PostgreSQL for a `url` (postgres://…), else SQLite on `file`. Applies missing
- * migrations. For SQLite, acquire the data folder's lock first (`lockFolder`).
+ * PostgreSQL for a `url`, else SQLite on `file`: acquire the folder's lock (`lockFolder`) first.
  */
 import { migrations } from './migrations/all.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -16,7 +15,6 @@ export async function openStore(options: {
     if (!/^postgres(ql)?:\/\//.test(url)) {
       throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
     }
-    // Loaded on demand.
     const { openPostgres } = await import('./db/postgres.ts');
     return openPostgres({ url, migrations, log });
   }

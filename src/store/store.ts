@@ -28,7 +28,6 @@ import type { Schema } from './db/schema.ts';
 
 export type Db = Kysely<Schema>;
 
-/** Fits a pino logger. */
 export interface StoreLog {
   info(facts: object, text: string): void;
   warn(facts: object, text: string): void;
@@ -37,15 +36,13 @@ export interface StoreLog {
 
 export interface Store {
   readonly kind: 'sqlite' | 'postgres';
-  /** Committed state only; never waits for a writer. */
   readonly read: Db;
   /**
    * Runs `work` in a transaction and resolves once durable (fsync). Throwing rolls back this work
-   * and nothing else. On SQLite the works of one event-loop turn share one commit, a savepoint
-   * each (at most 64, at most 2 ms): so `work` must await nothing but queries of its `tx`. On
-   * PostgreSQL each work is a READ COMMITTED transaction, run again after a conflict: so `work`
-   * may run more than once, and a failed statement ends the transaction (use `on conflict do
-   * nothing`, not a catch).
+   * alone. On SQLite the works of one event-loop turn share a commit, each in a savepoint: `work`
+   * must await nothing but queries of its `tx`. On PostgreSQL each work is a READ COMMITTED
+   * transaction, run again after a conflict: `work` may run more than once, and a failed statement
+   * ends the transaction (use `on conflict do nothing`, not a catch).
    */
   write<T>(work: (tx: Db) => Promise<T>): Promise<T>;
   /** Committed `version` of the account; 0 for an unknown account. The cheapest query there is. */

@@ -3,7 +3,7 @@ import type { ProbeTarget } from '../inside/probes.ts';
 
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';
-/** Engines truncate output here: such a table is incomplete. */
+/** Engines truncate here: such a table is incomplete. */
 const OUTPUT_BYTES = 1024 * 1024;
 
 export interface Connection {

@@ -57,16 +57,15 @@ export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
 }
 
 export interface IdleDetector {
-  /** Starts due checks without waiting for them. */
   tick(): Promise<void>;
   settled(): Promise<void>;
-  /** Result of the last check; null if none of this run and policy. */
+  /** Result of the last check; null without one of this run and policy. */
   report(instance: Instance): IdleReport | null;
 }
 
 interface Watched {
   ownerId: string;
-  /** Run and policy; another pair resets the watch. */
+  /** Run and policy; another pair resets the state. */
   of: string;
   nextLookMs: number;
   signals: Signal[];
@@ -88,7 +87,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     return entry;
   };
 
-  /** Reads the row again: the check may have waited for a permit. */
+  /** Rereads the row, as the check may have waited for a permit. */
   const lookAt = async (id: string): Promise<void> => {
     const [row] = await runningRowsAmong(store.read, [id]);
     if (!row?.idleAfterMs) return void watched.delete(id);
@@ -131,7 +130,6 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextLookMs = Math.min(entry.nextLookMs, willStopAtMs);
   };
 
-  /** Adds unwatched instances of the next page of ids; drops watched ones that left it. */
   const findNext = async (): Promise<void> => {
     const afterId = cursor;
     const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
@@ -189,7 +187,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       await findNext();
       const nowMs = now();
       for (const [id, { ownerId, nextLookMs }] of watched) {
-        // A time beyond the interval means a clock step.
+        // A later time means a clock step.
         const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.checkEveryMs;
         if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
       }

@@ -83,7 +83,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Null if the answer is no notebook's: 404, or a page. */
+/** Null if no notebook answers: 404, or a page. */
 function get(stream: Duplex, path: string, token: string, signal: AbortSignal): Promise<string | null> {
   const headers = {
     host: 'localhost',

@@ -8,7 +8,7 @@ import { lastingConnections, type Connection } from './connections.ts';
 import { makeNotebook, type NotebookAnswer, type NotebookUse } from './notebook.ts';
 import type { Traffic } from './traffic.ts';
 
-/** A healthy server takes tens of milliseconds; its owner may run anything on the port. */
+/** A healthy server takes tens of milliseconds; any software may run on the port. */
 const NOTEBOOK_DEADLINE_MS = 4_000;
 
 export interface SignalDeps {
@@ -48,7 +48,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
     },
     async http() {
       const direct = (await connections()).filter(({ port }) => port !== SSH_PORT);
-      // Open notebook pages poll forever; their server reports real use. Other software does not.
+      // Open notebook pages poll forever; the server reports real use. Other software does not.
       const vouches = (await kernels()) !== 'none';
       const { open, lastMs } = traffic.of(instance.id, vouches ? ['use'] : ['use', 'poll']);
       return {

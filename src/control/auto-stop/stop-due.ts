@@ -11,7 +11,7 @@ interface StopDueDeps extends Pick<TaskDeps, 'store' | 'now' | 'log'> {
 
 /** Each run visits all overdue instances, so one that can't be stopped delays no other. */
 export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
-  /** Errors of the last run by instance: the same error is logged once, not every second. */
+  /** Errors of the last run by instance: an error is logged once, not every second. */
   let failed = new Map<string, string>();
 
   async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {

@@ -25,7 +25,6 @@ export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'>
 export interface StopPolicies {
   /** Absent members stay unchanged, null removes; an empty request only reads. */
   set(caller: Caller, instanceId: string, wish: StopPolicyRequest): Promise<InstanceStopPolicy>;
-  /** Prevents idle stops for `forMs`; 0 ends that. */
   keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceStopPolicy>;
   idleStatus(caller: Caller, instanceId: string): Promise<IdleStatus>;
 }
@@ -74,7 +73,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
       }),
     keepAlive: (caller, instanceId, forMs) =>
       change(caller, instanceId, 'instance.keepAlive', ({ stopPolicy }, nowMs) => {
-        // A short call must not shorten another program's longer one.
+        // A short call must not shorten another program's longer keep-alive.
         const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
         const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(stopPolicy.keepAliveUntilMs, untilMs);
         return { ...stopPolicy, keepAliveUntilMs };

@@ -42,7 +42,6 @@ export interface Commands {
     wish: CommandRequest & { stdin: Uint8Array; limitMs: number; keptBytes: number },
     gone: AbortSignal,
   ): Promise<CommandResult>;
-  /** Throws what `open` would throw before it starts anything. */
   check(caller: Caller, instanceId: string): Promise<void>;
   /** The signal ends only the opening. The command counts as running until it exits. */
   open(caller: Caller, wish: CommandRequest & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;

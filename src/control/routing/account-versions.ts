@@ -1,7 +1,6 @@
 /**
- * Waits for a change of an account's `version`, which every commit increments. One timer polls for
- * all waiters: a map look-up on SQLite, one query on PostgreSQL. Polling sees other processes'
- * commits.
+ * Waits for a change of an account's `version`. One timer polls for all waiters (a map look-up on
+ * SQLite, one query on PostgreSQL), so commits of other processes count.
  */
 import { versionsOf } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';

@@ -1,9 +1,6 @@
 /**
- * # The event feed
- *
- * Readers pull page by page, so a slow reader holds one page; a reader that has caught up waits for
- * a commit. Numbers are never reused and old events are deleted first, so missing events are a
- * range: a gap.
+ * The event feed. Readers pull pages, so a slow reader holds one. Events are numbered and the
+ * oldest are deleted first, so missing events are a range: a gap.
  */
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
@@ -15,7 +12,6 @@ export interface PublishedEvents {
   /** Events before the page that are no longer stored, or do not exist yet. */
   gap: { fromSeq: number; toSeq: number; why: string } | null;
   events: { seq: number; kind: string; subjectId: string; atMs: number; dataText: string }[];
-  /** Resume after this number. */
   lastSeq: number;
 }
 
@@ -48,7 +44,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
 
   /** Reads the next page, with a gap before it if events are missing. Null: nothing new. */
   const draw = async (accountId: string, after: number): Promise<PublishedEvents | null> => {
-    // Read first: events up to `latest` that the page lacks are deleted, not late.
+    // Read first: events up to `latest` missing from the page are deleted, not late.
     const latest = await latestSeq(store.read, accountId);
     if (after > latest) {
       const gap = { fromSeq: latest + 1, toSeq: after, why: 'these numbers have not been given yet' };

@@ -1,4 +1,4 @@
-/** Types between control and the gateway: routes, access and what the gateway asks. */
+/** Types between control and the gateway. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
@@ -12,7 +12,6 @@ export interface PortInfo {
   pathUrl: string;
   hostUrl: string | null;
   nodePort: { address: string; port: number } | null;
-  /** Limits of the setting; '' if none. */
   note: string;
 }
 
@@ -55,7 +54,6 @@ export interface SessionInfo {
   from: 'login' | 'apiKey';
 }
 
-/** Browser sessions at the gateway. */
 export interface GatewaySessions {
   listSessions(caller: Caller): Promise<SessionInfo[]>;
   revokeSession(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
@@ -74,7 +72,7 @@ export interface GatewayRoute {
   access: AccessByPort;
   running: boolean;
   status: string;
-  /** Sent upstream to the notebook, never downstream. */
+  /** Only sent upstream to the notebook. */
   notebookToken: string;
   /** The gateway serves its ssh: the image has no sshd. */
   sshFront: boolean;
@@ -87,38 +85,33 @@ export interface SshIdentity {
   keys: string[];
 }
 
-/** Engine verbs of the ssh front, called without the API: sessions survive its outages. */
+/** Engine verbs of the ssh front, called without the API: ssh sessions survive API outages. */
 export type SshBackend = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' | 'exec'>;
 
-/** `poll`: requests that an open notebook page makes on its own. */
+/** `poll`: requests of an open notebook page without a person's action. */
 export type TrafficKind = 'use' | 'poll';
 
 export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
 
-/** The account or instance for which access may have ended. */
 export type RevocationSubject = { accountId: string } | { instanceId: string };
 
 export interface Forwarding {
   /** Null for an unknown or released instance. Called for each request, so it is cached. */
   route(instanceId: string): Promise<GatewayRoute | null>;
-  /**
-   * Exchanges a one-time handover key for a session, with the secret of its cookie. Null if used.
-   */
+  /** Exchanges a one-time handover key for a session and the cookie's secret. Null if used. */
   redeem(
     handover: string,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
-  /** Null if unknown or ended, or if its login has ended. */
+  /** Null if unknown or ended, also with the login. */
   session(secret: string): Promise<{ accountId: string } | null>;
   share(token: string): Promise<OpenedPort | null>;
   /** Called at login and during sessions. Null for an unknown or released instance. */
   ssh(instanceId: string): Promise<SshIdentity | null>;
-  /**
-   * Rejects with an `EngineFault`: `busy` if nothing listens yet, `not_found` if it does not run.
-   */
+  /** Rejects with an `EngineFault`: `busy` without a listener, `not_found` unless running. */
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Counts a request or WebSocket for idle detection, until the returned function is called. */
   beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
-  /** Calls `look` after the commit of a revocation. Returns the unsubscribe function. */
+  /** Calls `look` after each committed revocation. Returns the unsubscribe function. */
   onRevoked(look: (ended: RevocationSubject) => void): () => void;
 }
 
@@ -130,9 +123,6 @@ export interface RouteUpdate {
 }
 
 export interface RouteTable {
-  /**
-   * Sends all routes, then committed changes, until the signal aborts. Snapshots may repeat;
-   * `onlyRunning` restricts them, not the changes.
-   */
+  /** Sends all routes, then committed changes, until the signal aborts. Snapshots may repeat. */
   follow(tell: (told: RouteUpdate) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
 }

@@ -1,8 +1,7 @@
-/** Notifies holders of open connections. They check the access themselves. */
+/** Notifies holders of open connections, who check the access themselves. */
 import type { RevocationSubject, Forwarding } from './gateway-types.ts';
 
 export interface Revocations extends Pick<Forwarding, 'onRevoked'> {
-  /** Call after the commit. */
   publish(ended: RevocationSubject): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * All routes, for a gateway that serves on while the API is away. Changes made during a snapshot
- * follow it, so followers converge.
+ * All routes, for a gateway whose API is away. Changes during a snapshot are sent after the
+ * snapshot.
  */
 import { retry } from '../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';

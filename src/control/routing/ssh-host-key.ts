@@ -1,6 +1,6 @@
 /**
- * The ssh identity of an instance. Host keys are derived from the installation's secret and the
- * instance id: sshd and ssh front share one, across stop, archive and restart.
+ * Host keys, derived from the installation's secret and the instance id, are the same for sshd and
+ * ssh front, across stop, archive and restart.
  */
 import { createPrivateKey, createPublicKey, hkdfSync } from 'node:crypto';
 import { keysOfInstance } from '../../store/tables/keys.ts';
@@ -12,7 +12,6 @@ const SEED_BYTES = 32;
 const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
 const TYPE = 'ssh-ed25519';
 const LINE_LENGTH = 70;
-/** Cipher block size to which OpenSSH pads an unencrypted key. */
 const BLOCK_BYTES = 8;
 
 export type SshHostKeys = (instanceId: string) => string;

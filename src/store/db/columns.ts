@@ -1,7 +1,4 @@
-/**
- * Codecs from a domain member to the column of the same name. A table describes its columns once;
- * insert, updates and reads derive from the description.
- */
+/** Codecs of columns named as their domain member; insert, updates and reads derive from them. */
 import { z } from 'zod';
 import type { Flag } from './schema.ts';
 
@@ -10,7 +7,6 @@ export interface ColumnCodec<Value, Stored> {
   decode(stored: Stored, where: ColumnOf): Value;
 }
 
-/** Names a stored value in an error. */
 export interface ColumnOf {
   table: string;
   id: string;
@@ -33,7 +29,6 @@ export const json = <Value>(schema: z.ZodType<Value>): ColumnCodec<Value, string
   decode: (stored, where) => parseJson(schema, stored, where),
 });
 
-/** Null is SQL's null, not JSON's. */
 export const nullableJson = <Value>(schema: z.ZodType<Value>): ColumnCodec<Value | null, string | null> => ({
   encode: (value) => (value === null ? null : JSON.stringify(value)),
   decode: (stored, where) => (stored === null ? null : parseJson(schema, stored, where)),
@@ -44,7 +39,7 @@ export const closedList = <Value extends string>(values: readonly Value[]): Colu
   return { encode: (value) => value, decode: (stored, where) => validated(schema, stored, where) };
 };
 
-/** Throws an error that names table, row and column when the text is not JSON of this shape. */
+/** Throws an error with table, row and column when the text is not JSON of this shape. */
 export function parseJson<Value>(schema: z.ZodType<Value>, text: string, where: ColumnOf): Value {
   let value: unknown;
   try {
@@ -71,7 +66,6 @@ export function keysOf<T extends object>(object: T): Extract<keyof T, string>[] 
   return keys;
 }
 
-/** Builds an object with some keys of its type; `complete` checks for all of them. */
 export function mapKeys<T extends object>(
   keys: readonly Extract<keyof T, string>[],
   valueOf: <K extends Extract<keyof T, string>>(key: K) => T[K],
@@ -81,7 +75,6 @@ export function mapKeys<T extends object>(
   return made;
 }
 
-/** Throws when one of the keys is missing. */
 export function complete<T extends object>(value: Partial<T>, keys: readonly (keyof T)[]): T {
   if (!hasAll(value, keys)) throw new Error(`Some of these columns have no value: ${keys.join(', ')}`);
   return value;

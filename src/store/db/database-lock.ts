@@ -1,7 +1,6 @@
 /**
- * Allows one server per PostgreSQL database, because disks and control files are on the server's
- * host (decision 9). The lock is an advisory lock on its own connection, so the lock ends with the
- * process; after a lost connection the server acquires the lock again.
+ * Allows one server per PostgreSQL database: disks and control files are on its host (decision 9).
+ * An advisory lock on its own connection ends with the process, and is reacquired when lost.
  */
 import { retry } from '../../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,10 +18,7 @@ export interface DatabaseLock {
   release(): Promise<void>;
 }
 
-/**
- * Throws when another server has the database. Calls `onLost` once, if another server acquired the
- * database while the connection was lost.
- */
+/** Throws when another server has the database. Calls `onLost` once, if one took a lost lock. */
 export async function lockDatabase(options: {
   url: string;
   log: StoreLog;

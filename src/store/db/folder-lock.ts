@@ -1,7 +1,6 @@
 /**
- * One process for each data folder. The lock is the operating system's on a file of its own (held by SQLite as an exclusive
- * transaction, which Node has built in, unlike flock), so it dies with its process however that dies. Beside it stands a text that
- * names the holder: words for people, never what decides.
+ * Allows one process per data folder, by an exclusive SQLite transaction (Node has no flock):
+ * the lock ends with the process. A text next to the file names the holder, for people only.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -15,7 +14,7 @@ export interface FolderLock {
   release(): void;
 }
 
-/** Throws, naming the holder, when another process (or this one) has the folder already. */
+/** Throws, with the holder's name, when a process (this one included) has the folder. */
 export function lockFolder(folder: string): FolderLock {
   const holderFile = join(folder, 'berth.lock.holder');
   const database = new DatabaseSync(join(folder, 'berth.lock'), { timeout: 0 });

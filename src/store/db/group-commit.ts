@@ -5,7 +5,7 @@
  * empty queue opens a group once the present turn of the event loop is done (`setImmediate`): a
  * lone write waits for nothing else. A group is
  *
- *     BEGIN IMMEDIATE · for each work: SAVEPOINT, the work, RELEASE (or ROLLBACK TO, if it threw) · COMMIT · settle all
+ *     BEGIN IMMEDIATE · each work: SAVEPOINT, work, RELEASE (or ROLLBACK TO) · COMMIT · settle all
  *
  * and closes at 64 works or 2 ms of work, whichever is first: the event loop turns between groups,
  * and writes that arrive during the fsync form the next group. Works run one after another, so a
@@ -21,7 +21,6 @@
 import { errcodeOf } from './errors.ts';
 import type { StoreLog } from '../store.ts';
 
-/** Statements of the writing connection. */
 export interface GroupStatements {
   begin(): void;
   savepoint(): void;
@@ -29,20 +28,16 @@ export interface GroupStatements {
   rollbackTo(): void;
   commit(): void;
   rollback(): void;
-  /** False after SQLite rolled back by itself. */
   isOpen(): boolean;
 }
 
-/** Transaction of one work: queries through `tx` after `end` are refused. */
+/** Queries through `tx` after `end` are refused. */
 export interface ScopedTransaction<Tx> {
   tx: Tx;
   end(): void;
 }
 
-/**
- * Clock and task queue of the store. A simulation passes its own, and so decides which writes
- * share a commit.
- */
+/** Clock and task queue. A simulation's own decides which writes share a commit. */
 export interface Scheduler {
   /** Runs `fn` after the present turn of the event loop. */
   defer(deed: () => void): void;
@@ -104,7 +99,6 @@ export class GroupCommit<Tx> {
     this.#pace = parts.pace;
   }
 
-  /** Reason for refusing all writes; undefined while healthy. */
   get broken(): Error | undefined {
     return this.#broken;
   }
@@ -118,7 +112,6 @@ export class GroupCommit<Tx> {
     });
   }
 
-  /** Commits the queue, then refuses writes. */
   async stop(): Promise<void> {
     this.#stopped = true;
     if (this.#running) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
@@ -224,7 +217,6 @@ export class GroupCommit<Tx> {
   }
 }
 
-/** Returns the last failure: the cause of SQLite's rollback. */
 function failureOf(outcomes: Outcome[]): unknown {
   for (const outcome of outcomes.toReversed()) if (!outcome.ok) return outcome.error;
   return new Error('The transaction of this write was rolled back.');

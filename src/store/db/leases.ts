@@ -35,7 +35,6 @@ export type LeaseTable = keyof LeaseRows;
 export type LeaseRow<Table extends LeaseTable> = LeaseRows[Table];
 
 export interface Claim {
-  /** Process id, as in `heartbeat`. */
   owner: string;
   token: string;
   nowMs: number;
@@ -53,9 +52,8 @@ const leaseOwner = sql.ref('leaseOwner');
 const ownerId = sql.ref('ownerId');
 
 /**
- * Leases up to `limit` due and free rows, the most urgent first. RETURNING has neither the former
- * `dueAtMs` nor an order, so the row's position in the claim is added to its lease, in
- * milliseconds.
+ * Leases up to `limit` due rows, most urgent first: RETURNING has no order, so the position in the
+ * claim is added to the lease, in milliseconds.
  */
 export async function claimDue<Table extends LeaseTable>(
   tx: Db,
@@ -86,7 +84,6 @@ export async function claimDue<Table extends LeaseTable>(
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
 
-/** Extends every lease of a process. */
 export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease: { untilMs: number }): Promise<void> {
   await sql`
     update ${sql.table(table)}
@@ -94,10 +91,7 @@ export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease:
     where ${leaseOwner} = ${owner}`.execute(tx);
 }
 
-/**
- * Leased rows of a process with their current generations: a reconcile of an older generation is
- * superseded.
- */
+/** Leased rows of a process with current generations: superseded reconciles have an older one. */
 export async function leasedGenerations(
   db: Db,
   table: LeaseTable,
@@ -109,8 +103,8 @@ export async function leasedGenerations(
 }
 
 /**
- * Releases a lease. The row is due at `dueAtMs` (null: at rest), or earlier if made due during the
- * lease. Returns false, without a change, when another process has the lease.
+ * Makes the row due at `dueAtMs` (null: at rest), or earlier if made due during the lease. Returns
+ * false when another process has the lease.
  */
 export async function releaseLease(
   tx: Db,
@@ -138,10 +132,7 @@ export async function makeAllDue(tx: Db, table: LeaseTable, nowMs: number): Prom
   );
 }
 
-/**
- * Call at the start of the only process on a database: releases leases of dead processes and makes
- * the rows due.
- */
+/** Releases leases of dead processes, at the start of the only process, and makes the rows due. */
 export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   for (const table of ['instance', 'volume', 'snapshot', 'image'] as const) {
     await sql`
@@ -150,7 +141,6 @@ export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   }
 }
 
-/** Guard for writes of a result: `.where(isLeaseHeld({ id, leaseToken, generation }))`. */
 export const isLeaseHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${hold.id} and ${leaseToken} = ${hold.leaseToken} and generation = ${hold.generation})`;
 
@@ -169,5 +159,4 @@ export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | nul
   return rows[0]?.at ?? null;
 }
 
-/** SQLite has one writer and no row locks. */
 const lockFree = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;

@@ -10,13 +10,10 @@ import type { Kysely } from 'kysely';
 import { sql } from 'kysely';
 import type { StoreLog } from '../store.ts';
 
-/**
- * `Kysely<unknown>` on purpose: a migration describes the tables of its day, not today's `Schema`.
- */
+/** Untyped on purpose: a migration describes the tables of its day, not today's `Schema`. */
 export type MigrationDb = Kysely<unknown>;
 
 export interface Migration {
-  /** `0001-initial`: migrations run in the order of their names. */
   name: string;
   up(db: MigrationDb, kind: 'sqlite' | 'postgres'): Promise<void>;
 }
@@ -27,10 +24,7 @@ export interface MigrationTarget {
   exclusively<T>(step: (db: MigrationDb) => Promise<T>): Promise<T>;
 }
 
-/**
- * Applies all missing migrations. Rejects without a change when the database is newer than
- * `migrations`.
- */
+/** Applies missing migrations. Rejects when the database is newer than `migrations`. */
 export async function migrate(
   database: MigrationTarget,
   migrations: readonly Migration[],

@@ -1,9 +1,6 @@
 /**
- * # The store on PostgreSQL
- *
- * A connection pool. Each write is its own READ COMMITTED transaction, run again after a
- * serialization failure or a deadlock. The pool drops a broken connection (after a server restart,
- * say): queries in flight fail, and the next query opens another.
+ * The store on PostgreSQL: a pool. Each write is a READ COMMITTED transaction, run again after a
+ * conflict. The pool drops a broken connection: its queries fail, the next query opens another.
  */
 import type { TransactionBuilder } from 'kysely';
 import { Kysely, PostgresDialect, sql } from 'kysely';
@@ -23,15 +20,12 @@ const IDLE_IN_TRANSACTION_MS = 60_000;
 const MAX_TRIES = 8;
 const RETRY_BASE_MS = 5;
 const RETRY_MAX_MS = 200;
-/** "berth" in ASCII; any number unused on this server. */
 const MIGRATION_LOCK = 0x6265727468;
 
 const INT8 = 20;
 const NUMERIC = 1700;
 
-/**
- * Parses int8 and numeric (sums of int8) as numbers: all values fit 53 bits. Only for this pool.
- */
+/** Parses int8 and numeric (sums of int8) as numbers: all fit 53 bits. Only for this pool. */
 const parsers: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) =>
     (oid === INT8 || oid === NUMERIC) && format !== 'binary' ? Number : pg.types.getTypeParser(oid, format),

@@ -1,22 +1,19 @@
 /**
- * Compiles a query once and runs it with changing values. On SQLite building a small query takes
- * longer than running it: creates of nine statements by 64 callers ran 1.7 to 2 times as often a
- * second, where the disk was not the limit. Use it for queries of every write:
+ * Compiles a query once and runs it with changing values, for queries of every write. On SQLite
+ * building a small query takes longer than running it: creates of nine statements by 64 callers ran
+ * 1.7 to 2 times as often a second, where the disk was not the limit.
  *
  *     const nameOf = prepared<{ id: string }>()((db, p) =>
  *       db.selectFrom('account').select('username').where('id', '=', p('id')));
  *     const [row] = await nameOf(db, { id });
  *
- * `p('id')` marks the place of a value, has the type of that member, and may occur more than once.
- * Anything that changes the query's text (the length of a list, an optional condition) can't be a
- * parameter: build such queries as usual.
+ * A list's length or an optional condition changes the query's text: build such queries as usual.
  */
 import type { Compilable, CompiledQuery, RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Db } from '../store.ts';
 import { complete, mapKeys } from './columns.ts';
 
-/** Placeholder for a value in a compiled query. */
 class Slot<P> {
   readonly valueIn: (values: P) => unknown;
   constructor(valueIn: (values: P) => unknown) {
@@ -24,7 +21,6 @@ class Slot<P> {
   }
 }
 
-/** Parameters by name, for `values` or `set`: `parameters<Row>(p, names)`. */
 export const parameters = <P extends object>(
   p: Parameter<P>,
   names: readonly Extract<keyof P, string>[],
@@ -40,7 +36,6 @@ type Parameter<P> = <K extends keyof P & string>(name: K) => RawBuilder<P[K]>;
 
 interface Compiled<P, O> {
   query: CompiledQuery<O>;
-  /** One per parameter, in order. */
   valuesIn: ((values: P) => unknown)[];
 }
 
@@ -78,8 +73,7 @@ function compile<P, O>(compilable: Compilable<O>): Compiled<P, O> {
 }
 
 /**
- * Number for `limit` or `offset`. SQLite looks at a bare parameter there while planning, and from
- * then on plans the query again at each execution (sqlite3Reprepare: a third of the list query's
- * cost); SQLite does not look into an expression.
+ * Number for `limit` or `offset`. SQLite plans a query with a bare parameter there again at each
+ * execution (sqlite3Reprepare: a third of the list query's cost), but not one with an expression.
  */
 export const count = (value: number | RawBuilder<number>): RawBuilder<number> => sql<number>`cast(${value} as bigint)`;

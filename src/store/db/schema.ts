@@ -2,23 +2,20 @@
  * # The tables
  *
  * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and
- * counts fit 53 bits), and JSON as text. Booleans are 0 or 1. Values used in a filter or guard
- * have a column; all others are in JSON.
+ * counts fit 53 bits), and JSON as text (shapes: `tables/json-schemas.ts`). Booleans are 0 or 1.
+ * Values used in a filter or guard have a column; all others are in JSON. `dueAtMs` and the lease
+ * are those of `leases.ts`; `operation` is the current or last one.
  */
 import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
 
-/** Facts of the installation, by name: its id, ids drawn once, the id of the signing key. */
 export interface SettingTable {
   name: string;
   value: string;
 }
 
-/**
- * JWT signing key, Ed25519. The active key has `retiredAtMs` null; retired keys verify until the
- * last token expires.
- */
+/** Ed25519. `retiredAtMs` is null for the active key; retired keys verify until tokens expire. */
 export interface SigningKeyTable {
   kid: string;
   privateJwk: string;
@@ -27,13 +24,11 @@ export interface SigningKeyTable {
   retiredAtMs: number | null;
 }
 
-/** A person or a program, with counters: a list's total and version come from one row. */
 export interface AccountTable {
   id: string;
   username: string;
   email: string;
   passwordHash: string;
-  /** JSON array of role names. */
   roles: string;
   createdAtMs: number;
   disabled: Flag;
@@ -41,7 +36,6 @@ export interface AccountTable {
   version: Generated<number>;
   /** Number of the latest event: 1, 2, 3 … per account, without gaps. */
   eventSeq: Generated<number>;
-  /** Listed instances and listed volumes. */
   instanceCount: Generated<number>;
   volumeCount: Generated<number>;
   balanceMicros: Generated<number>;
@@ -49,7 +43,7 @@ export interface AccountTable {
   creditMicros: Generated<number>;
 }
 
-/** A login. Its id is the token's `jti`. */
+/** A login; `id` is the token's `jti`. */
 export interface SessionTable {
   id: string;
   accountId: string;
@@ -77,7 +71,6 @@ export interface SshKeyTable {
   createdAtMs: number;
 }
 
-/** Capacity: totals from the engine's probe, and how much is reserved. */
 export interface RegionTable {
   id: string;
   name: string;
@@ -102,11 +95,10 @@ export interface ImageTable {
   ref: string;
   architecture: string;
   isPublic: Flag;
-  /** JSON array of strings. */
   tags: string;
   type: string;
   createdAtMs: number;
-  /** 0 after withdrawal by the operator: no new launches, existing instances still run. */
+  /** 0 after withdrawal: no new launches, existing instances still run. */
   inCatalog: Flag;
   /** Null for an image of the operator. */
   ownerId: Generated<string | null>;
@@ -119,7 +111,6 @@ export interface ImageTable {
   sizeBytes: Generated<number>;
   attempts: Generated<number>;
   generation: Generated<number>;
-  /** JSON `Operation`, current or last; null without one. */
   operation: Generated<string | null>;
   dueAtMs: Generated<number | null>;
   leaseOwner: Generated<string | null>;
@@ -127,7 +118,6 @@ export interface ImageTable {
   leaseUntilMs: Generated<number | null>;
 }
 
-/** Credential for a registry, one per server and account. */
 export interface RegistryCredentialTable {
   id: string;
   accountId: string;
@@ -138,7 +128,6 @@ export interface RegistryCredentialTable {
   createdAtMs: number;
 }
 
-/** Past operations: superseded, or of a deleted subject. The subject's row has the current one. */
 export interface OperationTable {
   /** `<subjectId>.<generation>`. */
   id: string;
@@ -146,12 +135,10 @@ export interface OperationTable {
   subjectId: string;
   generation: number;
   kind: string;
-  /** Time of supersession or deletion. */
   archivedAtMs: number;
   operation: string;
 }
 
-/** Object of ours on an engine without a row that explains it. */
 export interface OrphanTable {
   /** `<regionId>/<kind>/<engineName>`. */
   id: string;
@@ -170,7 +157,6 @@ export interface OrphanTable {
   watchedMs: number;
   /** `policy`, `stop` or `delete`. */
   handling: string;
-  /** Outcome of the last try. */
   note: string;
 }
 
@@ -186,10 +172,9 @@ export interface InstanceTypeTable {
   gpuName: string;
   rootDiskGB: number;
   dataDiskGB: number;
-  /** JSON object: charge mode → micro-dollars per unit. */
+  /** Charge mode → micro-dollars per unit. */
   prices: string;
   inCatalog: Flag;
-  /** Position in the catalog. */
   position: number;
 }
 
@@ -199,10 +184,9 @@ export interface InstanceTable {
   ownerName: string;
   regionId: string;
   createdAtMs: number;
-  /** JSON `InstanceSpec`. */
   spec: string;
   priceMicros: number;
-  /** JSON `NodePort[]`, 0 until allotted. The table `nodePort` makes allotments unique. */
+  /** `NodePort[]`, 0 until allotted. */
   nodePorts: string;
   desired: string;
   generation: number;
@@ -213,48 +197,34 @@ export interface InstanceTable {
   attempts: number;
   requestedAtMs: number;
   initExit: number | null;
-  /** JSON `Observed`; `status` is also a column for queries. */
   observed: string;
   status: string;
-  /** 1 while counted in the region's capacity. */
   holdsCapacity: Flag;
-  /** Start of the wait in the capacity queue. */
   waitsSinceMs: number | null;
   waitsUntilMs: number | null;
-  /** JSON `StopPolicy`. */
   stopPolicy: string;
-  /** JSON object: port → `PortAccess`, set by the owner. */
   portAccess: string;
-  /**
-   * When the clock stops the instance: the earliest limit of `stopPolicy`, while desired is
-   * running.
-   */
+  /** Earliest limit of `stopPolicy`, while desired is running. */
   stopDueAtMs: number | null;
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
-  /** JSON `Archive`. */
   archive: string | null;
-  /** JSON array of refs: root disks requested and not named by an archive. */
+  /** Refs of root disks requested and not named by an archive. */
   unfinished: string;
-  /** JSON `DiskUsage`, as last measured. */
   diskUsage: string;
-  /** JSON `Operation`, the current one. */
   operation: string;
-  /** Secret between gateway and notebook. */
   notebookToken: string;
   /** JSON of the public object, written with every change of the columns above. */
   publicText: string;
   /** 1 until an hour after release. */
   listed: Flag;
   releasedAtMs: number | null;
-  /** Time of the next reconcile; null at rest. */
   dueAtMs: number | null;
   leaseOwner: string | null;
   leaseToken: string | null;
   leaseUntilMs: number | null;
 }
 
-/** Allotted node ports: the primary key prevents two of the same. */
 export interface NodePortTable {
   regionId: string;
   nodePort: number;
@@ -273,7 +243,6 @@ export interface VolumeTable {
   ownerId: string;
   ownerName: string;
   createdAtMs: number;
-  /** Unique per owner among volumes not Terminating: see `liveName`. */
   name: string;
   /** `<ownerId>/<name>`, unique; null once the name is free again. */
   liveName: string | null;
@@ -281,11 +250,10 @@ export interface VolumeTable {
   type: string;
   sizeGB: number;
   usageBytes: number;
-  /** JSON `DiskId` of the copied disk; null for an empty volume. */
+  /** `DiskId` of the copied disk; null for an empty volume. */
   source: string | null;
   status: string;
   generation: number;
-  /** JSON `Operation`, the current one. */
   operation: string;
   publicText: string;
   listed: Flag;
@@ -295,19 +263,15 @@ export interface VolumeTable {
   leaseUntilMs: number | null;
 }
 
-/** Storage of a region for disks, and how much of its space is reserved. */
 export interface PoolTable {
-  /** `<regionId>/<name>`. */
   id: string;
   regionId: string;
   name: string;
   limitGB: number;
   usedGB: Generated<number>;
-  /** 1 after administrators were warned of low space. */
   warned: Generated<Flag>;
 }
 
-/** A disk, from its request until nothing of it is left. */
 export interface DiskTable {
   /** `<kind>/<subjectId>`. */
   id: string;
@@ -323,14 +287,12 @@ export interface DiskTable {
   warnedPercent: Generated<number>;
 }
 
-/** Content of a volume at one moment. */
 export interface SnapshotTable {
   id: string;
   ownerId: string;
   ownerName: string;
   createdAtMs: number;
   name: string;
-  /** As of a volume. */
   liveName: string | null;
   regionId: string;
   volumeId: string;
@@ -340,7 +302,6 @@ export interface SnapshotTable {
   consistency: string;
   status: string;
   generation: number;
-  /** JSON `Operation`, the current one. */
   operation: string;
   publicText: string;
   listed: Flag;
@@ -367,23 +328,19 @@ export interface EventTable {
   accountId: string;
   seq: number;
   atMs: number;
-  /** `instance.launched`, `instance.status`, `volume.created` … */
   kind: string;
   subjectId: string;
   data: string;
 }
 
-/**
- * One-time handover of a browser from the API to the gateway, or the gateway session made from
- * one.
- */
+/** Handover (one-time) of a browser from the API to the gateway, or the session made from one. */
 export interface GatewayGrantTable {
   /** SHA-256 of the secret, hex. */
   hash: string;
   kind: 'handover' | 'session';
   accountId: string;
   instanceId: string;
-  /** Login of origin, whose end deletes the grant. Null for an API key. */
+  /** Login of origin, whose end deletes the grant; null for an API key. */
   sessionId: string | null;
   expiresAtMs: number;
   /** Public name: the owner never sees the secret again. */
@@ -391,7 +348,6 @@ export interface GatewayGrantTable {
   openedAtMs: number;
 }
 
-/** Link that opens one port of an instance to anyone who has it. */
 export interface PortShareTable {
   id: string;
   /** SHA-256 of the token, hex. */
@@ -404,9 +360,7 @@ export interface PortShareTable {
   expiresAtMs: number;
 }
 
-/**
- * Samples of one minute, of all instances; read only at start. Packed by `control/inside/metrics`.
- */
+/** Samples of a minute of all instances, read only at start; packed by `control/inside/metrics`. */
 export interface MetricMinuteTable {
   atMs: number;
   /** Each row holds some hundred instances. */
@@ -414,7 +368,6 @@ export interface MetricMinuteTable {
   body: Uint8Array;
 }
 
-/** Minutes of one hour of an instance. */
 export interface MetricHourTable {
   instanceId: string;
   atMs: number;

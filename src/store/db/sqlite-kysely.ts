@@ -1,10 +1,6 @@
 /**
- * # Kysely over node:sqlite
- *
- * Kysely's own SQLite adapter, compiler and introspector over a `DatabaseSync`. Each layer of
- * Kysely's driver (init, mutex, acquire, release, a logging hook) is an async hop; here a query is
- * compiled, looked up in the statement cache and run in the same tick. Only the result is a
- * promise, as Kysely requires.
+ * Kysely over node:sqlite. Kysely's driver layers (init, mutex, acquire, release, logging) are an
+ * async hop each; here a query is compiled, found in the statement cache and run in one tick.
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult } from 'kysely';
@@ -18,10 +14,7 @@ interface Cached {
   returnsRows: boolean;
 }
 
-/**
- * Bounds the cache, as lists of ids make a text per length. Evicts the oldest; a miss costs one
- * prepare.
- */
+/** Bounds the cache by evicting the oldest: lists of ids make a text per length. */
 const MAX_STATEMENTS = 500;
 
 const isBindable = (value: unknown): value is SQLInputValue =>
@@ -119,9 +112,7 @@ function driverOf(connection: SqliteConnection): Driver {
   };
 }
 
-/**
- * Makes `Db`s over one connection: `db` permanent, `untyped` for migrations, `lend` for one work.
- */
+/** Makes `Db`s over one connection: permanent, untyped for migrations, or lent for one work. */
 export function kyselyOver(connection: SqliteConnection): {
   db: Db;
   untyped: Kysely<unknown>;

@@ -1,10 +1,7 @@
 /**
- * # The store on SQLite
- *
- * Two connections to one file: a writer, used only by the groups of `group-commit.ts`, and a
- * read-only reader for `read`. In WAL mode a reader sees committed state and never waits. Both run
- * on the event loop's thread: a query takes microseconds, a thread hop more. Checkpoints take
- * longer and run elsewhere: `checkpoint.ts`.
+ * The store on SQLite: a connection for the groups of `group-commit.ts`, a read-only one for
+ * `read`, which in WAL mode sees committed state and never waits. Both run on this thread: a query
+ * takes microseconds, a thread hop more.
  */
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -21,10 +18,7 @@ const MAX_VERSIONS = 10_000;
 const SQLITE_BUSY = 5;
 const SQLITE_LOCKED = 6;
 
-/**
- * 8 KB pages hold 2 KB rows with a third less waste than 4 KB ones; they count only before the
- * first table. The caches are small because the page cache of the system is behind them.
- */
+/** 8 KB pages (set before the first table) waste a third less than 4 KB ones with rows of 2 KB. */
 const WRITER_PRAGMAS = [
   'pragma page_size = 8192',
   'pragma journal_mode = wal',
@@ -36,8 +30,7 @@ const WRITER_PRAGMAS = [
   `pragma journal_size_limit = ${LONG_LOG_BYTES}`,
 ];
 /**
- * Larger than the writer's cache: pages beyond the mapped part cost a system call each, which
- * doubles the cost of lists in a store of gigabytes.
+ * Pages beyond the mapped part cost a system call each: lists of a large store took twice as long.
  */
 const READER_PRAGMAS = ['pragma temp_store = memory', 'pragma cache_size = -32768', 'pragma mmap_size = 67108864'];
 
@@ -102,10 +95,7 @@ function storeOver(parts: {
     };
   };
   const commit = statement('commit');
-  /**
-   * Versions read since the last commit: only this group writes, so versions can't move before the
-   * next commit. A read takes and releases a database lock: 5 of the 40 µs of an unchanged list.
-   */
+  /** Versions since the last commit; only this group moves them. A read costs 5 µs more. */
   const versions = new Map<string, number>();
   const checkpoints = new Checkpoints({ file, writer: database, log, pace });
   const group = new GroupCommit<Db>({

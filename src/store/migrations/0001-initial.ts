@@ -1,27 +1,25 @@
 /**
  * The tables of `schema.ts` with their indexes.
  *
- * Indexes of pending work are partial, so rows at rest cost nothing. Their conditions are implied by `=`, `<=` or `is not null` on
- * the column. SQLite does not look into parameters: a condition `listed = 1` would not serve a query that says `listed = ?`, so
- * `listed` is a column of the list's index instead. PostgreSQL's text compares by bytes (`collate "C"`), as SQLite's does: the same
- * order on both, without the cost of a locale.
+ * Indexes of pending work are partial, so rows at rest cost nothing. `=`, `<=` or `is not null` on
+ * the column implies their conditions. SQLite does not look into parameters (`listed = ?` would not
+ * use an index `where listed = 1`): `listed` is a column of the list's index. PostgreSQL's text
+ * compares by bytes (`collate "C"`), as SQLite's does.
  *
- * Foreign keys guard against a missing parent that money or a person would pay for, and delete children with their parent.
- * Append-only records (event, idempotency) have none: they outlive what they name.
+ * Foreign keys guard against a missing parent and delete children with their parent. Append-only
+ * records (event, idempotency) have none: they outlive their subject.
  */
 import { sql } from 'kysely';
 import type { Migration, MigrationDb } from '../db/migrate.ts';
 
 type Columns = Record<string, string>;
 
-/** The same type for several columns. */
 const each = (type: string, ...names: string[]): Columns => Object.fromEntries(names.map((name) => [name, type]));
 
 const quoted = (names: readonly string[]): string => names.map((name) => `"${name}"`).join(', ');
 
 type Ddl = ReturnType<typeof ddlFor>;
 
-/** Statements and column types of one engine. */
 function ddlFor(db: MigrationDb, isSqlite: boolean) {
   const optionalText = isSqlite ? 'text' : 'text collate "C"';
   const text = `${optionalText} not null`;

@@ -1,4 +1,3 @@
-/** Accounts: identity, counters of owned resources, money. */
 import type { Insertable, Selectable } from 'kysely';
 import type { AccountTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -15,10 +14,7 @@ export async function accountByLogin(db: Db, login: string): Promise<AccountRow 
   return db.selectFrom('account').selectAll().where(column, '=', login.toLowerCase()).executeTakeFirst();
 }
 
-/**
- * Returns the column already in use, or null after the insert. Any number of accounts may have the
- * email ''.
- */
+/** Returns the column already in use; null after the insert. Accounts may share the email ''. */
 export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Promise<'username' | 'email' | null> {
   if (row.email !== '') {
     const holder = await tx.selectFrom('account').select('id').where('email', '=', row.email).executeTakeFirst();
@@ -34,10 +30,7 @@ export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Prom
   return namesake ? 'username' : 'email';
 }
 
-/**
- * Locks the account's row until the transaction ends. Without the lock two requests on PostgreSQL
- * could pass one limit together, or a login slip past a change of password.
- */
+/** Locks the row until the transaction ends, so no two requests pass a limit together. */
 export async function lockAccount(tx: Db, id: string): Promise<AccountRow | undefined> {
   return tx
     .updateTable('account')
@@ -51,7 +44,6 @@ export async function setPasswordHash(tx: Db, id: string, passwordHash: string):
   await tx.updateTable('account').set({ passwordHash }).where('id', '=', id).execute();
 }
 
-/** Ids of enabled accounts with the role. */
 export async function administrators(db: Db, role: string): Promise<string[]> {
   const rows = await db
     .selectFrom('account')

@@ -1,11 +1,7 @@
-/** Active instances: not released. */
 import type { InstanceRow } from './instances.ts';
 import type { Db } from '../store.ts';
 
-/**
- * Rows by id after `afterId`. `onlyRunning` selects rows with desired running and node ports,
- * found by the ports.
- */
+/** Rows after `afterId`, by id; `onlyRunning`: with desired running, found by node ports. */
 export async function activeInstanceRows(
   db: Db,
   { afterId, limit, onlyRunning }: { afterId: string; limit: number; onlyRunning: boolean },

@@ -1,6 +1,5 @@
 /**
- * Reserved capacity of a region, and its queue. `domain/placement.ts` has the rule; here are the
- * guarded counters, which let one of several reservations win, and the queue's entries.
+ * Guarded counters of a region's capacity, and its queue's entries; rule: `domain/placement.ts`.
  */
 import { sql, type SqlBool } from 'kysely';
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
@@ -19,9 +18,8 @@ interface Counted extends Capacity {
 }
 
 /**
- * A release, or a resource not asked for, always fits. A newcomer's reservation also needs an
- * empty queue: `control/capacity/queue.ts` decides whether it may pass the queue. PostgreSQL
- * checks the queue as of the statement's start: of two simultaneous requests either may be first.
+ * Releases and resources not asked for always fit. A newcomer also needs an empty queue, as of the
+ * statement's start on PostgreSQL: of two simultaneous requests either may be first.
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
@@ -52,10 +50,7 @@ const countNewcomer = makeMoveCounts({ newcomer: true });
 
 type Type = InstanceSpec['type'];
 
-/**
- * Reserves (`sign` 1) or releases (-1) an instance's capacity. Returns false when the region has
- * too little.
- */
+/** Reserves (`sign` 1) or releases (-1). Returns false when the region has too little. */
 export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1 | -1, ports = 0): Promise<boolean> {
   const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
   const counts = {
@@ -67,25 +62,20 @@ export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1
   return (await moveCounts(tx, { region, ...counts })).length > 0;
 }
 
-/** Reserves for a newcomer; also false when the region's queue is not empty. */
 export async function reserveIfQueueEmpty(tx: Db, region: string, type: Type, ports: number): Promise<boolean> {
   return (await countNewcomer(tx, { region, ...capacityOf(type), ports })).length > 0;
 }
 
-/** Reserves node ports alone, for a queued entry: its other capacity is reserved already. */
+/** Reserves node ports alone, for a queue entry whose other capacity is reserved already. */
 export async function reserveNodePortCapacity(tx: Db, region: string, ports: number): Promise<boolean> {
   return (await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports })).length > 0;
 }
 
-/** Releases node ports from the region's counter; `releaseNodePorts` deletes the rows. */
 export async function releaseNodePortCapacity(tx: Db, region: string, ports: number): Promise<void> {
   await moveCounts(tx, { region, cpuMilli: 0, memoryMiB: 0, gpus: 0, ports: -ports });
 }
 
-/**
- * Locks the region's counters until the transaction ends: no reservation, release or new queue
- * entry meanwhile.
- */
+/** Locks the region's counters, and so the queue against new entries. */
 export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | undefined> {
   const row = await tx
     .updateTable('region')
@@ -96,7 +86,6 @@ export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | 
   return row && regionFromRow(row);
 }
 
-/** Position in a region's queue. */
 export interface QueuePosition {
   waitsSinceMs: number;
   id: string;
@@ -120,7 +109,6 @@ const nextInLine = prepared<{ region: string; afterMs: number; afterId: string; 
     .limit(count(p('limit'))),
 );
 
-/** Queue entries in order, from the head or after `behind`, read in batches. */
 export async function* queueEntries(
   db: Db,
   region: string,
@@ -156,7 +144,6 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
     .where('holdsCapacity', '=', 1),
 );
 
-/** Capacity reserved by the account's instances in the region. */
 export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
   const rows = await specsHeld(db, { region, ownerId });
   return rows.reduce((sum, { id, spec }) => addCapacity(sum, needOf(spec, id)), zeroCapacity);
@@ -173,7 +160,6 @@ export async function countQueued(db: Db, region: string, ownerId: string): Prom
   return length;
 }
 
-/** Start of the wait of the queue's last entry; null for an empty queue. */
 export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {
   const last = await db
     .selectFrom('instance')
@@ -186,7 +172,6 @@ export async function queueTailSinceMs(db: Db, region: string): Promise<number |
   return last?.waitsSinceMs ?? null;
 }
 
-/** Number of queue entries, or of those before a position. */
 export async function queueLength(db: Db, region: string, before: QueuePosition | null = null): Promise<number> {
   let query = db
     .selectFrom('instance')

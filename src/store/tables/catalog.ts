@@ -1,4 +1,4 @@
-/** Regions, images and instance types. Written at start-up, read often. */
+/** Regions, operator images and instance types: written at start-up, read often. */
 import type { Selectable } from 'kysely';
 import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
@@ -7,7 +7,6 @@ import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { parseTags, priceList } from './json-schemas.ts';
 
-/** A region with its capacity (`total`) and reservations (`used`). */
 export interface RegionWithUsage {
   region: Region;
   total: Capacity & { nodePorts: number };
@@ -51,7 +50,6 @@ export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsa
   return row && regionFromRow(row);
 }
 
-/** Inserts the region or updates its facts; reservations stay. */
 export async function saveRegion(tx: Db, region: Region, total: Capacity & { nodePorts: number }): Promise<void> {
   const facts = {
     name: region.name,
@@ -72,7 +70,7 @@ export async function saveRegion(tx: Db, region: Region, total: Capacity & { nod
     .execute();
 }
 
-/** Writes the capacity that the engine reports; reservations stay, even beyond the total. */
+/** Writes the capacity the engine reports; reservations stay, even beyond the total. */
 export async function saveRegionTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
   await tx
     .updateTable('region')

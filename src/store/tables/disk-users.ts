@@ -1,4 +1,3 @@
-/** Instances with a disk, and disks in use on the host. */
 import { sql } from 'kysely';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import type { Db } from '../store.ts';
@@ -9,7 +8,6 @@ function ofShared(id: string): { ownerId: string; regionId: string } {
   return { ownerId, regionId };
 }
 
-/** Ids of listed instances with the disk. */
 export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<string[]> {
   const listed = db.selectFrom('instance').select('id').where('listed', '=', 1);
   const withIt = (): typeof listed => {
@@ -34,9 +32,7 @@ export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<s
 
 const AT_ONCE = 500;
 
-/**
- * Keys of the disks whose instances have desired running, status Running, a due time or a lease.
- */
+/** Keys of disks of instances with desired running, status Running, a due time or a lease. */
 export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
   const needed = new Set<string>();
   for (let from = 0; from < disks.length; from += AT_ONCE) {

@@ -1,4 +1,3 @@
-/** Disks: pool, reserved size, measured usage. */
 import { sql, type Selectable } from 'kysely';
 import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
@@ -23,10 +22,7 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
 
 export type NewDisk = Omit<Disk, 'provisioned' | 'usageBytes' | 'warnedPercent'>;
 
-/**
- * Inserts the disk and reserves its space; an existing disk stays unchanged. Returns the free
- * space when the pool has too little.
- */
+/** Inserts a disk that doesn't exist; returns the free space when the pool has too little. */
 export async function insertDisk(
   tx: Db,
   disk: NewDisk,
@@ -62,7 +58,7 @@ export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ fr
   return reservePoolSpace(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
 }
 
-/** Marks disks as present on the host; `false` after a loss, so that they are created again. */
+/** `false` after a loss: the disks are created again. */
 export async function markProvisioned(tx: Db, ids: readonly DiskId[], provisioned: boolean): Promise<void> {
   await tx
     .updateTable('disk')
@@ -88,7 +84,6 @@ export async function disksAmong(db: Db, ids: readonly DiskId[]): Promise<Disk[]
   return rows.map(fromRow);
 }
 
-/** Locks the row until the transaction ends. */
 export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   const row = await tx
     .updateTable('disk')
@@ -99,7 +94,6 @@ export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   return row && fromRow(row);
 }
 
-/** Disks of a region in order of their keys, after `afterKey`. */
 export async function disksOfRegion(db: Db, region: string, afterKey: string, limit: number): Promise<Disk[]> {
   const rows = await db
     .selectFrom('disk')
@@ -142,7 +136,6 @@ export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName
   return new Map(rows.map((row) => [poolName(row.pool), usageOf(row)]));
 }
 
-/** Disks with at least this percentage used. */
 export async function disksFilledTo(db: Db, region: string, percent: number): Promise<Disk[]> {
   const rows = await db
     .selectFrom('disk')
@@ -155,10 +148,7 @@ export async function disksFilledTo(db: Db, region: string, percent: number): Pr
   return rows.map(fromRow);
 }
 
-/**
- * Writes a measurement. Returns false when the disk is gone or another process has warned its
- * owner meanwhile.
- */
+/** Returns false when the disk is gone or another process has warned its owner meanwhile. */
 export async function writeMeasuredUsage(
   tx: Db,
   disk: Disk,

@@ -1,11 +1,7 @@
 /**
- * # Events
- *
- * The append-only record of an account's resources. An event's number comes from the account's
- * row, in the statement that also increments the account's version and counters. That row stays
- * locked until the commit (SQLite has one writer anyway), so events of one account commit in the
- * order of their numbers, without gaps: a rollback returns its number. A reader at number n has
- * seen everything up to n.
+ * The append-only record of an account's resources. The statement that numbers an event also
+ * updates version and counters in the account's row, locked until the commit. So events of an
+ * account commit in order of their numbers, without gaps: a reader at n has seen all up to n.
  */
 import type { Selectable } from 'kysely';
 import { count, prepared } from '../db/prepared.ts';
@@ -17,16 +13,12 @@ export type EventRow = Selectable<EventTable>;
 export interface NewEvent {
   accountId: string;
   atMs: number;
-  /** `instance.launched`, `instance.status`, `volume.created` … */
   kind: string;
   subjectId: string;
-  /** Stored as JSON. */
   data: object;
-  /** Changes of the counters of listed resources. */
   counts?: { instances?: number; volumes?: number };
 }
 
-/** State of the account's row after the event. */
 export interface AppendedEvent {
   seq: number;
   version: number;
@@ -80,10 +72,7 @@ const moveAccountVersion = prepared<{ accountId: string; instances: number }>()(
     .where('id', '=', p('accountId')),
 );
 
-/**
- * Increments the version for a listed change without an event: progress of a pull, a row leaving
- * the lists.
- */
+/** Increments the version for a listed change without an event, such as a pull's progress. */
 export async function bumpVersion(
   tx: Db,
   accountId: string,
@@ -117,16 +106,13 @@ const eventsOfSubject = prepared<{ accountId: string; subjectId: string; after: 
     .orderBy('seq'),
 );
 
-/** Events of one subject with numbers after `after` up to `to`. Reads every event in that span. */
+/** Events of one subject after `after` up to `to`. Reads every event in that span. */
 export const eventsAbout = (
   db: Db,
   span: { accountId: string; subjectId: string; after: number; to: number },
 ): Promise<EventRow[]> => eventsOfSubject(db, span);
 
-/**
- * Number of the last event before `atMs`, by binary search; exact only while the clock went
- * forward.
- */
+/** Last number before `atMs`, by binary search; exact only while the clock went forward. */
 export async function seqBefore(db: Db, accountId: string, atMs: number): Promise<number> {
   const [first] = await eventsSince(db, accountId, 0, 1);
   let before = (first?.seq ?? 1) - 1;
@@ -144,13 +130,12 @@ const lastNumber = prepared<{ accountId: string }>()((db, p) =>
   db.selectFrom('account').select('eventSeq').where('id', '=', p('accountId')),
 );
 
-/** Number of the latest event, stored or deleted. 0 for an unknown account. */
+/** Number of the latest event, stored or deleted; 0 for an unknown account. */
 export async function latestSeq(db: Db, accountId: string): Promise<number> {
   const [row] = await lastNumber(db, { accountId });
   return row?.eventSeq ?? 0;
 }
 
-/** Versions of several accounts in one query. */
 export async function versionsOf(store: Store, accountIds: readonly string[]): Promise<Map<string, number>> {
   if (accountIds.length === 0) return new Map();
   if (store.kind === 'sqlite') {
@@ -162,8 +147,8 @@ export async function versionsOf(store: Store, accountIds: readonly string[]): P
 }
 
 /**
- * Deletes events before `beforeMs` among the `limit` oldest; returns how many. Deletes a prefix of
- * the ids, even after the clock was set back, so no account's numbers get a gap.
+ * Deletes events before `beforeMs` among the `limit` oldest: a prefix of the ids, so numbers get no
+ * gap even after the clock was set back. Returns how many.
  */
 export async function deleteEventsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();

@@ -1,7 +1,6 @@
 /**
- * Handovers to the gateway and the sessions made of them. Revoking a login, an API key or an
- * account deletes its grants in the same transaction. Making and redeeming a grant takes the
- * account's lock (`lockAccount`), so no grant is made during a revocation.
+ * Handovers to the gateway, and sessions made from them. Revoking a login, API key or account
+ * deletes its grants; making and redeeming acquires `lockAccount`, so none is made meanwhile.
  */
 import type { Selectable } from 'kysely';
 import type { GatewayGrantTable } from '../db/schema.ts';
@@ -13,10 +12,7 @@ export async function insertGrant(tx: Db, row: GatewayGrantRow): Promise<void> {
   await tx.insertInto('gatewayGrant').values(row).execute();
 }
 
-/**
- * A grant not expired, of a login and an account not revoked. An expired token of the login does
- * not end the grant.
- */
+/** An unexpired grant of an active login and account, even with an expired login token. */
 export async function activeGrant(
   db: Db,
   hash: string,
@@ -52,7 +48,6 @@ export async function extendGrant(tx: Db, hash: string, expiresAtMs: number): Pr
     .execute();
 }
 
-/** Unexpired sessions of the account, last used first. */
 export async function sessionGrantsOf(db: Db, accountId: string, nowMs: number): Promise<GatewayGrantRow[]> {
   return db
     .selectFrom('gatewayGrant')
@@ -76,9 +71,8 @@ export async function deleteSessionGrant(tx: Db, accountId: string, id: string):
 }
 
 /**
- * Call in the transaction that terminates the instance. A session opens all instances of its
- * account and a browser has one session: a session stays while another instance remains, of the
- * account or the one it was opened for.
+ * Call when the instance is terminated. A session opens all instances of its account, so it stays
+ * while another instance remains, of the account or the one the session was opened for.
  */
 export async function revokeGrantsOfInstance(tx: Db, instanceId: string): Promise<void> {
   await tx.deleteFrom('gatewayGrant').where('instanceId', '=', instanceId).where('kind', '=', 'handover').execute();

@@ -16,7 +16,6 @@ import type { Db } from '../store.ts';
 export interface KeyedRequest {
   key: string;
   route: string;
-  /** Hash of the validated body. */
   bodyHash: string;
 }
 
@@ -61,9 +60,8 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
 );
 
 /**
- * Returns null the first time: run the request and `storeAnswer` in the same transaction. Later
- * returns the first answer, as the type the same route wrote. Throws `idempotency_mismatch` for
- * another route or body.
+ * Returns null the first time: run the request, then `storeAnswer`. Later returns the first answer.
+ * Throws `idempotency_mismatch` for another route or body.
  */
 export async function claimIdempotencyKey<Answer>(
   tx: Db,
@@ -89,7 +87,6 @@ export async function claimIdempotencyKey<Answer>(
 
 const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);
 
-/** Stores the answer after `claimIdempotencyKey` returned null. */
 export async function storeAnswer(
   tx: Db,
   accountId: string,
@@ -101,10 +98,7 @@ export async function storeAnswer(
   await fillAnswer(tx, { accountId, key: deed.key, answer: text, nowMs });
 }
 
-/**
- * Deletes keys older than `beforeMs`, at most `limit`, oldest first; returns how many. Call again
- * while it returns `limit`.
- */
+/** Deletes the oldest keys before `beforeMs`, at most `limit`; returns how many. */
 export async function deleteAnswersBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('idempotency')

@@ -1,7 +1,4 @@
-/**
- * Images of accounts. `catalog.ts` has the operator's; both share a table, distinguished by
- * `ownerId`.
- */
+/** Images of accounts; the operator's, in the same table with `ownerId` null: `catalog.ts`. */
 import type { Selectable } from 'kysely';
 import type { Image } from '../../domain/catalog.ts';
 import { imageId } from '../../domain/ids.ts';
@@ -20,7 +17,6 @@ export interface OwnImage extends Image {
   state: OwnImageState;
   stateText: string;
   sizeBytes: number;
-  /** Region of a saved image; null for an image in a registry. */
   regionId: string | null;
   fromInstanceId: string | null;
 }
@@ -54,7 +50,6 @@ export interface NewOwnImage {
   tags: readonly string[];
   type: string;
   createdAtMs: number;
-  /** Source of an image to save. */
   from: { instanceId: string; regionId: string; operation: Operation } | null;
 }
 
@@ -76,7 +71,6 @@ export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> 
     .execute();
 }
 
-/** Listed images in order of creation. */
 export const ownImageRows = (db: Db, ownerId: string, offset: number, limit: number): Promise<ImageRow[]> =>
   db
     .selectFrom('image')
@@ -99,10 +93,7 @@ export async function countOwnImages(db: Db, ownerId: string): Promise<number> {
   return row.images;
 }
 
-/**
- * Locks the account's own image until the transaction ends: a launch from the image and its
- * deletion run one after the other.
- */
+/** Locks the image until the transaction ends: a launch and a deletion run one after the other. */
 export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<ImageRow | undefined> =>
   tx
     .updateTable('image')
@@ -113,7 +104,6 @@ export const lockOwnImage = (tx: Db, ownerId: string, id: string): Promise<Image
     .returningAll()
     .executeTakeFirst();
 
-/** Locks any own image with this ref. */
 export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): Promise<ImageRow | undefined> {
   const [row] = await tx
     .updateTable('image')
@@ -126,9 +116,7 @@ export async function lockOwnImageByRef(tx: Db, ownerId: string, ref: string): P
   return row;
 }
 
-/**
- * Ids of instances that need the image to start: not released and without an archived root disk.
- */
+/** Ids of instances that need the image: not released and without an archived root disk. */
 export async function instancesUsingImage(db: Db, ownerId: string, id: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
@@ -158,7 +146,6 @@ export async function requestImageDeletion(
     .execute();
 }
 
-/** Deletes an image without data on an engine. */
 export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('image').where('id', '=', id).execute();
 }
@@ -175,7 +162,6 @@ export async function writeReconciledImage(
   return result.numUpdatedRows === 1n;
 }
 
-/** Deletes the row and archives its last operation. Returns false when superseded. */
 export async function deleteLeasedImageRow(
   tx: Db,
   hold: Hold,

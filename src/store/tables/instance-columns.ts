@@ -1,7 +1,4 @@
-/**
- * The columns of an instance. To add one: a member of `InstanceTable`, a line here and a
- * migration. Other queries write leases, due times and the columns of `atInsert`.
- */
+/** Columns of an instance. A new one needs a member of `InstanceTable`, a line and a migration. */
 import type { Selectable } from 'kysely';
 import { instanceId, userId } from '../../domain/ids.ts';
 import type { Region } from '../../domain/catalog.ts';
@@ -26,10 +23,7 @@ import * as schemas from './json-schemas.ts';
 
 export type InstanceRow = Selectable<InstanceTable>;
 
-/**
- * Writes that set a column: the insert alone, also a new desired state, or also a reconcile's
- * result.
- */
+/** Writes that set a column: the insert; also a new desired state; also a reconcile's result. */
 type WrittenBy = 'insert' | 'request' | 'reconcile';
 
 type MemberColumn<Value, Stored> = ColumnCodec<Value, Stored> & { writtenBy: WrittenBy };
@@ -39,7 +33,6 @@ const by = <Value, Stored>(writtenBy: WrittenBy, codec: ColumnCodec<Value, Store
   writtenBy,
 });
 
-/** Columns that hold a member of an instance. */
 const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instance[Member], InstanceRow[Member]> } = {
   id: by('insert', id(instanceId)),
   ownerId: by('insert', id(userId)),
@@ -63,7 +56,6 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   stopPolicy: by('request', json(schemas.stopPolicy)),
   archive: by('reconcile', nullableJson(schemas.archive)),
   unfinished: by('reconcile', json(schemas.texts)),
-  // Measured outside of reconciles.
   diskUsage: by('request', json(schemas.diskUsage)),
   operation: by('reconcile', json(schemas.operation)),
   observed: by('reconcile', json(schemas.observed)),
@@ -91,7 +83,6 @@ const writtenBy = (...writers: WrittenBy[]) =>
 const requestKeys = writtenBy('request', 'reconcile');
 const reconcileKeys = writtenBy('reconcile');
 
-/** Names of all columns here, and of those a reconcile writes. */
 export const instanceColumnNames: readonly (keyof InstanceColumns)[] = [...memberKeys, ...derivedKeys];
 export const reconciledColumnNames: readonly (keyof InstanceColumns)[] = [...reconcileKeys, ...derivedKeys];
 

@@ -1,7 +1,4 @@
-/**
- * Instances: rows to domain and back. Every change of a row writes its public text in the same
- * statement.
- */
+/** Instances. Every change of a row writes the row's public text in the same statement. */
 import { sql, type RawBuilder } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
@@ -34,7 +31,6 @@ export interface LeaseGuard {
   generation: number;
 }
 
-/** Initial values of the columns outside `instance-columns.ts`. */
 const atInsert = {
   portAccess: '{}',
   listed: 1 as const,
@@ -89,7 +85,6 @@ export async function insertInstance(
 export const instanceRow = (db: Db, id: string): Promise<InstanceRow | undefined> =>
   db.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirst();
 
-/** The owner's own instance, unless released. */
 export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   db
     .selectFrom('instance')
@@ -99,10 +94,7 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
     .where('desired', '!=', 'released')
     .executeTakeFirst();
 
-/**
- * Locks the owner's own instance until the transaction ends, unless released. `store.ts` has the
- * order of locks.
- */
+/** Locks the owner's instance, unless released, until the transaction ends. */
 export const lockInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
   heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
 
@@ -135,10 +127,9 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
 );
 
 /**
- * Joins the texts in the query: node:sqlite needs 5 µs to make a string of a non-ASCII text of 2
- * KB, and 1 µs to return its bytes. The aggregate joins in the order of the subquery; its own
- * `order by` would sort again, for a third of the query's time. The test of the list's order would
- * catch a change of SQLite.
+ * Joins the texts in the query: node:sqlite takes 5 µs for a non-ASCII string of 2 KB, 1 µs for
+ * its bytes. The aggregate follows the subquery's order; an own `order by` would sort again, for a
+ * third of the query's time. The test of the list's order guards this.
  */
 const joinedTexts = (db: Db): RawBuilder<Uint8Array | string | null> =>
   db.getExecutor().adapter.supportsMultipleConnections === false
@@ -156,10 +147,7 @@ export async function instancePage(
   return { texts: row?.joined ? [row.joined] : [], totalEntries: row?.total ?? 0 };
 }
 
-/**
- * Writes a new desired state over a locked row, whatever lease it has: a reconcile of the former
- * generation fails on its write. Archives the former operation.
- */
+/** Writes a desired state over a locked row, leased or not, and archives the former operation. */
 export async function writeDesiredState(
   tx: Db,
   before: Pick<Instance, 'generation' | 'operation'>,
@@ -199,9 +187,8 @@ const updateReconciled = prepared<
 );
 
 /**
- * Writes a reconcile's result. Returns the instance as written, or null when superseded: drop the
- * result. Owners set the stop policy during reconciles: when the row's policy has changed since
- * the read, the result is written again with the row's policy.
+ * Writes a reconcile's result; null when superseded: drop the result. When the stop policy has
+ * changed since the read, writes again with the row's policy.
  */
 export async function writeReconciledInstance(
   tx: Db,
@@ -228,10 +215,7 @@ export async function writeReconciledInstance(
   }
 }
 
-/**
- * Writes measured disk usage, computed by `measure` from the current row; null writes nothing.
- * Returns false during a reconcile, whose write would overwrite the public text.
- */
+/** Writes usage that `measure` computes from the row; returns false during a reconcile. */
 export async function writeDiskUsage(
   tx: Db,
   { id, ownerId }: Pick<Instance, 'id' | 'ownerId'>,
@@ -257,15 +241,13 @@ export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('mount').where('instanceId', '=', instance).execute();
 }
 
-/** Makes instances due, leased or not. */
 export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', 'in', ids).execute();
 }
 
 /**
- * Marks the control files of an owner's running instances as stale, after a change of ssh keys.
- * The generation stays, so a launch under way continues; only `setFilesStale` clears the mark.
+ * Marks files of an owner's running instances as stale. The generation stays: launches continue.
  */
 export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
   await tx
@@ -276,7 +258,6 @@ export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number
     .execute();
 }
 
-/** Sets the mark, or clears it once the instance has the current files. */
 export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')
@@ -294,10 +275,7 @@ export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Pr
     .execute();
 }
 
-/**
- * Running instances of the region with no due time, found by their node ports: the table also has
- * all former instances, and a sweep must not cost more with the server's age.
- */
+/** Running instances without a due time, found by node ports, not among all former instances. */
 export async function settledRunningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')
@@ -309,7 +287,6 @@ export async function settledRunningIds(db: Db, region: string): Promise<string[
   return rows.map(({ id }) => id);
 }
 
-/** Rows with status and desired running. */
 export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
   if (ids.length === 0) return [];
   return db
@@ -321,7 +298,6 @@ export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<
     .execute();
 }
 
-/** Removes released instances from the lists after their time. */
 export async function unlistReleased(
   tx: Db,
   releasedBeforeMs: number,

@@ -1,7 +1,4 @@
-/**
- * Schemas of JSON columns. The output of each is the domain type, so a missing member does not
- * compile.
- */
+/** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
 import { z } from 'zod';
 import { chargeModes } from '../../domain/catalog.ts';
 import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
@@ -40,7 +37,6 @@ export const operation: z.ZodType<Operation> = z.object({
   error: z.object({ reason: z.string(), message: z.string(), whatToDo: z.string() }).nullable(),
 });
 
-/** The part of a spec that placement needs. */
 export const sizedSpec = z.object({
   type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number() }),
 });
@@ -148,7 +144,6 @@ export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(['v
 
 export const accessByPort = z.record(z.string(), z.enum(portAccesses));
 
-/** Micro-dollars per unit, by charge mode. */
 export const priceList = z.record(z.enum(chargeModes), z.number());
 
 export const parseOperation = (text: string, table: string, id: string): Operation =>

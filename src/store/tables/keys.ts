@@ -1,4 +1,3 @@
-/** API keys, stored as hashes, and ssh public keys. */
 import type { Selectable } from 'kysely';
 import type { ApiKeyTable, SshKeyTable } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
@@ -23,7 +22,6 @@ export async function insertApiKey(tx: Db, row: ApiKeyRow): Promise<void> {
   await tx.insertInto('apiKey').values(row).execute();
 }
 
-/** Oldest first. */
 export async function apiKeysOf(db: Db, accountId: string): Promise<ApiKeyRow[]> {
   return db
     .selectFrom('apiKey')
@@ -34,7 +32,6 @@ export async function apiKeysOf(db: Db, accountId: string): Promise<ApiKeyRow[]>
     .execute();
 }
 
-/** Account of an API key, unless disabled. */
 export async function holderOfApiKey(
   db: Db,
   hash: string,
@@ -79,7 +76,6 @@ export async function insertSshKey(tx: Db, row: SshKeyRow): Promise<SshKeyRow | 
   return twin;
 }
 
-/** Oldest first. */
 export async function sshKeysOf(db: Db, accountId: string): Promise<SshKeyRow[]> {
   return db
     .selectFrom('sshKey')
@@ -99,10 +95,7 @@ export async function deleteSshKeyRow(tx: Db, accountId: string, id: string): Pr
     .executeTakeFirst();
 }
 
-/**
- * Public keys that open an instance: none while its account is disabled; null for an unknown or
- * released instance.
- */
+/** Public keys that open an instance; null without an active instance. */
 export async function keysOfInstance(db: Db, instanceId: string): Promise<string[] | null> {
   const rows = await db
     .selectFrom('instance')
@@ -115,10 +108,7 @@ export async function keysOfInstance(db: Db, instanceId: string): Promise<string
   return rows.length === 0 ? null : rows.flatMap(({ publicKey }) => publicKey ?? []);
 }
 
-/**
- * Content of `authorized_keys` for the account's instances: a line per key. Equal keys give equal
- * text.
- */
+/** Content of `authorized_keys`, a line per key; equal keys give equal text. */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
   return (await sshKeysOf(db, accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
 }

@@ -1,4 +1,3 @@
-/** Metrics of instances, packed into few rows; each row is written once. */
 import type { Db } from '../store.ts';
 
 export interface MinutePart {
@@ -23,7 +22,6 @@ export async function writeMinute(tx: Db, parts: readonly MinutePart[]): Promise
       .execute();
 }
 
-/** Minutes from `fromMs`, before `toMs`, in order. */
 export const minutesBetween = (db: Db, fromMs: number, toMs: number): Promise<MinutePart[]> =>
   db
     .selectFrom('metricMinute')
@@ -65,10 +63,7 @@ export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; h
     .execute();
 }
 
-/**
- * Running instances of the region, due or not. Found by node ports, not in the table of all former
- * instances.
- */
+/** Running instances, found by node ports: the instance table has all former ones too. */
 export async function runningIds(db: Db, region: string): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')

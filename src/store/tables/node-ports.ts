@@ -1,4 +1,3 @@
-/** Allotted node ports: the table prevents double allotment. */
 import type { Db } from '../store.ts';
 
 /** Allots one node port of the region; false when taken. */

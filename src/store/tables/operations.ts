@@ -1,7 +1,6 @@
 /**
- * Operations: the subject's row has the current one and writes it with each change; superseded
- * operations, and those of deleted subjects, are history. An operation only moves from row to
- * history, so a reader looks in the row first, then in the history.
+ * The subject's row has the current operation; history has superseded ones and those of deleted
+ * subjects. An operation only moves from row to history: read the row first.
  */
 import type { Operation, OperationKind } from '../../domain/operation.ts';
 import { bringUpKinds, operationId, supersedeOperation } from '../../domain/operation.ts';
@@ -15,7 +14,6 @@ export interface SubjectOperation {
   operation: Operation;
 }
 
-/** Tables whose rows have a current operation. */
 export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
 export type SubjectKind = (typeof subjectKinds)[number];
 
@@ -41,10 +39,7 @@ const insertKept = prepared<Kept>()((db, p) =>
   }),
 );
 
-/**
- * Moves the current operation to the history, in the transaction that supersedes it or deletes the
- * row. An unfinished operation becomes Cancelled.
- */
+/** Moves the operation to the history; an unfinished one becomes Cancelled. */
 export async function archiveOperation(
   tx: Db,
   accountId: string,
@@ -62,7 +57,6 @@ export async function archiveOperation(
   });
 }
 
-/** Current operation of the account's own resource; null without one. */
 export async function currentOperation(
   db: Db,
   kind: SubjectKind,
@@ -99,7 +93,6 @@ export async function pastOperation(db: Db, accountId: string, id: string): Prom
   return row ? fromPast(row) : null;
 }
 
-/** Newest first. */
 export async function pastOperations(
   db: Db,
   accountId: string,
@@ -116,7 +109,6 @@ export async function pastOperations(
   return rows.map(fromPast);
 }
 
-/** Number of past operations of one subject still stored. */
 export async function countPastOperations(db: Db, accountId: string, subjectId: string): Promise<number> {
   const row = await db
     .selectFrom('operation')
@@ -127,7 +119,6 @@ export async function countPastOperations(db: Db, accountId: string, subjectId: 
   return row.count;
 }
 
-/** Latest past operation that started the instance, or was to. */
 export async function pastBringUp(db: Db, accountId: string, subjectId: string): Promise<SubjectOperation | null> {
   const row = await past(db, accountId)
     .where('subjectId', '=', subjectId)
@@ -154,10 +145,7 @@ export async function listedInstance(
   return row ? { ...row, subjectId: id, operation: parseOperation(row.operation, 'instance', id) } : null;
 }
 
-/**
- * Deletes history from before `beforeMs`, at most `limit`, oldest first; returns how many. Call
- * again while it returns `limit`.
- */
+/** Deletes the oldest history before `beforeMs`, at most `limit`; returns how many. */
 export async function deleteOperationsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const gone = await tx
     .deleteFrom('operation')

@@ -13,7 +13,6 @@ import type { OrphanTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import { decodeColumn } from './instance-columns.ts';
 
-/** Desired state behind the container of this id. */
 export interface Intent {
   id: string;
   desired: string;
@@ -24,7 +23,6 @@ export interface Intent {
   retainedRefs: string[];
 }
 
-/** Rows of these ids, released ones included. */
 export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Intent[]> {
   if (ids.length === 0) return [];
   const rows = await db
@@ -40,7 +38,6 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
   });
 }
 
-/** Accounts with an instance not fully removed. */
 export async function ownersWithInstances(db: Db, ownerIds: readonly string[]): Promise<Set<string>> {
   if (ownerIds.length === 0) return new Set();
   const rows = await db
@@ -76,7 +73,6 @@ function orphanFromRow({ kind, handling, running, ...row }: Selectable<OrphanTab
 
 const rowOf = (orphan: Orphan): Selectable<OrphanTable> => ({ ...orphan, running: orphan.running ? 1 : 0 });
 
-/** All rows of a region, also those observed once. */
 export async function orphansOf(db: Db, regionId: string): Promise<Orphan[]> {
   const rows = await db.selectFrom('orphan').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
   return rows.map(orphanFromRow);
@@ -105,10 +101,7 @@ export type OrphanObservation = Omit<Orphan, 'firstSeenAtMs' | 'lastSeenAtMs' | 
 
 const AT_ONCE = 50;
 
-/**
- * Updates the table to a region's observed orphans of these kinds. Returns those observed for the
- * second time.
- */
+/** Records a region's observed orphans of these kinds; returns those observed a second time. */
 export async function recordOrphans(
   tx: Db,
   { regionId, kinds }: { regionId: string; kinds: readonly OrphanKind[] },
@@ -156,7 +149,6 @@ export async function recordOrphans(
   return confirmed;
 }
 
-/** Sets the handling if it is still `from`; returns false otherwise, or when the orphan is gone. */
 export async function setOrphanHandling(
   tx: Db,
   id: string,
@@ -171,7 +163,6 @@ export async function setOrphanHandling(
   return numUpdatedRows > 0n;
 }
 
-/** Outcome of a try. */
 export async function setOrphanNote(tx: Db, id: string, note: string): Promise<void> {
   await tx.updateTable('orphan').set({ note }).where('id', '=', id).execute();
 }

@@ -1,4 +1,3 @@
-/** Pools: reserved and reservable space. */
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
 import { poolNames, type PoolUsage, type PoolName } from '../../domain/pool.ts';
@@ -10,7 +9,6 @@ import type { Db } from '../store.ts';
 export interface Pool extends PoolUsage {
   regionId: RegionId;
   name: PoolName;
-  /** Administrators were warned of low space. */
   warned: boolean;
 }
 
@@ -44,7 +42,6 @@ export async function savePool(
     .execute();
 }
 
-/** Returns true for the one caller that changed the mark. */
 export async function setPoolWarned(tx: Db, region: string, name: PoolName, warned: boolean): Promise<boolean> {
   const [now, before] = warned ? ([1, 0] as const) : ([0, 1] as const);
   const result = await tx

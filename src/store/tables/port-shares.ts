@@ -9,7 +9,6 @@ export async function insertShare(tx: Db, row: PortShareRow): Promise<void> {
   await tx.insertInto('portShare').values(row).execute();
 }
 
-/** A share not expired, of an enabled account. */
 export async function activeShare(db: Db, hash: string, nowMs: number): Promise<PortShareRow | undefined> {
   return db
     .selectFrom('portShare')
@@ -21,7 +20,6 @@ export async function activeShare(db: Db, hash: string, nowMs: number): Promise<
     .executeTakeFirst();
 }
 
-/** Unexpired shares of an instance, oldest first. */
 export async function sharesOf(db: Db, instanceId: string, nowMs: number): Promise<PortShareRow[]> {
   return db
     .selectFrom('portShare')

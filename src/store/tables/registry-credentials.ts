@@ -5,7 +5,6 @@ import type { Db } from '../store.ts';
 
 export type RegistryCredentialRow = Selectable<RegistryCredentialTable>;
 
-/** Inserts, or returns the account's existing credential for the server. */
 export async function insertRegistryCredential(
   tx: Db,
   row: RegistryCredentialRow,

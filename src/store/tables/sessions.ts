@@ -1,17 +1,12 @@
-/**
- * Logins. A row stays until its token and every gateway session made from it have ended, so one
- * revocation ends all.
- */
+/** Logins. A row stays until token and gateway sessions have ended: one revocation ends all. */
 import type { Selectable } from 'kysely';
 import type { SessionTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
-/** Account that a credential stands for. */
 export interface CredentialHolder {
   accountId: string;
   username: string;
   email: string;
-  /** JSON array of role names. */
   roles: string;
 }
 
@@ -19,7 +14,6 @@ export async function insertSession(tx: Db, row: Selectable<SessionTable>): Prom
   await tx.insertInto('session').values(row).execute();
 }
 
-/** Account of a login not revoked, expired or disabled. */
 export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<CredentialHolder | undefined> {
   return db
     .selectFrom('session')
@@ -63,7 +57,6 @@ export async function revokeSessionsOf(tx: Db, accountId: string, atMs: number):
     .execute();
 }
 
-/** Deletes logins with an expired token and no gateway session. */
 export async function deleteExpiredSessions(tx: Db, nowMs: number): Promise<void> {
   await tx
     .deleteFrom('session')

@@ -1,7 +1,4 @@
-/**
- * Keys that sign tokens. The setting `signingKeyId` names the active key, by compare and set, so
- * processes that start or rotate at once agree on one.
- */
+/** Keys that sign tokens. The setting `signingKeyId` names the active one, by compare and set. */
 import type { Selectable } from 'kysely';
 import type { SigningKeyTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -15,7 +12,6 @@ export async function currentSigningKeyId(db: Db): Promise<string | undefined> {
   return row?.value;
 }
 
-/** The active key and those that still verify. */
 export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<SigningKeyRow[]> {
   return db
     .selectFrom('signingKey')
@@ -24,10 +20,7 @@ export async function signingKeysSince(db: Db, retiredAfterMs: number): Promise<
     .execute();
 }
 
-/**
- * Makes `key` active in place of `over` (undefined: of none). Returns false, without a write, when
- * another process was first.
- */
+/** Replaces the active key `over` (undefined: none). False when another process was first. */
 export async function replaceSigningKey(
   tx: Db,
   over: string | undefined,

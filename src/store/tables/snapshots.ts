@@ -30,7 +30,6 @@ export const snapshotFromRow = (row: SnapshotRow): Snapshot => ({
   operation: parseOperation(row.operation, 'snapshot', row.id),
 });
 
-/** The name is taken while the snapshot is not Terminating. */
 const changing = (snapshot: Snapshot) => ({
   liveName: snapshot.status === 'Terminating' ? null : `${snapshot.ownerId}/${snapshot.name}`,
   status: snapshot.status,
@@ -50,10 +49,7 @@ export async function insertSnapshot(tx: Db, snapshot: Snapshot, dueAtMs: number
   return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
 }
 
-/**
- * Locks the owner's snapshot until the transaction ends, unless Terminating: a delete and a
- * restore run one after the other.
- */
+/** Locks the snapshot, unless Terminating: a delete and a restore run one after the other. */
 export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise<Snapshot | undefined> {
   const row = await tx
     .updateTable('snapshot')
@@ -69,7 +65,6 @@ export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise
 const listedOf = (db: Db, ownerId: string) =>
   db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('listed', '=', 1);
 
-/** Newest first. */
 export async function snapshotTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
   const rows = await listedOf(db, ownerId)
     .select('publicText')
@@ -88,7 +83,6 @@ export async function countSnapshots(db: Db, ownerId: string): Promise<number> {
   return count;
 }
 
-/** Snapshots of one volume, newest first. */
 export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, limit: number): Promise<string[]> {
   const rows = await listedOf(db, ownerId)
     .select('publicText')
@@ -116,7 +110,6 @@ export async function writeReconciledSnapshot(tx: Db, hold: LeaseGuard, found: S
   return result.numUpdatedRows > 0n;
 }
 
-/** Deletes the row and archives its last operation. */
 export async function deleteSnapshotRow(tx: Db, hold: LeaseGuard, snapshot: Snapshot, nowMs: number): Promise<boolean> {
   const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;

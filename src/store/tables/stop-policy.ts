@@ -1,13 +1,10 @@
-/** Stop policies: written outside of reconciles, found by indexes of the rows with a stop time. */
+/** Stop policies, written outside of reconciles; indexes find the rows with a stop time. */
 import type { Region } from '../../domain/catalog.ts';
 import { sql } from 'kysely';
 import type { Instance } from '../../domain/instance.ts';
 import { stopPolicyColumns } from './instance-columns.ts';
 import type { Db } from '../store.ts';
 
-/**
- * Writes the stop policy over a locked row. The generation stays: a reconcile under way continues.
- */
 export async function writeStopPolicy(tx: Db, instance: Instance, region: Region): Promise<void> {
   await tx.updateTable('instance').set(stopPolicyColumns(instance, region)).where('id', '=', instance.id).execute();
 }
@@ -18,7 +15,7 @@ export interface Overdue {
   stopDueAtMs: number;
 }
 
-/** Instances past their stop time, longest overdue first, after `after` (null: from the first). */
+/** Instances past their stop time, longest overdue first; `after` null starts at the first. */
 export async function overdueInstances(
   db: Db,
   nowMs: number,
@@ -31,9 +28,7 @@ export async function overdueInstances(
   return rows.map(({ stopDueAtMs: atMs, ...row }) => ({ ...row, stopDueAtMs: atMs ?? nowMs }));
 }
 
-/**
- * Ids of running instances with an idle limit, in order, after `afterId`; '' starts at the first.
- */
+/** Running instances with an idle limit, by id; `afterId` '' starts at the first. */
 export async function idleWatchedIds(db: Db, afterId: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('instance')

@@ -1,13 +1,11 @@
 /**
- * Pages of an account's list of volumes. An offset is walked row by row: the last page of 10,000
- * volumes took twice as long as the first. So the positions of some volumes are cached, and a page
- * starts from the nearest one before it: page after page, each is as near as the first. Positions
- * hold for one `version` of the account, which every listed change increments.
+ * Pages of an account's volumes. SQLite walks an offset row by row (the last page of 10,000 took
+ * twice as long as the first), so a page starts from the nearest cached position. Positions hold
+ * for one `version` of the account, which every listed change increments.
  */
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
-/** Caches one position per stretch of volumes. */
 const STRETCH = 64;
 /** Accounts with cached positions; evicts the least recently used. */
 const OWNERS = 1_000;
@@ -19,12 +17,10 @@ interface Known {
 }
 interface Places {
   version: number;
-  /** By stretch. */
   known: Map<number, Known>;
 }
 
 export interface VolumePages {
-  /** Newest first, and the number of all listed volumes. */
   page(db: Db, ownerId: string, offset: number, limit: number): Promise<{ texts: string[]; totalEntries: number }>;
 }
 
@@ -57,7 +53,6 @@ const fromKnown = prepared<{ ownerId: string; createdAtMs: number; id: string; o
 );
 
 export function makeVolumePages(): VolumePages {
-  /** Insertion order: the first entry is the least recently used. */
   const owners = new Map<string, Places>();
 
   function placesOf(ownerId: string, version: number): Places {
@@ -74,8 +69,7 @@ export function makeVolumePages(): VolumePages {
 
   return {
     async page(db, ownerId, offset, limit) {
-      // Read before the page: after a concurrent change the positions belong to the old version,
-      // and the next page drops them.
+      // Read before the page: after a concurrent change the next page drops the positions.
       const [account] = await totals(db, { ownerId });
       const totalEntries = account?.volumeCount ?? 0;
       if (!account || offset >= totalEntries) return { texts: [], totalEntries };
@@ -96,7 +90,6 @@ export function makeVolumePages(): VolumePages {
 
 const textsOf = (rows: readonly { publicText: string }[]): string[] => rows.map((row) => row.publicText);
 
-/** The last cached volume at or before the position. */
 function nearest(known: ReadonlyMap<number, Known>, place: number): Known | null {
   for (let stretch = Math.floor(place / STRETCH); stretch > 0; stretch--) {
     const found = known.get(stretch);

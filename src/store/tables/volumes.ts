@@ -77,10 +77,7 @@ export async function insertVolume(tx: Db, volume: Volume, dueAtMs: number): Pro
   return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
 }
 
-/**
- * Locks the owner's volumes among `ids`, unless Terminating, until the transaction ends: a delete
- * and a mount of one volume run one after the other.
- */
+/** Locks volumes, unless Terminating: a delete and a mount of one run one after the other. */
 export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[]): Promise<VolumeRow[]> {
   if (ids.length === 0) return [];
   return tx
@@ -115,10 +112,7 @@ export async function writeVolumeDesiredState(
     .execute();
 }
 
-/**
- * Applies a reconcile's result to the current row, which may have another name. Returns null when
- * superseded.
- */
+/** Applies a result to the current row, whose name may differ; null when superseded. */
 export async function writeReconciledVolume(
   tx: Db,
   hold: LeaseGuard,
@@ -136,14 +130,11 @@ export async function writeReconciledVolume(
   return next;
 }
 
-/**
- * Writes the new name; throws a unique violation when the owner has another volume of that name.
- */
+/** Throws a unique violation when the owner has another volume of that name. */
 export async function writeVolumeName(tx: Db, volume: Volume): Promise<void> {
   await tx.updateTable('volume').set(columnsOf(volume)).where('id', '=', volume.id).execute();
 }
 
-/** Text of a source, for writes and queries. */
 const sourceText = ({ kind, id }: Pick<DiskId, 'kind' | 'id'>): string => JSON.stringify({ kind, id });
 
 /** Whether a volume or snapshot is being copied from the disk, which must outlast the copy. */
@@ -165,7 +156,6 @@ export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
   return copies !== undefined || snapshots !== undefined;
 }
 
-/** Deletes the row and archives its last operation. */
 export async function deleteVolumeRow(tx: Db, hold: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
   const result = await tx.deleteFrom('volume').where(isLeaseHeld(hold)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;

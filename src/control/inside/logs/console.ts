@@ -90,10 +90,7 @@ async function* seekAndFollow(
   }
 }
 
-/**
- * Engines skip rotated lines silently for slow readers. If a line comes late, checks that the
- * previous one is still stored.
- */
+/** Engines skip rotated lines silently for slow readers: a late line's predecessor is checked. */
 async function* withGaps(
   lines: AsyncIterable<PositionedLine>,
   { open, time, signal }: { open: Open; time: Time; signal: AbortSignal },

@@ -1,7 +1,4 @@
-/**
- * An instance's events as log lines. No index by instance exists: scans the account's events in
- * spans, with a yield between them.
- */
+/** Events of an instance as log lines, by a scan of the account's events in spans. */
 import type { Instance } from '../../../domain/instance.ts';
 import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '../../../store/tables/events.ts';
 import type { Store } from '../../../store/store.ts';

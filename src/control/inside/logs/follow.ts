@@ -1,7 +1,4 @@
-/**
- * Follows the console across runs until terminate, the init script's log for one run. Resumes after
- * engine outages.
- */
+/** Follows the console until terminate, the init script's log for one run, past engine outages. */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
 import { Refusal } from '../../../domain/refusal.ts';

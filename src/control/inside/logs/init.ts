@@ -1,4 +1,3 @@
-/** The init script's log: an append-only file without times. A line's position is its number. */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, LogLine } from '../../../engines/contract.ts';
 import { lastLines, type LogReader, type PositionedLine, type LogStart } from './log-reader.ts';

@@ -1,11 +1,10 @@
-/** Common interface of the log sources: lines with resume positions. */
 import type { LogLine } from '../../../engines/contract.ts';
 
 export type LogKind = 'console' | 'init' | 'events';
 
 export interface PositionedLine {
   line: LogLine;
-  /** Resume after it; null: resume after the line before. */
+  /** Resume after this; null: resume after the line before. */
   position: string | null;
   /** Lines before this one are no longer stored. */
   gap: boolean;
@@ -17,7 +16,7 @@ export type LogSelection = LogStart | { tail: number };
 export interface LogReader {
   /** Stored lines, oldest first. Throws an `EngineFault`. */
   read(from: LogSelection, untilMs: number | undefined, signal: AbortSignal): AsyncIterable<PositionedLine>;
-  /** Stored lines, then new ones until the run ends. An abort ends it without an error. */
+  /** Stored lines, then new ones until the run ends. An abort is no error. */
   follow(from: LogStart, signal: AbortSignal): AsyncIterable<PositionedLine>;
 }
 

@@ -1,7 +1,4 @@
-/**
- * Logs of an instance, as pages or followed: console, init script and events. Engines store them; a
- * reader holds one page or line.
- */
+/** Logs as pages or followed; engines store the lines, a reader holds one page or line. */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { isInstanceId } from '../../../domain/ids.ts';
 import type { Instance } from '../../../domain/instance.ts';
@@ -24,13 +21,12 @@ import type { Caller } from '../../base/caller.ts';
 export interface LogRequest {
   instanceId: string;
   source: LogKind;
-  /** `after`: a `position` or `next` of the same source. */
   from: LogSelection;
 }
 
 export interface LogPage {
   lines: LogLine[];
-  /** Resume after it; null if the log is empty. */
+  /** Null if the log is empty. */
   next: string | null;
   more: boolean;
   gap: boolean;
@@ -39,7 +35,6 @@ export interface LogPage {
 export interface Logs {
   /** At most `limit` lines and 1 MiB. Throws `not_now` if the log is unavailable. */
   read(caller: Caller, wish: LogRequest & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
-  /** Throws as `read`, and `too_many_requests`. Ends with the signal. */
   follow(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
   /** All stored lines. The first item is null: the request was accepted. */
   all(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
@@ -48,7 +43,6 @@ export interface Logs {
 const PAGE_BYTES = 1024 * 1024;
 const READ_DEADLINE_MS = 30_000;
 const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
-/** Each holds an engine connection. */
 const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
 
 export interface LogDeps {

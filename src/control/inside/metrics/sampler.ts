@@ -1,10 +1,10 @@
 /**
  * # The sampler
  *
- * Reads usage from each region's engine every 15 seconds; an outage leaves a gap. Samples stay in
- * memory for an hour. Each minute the samples of all instances are written in a few rows, for the
- * next start: a crash loses one minute. Each hour an instance's minutes are written in one row and
- * leave memory. A thousand instances write about 0.1 MB a minute.
+ * Reads usage from each region's engine every 15 seconds. Samples stay in memory for an hour. Each
+ * minute the samples of all instances are written in a few rows, for the next start: a crash loses
+ * one minute. Each hour an instance's minutes are written in one row and leave memory. A thousand
+ * instances write about 0.1 MB a minute.
  */
 import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsSpan } from '../../../domain/metrics.ts';
 import { MINUTE_RETENTION_MS } from '../../../domain/metrics-range.ts';
@@ -35,9 +35,7 @@ const READ_AT_ONCE_MS = 10 * MINUTE_MS;
 const MINUTE_ROWS_KEPT_MS = 2 * HOUR_MS;
 
 export interface Sampler {
-  /** Takes due samples and ends due minutes. Call every second or so. */
   tick(): Promise<void>;
-  /** Null if outdated. */
   latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
   samplesOf(id: string): readonly MetricsSpan[];
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
@@ -79,7 +77,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     try {
       const told = await engine.usage(ids, within(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
       if (ending.aborted) return;
-      // A zero start means that it has stopped since.
+      // A zero start means a stopped run.
       for (const [id, usage] of told) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {
       if (ending.aborted) return;

@@ -59,7 +59,6 @@ export function forgetOld(series: Series, nowMs: number): boolean {
   return series.samples.length + series.minutes.length > 0;
 }
 
-/** Includes the current, partial minute. */
 export const minutesInMemory = (series: Series): MetricsSpan[] => [
   ...series.minutes,
   ...foldIntoMinutes(openSamples(series)),

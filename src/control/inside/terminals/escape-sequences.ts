@@ -1,9 +1,4 @@
-/**
- * # Terminal escape sequences
- *
- * The part of ECMA-48 and xterm needed to cut output between sequences and to restore a screen's
- * settings; the text is not tracked.
- */
+/** ECMA-48 and xterm as needed to cut output between sequences and restore a screen's settings. */
 
 export type Sequence =
   | { kind: 'escape'; text: string }
@@ -25,7 +20,6 @@ export class Tokenizer {
   #state: State = 'ground';
   #opener = '';
   #text = '';
-  /** Missing bytes of a UTF-8 character. */
   #more = 0;
 
   /** Returns the sequence that ends with this byte, or null. */

@@ -73,7 +73,6 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
 
   function onViewers(one: Held, viewers: number): void {
     one.callOff();
-    // The terminal has ended: nothing is left to close.
     if (held.get(keyOf(one)) !== one) return;
     one.closesAtMs = viewers > 0 ? null : time.now() + DETACHED_TTL_MS;
     one.callOff = viewers > 0 ? () => {} : time.after(DETACHED_TTL_MS, () => void closeNow(one));

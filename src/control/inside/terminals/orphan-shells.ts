@@ -1,6 +1,5 @@
 /**
- * Shells of a killed host process: its id is in their environment, and their parent is outside of
- * the instance. Programs left running on purpose are spared.
+ * Orphaned shells of a host process: its id in the environment, a parent outside of the instance.
  */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine } from '../../../engines/contract.ts';

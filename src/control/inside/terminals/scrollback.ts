@@ -1,7 +1,6 @@
 /**
- * The bounded output history of a terminal. Cuts at line starts, else between sequences, and
- * records the settings (colors, modes, alternate screen) at the cut, so that a replay restores the
- * screen.
+ * Bounded output history of a terminal. Cuts at line starts, else between sequences, and records
+ * the settings (colors, modes, alternate screen) at the cut for replays.
  */
 import { isPassing, Settings, Tokenizer } from './escape-sequences.ts';
 
@@ -28,7 +27,6 @@ export function makeScrollback(): Scrollback {
   let held = Buffer.alloc(8 * 1024);
   let length = 0;
   let start = 0;
-  /** State at the cut. */
   const tokenizer = new Tokenizer();
   const settings = new Settings();
 

@@ -1,6 +1,6 @@
 /**
- * The host of terminals: shells with a scrollback and any number of viewers. Runs in the gateway
- * process, so that terminals outlive API restarts. Does not check ownership.
+ * Host of terminals: shells with a scrollback and any number of viewers. In the gateway process, so
+ * terminals outlive API restarts. Does not check ownership.
  */
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
@@ -12,7 +12,6 @@ export interface TerminalId {
 
 export interface AttachRequest extends TerminalId {
   ownerId: string;
-  /** The last viewer's size applies. */
   size: TerminalSize;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A terminal. Viewers read the scrollback at their own positions; there are no queues. The shell
- * pauses while all viewers lag; a viewer whose position was cut gets a replay.
+ * A terminal's viewers read the scrollback at their own positions. The shell pauses while all
+ * viewers lag; a viewer whose position was cut gets a replay.
  */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { OpenExec, TerminalSize } from '../../../engines/contract.ts';

@@ -1,4 +1,3 @@
-/** Terminals for the owners of instances. An attached viewer counts as use. */
 import type { Store } from '../../../store/store.ts';
 import { requireOwned, requireRunning } from '../instance.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
@@ -8,7 +7,7 @@ import type { Caller } from '../../base/caller.ts';
 import type { Forwarding } from '../../routing/gateway-types.ts';
 
 export interface Terminals {
-  /** Opens it if needed. Throws `not_now` unless Running. */
+  /** Throws `not_now` unless Running. */
   attach(
     caller: Caller,
     wish: { instanceId: string; name: string; size: TerminalSize },
