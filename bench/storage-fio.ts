@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import Docker from 'dockerode';
 import type { DiskId } from '../src/domain/disk.ts';
 import { makeImageFileStorage } from '../src/storage/image-file/image-file.ts';
-import { makeRoot } from '../src/storage/layout.ts';
+import { prepareRoot } from '../src/storage/layout.ts';
 import type { Bench, Lent } from './bench.ts';
 import { ensureFio, fio, makeFioImage } from './lib/fio.ts';
 import { median, shown, spread } from './lib/numbers.ts';
@@ -94,7 +94,7 @@ export const storageFio: Bench = {
     const storage = makeImageFileStorage({ ...at, copies: 'live' });
     const disk: DiskId = { kind: 'volume', id: randomUUID() };
     try {
-      await makeRoot(at);
+      await prepareRoot(at);
       await storage.create(disk, DISK_GB, AbortSignal.timeout(DEADLINE_MS));
       const samples = await measure(lent, docker, await storage.mount(disk));
       const lines = [...samples].map(([name, all]) => {

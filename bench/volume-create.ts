@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { DiskId } from '../src/domain/disk.ts';
 import { makeImageFileStorage } from '../src/storage/image-file/image-file.ts';
-import { makeRoot } from '../src/storage/layout.ts';
+import { prepareRoot } from '../src/storage/layout.ts';
 import type { Bench } from './bench.ts';
 import { median, percentile, shown, spread } from './lib/numbers.ts';
 
@@ -33,7 +33,7 @@ export const volumeCreate: Bench = {
   async run({ folder, flags, say }) {
     const rounds = flags.has('--short') ? 3 : 30;
     const at = { root: join(folder, 'pool'), installation: 'bench' };
-    await makeRoot(at);
+    await prepareRoot(at);
     const storage = makeImageFileStorage({ ...at, copies: 'live' });
     const create = (disk: DiskId): Promise<number> =>
       timed(() => storage.create(disk, SIZE_GB, AbortSignal.timeout(DEADLINE_MS)));

@@ -10,9 +10,9 @@ import type { PoolDrivers } from '../control/base/regions.ts';
 import { poolNames, type PoolName, type PoolRules } from '../domain/pool.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
-import { makeImageFileStorage, whyNoImageFiles } from '../storage/image-file/image-file.ts';
-import { releaseWriters } from '../storage/image-file/reflink.ts';
-import { canReflink, makeRoot, type Root } from '../storage/layout.ts';
+import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
+import { thawFileSystems } from '../storage/image-file/reflink.ts';
+import { canReflink, prepareRoot, type DiskRoot } from '../storage/layout.ts';
 import { hasDisks } from '../store/tables/disks.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
@@ -122,7 +122,7 @@ async function storageOf(
   // Stored after the folder exists: from now on a missing folder is never replaced by an empty one.
   await store.write((tx) => saveSetting(tx, `pool.${name}`, engine));
   if (engine === 'directory') return makeDirectoryStorage(at);
-  await releaseWriters(at.root);
+  await thawFileSystems(at.root);
   return makeImageFileStorage({ ...at, copies: (await canReflink(root)) ? 'atomic' : 'live' });
 }
 
@@ -132,14 +132,14 @@ const realPathOf = async (path: string): Promise<string> =>
 
 /** Creates the folder, and detects which engine works there. */
 async function chooseEngine(
-  at: Root,
+  at: DiskRoot,
   name: PoolName,
   wanted: StorageEngine | null,
   log: Logger,
 ): Promise<StorageEngine> {
-  await makeRoot(at);
+  await prepareRoot(at);
   if (wanted === 'directory') return wanted;
-  const whyNot = await whyNoImageFiles(at);
+  const whyNot = await probeImageFiles(at);
   if (whyNot === null) return 'image-file';
   if (wanted === 'image-file')
     throw new Error(`${variableOf(name)} says engine=image-file, which does not work here: ${whyNot}`);

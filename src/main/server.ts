@@ -23,7 +23,7 @@ import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
-import { spaceAt } from '../storage/layout.ts';
+import { readSpace } from '../storage/layout.ts';
 import { addressesOf, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
@@ -164,7 +164,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       engineWidth: drivers.width,
       cpuOvercommit: config.cpuOvercommit,
       hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
-      dataSpace: () => spaceAt(dataFolder),
+      dataSpace: () => readSpace(dataFolder),
       onEngineAnswers: async (_, probe) => {
         const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB });
         await firstRun.saveTypes(store, regionId, types, randomUUID);

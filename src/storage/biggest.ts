@@ -5,25 +5,25 @@ import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;
 /** As many are remembered on the way: each of the two levels may hold millions. */
-const REMEMBERED = 100;
+const CANDIDATE_LIMIT = 100;
 const DU_BLOCK = 1024;
 
 /** Largest first. Rejects with the signal's reason. What comes and goes meanwhile is counted as it was found. */
-export async function biggestIn(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
-  let found: DiskEntry[] = [];
-  for await (const line of entriesOf(folder, signal)) {
+export async function findLargestEntries(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
+  let entries: DiskEntry[] = [];
+  for await (const line of runDu(folder, signal)) {
     const tab = line.indexOf('\t');
     const path = line.slice(tab + 1 + folder.length + 1);
     if (tab < 1 || path === '') continue;
-    found.push({ path, bytes: Number(line.slice(0, tab)) * DU_BLOCK });
-    if (found.length > 2 * REMEMBERED) found = takeLargest(found, REMEMBERED);
+    entries.push({ path, bytes: Number(line.slice(0, tab)) * DU_BLOCK });
+    if (entries.length > 2 * CANDIDATE_LIMIT) entries = takeLargest(entries, CANDIDATE_LIMIT);
   }
   signal.throwIfAborted();
-  return largestEntries(found);
+  return largestEntries(entries);
 }
 
 /** Lines of `du`, ended by NUL, as names may hold anything else. */
-async function* entriesOf(folder: string, signal: AbortSignal): AsyncGenerator<string> {
+async function* runDu(folder: string, signal: AbortSignal): AsyncGenerator<string> {
   const args = ['-n', '19', 'du', '-axk0', `--max-depth=${LEVELS}`, '--', folder];
   const child = spawn('nice', args, { signal, stdio: ['ignore', 'pipe', 'ignore'] });
   // Told by the end of its output, or by the signal.

@@ -68,7 +68,7 @@ export interface Storage {
    * The folders and files that take most of it, largest first, their paths safe to print; null while it is not mounted, or can't be told.
    * A walk through all its files: the signal ends it.
    */
-  biggest(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
+  largestEntries(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
   /** Removes it with all its files. Absent is success. Faults: `busy` while a container uses it. */
   destroy(disk: DiskId): Promise<void>;
   /** All that is there, also what is on its way in or out. */

@@ -6,10 +6,10 @@
  * was found, or not.
  */
 import { spawn } from 'node:child_process';
-import { ended, noRoom, run } from './layout.ts';
+import { waitForExit, outOfSpace, run } from './layout.ts';
 
 /** Some files changed or went while they were read. */
-const CHANGED = 1;
+const TAR_FILES_CHANGED = 1;
 
 /**
  * The processes that copy die with this one, and when the copy is called off they are over when that is told: whoever comes after begins
@@ -17,8 +17,8 @@ const CHANGED = 1;
  */
 export async function copyFiles(from: string, to: string, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
-  const how = ['--format=posix', '--sparse', '--xattrs', '--xattrs-include=*', '--acls', '--numeric-owner'];
-  const tar = (args: string[]): string[] => ['--pdeathsig', 'KILL', 'env', 'LC_ALL=C', 'tar', ...how, ...args];
+  const format = ['--format=posix', '--sparse', '--xattrs', '--xattrs-include=*', '--acls', '--numeric-owner'];
+  const tar = (args: string[]): string[] => ['--pdeathsig', 'KILL', 'env', 'LC_ALL=C', 'tar', ...format, ...args];
   const reader = spawn('setpriv', tar(['--create', '--one-file-system', '--directory', from, '--file=-', '.']), {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -31,12 +31,12 @@ export async function copyFiles(from: string, to: string, signal: AbortSignal): 
     for (const one of [reader, writer]) one.kill('SIGKILL');
   };
   signal.addEventListener('abort', stop, { once: true });
-  const ends = Promise.all([ended(reader), ended(writer)]);
-  const [read, written] = await ends.finally(() => signal.removeEventListener('abort', stop));
+  const exits = Promise.all([waitForExit(reader), waitForExit(writer)]);
+  const [read, written] = await exits.finally(() => signal.removeEventListener('abort', stop));
   signal.throwIfAborted();
-  if (/No space left on device/.test(written.said)) throw noRoom(written.said);
-  const isRead = read.code === 0 || read.code === CHANGED;
+  if (/No space left on device/.test(written.stderr)) throw outOfSpace(written.stderr);
+  const isRead = read.code === 0 || read.code === TAR_FILES_CHANGED;
   if (!isRead || written.code !== 0)
-    throw new Error(`${from} could not be copied: ${isRead ? written.said : read.said}`);
+    throw new Error(`${from} could not be copied: ${isRead ? written.stderr : read.stderr}`);
   await run('sync', ['--file-system', to]);
 }

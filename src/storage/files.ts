@@ -10,4 +10,4 @@ export { makeFolder, remove } from './files/change.ts';
 export { FileFault } from './files/fault.ts';
 export { listFolder, type FolderPage } from './files/list.ts';
 export { withFile } from './files/read.ts';
-export { uploadsOf, writeFile, type Upload } from './files/write.ts';
+export { uploadFolder, writeFile, type Upload } from './files/write.ts';

@@ -13,13 +13,13 @@ import { StorageFault, type DiskObservation } from './contract.ts';
 
 export const run = promisify(execFile);
 
-const PART = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
-const PASSING = /^\.(?:new|gone)-(.+)$/;
+const ID_SEGMENT = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+const TRANSIENT_NAME = /^\.(?:new|gone)-(.+)$/;
 
 /** Names the installation whose disks these are. Without it they are somebody else's, or not mounted. */
 const MARKER = '.berth-installation';
 
-export interface Root {
+export interface DiskRoot {
   root: string;
   installation: string;
 }
@@ -28,11 +28,11 @@ export interface Root {
  * Makes the root of an installation that never had one; later, a root that is not there is not replaced by an empty one. Throws for one
  * that is another installation's.
  */
-export async function makeRoot(at: Root): Promise<void> {
+export async function prepareRoot(at: DiskRoot): Promise<void> {
   const { root, installation } = at;
   await mkdir(root, { recursive: true, mode: 0o711 });
   if (await isMarked(root)) {
-    const reason = await whyUnknown(at);
+    const reason = await checkRoot(at);
     if (reason !== null) throw new Error(reason);
   }
   await writeFile(join(root, MARKER), `${installation}\n`, { flush: true });
@@ -45,7 +45,7 @@ const isMarked = (root: string): Promise<boolean> =>
   );
 
 /** Why nothing can be said of the disks there now; null when they are there. */
-export async function whyUnknown({ root, installation }: Root): Promise<string | null> {
+export async function checkRoot({ root, installation }: DiskRoot): Promise<string | null> {
   try {
     const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
     return marked === installation ? null : `the disks in ${root} belong to another installation, ${marked}`;
@@ -54,62 +54,62 @@ export async function whyUnknown({ root, installation }: Root): Promise<string |
   }
 }
 
-export interface Place {
+export interface DiskPaths {
   folder: string;
   /** Where it is while it is made, and while it is deleted. */
-  fresh: string;
-  gone: string;
+  staging: string;
+  trash: string;
 }
 
-export function placeOf(root: string, { kind, id }: DiskId): Place {
+export function diskPaths(root: string, { kind, id }: DiskId): DiskPaths {
   const parts = id.split('/');
-  if (parts.length !== (kind === 'shared' ? 2 : 1) || !parts.every((part) => PART.test(part))) {
+  if (parts.length !== (kind === 'shared' ? 2 : 1) || !parts.every((part) => ID_SEGMENT.test(part))) {
     throw new Error(`not the id of a ${kind} disk: ${JSON.stringify(id)}`);
   }
   const folder = join(root, kind, ...parts);
-  const beside = (prefix: string): string => join(dirname(folder), `.${prefix}-${basename(folder)}`);
-  return { folder, fresh: beside('new'), gone: beside('gone') };
+  const sibling = (prefix: string): string => join(dirname(folder), `.${prefix}-${basename(folder)}`);
+  return { folder, staging: sibling('new'), trash: sibling('gone') };
 }
 
 /** Present from when it is whole until nothing of it is left. A root that is not mounted must not read as lost data. */
-export async function observeAt(
-  at: Root,
+export async function observeDisk(
+  at: DiskRoot,
   disk: DiskId,
   sizeOf: (folder: string) => Promise<number | null>,
 ): Promise<DiskObservation> {
-  const { folder, gone } = placeOf(at.root, disk);
+  const { folder, trash } = diskPaths(at.root, disk);
   try {
     if (await isFolder(folder)) return { kind: 'present', sizeGB: await sizeOf(folder) };
-    if (await isFolder(gone)) return { kind: 'present', sizeGB: null };
-    const reason = await whyUnknown(at);
+    if (await isFolder(trash)) return { kind: 'present', sizeGB: null };
+    const reason = await checkRoot(at);
     return reason === null ? { kind: 'absent' } : { kind: 'unknown', reason };
   } catch (error) {
     return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
   }
 }
 
-export async function disksIn(root: string): Promise<DiskId[]> {
+export async function listDisks(root: string): Promise<DiskId[]> {
   const found: DiskId[] = [];
   for (const kind of diskKinds) {
-    for (const name of await idsIn(join(root, kind))) {
+    for (const name of await listIds(join(root, kind))) {
       if (kind !== 'shared') found.push({ kind, id: name });
-      else for (const inner of await idsIn(join(root, kind, name))) found.push({ kind, id: `${name}/${inner}` });
+      else for (const inner of await listIds(join(root, kind, name))) found.push({ kind, id: `${name}/${inner}` });
     }
   }
   return found;
 }
 
-async function idsIn(folder: string): Promise<string[]> {
+async function listIds(folder: string): Promise<string[]> {
   try {
-    const names = (await readdir(folder)).map((name) => PASSING.exec(name)?.[1] ?? name);
-    return [...new Set(names)].filter((name) => PART.test(name));
+    const names = (await readdir(folder)).map((name) => TRANSIENT_NAME.exec(name)?.[1] ?? name);
+    return [...new Set(names)].filter((name) => ID_SEGMENT.test(name));
   } catch (error) {
     if (isMissing(error)) return [];
     throw error;
   }
 }
 
-export async function spaceAt(root: string): Promise<Space> {
+export async function readSpace(root: string): Promise<Space> {
   const { bsize, blocks, bavail } = await statfs(root);
   return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
 }
@@ -143,11 +143,11 @@ export async function isFolder(folder: string): Promise<boolean> {
 /** Under its new name after a power cut, too. */
 export async function moveDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
-  const above = await open(dirname(to));
+  const parent = await open(dirname(to));
   try {
-    await above.sync();
+    await parent.sync();
   } finally {
-    await above.close();
+    await parent.close();
   }
 }
 
@@ -168,24 +168,24 @@ export async function removeTree(folder: string): Promise<void> {
 }
 
 /** Once a process is over: how it ended, and what it complained of. */
-export async function ended(
+export async function waitForExit(
   child: Pick<ChildProcess, 'once'> & { stderr: Readable },
-): Promise<{ code: number | null; said: string }> {
+): Promise<{ code: number | null; stderr: string }> {
   let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-MOST_SAID)));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-STDERR_LIMIT)));
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });
-  return { code, said: said.trim() };
+  return { code, stderr: said.trim() };
 }
 
-const MOST_SAID = 4_096;
+const STDERR_LIMIT = 4_096;
 
-export const noRoom = (cause?: unknown): StorageFault =>
+export const outOfSpace = (cause?: unknown): StorageFault =>
   new StorageFault('full', 'the storage of the region has not enough room for a copy', cause);
 
 /** What is begun on a host that is about to be full takes the room that all else there needs. */
-export async function refuseIfNoRoom(root: string, bytes: number): Promise<void> {
-  const { totalBytes, freeBytes } = await spaceAt(root);
-  if (freeBytes - bytes < reservedBytes(totalBytes)) throw noRoom();
+export async function requireFreeSpace(root: string, bytes: number): Promise<void> {
+  const { totalBytes, freeBytes } = await readSpace(root);
+  if (freeBytes - bytes < reservedBytes(totalBytes)) throw outOfSpace();
 }

@@ -23,7 +23,7 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
-import { makeRoot } from '../../src/storage/layout.ts';
+import { prepareRoot } from '../../src/storage/layout.ts';
 
 export const run = promisify(execFile);
 
@@ -41,7 +41,7 @@ export async function placeFor(make: Make, base = tmpdir()): Promise<Place> {
   const root = join(folder, 'disks');
   const outside = join(folder, 'outside');
   await Promise.all([mkdir(root), mkdir(outside)]);
-  await makeRoot({ root, installation: 'ours' });
+  await prepareRoot({ root, installation: 'ours' });
   const storage = await make({ root, installation: 'ours' });
   onTestFinished(async () => {
     for (const disk of await storage.listOwned().catch(() => [])) await storage.destroy(disk);
@@ -155,12 +155,12 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       await writeFile(join(folder, 'many/one'), Buffer.alloc(500_000, 1));
       await writeFile(join(folder, 'many/two'), Buffer.alloc(600_000, 1));
       await writeFile(join(folder, 'a\n\u001b[31mname'), Buffer.alloc(2_000_000, 1), { flush: true });
-      const found = (await storage.biggest(disk, soon())) ?? [];
+      const found = (await storage.largestEntries(disk, soon())) ?? [];
       expect(found.map(({ path }) => path)).toEqual(['runs/one', 'a??[31mname', 'many', 'many/two', 'many/one']);
       expect(Math.abs((found[0]?.bytes ?? 0) - 4_000_000)).toBeLessThan(100_000);
-      await expect(storage.biggest(disk, AbortSignal.abort(new Error('called off')))).rejects.toThrow('called off');
+      await expect(storage.largestEntries(disk, AbortSignal.abort(new Error('called off')))).rejects.toThrow('called off');
       await storage.destroy(disk);
-      expect(await storage.biggest(disk, soon())).toBeNull();
+      expect(await storage.largestEntries(disk, soon())).toBeNull();
     });
 
     test('what was written is there after it was unmounted and mounted again, and its usage is known meanwhile', async () => {
@@ -318,7 +318,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
       await rm(root);
       await mkdir(root);
-      await makeRoot({ root, installation: 'others' });
+      await prepareRoot({ root, installation: 'others' });
       expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
       await expect(storage.create(disk, 1, soon())).rejects.toThrow(/another installation, others/);
     });

@@ -70,7 +70,7 @@ export function watchedStorage(life: Life): Storage {
     observe: (disk) =>
       ask('observe', nameOf(disk), () => storage.observe(disk), { kind: 'unknown', reason: 'it does not answer' }),
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),
-    biggest: (disk, signal) => storage.biggest(disk, signal),
+    largestEntries: (disk, signal) => storage.largestEntries(disk, signal),
     destroy(disk) {
       world.intents.mayDestroyDisk(disk);
       return ask('destroy', nameOf(disk), () => storage.destroy(disk));

@@ -75,7 +75,7 @@ export function makeMemoryStorage(): MemoryStorage {
       return sizeGB === undefined ? { kind: 'absent' } : { kind: 'present', sizeGB };
     },
     usage: async (disk) => (there.has(nameOf(disk)) ? (held.get(nameOf(disk))?.bytes ?? 4_096) : null),
-    biggest: async (disk) => (mounted.has(nameOf(disk)) ? (held.get(nameOf(disk))?.biggest ?? []) : null),
+    largestEntries: async (disk) => (mounted.has(nameOf(disk)) ? (held.get(nameOf(disk))?.biggest ?? []) : null),
     async destroy(disk) {
       begun.delete(nameOf(disk));
       mounted.delete(nameOf(disk));

@@ -20,7 +20,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
   async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
     const signal = within(deps, WALK_DEADLINE_MS);
     try {
-      return await raceAbort(storage.biggest(disk, signal), signal);
+      return await raceAbort(storage.largestEntries(disk, signal), signal);
     } catch (error) {
       if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
       return null;

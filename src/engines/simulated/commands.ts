@@ -11,12 +11,12 @@ import { connectionTable } from './uses.ts';
 
 export const outputLimitBytes = 1024 * 1024;
 
-const pretended =
+const emulatedCommands =
   'true, false, echo, hostname [-i], cat, ls, touch, stat -c %a, head -c N /dev/zero, nc -w S ADDRESS PORT, sh -c "exit N"; with open streams also cat, sleep, stty size, env, sh';
 const folders = new Set(['/', '/root', '/tmp', '/etc', '/var', '/var/log', '/etc/berth']);
 const touchLimit = 1_000;
 
-export interface Inside {
+export interface CommandContext {
   container: Container;
   nowMs: number;
   /** Whether a program listens at the address within the account's network. */
@@ -26,13 +26,13 @@ export interface Inside {
 
 type Outcome = { ok: string } | { failed: string; exitCode?: number };
 
-export async function pretend(inside: Inside, command: readonly string[]): Promise<ExecResult> {
+export async function emulate(inside: CommandContext, command: readonly string[]): Promise<ExecResult> {
   const outcome = await run(inside, command);
   if ('ok' in outcome) return { exitCode: 0, stdout: outcome.ok, stderr: '' };
   return { exitCode: outcome.exitCode ?? 1, stdout: '', stderr: outcome.failed };
 }
 
-async function run(inside: Inside, [name = '', ...args]: readonly string[]): Promise<Outcome> {
+async function run(inside: CommandContext, [name = '', ...args]: readonly string[]): Promise<Outcome> {
   const { container } = inside;
   const [first = '', second = '', third = '', fourth = ''] = args;
   switch (name) {
@@ -58,25 +58,25 @@ async function run(inside: Inside, [name = '', ...args]: readonly string[]): Pro
     }
     case 'head': {
       const bytes = first === '-c' && third === '/dev/zero' ? Number(second) : NaN;
-      if (!(bytes >= 0)) return unpretended([name, ...args]);
+      if (!(bytes >= 0)) return notEmulated([name, ...args]);
       return { ok: '\0'.repeat(Math.min(bytes, outputLimitBytes)) };
     }
     case 'nc':
-      if (first !== '-w') return unpretended([name, ...args]);
+      if (first !== '-w') return notEmulated([name, ...args]);
       return inside.reaches(third, Number(fourth))
         ? { ok: '' }
         : { failed: `nc: ${third} (${third}:${fourth}): no route\n` };
     case 'sh': {
       const exit = /^exit (\d{1,3})$/.exec(first === '-c' ? second : '');
-      return exit ? { failed: '', exitCode: Number(exit[1]) & 255 } : unpretended([name, ...args]);
+      return exit ? { failed: '', exitCode: Number(exit[1]) & 255 } : notEmulated([name, ...args]);
     }
     default:
-      return unpretended([name, ...args]);
+      return notEmulated([name, ...args]);
   }
 }
 
-const unpretended = (command: readonly string[]): Outcome => ({
-  failed: `berth-sim: ${JSON.stringify(command.join(' '))}: this instance is simulated and runs no commands; it pretends ${pretended}\n`,
+const notEmulated = (command: readonly string[]): Outcome => ({
+  failed: `berth-sim: ${JSON.stringify(command.join(' '))}: this instance is simulated and runs no commands; it pretends ${emulatedCommands}\n`,
   exitCode: 127,
 });
 
@@ -123,7 +123,7 @@ function limitFile({ spec }: Container, file: string): string | undefined {
   }
 }
 
-async function cat({ container, nowMs }: Inside, file: string): Promise<Outcome> {
+async function cat({ container, nowMs }: CommandContext, file: string): Promise<Outcome> {
   const known =
     controlFile(container, file)?.content ?? limitFile(container, file) ?? connectionTable(container, file, nowMs);
   if (known !== undefined) return { ok: known };
@@ -156,7 +156,7 @@ async function list(container: Container, file: string): Promise<Outcome> {
   };
 }
 
-async function touch({ container, onWrite }: Inside, file: string): Promise<Outcome> {
+async function touch({ container, onWrite }: CommandContext, file: string): Promise<Outcome> {
   const whole = path.posix.resolve('/root', file);
   const mount = mounted(container, file);
   if (whole.startsWith('/etc/berth/') || mount?.readOnly) return { failed: `touch: ${file}: Read-only file system\n` };

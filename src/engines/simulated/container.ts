@@ -31,7 +31,7 @@ export interface Container {
   script: Script;
 }
 
-const keptLines = 500;
+const consoleLineLimit = 500;
 
 export const fileOf = (spec: EngineSpec, name: string): ControlFile | undefined =>
   spec.files.find((file) => file.name === name);
@@ -81,7 +81,7 @@ export function start(
   container.exitCode = null;
   container.outOfMemory = false;
   container.docker &&= 'running';
-  for (const text of script.misunderstood) say(container, nowMs, text);
+  for (const text of script.invalid) say(container, nowMs, text);
   say(container, nowMs, `berth: services${script.hasSsh ? ' ssh' : ''} notebook`);
   if (container.init !== undefined) {
     say(container, nowMs, container.init.lost ? 'berth: init lost' : `berth: init exit ${container.init.code}`);
@@ -100,7 +100,7 @@ export function start(
 
 function say(container: Container, atMs: number, text: string): void {
   container.console.push({ atMs, text });
-  if (container.console.length > keptLines) container.console.splice(0, container.console.length - keptLines);
+  if (container.console.length > consoleLineLimit) container.console.splice(0, container.console.length - consoleLineLimit);
 }
 
 export function end(container: Container, atMs: number, exitCode: number, outOfMemory = false): void {

@@ -17,7 +17,7 @@ import * as containers from './container.ts';
 import type { Container } from './container.ts';
 import { aborted, simulatedFault } from './faults.ts';
 import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
-import { Journal, nothing, type JournalState } from './journal.ts';
+import { Journal, emptyState, type JournalState } from './journal.ts';
 import { makeGuests, type Guests } from './guests.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
@@ -82,7 +82,7 @@ export class SimulatedHost {
   readonly guests: Guests = makeGuests();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
-  #kept: JournalState = nothing();
+  #kept: JournalState = emptyState();
   #journal: Journal | undefined;
   #serial = 0;
   #gpusUsed = 0;

@@ -94,7 +94,7 @@ export class Journal {
 
   /** Reads and rewrites the file. Throws if it is no journal. */
   static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: JournalState } {
-    const kept = existsSync(file) ? read(file, nameOf) : nothing();
+    const kept = existsSync(file) ? read(file, nameOf) : emptyState();
     const journal = new Journal(file);
     journal.#rewrite(kept);
     return { journal, kept };
@@ -176,14 +176,14 @@ export class Journal {
   }
 }
 
-export const nothing = (): JournalState => ({ containers: new Map(), images: new Map(), pushed: new Map() });
+export const emptyState = (): JournalState => ({ containers: new Map(), images: new Map(), pushed: new Map() });
 
 const sizeOf = ({ containers, images, pushed }: JournalState): number => containers.size + images.size + pushed.size;
 
 const queueEntries = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
 function read(file: string, nameOf: (container: Container) => string): JournalState {
-  const kept = nothing();
+  const kept = emptyState();
   const texts = new Map<number, string>();
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.pop();

@@ -8,7 +8,7 @@ import type { SimulatedHost } from './host.ts';
 const linesIn = (container: Container, source: LogSource): readonly Line[] =>
   source === 'console' ? container.console : container.initLog;
 
-const toldAs = ({ atMs, text }: Line, source: LogSource): LogLine => ({
+const toLogLine = ({ atMs, text }: Line, source: LogSource): LogLine => ({
   atMs: source === 'console' ? atMs : null,
   text,
   cut: false,
@@ -29,7 +29,7 @@ export async function* read(
 ): AsyncGenerator<LogLine> {
   for (const line of lines) {
     if (signal.aborted) throw aborted(signal);
-    yield toldAs(line, source);
+    yield toLogLine(line, source);
   }
 }
 
@@ -48,11 +48,11 @@ export async function* follow(
   const ended = AbortSignal.any([over.signal, signal]);
   try {
     const begunMs = clock.now();
-    for (const line of inRange(container, source, range, begunMs)) yield toldAs(line, source);
+    for (const line of inRange(container, source, range, begunMs)) yield toLogLine(line, source);
     for (let untilMs = begunMs; ;) {
       const nowMs = clock.now();
       const due = linesIn(container, source).filter(({ atMs }) => atMs > untilMs && atMs <= nowMs);
-      for (const line of due) yield toldAs(line, source);
+      for (const line of due) yield toLogLine(line, source);
       untilMs = nowMs;
       if (signal.aborted) return;
       if (fault !== undefined && fault.kind !== 'not_found') throw fault;
@@ -68,7 +68,7 @@ export async function* follow(
   }
 }
 
-export async function* silence(): AsyncGenerator<LogLine> {}
+export async function* emptyLog(): AsyncGenerator<LogLine> {}
 
 const initIsOver = ({ init }: Container, nowMs: number): boolean =>
   init === undefined || init.lost || init.endsAtMs <= nowMs;

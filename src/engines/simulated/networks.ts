@@ -43,7 +43,7 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
   return {
     async connect(at, signal) {
       checkOpen(signal);
-      return hold(reach(host, container, at));
+      return hold(connectWithin(host, container, at));
     },
 
     async listen(at, onConnection, signal): Promise<NetworkListener> {
@@ -89,7 +89,7 @@ export function listenUnix(
   return { pathInside, close };
 }
 
-function reach(host: SimulatedHost, from: Container, { host: name, port }: InstanceAddress): Duplex {
+function connectWithin(host: SimulatedHost, from: Container, { host: name, port }: InstanceAddress): Duplex {
   const { hostname } = from.spec;
   const own = isLoopback(name) || [hostname, addressOf(from)].includes(name);
   if (!own && net.isIP(name) === 0) throw simulatedFault('not_found', `${hostname} knows no host called ${name}`);
@@ -100,7 +100,7 @@ function reach(host: SimulatedHost, from: Container, { host: name, port }: Insta
   return stream;
 }
 
-export const nowhere: InstanceNetwork = {
+export const emptyNetwork: InstanceNetwork = {
   connect: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
   listen: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
   ended: Promise.resolve(),

@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { NodePort } from '../../domain/instance.ts';
 import { simulatedFault } from './faults.ts';
 
-const stranger = Symbol('another program of the host');
+const foreignProgram = Symbol('another program of the host');
 
 export interface Ports {
   /**
@@ -24,7 +24,7 @@ export interface Ports {
 }
 
 export function makePorts({ publish }: { publish: boolean }): Ports {
-  const holders = new Map<number, string | typeof stranger>();
+  const holders = new Map<number, string | typeof foreignProgram>();
   const listeners = new Map<number, { server: net.Server; sockets: Set<net.Socket> }>();
 
   const busy = (nodePort: number): Error =>
@@ -90,10 +90,10 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
     },
     close,
     take: (nodePort) => {
-      holders.set(nodePort, stranger);
+      holders.set(nodePort, foreignProgram);
     },
     free: (nodePort) => {
-      if (holders.get(nodePort) === stranger) holders.delete(nodePort);
+      if (holders.get(nodePort) === foreignProgram) holders.delete(nodePort);
     },
     async stop() {
       await Promise.all([...listeners.keys()].map(shut));

@@ -18,18 +18,18 @@ const ENDED_BY = 128;
 const INPUT_BYTES = 64 * 1024;
 
 export function openProcess({
-  wish,
+  request,
   program,
   attach,
 }: {
-  wish: ExecRequest;
+  request: ExecRequest;
   program: (io: Io) => Promise<number>;
   attach: (lose: (fault: EngineFault) => void) => () => void;
 }): OpenExec {
   const input = new Input();
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const ended = new AbortController();
-  let size = wish.terminal;
+  let size = request.terminal;
   const io: Io = {
     read: (signal) => input.take(signal),
     out: (bytes) => writeTo(stdout, size === null ? bytes : onTerminal(bytes), ended.signal),

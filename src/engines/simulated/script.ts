@@ -32,7 +32,7 @@ export interface Script {
   uses: ReadonlyMap<UseName, Use>;
   says: readonly TimedLine[];
   initSays: readonly TimedLine[];
-  misunderstood: readonly string[];
+  invalid: readonly string[];
 }
 
 const plain: Script = {
@@ -45,7 +45,7 @@ const plain: Script = {
   uses: new Map(),
   says: [],
   initSays: [],
-  misunderstood: [],
+  invalid: [],
 };
 
 const mark = 'berth-sim:';
@@ -69,14 +69,14 @@ export function readScript(texts: readonly string[]): Script {
   if (!texts.some((text) => text.includes(mark))) return plain;
   const listens = new Map<number, Listener>();
   const uses = new Map<UseName, Use>();
-  const misunderstood: string[] = [];
+  const invalid: string[] = [];
   const says = { say: new Array<TimedLine>(), 'init says': new Array<TimedLine>() };
-  const script: Script = { ...plain, listens, uses, says: says.say, initSays: says['init says'], misunderstood };
+  const script: Script = { ...plain, listens, uses, says: says.say, initSays: says['init says'], invalid };
   for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
-    const wish = said.trim().replace(/\s+/g, ' ');
+    const instruction = said.trim().replace(/\s+/g, ' ');
     const forms = [exitLine, crashLine, readyLine, listenLine, sayLine];
-    const [exit, crash, ready, listen, saying] = forms.map((form) => form.exec(wish));
-    const use = readUse(wish);
+    const [exit, crash, ready, listen, saying] = forms.map((form) => form.exec(instruction));
+    const use = readUse(instruction);
     if (exit) script.initExit = { code: Number(exit[1]), afterMs: duration(exit[2], exit[3]) };
     else if (crash) {
       const outOfMemory = crash[5] !== undefined;
@@ -94,16 +94,16 @@ export function readScript(texts: readonly string[]): Script {
         text: saying[4] ?? '',
       });
     else if (use) uses.set(...use);
-    else if (wish === 'no ssh') script.hasSsh = false;
-    else if (wish === 'ignore TERM') script.ignoresTerm = true;
-    else if (wish === 'never ready') script.readyAfterMs = Infinity;
-    else misunderstood.push(`berth-sim: not understood: ${JSON.stringify(wish)}`);
+    else if (instruction === 'no ssh') script.hasSsh = false;
+    else if (instruction === 'ignore TERM') script.ignoresTerm = true;
+    else if (instruction === 'never ready') script.readyAfterMs = Infinity;
+    else invalid.push(`berth-sim: not understood: ${JSON.stringify(instruction)}`);
   }
   return script;
 }
 
-function readUse(wish: string): [UseName, Use] | null {
-  const found = useLine.exec(wish);
+function readUse(instruction: string): [UseName, Use] | null {
+  const found = useLine.exec(instruction);
   if (!found) return null;
   const [, kernel, terminal, ssh, sessions, share, percent, time, unit] = found;
   const name = [kernel, terminal, ssh, share].find((one) => one !== undefined);

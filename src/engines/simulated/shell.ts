@@ -5,7 +5,7 @@
  */
 import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
-import { permissionOf, pretend, type Inside } from './commands.ts';
+import { permissionOf, emulate, type CommandContext } from './commands.ts';
 import type { Io } from './processes.ts';
 
 const [INTERRUPTED, KILLED] = [130, 137];
@@ -14,8 +14,8 @@ const PIECE = Buffer.alloc(64 * 1024);
 const PID = 42;
 const shells = new Set(['sh', 'bash', '/bin/sh', '/bin/bash']);
 
-export interface Place {
-  inside: () => Inside;
+export interface ShellContext {
+  inside: () => CommandContext;
   clock: Clock;
   io: Io;
   env: Readonly<Record<string, string>>;
@@ -30,7 +30,7 @@ class Exit extends Error {
   }
 }
 
-export async function play(place: Place, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
+export async function runCommand(place: ShellContext, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
   try {
     return await run(place, command, place.io.signal, false);
   } catch (thrown) {
@@ -39,7 +39,7 @@ export async function play(place: Place, { command }: Pick<ExecRequest, 'command
   }
 }
 
-async function run(place: Place, command: readonly string[], signal: AbortSignal, toStderr: boolean): Promise<number> {
+async function run(place: ShellContext, command: readonly string[], signal: AbortSignal, toStderr: boolean): Promise<number> {
   const { io, clock, env } = place;
   const [name = '', ...args] = command;
   const say = toStderr ? io.err : io.out;
@@ -71,7 +71,7 @@ async function run(place: Place, command: readonly string[], signal: AbortSignal
   }
   const permission = permissionOf(place.inside().container, name);
   if (permission === 'not executable') return fail(io, `${name}: permission denied`, 126);
-  const { exitCode, stdout, stderr } = await pretend(place.inside(), command);
+  const { exitCode, stdout, stderr } = await emulate(place.inside(), command);
   await say(stdout);
   await io.err(stderr);
   return exitCode;
@@ -82,7 +82,7 @@ async function fail(io: Io, text: string, code = 1): Promise<number> {
   return code;
 }
 
-async function shell(place: Place, args: readonly string[]): Promise<number> {
+async function shell(place: ShellContext, args: readonly string[]): Promise<number> {
   const { io } = place;
   const script = args.find((arg) => !arg.startsWith('-'));
   const becomesShell = script?.endsWith('exec "$SHELL"') === true;
@@ -103,7 +103,7 @@ async function shell(place: Place, args: readonly string[]): Promise<number> {
   }
 }
 
-async function runLines(place: Place, text: string, before: number): Promise<number> {
+async function runLines(place: ShellContext, text: string, before: number): Promise<number> {
   const { io } = place;
   let status = before;
   for (const { words, toStderr } of parse(text, { ...place.env, '?': () => String(status), $: () => String(PID) })) {

@@ -26,18 +26,18 @@ import type {
   Usage,
 } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { pretend, type Inside } from './commands.ts';
+import { emulate, type CommandContext } from './commands.ts';
 import { copyOf, lieOf, ownedBy, probeOf, reachable, usageOf } from './answers.ts';
 import { brokenOff, makeCalls } from './calls.ts';
 import { observationOf, scriptOf, type Container } from './container.ts';
 import { raceAbort, simulatedFault, type Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions, type Span } from './host.ts';
 import * as images from './images.ts';
-import { follow, inRange, read, silence } from './logs.ts';
-import { joinNetwork, listenUnix, nowhere } from './networks.ts';
+import { follow, inRange, read, emptyLog } from './logs.ts';
+import { joinNetwork, listenUnix, emptyNetwork } from './networks.ts';
 import { makePair } from './pair.ts';
 import { openProcess } from './processes.ts';
-import { play } from './shell.ts';
+import { runCommand } from './shell.ts';
 
 export interface SimulatedEngineOptions extends HostOptions {
   installation: string;
@@ -106,7 +106,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     return source === 'init' ? running(id) : container;
   }
 
-  const insideOf = (container: Container) => (): Inside => ({
+  const insideOf = (container: Container) => (): CommandContext => ({
     container,
     nowMs: host.clock.now(),
     reaches: (address, port) => reachable(host, container, address, port),
@@ -349,7 +349,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
         about: id,
         signal,
         work: () => read(inRange(withLog(id, source), source, range, host.clock.now()), { source, signal }),
-        lie: silence,
+        lie: emptyLog,
       }),
     followLogs: (id, source, range, signal) =>
       call({
@@ -360,9 +360,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           const ended = AbortSignal.any([signal, ending.signal]);
           return follow(host, withLog(id, source), { source, range, signal: ended });
         },
-        lie: silence,
+        lie: emptyLog,
       }),
-    openExec: (id, wish, signal) =>
+    openExec: (id, request, signal) =>
       call({
         verb: 'openExec',
         about: id,
@@ -372,16 +372,16 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           const { clock } = host;
           const attach = attachTo(container);
           const inside = insideOf(container);
-          return openProcess({ wish, attach, program: (io) => play({ inside, clock, io, env: wish.env }, wish) });
+          return openProcess({ request, attach, program: (io) => runCommand({ inside, clock, io, env: request.env }, request) });
         },
-        lie: () => openProcess({ wish, attach: () => () => {}, program: async () => 0 }),
+        lie: () => openProcess({ request, attach: () => () => {}, program: async () => 0 }),
       }),
     exec: (id, command, signal) =>
       call({
         verb: 'exec',
         about: id,
         signal,
-        work: () => pretend(insideOf(running(id))(), command),
+        work: () => emulate(insideOf(running(id))(), command),
         lie: () => ({ exitCode: 0, stdout: '', stderr: '' }),
       }),
     dial: (id, port, signal) =>
@@ -411,7 +411,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           const container = running(id);
           return joinNetwork({ host, container, attach: attachTo(container) });
         },
-        lie: () => nowhere,
+        lie: () => emptyNetwork,
       }),
     listenUnix: (id, onConnection, signal) =>
       call({

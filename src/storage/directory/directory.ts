@@ -7,19 +7,19 @@ import { execFile } from 'node:child_process';
 import { lstat, mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DiskId } from '../../domain/disk.ts';
-import { biggestIn } from '../biggest.ts';
+import { findLargestEntries } from '../biggest.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import {
-  disksIn,
+  listDisks,
   isFolder,
   moveDurably,
-  observeAt,
-  placeOf,
-  refuseIfNoRoom,
+  observeDisk,
+  diskPaths,
+  requireFreeSpace,
   removeTree,
-  spaceAt,
-  whyUnknown,
-  type Root,
+  readSpace,
+  checkRoot,
+  type DiskRoot,
 } from '../layout.ts';
 import { copyFiles } from '../copy-files.ts';
 
@@ -29,9 +29,9 @@ const STAT_BLOCK = 512;
 
 const filesIn = (folder: string): string => join(folder, 'files');
 
-export function makeDirectoryStorage(at: Root): Storage {
+export function makeDirectoryStorage(at: DiskRoot): Storage {
   async function filesOf(disk: DiskId): Promise<string> {
-    const files = filesIn(placeOf(at.root, disk).folder);
+    const files = filesIn(diskPaths(at.root, disk).folder);
     if (!(await isFolder(files))) throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`);
     return files;
   }
@@ -40,23 +40,23 @@ export function makeDirectoryStorage(at: Root): Storage {
     capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
 
     async create(disk, _sizeGB, signal, from) {
-      const { folder, fresh } = placeOf(at.root, disk);
-      const reason = await whyUnknown(at);
+      const { folder, staging } = diskPaths(at.root, disk);
+      const reason = await checkRoot(at);
       if (reason !== null) throw new Error(reason);
       if (await isFolder(folder)) return;
-      await removeTree(fresh);
+      await removeTree(staging);
       await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
-      await mkdir(fresh, { mode: 0o700 });
-      await mkdir(filesIn(fresh), { mode: 0o700 });
+      await mkdir(staging, { mode: 0o700 });
+      await mkdir(filesIn(staging), { mode: 0o700 });
       try {
         if (from !== undefined) {
           const files = await filesOf(from);
-          await refuseIfNoRoom(at.root, (await usedBytes(files, signal)) ?? 0);
-          await copyFiles(files, filesIn(fresh), signal);
+          await requireFreeSpace(at.root, (await usedBytes(files, signal)) ?? 0);
+          await copyFiles(files, filesIn(staging), signal);
         }
-        await moveDurably(fresh, folder);
+        await moveDurably(staging, folder);
       } catch (error) {
-        await removeTree(fresh);
+        await removeTree(staging);
         throw error;
       }
     },
@@ -67,28 +67,28 @@ export function makeDirectoryStorage(at: Root): Storage {
 
     mount: filesOf,
     async unmount(disk) {
-      placeOf(at.root, disk);
+      diskPaths(at.root, disk);
     },
-    observe: (disk) => observeAt(at, disk, async () => null),
-    usage: async (disk, signal) => usedBytes(filesIn(placeOf(at.root, disk).folder), signal),
-    async biggest(disk, signal) {
-      const files = filesIn(placeOf(at.root, disk).folder);
-      return (await isFolder(files)) ? biggestIn(files, signal) : null;
+    observe: (disk) => observeDisk(at, disk, async () => null),
+    usage: async (disk, signal) => usedBytes(filesIn(diskPaths(at.root, disk).folder), signal),
+    async largestEntries(disk, signal) {
+      const files = filesIn(diskPaths(at.root, disk).folder);
+      return (await isFolder(files)) ? findLargestEntries(files, signal) : null;
     },
 
     async destroy(disk) {
-      const { folder, fresh, gone } = placeOf(at.root, disk);
-      await removeTree(fresh);
-      await removeTree(gone);
+      const { folder, staging, trash } = diskPaths(at.root, disk);
+      await removeTree(staging);
+      await removeTree(trash);
       if (!(await isFolder(folder))) return;
       // Renamed first: what is half deleted can't be mounted any more, and a new one of the name starts empty.
-      await rename(folder, gone);
-      await removeTree(gone);
+      await rename(folder, trash);
+      await removeTree(trash);
     },
 
-    listOwned: () => disksIn(at.root),
+    listOwned: () => listDisks(at.root),
     listMounted: async () => [],
-    space: () => spaceAt(at.root),
+    space: () => readSpace(at.root),
   };
 }
 

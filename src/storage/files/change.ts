@@ -5,16 +5,16 @@ import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { FileKind } from '../../domain/file-path.ts';
 import { asFault, codeOf, FileFault } from './fault.ts';
-import { inside, kindOf, lookAt, namesIn, splitPath, withFolder, withHandle } from './walk.ts';
+import { childPath, kindOf, openPath, parsePath, splitPath, withFolder, withHandle } from './walk.ts';
 import { syncFolder } from './write.ts';
 
 const FOLDER_MODE = 0o755;
 
 /** With all those above it that are missing; one that is there stays as it is. */
 export async function makeFolder(root: string, path: string): Promise<void> {
-  const makeMissing = async (above: FileHandle, name: string): Promise<void> => {
+  const createMissing = async (above: FileHandle, name: string): Promise<void> => {
     try {
-      await mkdir(inside(above, name), FOLDER_MODE);
+      await mkdir(childPath(above, name), FOLDER_MODE);
       await syncFolder(above);
     } catch (error) {
       // Made by somebody else meanwhile: what it is, the next step sees.
@@ -22,7 +22,7 @@ export async function makeFolder(root: string, path: string): Promise<void> {
     }
   };
   splitPath(path);
-  await withFolder(root, namesIn(path), async () => {}, makeMissing);
+  await withFolder(root, parsePath(path), async () => {}, createMissing);
 }
 
 /** A link, pipe or device is deleted itself, a folder with what is in it only when asked so. */
@@ -32,15 +32,15 @@ export async function remove(
   { recursive }: { recursive: boolean },
   signal: AbortSignal,
 ): Promise<FileKind> {
-  const { above, name } = splitPath(path);
-  return withFolder(root, above, async (folder) => {
-    const found = await lookAt(folder, name);
+  const { parent, name } = splitPath(path);
+  return withFolder(root, parent, async (folder) => {
+    const found = await openPath(folder, name);
     if (found === null) throw new FileFault('notFound', `"${path}" does not exist`);
     const kind = await withHandle(found, async () => kindOf(await found.stat()));
     try {
-      if (kind !== 'folder') await unlink(inside(folder, name));
-      else if (recursive) await removeTreeIn(folder, name, signal);
-      else await rmdir(inside(folder, name));
+      if (kind !== 'folder') await unlink(childPath(folder, name));
+      else if (recursive) await removeChildTree(folder, name, signal);
+      else await rmdir(childPath(folder, name));
       await syncFolder(folder);
       return kind;
     } catch (error) {
@@ -54,7 +54,7 @@ export async function remove(
  * By a process of its own, in the folder that is held open here: a million files would keep this one from everything else, and `rm`
  * follows no link however they are swapped under it.
  */
-async function removeTreeIn(folder: FileHandle, name: string, signal: AbortSignal): Promise<void> {
+async function removeChildTree(folder: FileHandle, name: string, signal: AbortSignal): Promise<void> {
   const child = spawn('rm', ['-rf', '--one-file-system', '--', `/proc/self/fd/3/${name}`], {
     stdio: ['ignore', 'ignore', 'pipe', folder.fd],
     signal,
@@ -62,8 +62,8 @@ async function removeTreeIn(folder: FileHandle, name: string, signal: AbortSigna
   // It works in the disk until it has closed, also when it is called off.
   let failed: unknown = null;
   child.once('error', (error) => (failed = error));
-  const said = child.stderr === null ? '' : text(child.stderr);
+  const stderr = child.stderr === null ? '' : text(child.stderr);
   const [code]: unknown[] = await once(child, 'close');
   if (failed !== null) throw failed;
-  if (code !== 0) throw new Error(`rm ended with ${String(code)}: ${(await said).slice(0, 500)}`);
+  if (code !== 0) throw new Error(`rm ended with ${String(code)}: ${(await stderr).slice(0, 500)}`);
 }

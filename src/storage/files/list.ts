@@ -7,7 +7,7 @@ import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { FileKind } from '../../domain/file-path.ts';
 import { codeOf, FileFault } from './fault.ts';
-import { itself, kindOf, namesIn, withFolder } from './walk.ts';
+import { handlePath, kindOf, parsePath, withFolder } from './walk.ts';
 
 export interface FolderEntry {
   /** With U+FFFD for what is no UTF-8. */
@@ -33,13 +33,13 @@ export async function listFolder(
   { limit, after }: { limit: number; after: string | null },
   signal: AbortSignal,
 ): Promise<FolderPage> {
-  const last = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');
-  if (after !== null && Buffer.from(last, 'latin1').toString('base64url') !== after)
+  const afterName = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');
+  if (after !== null && Buffer.from(afterName, 'latin1').toString('base64url') !== after)
     throw new FileFault('badPath', 'the member "after" is none that a list gave out as "next"; leave it out to begin');
-  return withFolder(root, namesIn(path), async (folder) => {
-    const names = await namesAfter(folder, last, limit + 1, signal);
+  return withFolder(root, parsePath(path), async (folder) => {
+    const names = await namesAfter(folder, afterName, limit + 1, signal);
     const shown = names.slice(0, limit);
-    const entries = await Promise.all(shown.map((name) => look(folder, Buffer.from(name, 'latin1'))));
+    const entries = await Promise.all(shown.map((name) => readEntry(folder, Buffer.from(name, 'latin1'))));
     const end = names.length > limit ? shown.at(-1) : undefined;
     return {
       entries: entries.filter((entry) => entry !== null),
@@ -48,25 +48,25 @@ export async function listFolder(
   });
 }
 
-const READ_AT_ONCE = 1024;
+const READDIR_BATCH = 1024;
 
 /** The first names after one, in the order of their bytes; as Latin-1, which has a character for each byte. */
-async function namesAfter(folder: FileHandle, last: string, count: number, signal: AbortSignal): Promise<string[]> {
-  let kept: string[] = [];
-  for await (const { name } of await opendir(itself(folder), { encoding: 'latin1', bufferSize: READ_AT_ONCE })) {
+async function namesAfter(folder: FileHandle, afterName: string, count: number, signal: AbortSignal): Promise<string[]> {
+  let names: string[] = [];
+  for await (const { name } of await opendir(handlePath(folder), { encoding: 'latin1', bufferSize: READDIR_BATCH })) {
     signal.throwIfAborted();
-    if (name > last) kept.push(name);
-    if (kept.length >= 2 * count) kept = first(kept, count);
+    if (name > afterName) names.push(name);
+    if (names.length >= 2 * count) names = firstNames(names, count);
   }
-  return first(kept, count);
+  return firstNames(names, count);
 }
 
-const first = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
+const firstNames = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
 
 /** Null when it is gone since. */
-async function look(folder: FileHandle, name: Buffer): Promise<FolderEntry | null> {
+async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry | null> {
   try {
-    const stat = await lstat(Buffer.concat([Buffer.from(`${itself(folder)}/`), name]));
+    const stat = await lstat(Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]));
     return {
       name: name.toString('utf8'),
       reachable: isUtf8(name),

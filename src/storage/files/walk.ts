@@ -26,7 +26,7 @@ export function kindOf(stat: Stat): FileKind {
 }
 
 /** As a sentence has it; a link is refused whatever it leads to. */
-export const kindWords: Record<FileKind, string> = {
+export const kindPhrases: Record<FileKind, string> = {
   file: 'a file',
   folder: 'a folder',
   link: 'a symbolic link, which is not followed',
@@ -34,27 +34,27 @@ export const kindWords: Record<FileKind, string> = {
 };
 
 /** What the handle names. */
-export const itself = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`;
-export const inside = (folder: FileHandle, name: string): string => `${itself(folder)}/${name}`;
+export const handlePath = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`;
+export const childPath = (folder: FileHandle, name: string): string => `${handlePath(folder)}/${name}`;
 
-export function namesIn(path: string): string[] {
-  const why = refusalOfFilePath(path);
-  if (why !== null) throw new FileFault('badPath', `the path ${why}`);
+export function parsePath(path: string): string[] {
+  const refusal = refusalOfFilePath(path);
+  if (refusal !== null) throw new FileFault('badPath', `the path ${refusal}`);
   return namesOf(path);
 }
 
 /** The names of the folder that something is to be in, and its own. */
-export function splitPath(path: string): { above: string[]; name: string } {
-  const above = namesIn(path);
+export function splitPath(path: string): { parent: string[]; name: string } {
+  const above = parsePath(path);
   const name = above.pop();
   if (name === undefined) throw new FileFault('badPath', 'the path is empty: name a file or folder in the volume');
-  return { above, name };
+  return { parent, name };
 }
 
 /** Only a name for what is there, or null: opens nothing. */
-export async function lookAt(folder: FileHandle, name: string): Promise<FileHandle | null> {
+export async function openPath(folder: FileHandle, name: string): Promise<FileHandle | null> {
   try {
-    return await open(inside(folder, name), O_PATH | O_NOFOLLOW);
+    return await open(childPath(folder, name), O_PATH | O_NOFOLLOW);
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
     throw error;
@@ -74,13 +74,13 @@ export async function withFolder<T>(
   root: string,
   names: readonly string[],
   use: (folder: FileHandle) => Promise<T>,
-  orElse: (above: FileHandle, name: string) => Promise<void> = async () => {},
+  onMissing: (above: FileHandle, name: string) => Promise<void> = async () => {},
 ): Promise<T> {
   let folder = await open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   try {
     for (const [index, name] of names.entries()) {
       const path = names.slice(0, index + 1).join('/');
-      const next = await step(folder, name, path, orElse);
+      const next = await openChildFolder(folder, name, path, onMissing);
       await folder.close();
       folder = next;
     }
@@ -92,24 +92,24 @@ export async function withFolder<T>(
   }
 }
 
-async function step(
-  above: FileHandle,
+async function openChildFolder(
+  parent: FileHandle,
   name: string,
   path: string,
-  orElse: (above: FileHandle, name: string) => Promise<void>,
+  onMissing: (above: FileHandle, name: string) => Promise<void>,
 ): Promise<FileHandle> {
-  let found = await lookAt(above, name);
-  if (found === null) {
-    await orElse(above, name);
-    found = await lookAt(above, name);
+  let child = await openPath(parent, name);
+  if (child === null) {
+    await onMissing(parent, name);
+    child = await openPath(parent, name);
   }
-  if (found === null) throw new FileFault('notFound', `the folder "${path}" does not exist`);
+  if (child === null) throw new FileFault('notFound', `the folder "${path}" does not exist`);
   try {
-    const kind = kindOf(await found.stat());
-    if (kind === 'folder') return found;
-    throw new FileFault('wrongKind', `"${path}" is ${kindWords[kind]}, not a folder`);
+    const kind = kindOf(await child.stat());
+    if (kind === 'folder') return child;
+    throw new FileFault('wrongKind', `"${path}" is ${kindPhrases[kind]}, not a folder`);
   } catch (error) {
-    await found.close();
+    await child.close();
     throw error;
   }
 }

@@ -8,17 +8,17 @@ import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { asFault, codeOf, FileFault } from './fault.ts';
-import { factsOf, type FileFacts } from './read.ts';
-import { inside, itself, kindOf, kindWords, splitPath, withFolder, withHandle } from './walk.ts';
+import { fileInfo, type FileInfo } from './read.ts';
+import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, withHandle } from './walk.ts';
 
 const FILE_MODE = 0o644;
 
 /** Of the same file system as the files, and in no instance. */
-export const uploadsOf = (root: string): string => join(dirname(root), 'uploads');
+export const uploadFolder = (root: string): string => join(dirname(root), 'uploads');
 
 /** What this process writes is told by the first part of the name from what another has left. */
-const ofThisProcess = randomUUID();
-let uploads = 0;
+const processTag = randomUUID();
+let uploadCount = 0;
 
 export interface Upload {
   source: AsyncIterable<Uint8Array>;
@@ -29,80 +29,80 @@ export interface Upload {
   onlyNew: boolean;
 }
 
-export interface Written extends FileFacts {
+export interface WriteResult extends FileInfo {
   /** False when it took the place of a file. */
   created: boolean;
 }
 
-export async function writeFile(root: string, path: string, upload: Upload, signal: AbortSignal): Promise<Written> {
-  const { above, name } = splitPath(path);
-  return withFolder(root, above, async (folder) => {
-    const replaces = await refuseTarget(folder, name, path, upload);
-    await refuseWithoutRoom(root, upload);
-    const fresh = await freshName(root);
+export async function writeFile(root: string, path: string, upload: Upload, signal: AbortSignal): Promise<WriteResult> {
+  const { parent, name } = splitPath(path);
+  return withFolder(root, parent, async (folder) => {
+    const replaces = await checkTarget(folder, name, path, upload);
+    await checkFreeSpace(root, upload);
+    const staging = await newStagingPath(root);
     try {
       const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
-      return await withHandle(await open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600), async (file) => {
-        await take(file, upload, signal);
+      return await withHandle(await open(staging, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600), async (file) => {
+        await receive(file, upload, signal);
         signal.throwIfAborted();
-        if (upload.onlyNew) await placeNew(fresh, folder, name, path);
-        else await rename(fresh, inside(folder, name));
+        if (upload.onlyNew) await linkNew(staging, folder, name, path);
+        else await rename(staging, childPath(folder, name));
         await syncFolder(folder);
         // Only now: its new name is a change of the file, too.
-        return { ...factsOf(await file.stat({ bigint: true })), created: !replaces };
+        return { ...fileInfo(await file.stat({ bigint: true })), created: !replaces };
       });
     } catch (error) {
       throw asFault(error, path);
     } finally {
-      await rm(fresh, { force: true });
+      await rm(staging, { force: true });
     }
   });
 }
 
 /** Whether a file is there already. Said before the first byte; what comes in its place later, the move itself refuses or replaces whole. */
-async function refuseTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
-  const stat = await lstat(inside(folder, name)).catch((error: unknown) => {
+async function checkTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
+  const stat = await lstat(childPath(folder, name)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null;
     throw error;
   });
   if (stat === null) return false;
   const kind = kindOf(stat);
   if (kind !== 'file')
-    throw new FileFault('wrongKind', `"${path}" is ${kindWords[kind]}; delete it, or use another name`);
-  if (onlyNew) throw alreadyThere(path);
+    throw new FileFault('wrongKind', `"${path}" is ${kindPhrases[kind]}; delete it, or use another name`);
+  if (onlyNew) throw existsFault(path);
   return true;
 }
 
-const alreadyThere = (path: string, cause?: unknown): FileFault =>
+const existsFault = (path: string, cause?: unknown): FileFault =>
   new FileFault('exists', `"${path}" exists already; leave the condition out to replace it`, cause);
 
-const full = (text: string): FileFault => new FileFault('full', text);
+const fullFault = (text: string): FileFault => new FileFault('full', text);
 
-async function refuseWithoutRoom(root: string, { sizeBytes, maxBytes }: Upload): Promise<void> {
+async function checkFreeSpace(root: string, { sizeBytes, maxBytes }: Upload): Promise<void> {
   if (sizeBytes === null) return;
-  if (sizeBytes > maxBytes) throw full(`${sizeBytes} bytes are more than the volume holds, ${maxBytes}`);
+  if (sizeBytes > maxBytes) throw fullFault(`${sizeBytes} bytes are more than the volume holds, ${maxBytes}`);
   const { bavail, bsize } = await statfs(root);
   const freeBytes = bavail * bsize;
-  if (sizeBytes > freeBytes) throw full(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
+  if (sizeBytes > freeBytes) throw fullFault(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
 }
 
-async function freshName(root: string): Promise<string> {
-  const folder = uploadsOf(root);
+async function newStagingPath(root: string): Promise<string> {
+  const folder = uploadFolder(root);
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  const left = (await readdir(folder)).filter((name) => !name.startsWith(`${ofThisProcess}.`));
-  for (const name of left) await rm(join(folder, name), { recursive: true, force: true });
-  uploads += 1;
-  return join(folder, `${ofThisProcess}.${uploads}`);
+  const leftovers = (await readdir(folder)).filter((name) => !name.startsWith(`${processTag}.`));
+  for (const name of leftovers) await rm(join(folder, name), { recursive: true, force: true });
+  uploadCount += 1;
+  return join(folder, `${processTag}.${uploadCount}`);
 }
 
 /** All of it, on disk. */
-async function take(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
+async function receive(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
   let bytes = 0;
-  for await (const piece of source) {
+  for await (const chunk of source) {
     signal.throwIfAborted();
-    bytes += piece.length;
-    if (bytes > maxBytes) throw full(`the file is larger than the volume, ${maxBytes} bytes`);
-    await writeWhole(file, piece);
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw fullFault(`the file is larger than the volume, ${maxBytes} bytes`);
+    await writeAll(file, chunk);
   }
   if (sizeBytes !== null && bytes !== sizeBytes)
     throw new Error(`${bytes} bytes came of the ${sizeBytes} that were announced`);
@@ -110,21 +110,21 @@ async function take(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, s
   await file.sync();
 }
 
-async function writeWhole(file: FileHandle, piece: Uint8Array): Promise<void> {
-  for (let at = 0; at < piece.length;) at += (await file.write(piece, at)).bytesWritten;
+async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
+  for (let at = 0; at < chunk.length;) at += (await file.write(chunk, at)).bytesWritten;
 }
 
 /** Of two that come at once, the second is refused: a link is made only where nothing is. */
-async function placeNew(fresh: string, folder: FileHandle, name: string, path: string): Promise<void> {
+async function linkNew(staging: string, folder: FileHandle, name: string, path: string): Promise<void> {
   try {
-    await link(fresh, inside(folder, name));
+    await link(staging, childPath(folder, name));
   } catch (error) {
-    throw codeOf(error) === 'EEXIST' ? alreadyThere(path, error) : error;
+    throw codeOf(error) === 'EEXIST' ? existsFault(path, error) : error;
   }
-  await unlink(fresh);
+  await unlink(staging);
 }
 
 /** So that the name, too, is there after a crash. */
 export async function syncFolder(folder: FileHandle): Promise<void> {
-  await withHandle(await open(itself(folder), constants.O_RDONLY | constants.O_DIRECTORY), (real) => real.sync());
+  await withHandle(await open(handlePath(folder), constants.O_RDONLY | constants.O_DIRECTORY), (real) => real.sync());
 }

@@ -10,36 +10,36 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
-import { biggestIn } from '../biggest.ts';
+import { findLargestEntries } from '../biggest.ts';
 import { StorageFault, type Storage } from '../contract.ts';
-import { uploadsOf } from '../files.ts';
+import { uploadFolder } from '../files.ts';
 import {
-  disksIn,
+  listDisks,
   isFolder,
   isMissing,
   moveDurably,
-  observeAt,
-  placeOf,
-  refuseIfNoRoom,
+  observeDisk,
+  diskPaths,
+  requireFreeSpace,
   removeTree,
   run,
-  spaceAt,
-  whyUnknown,
-  type Root,
+  readSpace,
+  checkRoot,
+  type DiskRoot,
 } from '../layout.ts';
 import { copyFiles } from '../copy-files.ts';
 import {
   DEVICE_PAUSE_MS,
   DEVICE_TRIES,
-  letDeviceGo,
-  loopOf,
+  detachDevice,
+  findLoopDevice,
   mountImage,
   mountNewImage,
-  mountPoints,
+  listMountPoints,
 } from './mounts.ts';
 import { reflink } from './reflink.ts';
 import { makeTemplates } from './templates.ts';
-import { makeFileSystem, roomOf, widen } from './xfs.ts';
+import { makeFileSystem, readUsage, growFileSystem } from './xfs.ts';
 
 /** Written down when it is made, grown and unmounted. */
 const facts = z.object({
@@ -117,7 +117,7 @@ async function asFull<T>(deed: () => Promise<T>): Promise<T> {
 }
 
 /** Why disks can't be made like this there, in the host's words: found out by making one. Null when they can. */
-export async function whyNoImageFiles(at: Root): Promise<string | null> {
+export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
   const storage = makeImageFileStorage({ ...at, copies: 'live' });
   const trial: DiskId = { kind: 'volume', id: 'trial' };
   try {
@@ -131,7 +131,7 @@ export async function whyNoImageFiles(at: Root): Promise<string | null> {
   }
 }
 
-export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): Storage {
+export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' }): Storage {
   const making = makeSemaphore(MADE_AT_ONCE);
   const copying = makeSemaphore(COPIED_AT_ONCE);
   const templates = makeTemplates({ root: at.root, build, discard });
@@ -164,18 +164,18 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
 
   /** Made where nobody looks, and moved to its place when it is whole. */
   async function make(disk: DiskId, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void> {
-    const { folder, fresh } = placeOf(at.root, disk);
+    const { folder, staging } = diskPaths(at.root, disk);
     await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
-    await discard(fresh);
-    await mkdir(mountIn(fresh), { recursive: true, mode: 0o700 });
+    await discard(staging);
+    await mkdir(mountIn(staging), { recursive: true, mode: 0o700 });
     try {
       const now =
-        from === undefined ? await makeEmpty(disk, sizeGB, fresh) : await copy(disk, sizeGB, fresh, from, signal);
+        from === undefined ? await makeEmpty(disk, sizeGB, staging) : await copy(disk, sizeGB, staging, from, signal);
       signal.throwIfAborted();
-      await write(fresh, now);
-      await moveDurably(fresh, folder);
+      await write(staging, now);
+      await moveDurably(staging, folder);
     } catch (error) {
-      await discard(fresh);
+      await discard(staging);
       throw error;
     }
   }
@@ -197,8 +197,8 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
     await makeFileSystem(image, sizeGB);
     await mountNewImage(image, mountPoint, optionsOf({ kind: 'volume' }));
     await mkdir(filesIn(folder), { mode: 0o755 });
-    const { usedBytes: ownBytes } = await roomOf(mountPoint);
-    await widen(image, mountPoint, sizeGB, ownBytes);
+    const { usedBytes: ownBytes } = await readUsage(mountPoint);
+    await growFileSystem(image, mountPoint, sizeGB, ownBytes);
     const usedBytes = await filesBytes(folder, ownBytes);
     await unmountAt(folder);
     return { image, ownBytes, usedBytes };
@@ -206,13 +206,13 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
 
   /** The source has a mount of its own for the copy: it may be mounted and unmounted at its place meanwhile. */
   async function copy(disk: DiskId, sizeGB: number, fresh: string, from: DiskId, signal: AbortSignal): Promise<Facts> {
-    const source = placeOf(at.root, from).folder;
+    const source = diskPaths(at.root, from).folder;
     const known = await read(source, from);
     await mkdir(sourceIn(fresh), { mode: 0o700 });
     await mountImage(imageIn(source), sourceIn(fresh), optionsOf(from));
     try {
       if (at.copies === 'live') {
-        await refuseIfNoRoom(at.root, (await roomOf(sourceIn(fresh))).usedBytes - known.ownBytes);
+        await requireFreeSpace(at.root, (await readUsage(sourceIn(fresh))).usedBytes - known.ownBytes);
         const empty = await makeEmpty(disk, sizeGB, fresh);
         const files = join(sourceIn(fresh), 'files');
         const usedBytes = await mounted(disk, fresh, async () => {
@@ -228,18 +228,18 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
     }
     const { ownBytes } = known;
     return mounted(disk, fresh, async () => {
-      await widen(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
+      await growFileSystem(imageIn(fresh), mountIn(fresh), sizeGB, ownBytes);
       return { sizeGB, ownBytes, usedBytes: await filesBytes(fresh, ownBytes) };
     });
   }
 
   const filesBytes = async (folder: string, ownBytes: number): Promise<number> =>
-    Math.max(0, (await roomOf(filesIn(folder))).usedBytes - ownBytes);
+    Math.max(0, (await readUsage(filesIn(folder))).usedBytes - ownBytes);
 
   /** What was begun and is not whole, and the mounts of a server that died over it. */
   async function discard(fresh: string): Promise<void> {
     if (!(await isFolder(fresh))) return;
-    if ((await mountPoints()).has(sourceIn(fresh))) await run('umount', [sourceIn(fresh)]);
+    if ((await listMountPoints()).has(sourceIn(fresh))) await run('umount', [sourceIn(fresh)]);
     await letGo(fresh);
     await removeTree(fresh);
   }
@@ -247,11 +247,11 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
   /** No mount of ours, and no device: a container that has it mounted keeps that. */
   async function letGo(folder: string): Promise<void> {
     if (await isMounted(folder)) await unmountAt(folder);
-    const device = await loopOf(imageIn(folder));
+    const device = await findLoopDevice(imageIn(folder));
     if (device === null) return;
     // It may go just now; or stay without end, when a server died between attaching it and mounting it.
-    await letDeviceGo(device).catch(() => {});
-    for (let tries = DEVICE_TRIES; (await loopOf(imageIn(folder))) !== null; tries--) {
+    await detachDevice(device).catch(() => {});
+    for (let tries = DEVICE_TRIES; (await findLoopDevice(imageIn(folder))) !== null; tries--) {
       if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');
       await delay(DEVICE_PAUSE_MS);
     }
@@ -261,34 +261,34 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
     capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: at.copies, dockerInside: true }),
 
     async create(disk, sizeGB, signal, from) {
-      const { folder } = placeOf(at.root, disk);
-      const reason = await whyUnknown(at);
+      const { folder } = diskPaths(at.root, disk);
+      const reason = await checkRoot(at);
       if (reason !== null) throw new Error(reason);
       if (!(await isFolder(folder)))
         await (from === undefined ? making : copying).run(() => asFull(() => make(disk, sizeGB, signal, from)));
     },
 
     async grow(disk, sizeGB) {
-      const { folder } = placeOf(at.root, disk);
+      const { folder } = diskPaths(at.root, disk);
       const before = await read(folder, disk);
       if (sizeGB <= before.sizeGB) return;
-      await asFull(() => mounted(disk, folder, () => widen(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)));
+      await asFull(() => mounted(disk, folder, () => growFileSystem(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)));
       await write(folder, { ...before, sizeGB });
     },
 
     async mount(disk) {
-      const { folder } = placeOf(at.root, disk);
+      const { folder } = diskPaths(at.root, disk);
       const known = await read(folder, disk);
       if (await isMounted(folder)) return filesIn(folder);
       await write(folder, { ...known, usedBytes: null });
       await mountImage(imageIn(folder), mountIn(folder), optionsOf(disk));
       // Nobody uploads into what is not mounted: these are of a server that died.
-      await removeTree(uploadsOf(filesIn(folder)));
+      await removeTree(uploadFolder(filesIn(folder)));
       return filesIn(folder);
     },
 
     async unmount(disk) {
-      const { folder } = placeOf(at.root, disk);
+      const { folder } = diskPaths(at.root, disk);
       if (!(await isMounted(folder))) return;
       const before = await read(folder, disk);
       await write(folder, { ...before, usedBytes: await filesBytes(folder, before.ownBytes) });
@@ -296,13 +296,13 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
     },
 
     async observe(disk) {
-      const { folder } = placeOf(at.root, disk);
+      const { folder } = diskPaths(at.root, disk);
       if ((await isFolder(folder)) && !(await hasImage(folder))) return { kind: 'absent' };
-      return observeAt(at, disk, async () => (await read(folder, disk)).sizeGB);
+      return observeDisk(at, disk, async () => (await read(folder, disk)).sizeGB);
     },
 
     async usage(disk) {
-      const { folder } = placeOf(at.root, disk);
+      const { folder } = diskPaths(at.root, disk);
       try {
         const known = await read(folder, disk);
         if (await isMounted(folder)) return await filesBytes(folder, known.ownBytes);
@@ -314,29 +314,29 @@ export function makeImageFileStorage(at: Root & { copies: 'atomic' | 'live' }): 
       }
     },
 
-    async biggest(disk, signal) {
-      const { folder } = placeOf(at.root, disk);
-      return (await isMounted(folder)) ? biggestIn(filesIn(folder), signal) : null;
+    async largestEntries(disk, signal) {
+      const { folder } = diskPaths(at.root, disk);
+      return (await isMounted(folder)) ? findLargestEntries(filesIn(folder), signal) : null;
     },
 
     async destroy(disk) {
-      const { folder, fresh, gone } = placeOf(at.root, disk);
-      await discard(fresh);
-      await removeTree(gone);
+      const { folder, staging, trash } = diskPaths(at.root, disk);
+      await discard(staging);
+      await removeTree(trash);
       if (!(await isFolder(folder))) return;
       await letGo(folder);
       // Renamed first: what is half deleted can't be mounted any more, and a new one of the name starts empty.
-      await rename(folder, gone);
-      await removeTree(gone);
+      await rename(folder, trash);
+      await removeTree(trash);
     },
 
-    listOwned: () => disksIn(at.root),
+    listOwned: () => listDisks(at.root),
 
     async listMounted() {
-      const points = await mountPoints();
-      return (await disksIn(at.root)).filter((disk) => points.has(mountIn(placeOf(at.root, disk).folder)));
+      const points = await listMountPoints();
+      return (await listDisks(at.root)).filter((disk) => points.has(mountIn(diskPaths(at.root, disk).folder)));
     },
 
-    space: () => spaceAt(at.root),
+    space: () => readSpace(at.root),
   };
 }

@@ -5,10 +5,10 @@
  */
 import { imageMutex } from './image-mutex.ts';
 import { spawn } from 'node:child_process';
-import { ended, run } from '../layout.ts';
-import { mountPoints } from './mounts.ts';
+import { waitForExit, run } from '../layout.ts';
+import { listMountPoints } from './mounts.ts';
 
-const STOPPED_AT_MOST_S = '20';
+const FREEZE_LIMIT_S = '20';
 
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -21,16 +21,16 @@ exit $made`;
 /** `image` is mounted on `mountPoint`, and perhaps elsewhere. Two copies of one are made one by one: what is stopped can't be stopped. */
 export const reflink = (image: string, to: string, mountPoint: string): Promise<void> =>
   imageMutex.run(image, async () => {
-    const shell = spawn('sh', ['-c', SCRIPT, 'sh', mountPoint, image, to, STOPPED_AT_MOST_S], {
+    const shell = spawn('sh', ['-c', SCRIPT, 'sh', mountPoint, image, to, FREEZE_LIMIT_S], {
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-    const { code, said } = await ended(shell);
-    if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${said}`);
+    const { code, stderr } = await waitForExit(shell);
+    if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${stderr}`);
   });
 
 /** At the start of a server: writers below the root that one which died has stopped. Those of the others say that they are not. */
-export async function releaseWriters(root: string): Promise<void> {
-  for (const point of await mountPoints())
+export async function thawFileSystems(root: string): Promise<void> {
+  for (const point of await listMountPoints())
     if (point.startsWith(`${root}/`)) await run('fsfreeze', ['--unfreeze', point]).catch(() => {});
 }

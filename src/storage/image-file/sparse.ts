@@ -2,7 +2,7 @@
 import { open, stat } from 'node:fs/promises';
 import { run } from '../layout.ts';
 
-export interface Sparse {
+export interface SparseContent {
   sizeBytes: number;
   /** Where each piece begins, and how long it is. */
   pieces: [start: number, length: number][];
@@ -14,13 +14,13 @@ const STEP_BYTES = 64 * 1024;
 const ZEROS = Buffer.alloc(STEP_BYTES);
 
 /** Zeros that were written are as good as a hole. */
-export async function readSparse(path: string): Promise<Sparse> {
+export async function readSparse(path: string): Promise<SparseContent> {
   const { size: sizeBytes } = await stat(path);
-  const pieces: Sparse['pieces'] = [];
+  const pieces: SparseContent['pieces'] = [];
   const bytes: Buffer[] = [];
   const file = await open(path);
   try {
-    for (const { start, end } of await writtenParts(path, sizeBytes)) {
+    for (const { start, end } of await listExtents(path, sizeBytes)) {
       for (let at = start; at < end; at += STEP_BYTES) {
         const length = Math.min(STEP_BYTES, end - at);
         const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, at);
@@ -38,7 +38,7 @@ export async function readSparse(path: string): Promise<Sparse> {
   return { sizeBytes, pieces, bytes: Buffer.concat(bytes) };
 }
 
-async function writtenParts(path: string, sizeBytes: number): Promise<{ start: number; end: number }[]> {
+async function listExtents(path: string, sizeBytes: number): Promise<{ start: number; end: number }[]> {
   const { stdout } = await run('xfs_io', ['-r', '-c', 'seek -a -r 0', path]);
   const edges = [...stdout.matchAll(/^(DATA|HOLE)\s+(\d+)$/gm)].map(([, kind, at]) => ({ kind, at: Number(at) }));
   return edges.flatMap(({ kind, at }, index) =>
@@ -47,7 +47,7 @@ async function writtenParts(path: string, sizeBytes: number): Promise<{ start: n
 }
 
 /** To be found there after a power cut. There must be no such file before. */
-export async function writeSparse(path: string, { sizeBytes, pieces, bytes }: Sparse): Promise<void> {
+export async function writeSparse(path: string, { sizeBytes, pieces, bytes }: SparseContent): Promise<void> {
   const file = await open(path, 'wx');
   try {
     await file.truncate(sizeBytes);

@@ -12,32 +12,32 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { isMissing, moveDurably, removeTree } from '../layout.ts';
-import { readSparse, writeSparse, type Sparse } from './sparse.ts';
-import { MADE_AS } from './xfs.ts';
+import { readSparse, writeSparse, type SparseContent } from './sparse.ts';
+import { TEMPLATE_VERSION } from './xfs.ts';
 
 /** Of an empty file system: what it uses itself, and what its files do. */
 const use = z.object({ ownBytes: z.number(), usedBytes: z.number() });
-type Use = z.infer<typeof use>;
+type EmptyUsage = z.infer<typeof use>;
 
 const header = z.object({ use, sizeBytes: z.number(), pieces: z.array(z.tuple([z.number(), z.number()])) });
 
 interface Template {
-  image: Sparse;
-  use: Use;
+  image: SparseContent;
+  use: EmptyUsage;
 }
 
-const OURS = /^(?:\.new-)?v\d+-\d+GB$/;
+const TEMPLATE_NAME = /^(?:\.new-)?v\d+-\d+GB$/;
 
 /**
  * So many sizes, those last used: the disks that instances get by themselves have three or four, volumes mostly a few round ones. All
  * together take less than 40 MB, and one who asks for every size there is leaves no more.
  */
-const KEPT = 16;
+const TEMPLATE_LIMIT = 16;
 
-interface Deeds {
+interface TemplateDeps {
   root: string;
   /** Makes the folder with a whole empty image in it, which is not mounted any more. */
-  build: (folder: string, sizeGB: number) => Promise<Use & { image: string }>;
+  build: (folder: string, sizeGB: number) => Promise<EmptyUsage & { image: string }>;
   /** Removes a folder that `build` made or began, and what of it is mounted. */
   discard: (folder: string) => Promise<void>;
 }
@@ -49,29 +49,29 @@ function pack({ image: { bytes, ...about }, use }: Template): Buffer {
 }
 
 function unpack(packed: Buffer): Template | null {
-  const [sum, body] = cut(packed);
+  const [sum, body] = splitLine(packed);
   if (body.length === 0 || sum !== String(crc32(body))) return null;
-  const [text, bytes] = cut(body);
+  const [text, bytes] = splitLine(body);
   const { use, ...about } = header.parse(JSON.parse(text));
   return { use, image: { ...about, bytes } };
 }
 
-function cut(lines: Buffer): [first: string, rest: Buffer] {
+function splitLine(lines: Buffer): [first: string, rest: Buffer] {
   const end = lines.indexOf('\n');
   return end < 0 ? ['', Buffer.alloc(0)] : [lines.toString('utf8', 0, end), lines.subarray(end + 1)];
 }
 
-export function makeTemplates({ root, build, discard }: Deeds) {
+export function makeTemplates({ root, build, discard }: TemplateDeps) {
   const folder = join(root, '.empty');
-  const pathOf = (sizeGB: number): string => join(folder, `${MADE_AS}-${sizeGB}GB`);
-  const freshOf = (sizeGB: number): string => join(folder, `.new-${MADE_AS}-${sizeGB}GB`);
-  const isKept = (name: string): boolean => name.startsWith(`${MADE_AS}-`);
-  const asked = new Map<number, Promise<Template>>();
-  let tidied: Promise<void> | null = null;
+  const pathOf = (sizeGB: number): string => join(folder, `${TEMPLATE_VERSION}-${sizeGB}GB`);
+  const stagingOf = (sizeGB: number): string => join(folder, `.new-${TEMPLATE_VERSION}-${sizeGB}GB`);
+  const isCurrent = (name: string): boolean => name.startsWith(`${TEMPLATE_VERSION}-`);
+  const pending = new Map<number, Promise<Template>>();
+  let cleanup: Promise<void> | null = null;
 
-  async function names(): Promise<string[]> {
+  async function listNames(): Promise<string[]> {
     try {
-      return (await readdir(folder)).filter((name) => OURS.test(name));
+      return (await readdir(folder)).filter((name) => TEMPLATE_NAME.test(name));
     } catch (error) {
       if (isMissing(error)) return [];
       throw error;
@@ -81,7 +81,7 @@ export function makeTemplates({ root, build, discard }: Deeds) {
   /** Those of another make, and what a server left that died while it made one. */
   async function deleteExpired(): Promise<void> {
     try {
-      for (const name of (await names()).filter((one) => !isKept(one))) {
+      for (const name of (await listNames()).filter((one) => !isCurrent(one))) {
         await discard(join(folder, name));
         await rm(join(folder, name), { force: true });
       }
@@ -106,48 +106,48 @@ export function makeTemplates({ root, build, discard }: Deeds) {
   }
 
   async function make(sizeGB: number): Promise<Template> {
-    const fresh = freshOf(sizeGB);
-    await discard(fresh);
+    const staging = stagingOf(sizeGB);
+    await discard(staging);
     try {
-      const { image, ...use } = await build(fresh, sizeGB);
+      const { image, ...use } = await build(staging, sizeGB);
       const template: Template = { image: await readSparse(image), use };
-      const packed = join(fresh, 'packed');
+      const packed = join(staging, 'packed');
       await writeFile(packed, pack(template), { flush: true });
       await moveDurably(packed, pathOf(sizeGB));
       // Not mounted any more; its device goes a moment later, and nobody need wait for that.
-      await removeTree(fresh);
-      await imageMutex.run(folder, keepTheLast);
+      await removeTree(staging);
+      await imageMutex.run(folder, evictOldest);
       return template;
     } catch (error) {
-      await discard(fresh);
+      await discard(staging);
       // Where images can't be made at all nothing is left of the attempt.
       await rmdir(folder).catch(() => {});
       throw error;
     }
   }
 
-  async function keepTheLast(): Promise<void> {
-    const paths = (await names()).filter(isKept).map((name) => join(folder, name));
-    if (paths.length <= KEPT) return;
+  async function evictOldest(): Promise<void> {
+    const paths = (await listNames()).filter(isCurrent).map((name) => join(folder, name));
+    if (paths.length <= TEMPLATE_LIMIT) return;
     const all = await Promise.all(paths.map(async (path) => ({ path, usedMs: (await stat(path)).mtimeMs })));
-    for (const { path } of all.toSorted((a, b) => b.usedMs - a.usedMs).slice(KEPT)) await rm(path);
+    for (const { path } of all.toSorted((a, b) => b.usedMs - a.usedMs).slice(TEMPLATE_LIMIT)) await rm(path);
   }
 
   /** Whoever asks for a size that is being read or made already gets that. */
   function templateOf(sizeGB: number): Promise<Template> {
-    const known = asked.get(sizeGB);
-    if (known !== undefined) return known;
+    const current = pending.get(sizeGB);
+    if (current !== undefined) return current;
     const template = read(sizeGB)
       .then((found) => found ?? make(sizeGB))
-      .finally(() => asked.delete(sizeGB));
-    asked.set(sizeGB, template);
+      .finally(() => pending.delete(sizeGB));
+    pending.set(sizeGB, template);
     return template;
   }
 
   return {
     /** An empty image at `path`, where there is none, to be found there after a power cut. */
-    async writeEmpty(path: string, sizeGB: number): Promise<Use> {
-      await (tidied ??= deleteExpired());
+    async writeEmpty(path: string, sizeGB: number): Promise<EmptyUsage> {
+      await (cleanup ??= deleteExpired());
       const template = await templateOf(sizeGB);
       await writeSparse(path, template.image);
       return template.use;

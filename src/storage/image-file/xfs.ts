@@ -5,7 +5,7 @@
 import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
-import { loopOf, refreshSize } from './mounts.ts';
+import { findLoopDevice, refreshSize } from './mounts.ts';
 
 const MIB = 1024 ** 2;
 /** Its log, which holds no files. */
@@ -15,18 +15,18 @@ const MARGIN_BYTES = 4 * MIB;
 const MARGIN_SHARE = 0.001;
 
 /** Bytes of the file system, and those of them that are in use: by files, and by itself. */
-export interface Room {
+export interface FileSystemUsage {
   totalBytes: number;
   usedBytes: number;
 }
 
-export async function roomOf(mountPoint: string): Promise<Room> {
+export async function readUsage(mountPoint: string): Promise<FileSystemUsage> {
   const { bsize, blocks, bfree } = await statfs(mountPoint);
   return { totalBytes: bsize * blocks, usedBytes: bsize * (blocks - bfree) };
 }
 
 /** Empty images are kept under this name. Each change of what is in one takes the next, or later disks would still be made without it. */
-export const MADE_AS = 'v1';
+export const TEMPLATE_VERSION = 'v1';
 
 /** An empty file system on a new sparse image, a little smaller than `sizeGB` wants: `widen` makes up for it. */
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
@@ -41,25 +41,25 @@ export async function makeFileSystem(image: string, sizeGB: number): Promise<voi
  * meanwhile. One that is as wide already stays as it is. A widening that was cut off, or given up, has left an image that is longer than
  * its file system: it is cut to what is wanted now, or the file system would take all of it.
  */
-export async function widen(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
-  const { totalBytes } = await roomOf(mountPoint);
+export async function growFileSystem(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
+  const { totalBytes } = await readUsage(mountPoint);
   const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
-  await truncate(image, (await lengthOf(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
-  await refreshSize(await deviceOf(image));
+  await truncate(image, (await readLength(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
+  await refreshSize(await requireDevice(image));
   await run('xfs_growfs', ['-d', mountPoint]);
 }
 
 /** Bytes of a device that a mounted file system takes, its log included. */
-async function lengthOf(mountPoint: string): Promise<number> {
+async function readLength(mountPoint: string): Promise<number> {
   const { stdout } = await run('xfs_growfs', ['-n', mountPoint]);
-  const said = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);
-  if (said === null) throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
-  return Number(said[1]) * Number(said[2]);
+  const match = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);
+  if (match === null) throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
+  return Number(match[1]) * Number(match[2]);
 }
 
-async function deviceOf(image: string): Promise<string> {
-  const device = await loopOf(image);
+async function requireDevice(image: string): Promise<string> {
+  const device = await findLoopDevice(image);
   if (device === null) throw new Error(`${image} is mounted, and no device has it`);
   return device;
 }

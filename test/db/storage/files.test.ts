@@ -68,7 +68,7 @@ const list = (path: string, limit = 1000, after: string | null = null) =>
 
 const names = async (path: string): Promise<string[]> => (await list(path)).entries.map(({ name }) => name);
 const remove = (path: string, recursive = false) => files.remove(root, path, { recursive }, never);
-const uploadsLeft = (): Promise<string[]> => readdir(files.uploadsOf(root)).catch(() => []);
+const uploadsLeft = (): Promise<string[]> => readdir(files.uploadFolder(root)).catch(() => []);
 
 /** All that can be asked of one path. */
 const everyVerb: Record<string, (path: string) => Promise<unknown>> = {
@@ -143,8 +143,8 @@ describe('what is written is read again', () => {
   });
 
   test('what a server that died has left goes with the next upload, and no upload under way does', async () => {
-    await mkdir(files.uploadsOf(root));
-    await put(join(files.uploadsOf(root), 'of-a-dead-one.1'), 'half');
+    await mkdir(files.uploadFolder(root));
+    await put(join(files.uploadFolder(root), 'of-a-dead-one.1'), 'half');
     async function* slow(): AsyncGenerator<Uint8Array, void> {
       yield Buffer.from('slow');
       await write('fast');

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
-import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { listMountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
 import { shell } from './container-shell.ts';
@@ -107,13 +107,13 @@ test('synced data survives repeated kills of server and instance during writes',
     for (const folder of folders)
       expect(await shell(instanceId, `cd ${folder} && md5sum -c sums | grep -vc ': OK$' || true`)).toBe('0\n');
   }
-  const points = [...(await mountPoints())].filter((point) => point.startsWith(server.folder));
+  const points = [...(await listMountPoints())].filter((point) => point.startsWith(server.folder));
   expect(points).toHaveLength(folders.length);
 
   await client.terminate({ instanceId });
   await client.deleteVolume({ id: volume.id });
   await until(
-    async () => [...(await mountPoints())].filter((point) => point.startsWith(server.folder)),
+    async () => [...(await listMountPoints())].filter((point) => point.startsWith(server.folder)),
     (left) => left.every((point) => point.includes('/shared/')),
   );
 });

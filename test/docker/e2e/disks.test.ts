@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
-import { mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { listMountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { shell } from './container-shell.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
@@ -69,7 +69,7 @@ const gone = async (...volumes: string[]): Promise<void> => {
 };
 
 const mountsHere = async (): Promise<string[]> =>
-  [...(await mountPoints())].filter((point) => point.startsWith(inside.folder));
+  [...(await listMountPoints())].filter((point) => point.startsWith(inside.folder));
 
 async function loopsHere(): Promise<string[]> {
   const { stdout } = await run('losetup', ['--list', '--noheadings', '--output', 'BACK-FILE']);

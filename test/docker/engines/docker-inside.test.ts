@@ -19,7 +19,7 @@ import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { makeRoot } from '../../../src/storage/layout.ts';
+import { prepareRoot } from '../../../src/storage/layout.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import {
   control,
@@ -54,7 +54,7 @@ let dataDisk: string;
 beforeAll(async () => {
   lab = await mkdtemp(join(tmpdir(), 'docker-inside-'));
   const at = { root: join(lab, 'disks'), installation: fixture.installation };
-  await makeRoot(at);
+  await prepareRoot(at);
   storage = makeImageFileStorage({ ...at, copies: 'live' });
   const folder = join(IMAGES, 'notebook');
   const recipe = await readRecipe(folder);

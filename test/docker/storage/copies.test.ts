@@ -24,8 +24,8 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
-import { releaseWriters } from '../../../src/storage/image-file/reflink.ts';
+import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { thawFileSystems } from '../../../src/storage/image-file/reflink.ts';
 import { canReflink } from '../../../src/storage/layout.ts';
 import {
   describeStorage,
@@ -136,7 +136,7 @@ describe('with shared blocks', () => {
     const writing = writeFile(join(folder, 'file'), 'x', { flush: true }).then(() => (written = true));
     await delay(200);
     expect(written).toBe(false);
-    await releaseWriters(root);
+    await thawFileSystems(root);
     await writing;
     expect(await readdir(folder)).toEqual(['file']);
   });
@@ -230,12 +230,12 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     await storage.create(copy, 2, soon(), disk);
     expect(await hashes(await storage.mount(copy))).toBe(await hashes(folder));
     expect((await readdir(join(root, 'volume'))).toSorted()).toEqual([disk.id, copy.id].toSorted());
-    const mine = [...(await mountPoints())].filter((point) => point.startsWith(root));
+    const mine = [...(await listMountPoints())].filter((point) => point.startsWith(root));
     expect(mine).toHaveLength(kind === 'directory' ? 0 : 2);
     const { stdout } = await run('ps', ['-eo', 'args']);
     expect(stdout.split('\n').filter((line) => line.startsWith('cp ') && line.includes(root))).toEqual([]);
     await storage.destroy(copy);
-    expect(await loopOf(join(root, 'volume', copy.id, 'image'))).toBeNull();
+    expect(await findLoopDevice(join(root, 'volume', copy.id, 'image'))).toBeNull();
   });
 });
 

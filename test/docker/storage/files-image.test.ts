@@ -2,7 +2,7 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { uploadsOf, withFile, writeFile as upload } from '../../../src/storage/files.ts';
+import { uploadFolder, withFile, writeFile as upload } from '../../../src/storage/files.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { placeFor, soon, used, volume } from '../../conformance/storage.ts';
 
@@ -30,7 +30,7 @@ test('refuses an upload past the size as full, leaves nothing, and accepts the n
     message: expect.stringContaining('more than what is free'),
   });
   expect(await readdir(root)).toEqual(['first']);
-  expect(await readdir(uploadsOf(root))).toEqual([]);
+  expect(await readdir(uploadFolder(root))).toEqual([]);
   await withFile(root, 'first', async ({ sizeBytes }) => expect(sizeBytes).toBe(200 * MB));
   await expect.poll(() => used(storage, disk)).toBeLessThan(210 * MB);
   await write('second', 700 * MB, null);
@@ -41,12 +41,12 @@ test('removes a partial upload of a dead server at the next mount', async () => 
   const disk = volume();
   await storage.create(disk, 1, soon());
   const root = await storage.mount(disk);
-  await mkdir(uploadsOf(root));
-  await writeFile(join(uploadsOf(root), 'half'), Buffer.alloc(100 * MB, 1), { flush: true });
+  await mkdir(uploadFolder(root));
+  await writeFile(join(uploadFolder(root), 'half'), Buffer.alloc(100 * MB, 1), { flush: true });
   expect(await storage.mount(disk)).toBe(root);
-  expect(await readdir(uploadsOf(root))).toEqual(['half']);
+  expect(await readdir(uploadFolder(root))).toEqual(['half']);
   await storage.unmount(disk);
   await storage.mount(disk);
-  await expect(readdir(uploadsOf(root))).rejects.toThrow('ENOENT');
+  await expect(readdir(uploadFolder(root))).rejects.toThrow('ENOENT');
   await expect.poll(() => used(storage, disk)).toBeLessThan(MB);
 });

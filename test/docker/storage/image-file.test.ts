@@ -8,7 +8,7 @@ import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'nod
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { loopOf, mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/mounts.ts';
 import {
   describeStorage,
   expectFault,
@@ -94,10 +94,10 @@ test('a hundred disks made, mounted, written and destroyed leave no device, moun
     await storage.create(disk, 1, soon());
     await writeFile(join(await storage.mount(disk), 'file'), 'x');
     await storage.destroy(disk);
-    expect(await loopOf(join(root, 'volume', disk.id, 'image'))).toBeNull();
+    expect(await findLoopDevice(join(root, 'volume', disk.id, 'image'))).toBeNull();
   }
   expect(await readdir(join(root, 'volume'))).toEqual([]);
-  expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
+  expect([...(await listMountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
 });
 
 test('neither unmounts nor destroys a disk in use', async () => {
@@ -123,16 +123,16 @@ test('does not destroy a disk mounted elsewhere, and mounts it again by the same
   await storage.create(disk, 1, soon());
   await run('mount', ['--bind', await storage.mount(disk), outside]);
   const image = join(root, 'volume', disk.id, 'image');
-  const device = await loopOf(image);
+  const device = await findLoopDevice(image);
   await storage.unmount(disk);
-  expect(await loopOf(image)).toBe(device);
+  expect(await findLoopDevice(image)).toBe(device);
   await expectFault(storage.destroy(disk), 'busy');
   await writeFile(join(outside, 'from-inside'), 'x');
   expect(await readdir(await storage.mount(disk))).toEqual(['from-inside']);
-  expect(await loopOf(image)).toBe(device);
+  expect(await findLoopDevice(image)).toBe(device);
   await run('umount', [outside]);
   await storage.destroy(disk);
-  expect(await loopOf(image)).toBeNull();
+  expect(await findLoopDevice(image)).toBeNull();
 });
 
 test('ignores setuid programs and device nodes of a disk on the host', async () => {
@@ -150,7 +150,7 @@ test('writes of instances bypass the host’s page cache', async () => {
   const disk = volume();
   await storage.create(disk, 1, soon());
   await storage.mount(disk);
-  const device = await loopOf(join(root, 'volume', disk.id, 'image'));
+  const device = await findLoopDevice(join(root, 'volume', disk.id, 'image'));
   const { stdout } = await run('losetup', ['--noheadings', '--output', 'DIO', device ?? '']);
   expect(stdout.trim()).toBe('1');
 });
@@ -179,7 +179,7 @@ test('a device attached by a dead server blocks no use of the disk, and is detac
   const image = join(root, 'volume', disk.id, 'image');
   await writeFile(join(await storage.mount(disk), 'kept'), 'kept');
   await storage.unmount(disk);
-  await expect.poll(() => loopOf(image)).toBeNull();
+  await expect.poll(() => findLoopDevice(image)).toBeNull();
   await attach(disk.id);
   await storage.destroy(disk);
   expect(await storage.observe(disk)).toEqual({ kind: 'absent' });

@@ -9,7 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { DiskId } from '../../../src/domain/disk.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { mountNewImage, mountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/mounts.ts';
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
 import { expectFault, placeFor, run, soon, volume, type Place } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
@@ -55,7 +55,7 @@ async function expectGood(storage: Storage, sizeGB: number, disk = data()): Prom
 }
 
 async function expectNothingMounted(root: string): Promise<void> {
-  expect([...(await mountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
+  expect([...(await listMountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
   // The loop device goes shortly after its mount.
   await expect.poll(async () => (await run('losetup', ['-a'])).stdout).not.toContain(root);
 }

@@ -195,7 +195,7 @@ const emptyStorage: Storage = {
   capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
   create: away,
   grow: away,
-  biggest: away,
+  largestEntries: away,
   unmount: away,
   mount: away,
   usage: async () => null,

@@ -11,7 +11,7 @@ import { beginOperation } from '../../../src/domain/operation.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import type { Volume } from '../../../src/domain/volume.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { uploadsOf } from '../../../src/storage/files.ts';
+import { uploadFolder } from '../../../src/storage/files.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge, type BareApi, type Reply, type Send } from './harness.ts';
 
@@ -112,7 +112,7 @@ export async function startFilesRoom(more: Partial<ApiOptions> = {}): Promise<Fi
     volumes,
     uses,
     mounts: () => mounts,
-    uploadsLeft: (id) => readdir(uploadsOf(folderOf(id))).catch(() => []),
+    uploadsLeft: (id) => readdir(uploadFolder(folderOf(id))).catch(() => []),
     exchange: (...pieces) => exchange(edge.port, pieces),
     async stop() {
       await uses.stop(new Error('the test is over'));
