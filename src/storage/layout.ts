@@ -171,12 +171,12 @@ export async function removeTree(folder: string): Promise<void> {
 export async function waitForExit(
   child: Pick<ChildProcess, 'once'> & { stderr: Readable },
 ): Promise<{ code: number | null; stderr: string }> {
-  let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-STDERR_LIMIT)));
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr = (stderr + text).slice(-STDERR_LIMIT)));
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });
-  return { code, stderr: said.trim() };
+  return { code, stderr: stderr.trim() };
 }
 
 const STDERR_LIMIT = 4_096;

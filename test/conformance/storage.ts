@@ -158,7 +158,9 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       const found = (await storage.largestEntries(disk, soon())) ?? [];
       expect(found.map(({ path }) => path)).toEqual(['runs/one', 'a??[31mname', 'many', 'many/two', 'many/one']);
       expect(Math.abs((found[0]?.bytes ?? 0) - 4_000_000)).toBeLessThan(100_000);
-      await expect(storage.largestEntries(disk, AbortSignal.abort(new Error('called off')))).rejects.toThrow('called off');
+      await expect(storage.largestEntries(disk, AbortSignal.abort(new Error('called off')))).rejects.toThrow(
+        'called off',
+      );
       await storage.destroy(disk);
       expect(await storage.largestEntries(disk, soon())).toBeNull();
     });

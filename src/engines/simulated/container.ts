@@ -100,7 +100,8 @@ export function start(
 
 function say(container: Container, atMs: number, text: string): void {
   container.console.push({ atMs, text });
-  if (container.console.length > consoleLineLimit) container.console.splice(0, container.console.length - consoleLineLimit);
+  if (container.console.length > consoleLineLimit)
+    container.console.splice(0, container.console.length - consoleLineLimit);
 }
 
 export function end(container: Container, atMs: number, exitCode: number, outOfMemory = false): void {

@@ -39,7 +39,12 @@ export async function runCommand(place: ShellContext, { command }: Pick<ExecRequ
   }
 }
 
-async function run(place: ShellContext, command: readonly string[], signal: AbortSignal, toStderr: boolean): Promise<number> {
+async function run(
+  place: ShellContext,
+  command: readonly string[],
+  signal: AbortSignal,
+  toStderr: boolean,
+): Promise<number> {
   const { io, clock, env } = place;
   const [name = '', ...args] = command;
   const say = toStderr ? io.err : io.out;

@@ -372,7 +372,11 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
           const { clock } = host;
           const attach = attachTo(container);
           const inside = insideOf(container);
-          return openProcess({ request, attach, program: (io) => runCommand({ inside, clock, io, env: request.env }, request) });
+          return openProcess({
+            request,
+            attach,
+            program: (io) => runCommand({ inside, clock, io, env: request.env }, request),
+          });
         },
         lie: () => openProcess({ request, attach: () => () => {}, program: async () => 0 }),
       }),

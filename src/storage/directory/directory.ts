@@ -7,7 +7,7 @@ import { execFile } from 'node:child_process';
 import { lstat, mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DiskId } from '../../domain/disk.ts';
-import { findLargestEntries } from '../biggest.ts';
+import { findLargestEntries } from '../largest-entries.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import {
   listDisks,

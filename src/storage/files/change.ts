@@ -12,10 +12,10 @@ const FOLDER_MODE = 0o755;
 
 /** With all those above it that are missing; one that is there stays as it is. */
 export async function makeFolder(root: string, path: string): Promise<void> {
-  const createMissing = async (above: FileHandle, name: string): Promise<void> => {
+  const createMissing = async (parent: FileHandle, name: string): Promise<void> => {
     try {
-      await mkdir(childPath(above, name), FOLDER_MODE);
-      await syncFolder(above);
+      await mkdir(childPath(parent, name), FOLDER_MODE);
+      await syncFolder(parent);
     } catch (error) {
       // Made by somebody else meanwhile: what it is, the next step sees.
       if (codeOf(error) !== 'EEXIST') throw error;

@@ -51,7 +51,12 @@ export async function listFolder(
 const READDIR_BATCH = 1024;
 
 /** The first names after one, in the order of their bytes; as Latin-1, which has a character for each byte. */
-async function namesAfter(folder: FileHandle, afterName: string, count: number, signal: AbortSignal): Promise<string[]> {
+async function namesAfter(
+  folder: FileHandle,
+  afterName: string,
+  count: number,
+  signal: AbortSignal,
+): Promise<string[]> {
   let names: string[] = [];
   for await (const { name } of await opendir(handlePath(folder), { encoding: 'latin1', bufferSize: READDIR_BATCH })) {
     signal.throwIfAborted();

@@ -45,8 +45,8 @@ export function parsePath(path: string): string[] {
 
 /** The names of the folder that something is to be in, and its own. */
 export function splitPath(path: string): { parent: string[]; name: string } {
-  const above = parsePath(path);
-  const name = above.pop();
+  const parent = parsePath(path);
+  const name = parent.pop();
   if (name === undefined) throw new FileFault('badPath', 'the path is empty: name a file or folder in the volume');
   return { parent, name };
 }
@@ -74,7 +74,7 @@ export async function withFolder<T>(
   root: string,
   names: readonly string[],
   use: (folder: FileHandle) => Promise<T>,
-  onMissing: (above: FileHandle, name: string) => Promise<void> = async () => {},
+  onMissing: (parent: FileHandle, name: string) => Promise<void> = async () => {},
 ): Promise<T> {
   let folder = await open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   try {
@@ -96,7 +96,7 @@ async function openChildFolder(
   parent: FileHandle,
   name: string,
   path: string,
-  onMissing: (above: FileHandle, name: string) => Promise<void>,
+  onMissing: (parent: FileHandle, name: string) => Promise<void>,
 ): Promise<FileHandle> {
   let child = await openPath(parent, name);
   if (child === null) {

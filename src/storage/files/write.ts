@@ -83,7 +83,8 @@ async function checkFreeSpace(root: string, { sizeBytes, maxBytes }: Upload): Pr
   if (sizeBytes > maxBytes) throw fullFault(`${sizeBytes} bytes are more than the volume holds, ${maxBytes}`);
   const { bavail, bsize } = await statfs(root);
   const freeBytes = bavail * bsize;
-  if (sizeBytes > freeBytes) throw fullFault(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
+  if (sizeBytes > freeBytes)
+    throw fullFault(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
 }
 
 async function newStagingPath(root: string): Promise<string> {

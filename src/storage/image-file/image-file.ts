@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
-import { findLargestEntries } from '../biggest.ts';
+import { findLargestEntries } from '../largest-entries.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import { uploadFolder } from '../files.ts';
 import {
@@ -272,7 +272,9 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
       const { folder } = diskPaths(at.root, disk);
       const before = await read(folder, disk);
       if (sizeGB <= before.sizeGB) return;
-      await asFull(() => mounted(disk, folder, () => growFileSystem(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)));
+      await asFull(() =>
+        mounted(disk, folder, () => growFileSystem(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)),
+      );
       await write(folder, { ...before, sizeGB });
     },
 

@@ -41,7 +41,12 @@ export async function makeFileSystem(image: string, sizeGB: number): Promise<voi
  * meanwhile. One that is as wide already stays as it is. A widening that was cut off, or given up, has left an image that is longer than
  * its file system: it is cut to what is wanted now, or the file system would take all of it.
  */
-export async function growFileSystem(image: string, mountPoint: string, sizeGB: number, ownBytes: number): Promise<void> {
+export async function growFileSystem(
+  image: string,
+  mountPoint: string,
+  sizeGB: number,
+  ownBytes: number,
+): Promise<void> {
   const { totalBytes } = await readUsage(mountPoint);
   const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
@@ -54,7 +59,8 @@ export async function growFileSystem(image: string, mountPoint: string, sizeGB: 
 async function readLength(mountPoint: string): Promise<number> {
   const { stdout } = await run('xfs_growfs', ['-n', mountPoint]);
   const match = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);
-  if (match === null) throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
+  if (match === null)
+    throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
   return Number(match[1]) * Number(match[2]);
 }
 
