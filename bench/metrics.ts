@@ -79,7 +79,7 @@ export const metrics: Bench = {
       archivePushed: false,
       savedPrefix: '',
       startScript: '',
-      seen: { probe: null, answers: true, text: '' },
+      health: { probe: null, answers: true, text: '' },
     };
     const sampler = makeSampler({
       store,
@@ -88,7 +88,7 @@ export const metrics: Bench = {
       time: { ...realTime, now: clock.now },
       log: quietLog,
       changes: { publish: () => {} },
-      ending: signal,
+      stopping: signal,
     });
     const before = { bytes: await sizeOf(store), heap: heapBytes() };
     const blocked = monitorEventLoopDelay({ resolution: 1 });

@@ -14,7 +14,7 @@ export async function seedVolumes(dataFolder: string, accounts: Record<string, n
   const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
   try {
     const { drivers } = server.drivers;
-    while (!drivers.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (!drivers.health.answers) await new Promise((resolve) => setTimeout(resolve, 5));
     await server.running.stop();
     const baseUrl = `${server.apiUrl}/api`;
     const signedIn = async (username: string) => {

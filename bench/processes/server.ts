@@ -24,7 +24,7 @@ const server = await startServer({ config: configOf(settings), log: quietLog });
 const { drivers } = server.drivers;
 const { store } = server;
 
-while (!drivers.seen.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+while (!drivers.health.answers) await new Promise((resolve) => setTimeout(resolve, 5));
 if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 

@@ -129,7 +129,7 @@ function makeTasks(foundation: Foundation): Task[] {
   const idleIntervalMs = Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs);
   const sweep = async (): Promise<void> => {
     for (const drivers of regions.all()) {
-      if (!drivers.seen.answers) continue;
+      if (!drivers.health.answers) continue;
       await sweepRegion(taskDeps, drivers);
       await handleOrphans(taskDeps, drivers);
     }

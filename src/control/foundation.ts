@@ -118,7 +118,7 @@ export function makeFoundation(deps: ControlDeps) {
     cpuOvercommit: deps.cpuOvercommit,
     hostMemoryMiB: deps.hostMemoryMiB,
     onEngineAnswers: deps.onEngineAnswers,
-    ending: stopping.signal,
+    stopping: stopping.signal,
     orphans: deps.orphans ?? defaultOrphanPolicy,
     stopGraceMs: limits.stopGraceMs,
   };

@@ -152,10 +152,10 @@ function instanceUseCases(foundation: Foundation): Pick<Control, 'instances' | '
   const { deps, store, readCatalog, now, actionDeps, freeSpace, randomUuid, randomSecret } = foundation;
   const { stopPolicyRules: rules, idleDetector, access } = foundation;
   const { get, ...operations } = makeOperations(actionDeps);
-  const firstEnds = initialStopPolicy(rules);
+  const stopPolicy = initialStopPolicy(rules);
   return {
     instances: {
-      launch: makeLaunch({ ...actionDeps, freeSpace, randomUuid, randomSecret, firstEnds }),
+      launch: makeLaunch({ ...actionDeps, freeSpace, randomUuid, randomSecret, initialStopPolicy: stopPolicy }),
       list: (caller, { currentPage, pageSize }) =>
         instancePage(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize),
       start: makeAction('start', actionDeps),
@@ -209,7 +209,7 @@ function operatorUseCases(foundation: Foundation): Pick<Control, 'catalog' | 'or
         log.error({ err: error }, 'the store does not answer');
         return { ready: false, text: 'the store does not answer' };
       }
-      const texts = regions.all().map(({ seen }) => seen.text);
+      const texts = regions.all().map(({ health }) => health.text);
       return { ready: true, text: texts.join('; ') };
     },
   };

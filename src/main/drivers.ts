@@ -71,7 +71,7 @@ export async function makeDrivers(
       commonDataFolder: config.commonDataFolder,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
-      seen: { probe: null, answers: false, text: 'the engine was not probed yet' },
+      health: { probe: null, answers: false, text: 'the engine was not probed yet' },
     },
     notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,

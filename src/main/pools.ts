@@ -83,7 +83,7 @@ export async function makePools(deps: PoolDeps): Promise<PoolDrivers[]> {
     const root = path ?? join(config.dataFolder, name === 'default' ? 'disks' : `disks-${name}`);
     const storage = await storageOf(deps, name, root, engine);
     if (rules.sizeGB === null) await refuseSharedFileSystem(unsized, name, root);
-    made.push({ name, storage, ...rules, seen: null });
+    made.push({ name, storage, ...rules, space: null });
   }
   return made;
 }

@@ -178,16 +178,17 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/instances/bring-up.ts',
-    find: 'await allot(work, show);\n    const spec = await engineSpec(work);\n    await bringUp(work, spec);',
-    replace: 'const spec = await engineSpec(work);\n    await bringUp(work, spec);\n    await allot(work, show);',
+    find: 'await allotPorts(work, show);\n    const spec = await engineSpec(work);\n    await callEnsure(work, spec);',
+    replace:
+      'const spec = await engineSpec(work);\n    await callEnsure(work, spec);\n    await allotPorts(work, show);',
     suffers: 'a crash leaves a container that nobody looks for, and that bills',
   },
   {
     name: 'an-archive-is-stored-before-it-is-saved',
     file: 'control/instances/put-away.ts',
-    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
+    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
-      '  await keep(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
+      '  await writeInstance(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
     suffers: 'a save that fails once takes the root disk with it',
   },
   {
@@ -200,9 +201,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-old-archive-is-removed-first',
     file: 'control/instances/put-away.ts',
-    find: "await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
+    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
     replace:
-      "  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
+      "  await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
     suffers: 'a second archive that fails leaves neither',
   },
   {

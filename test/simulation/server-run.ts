@@ -68,7 +68,7 @@ export class Life {
     const drivers: RegionDrivers = {
       regionId: regionId(ids.region),
       engine: watchedEngine(this),
-      pools: [{ name: 'default', storage: watchedStorage(this), sizeGB: poolGB, overcommit: 1, seen: null }],
+      pools: [{ name: 'default', storage: watchedStorage(this), sizeGB: poolGB, overcommit: 1, space: null }],
       sharedDiskGB: 20,
       nodePortRange,
       nodePortAddress: '127.0.0.1',
@@ -77,7 +77,7 @@ export class Life {
       archivePushed: world.pushes,
       savedPrefix: 'berth.local/saved',
       startScript: '#!/bin/sh\n',
-      seen: { probe: null, answers: false, text: '' },
+      health: { probe: null, answers: false, text: '' },
     };
     const running = makeControl({
       store: this.#gated(store),

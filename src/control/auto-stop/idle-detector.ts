@@ -22,7 +22,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -73,7 +73,7 @@ interface Watched {
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
-  const { store, regions, now, time, log, limits, traffic, ending } = deps;
+  const { store, regions, now, time, log, limits, traffic, stopping } = deps;
   const watched = new Map<string, Watched>();
   const looks = new Map<string, Promise<void>>();
   const semaphore = makeSemaphore(AT_ONCE, { perOwner: AT_ONCE_EACH });
@@ -101,7 +101,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       engine: regions.of(row.regionId).engine,
       id: instance.id,
       time,
-      signal: within({ ending, time }, LOOK_DEADLINE_MS),
+      signal: deadlineWithin({ stopping, time }, LOOK_DEADLINE_MS),
     };
     const read = await readSignals({
       inside,
@@ -112,7 +112,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       traffic,
       probeMs: limits.probeMs,
     });
-    if (ending.aborted) return;
+    if (stopping.aborted) return;
     // A failed read does not discard a signal that is still fresh.
     entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
     const nowMs = now();
@@ -146,9 +146,9 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
 
   const begin = (id: string, ownerId: string): void => {
     const look = semaphore
-      .run(() => lookAt(id), { owner: ownerId, signal: ending })
+      .run(() => lookAt(id), { owner: ownerId, signal: stopping })
       .catch((error: unknown) => {
-        if (!ending.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
+        if (!stopping.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
       })
       .finally(() => looks.delete(id));
     looks.set(id, look);
@@ -189,7 +189,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       for (const [id, { ownerId, nextLookMs }] of watched) {
         // A later time means a clock step.
         const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.checkEveryMs;
-        if (isDue && !looks.has(id) && !ending.aborted) begin(id, ownerId);
+        if (isDue && !looks.has(id) && !stopping.aborted) begin(id, ownerId);
       }
     },
     async settled() {

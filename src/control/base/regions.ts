@@ -9,7 +9,7 @@ export interface PoolDrivers extends PoolRules {
   name: PoolName;
   storage: Storage;
   /** As last looked at; null before, and while its place is not there. */
-  seen: Space | null;
+  space: Space | null;
 }
 
 export interface RegionDrivers {
@@ -33,7 +33,7 @@ export interface RegionDrivers {
   /** Text of `images/start.sh`, the entry point of every instance. */
   startScript: string;
   /** The last answer of the engine's probe; null while it never answered. */
-  seen: { probe: Probe | null; answers: boolean; text: string };
+  health: { probe: Probe | null; answers: boolean; text: string };
 }
 
 export interface Regions {
@@ -58,8 +58,8 @@ export function makeRegions(drivers: readonly RegionDrivers[]): Regions {
 }
 
 /** Of a wish that keeps a root disk. An engine that has not answered yet may: its pass finds out. */
-export function refuseWithoutSaving({ regionId, seen }: RegionDrivers): void {
-  if (seen.probe?.capabilities.saveImage !== false) return;
+export function refuseWithoutSaving({ regionId, health }: RegionDrivers): void {
+  if (health.probe?.capabilities.saveImage !== false) return;
   throw new Refusal(
     'unsupported',
     `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`,

@@ -19,8 +19,8 @@ export interface TaskDeps {
   log: Log;
   changes: PublishChanges;
   /** Aborted when control stops: what hangs must not keep it. */
-  ending: AbortSignal;
+  stopping: AbortSignal;
 }
 
-export const within = ({ ending, time }: Pick<TaskDeps, 'ending' | 'time'>, ms: number): AbortSignal =>
-  withDeadline(ending, ms, (delayMs) => time.deadline(delayMs));
+export const deadlineWithin = ({ stopping, time }: Pick<TaskDeps, 'stopping' | 'time'>, ms: number): AbortSignal =>
+  withDeadline(stopping, ms, (delayMs) => time.deadline(delayMs));

@@ -70,14 +70,14 @@ export const makeCatalog = ({ readCatalog, regions, store, now }: CatalogDeps): 
     const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
     const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
     return regions.all().flatMap((drivers) => {
-      const { regionId, seen } = drivers;
+      const { regionId, health } = drivers;
       const region = counted.get(regionId)?.region;
       if (!region) return [];
       return [
         {
           region,
-          engine: { name: seen.probe?.version ?? region.engine, answers: seen.answers, text: seen.text },
-          capabilities: { ...seen.probe?.capabilities },
+          engine: { name: health.probe?.version ?? region.engine, answers: health.answers, text: health.text },
+          capabilities: { ...health.probe?.capabilities },
           volumeTypes: volumeTypes.map((type) => {
             const { name, storage } = poolForType(drivers, type);
             const { limitGB = 0, usedGB = 0 } = counts.get(poolId(regionId, name)) ?? {};
@@ -99,7 +99,7 @@ export interface Stock {
 /** As the store has it now, by region: the very rule of a launch, not what was kept of it a second ago. */
 async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promise<Map<string, Stock>> {
   const answered = new Set<string>(
-    regions.all().flatMap(({ regionId, seen }) => (seen.probe === null ? [] : [regionId])),
+    regions.all().flatMap(({ regionId, health }) => (health.probe === null ? [] : [regionId])),
   );
   const found = new Map<string, Stock>();
   for (const counted of await regionsWithUsage(read)) {

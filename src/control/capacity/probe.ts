@@ -3,7 +3,7 @@ import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
 export interface ProbeDeps extends TaskDeps {
@@ -21,20 +21,20 @@ const PROBE_DEADLINE_MS = 10_000;
 export async function probeEngines(deps: ProbeDeps): Promise<void> {
   await Promise.all(
     deps.regions.all().map(async (drivers) => {
-      const answeredBefore = drivers.seen.answers;
+      const answeredBefore = drivers.health.answers;
       try {
-        const probe = await drivers.engine.probe(within(deps, PROBE_DEADLINE_MS));
-        drivers.seen = { probe, answers: true, text: `${probe.version} answers` };
+        const probe = await drivers.engine.probe(deadlineWithin(deps, PROBE_DEADLINE_MS));
+        drivers.health = { probe, answers: true, text: `${probe.version} answers` };
         await saveCapacity(deps, drivers);
       } catch (error) {
-        if (deps.ending.aborted) return;
+        if (deps.stopping.aborted) return;
         const text = error instanceof Error ? error.message : String(error);
-        drivers.seen = { ...drivers.seen, answers: false, text };
+        drivers.health = { ...drivers.health, answers: false, text };
         if (answeredBefore)
           deps.log.warn({ region: drivers.regionId, err: error }, 'the engine does not answer; instances wait for it');
       }
-      if (!answeredBefore && drivers.seen.answers && drivers.seen.probe)
-        await welcome(deps, drivers, drivers.seen.probe);
+      if (!answeredBefore && drivers.health.answers && drivers.health.probe)
+        await onAnswering(deps, drivers, drivers.health.probe);
     }),
   );
 }
@@ -45,7 +45,7 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
  */
 async function saveCapacity(
   { store, now, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
-  { regionId, nodePortRange, seen: { probe } }: RegionDrivers,
+  { regionId, nodePortRange, health: { probe } }: RegionDrivers,
 ): Promise<void> {
   const counted = await regionWithUsage(store.read, regionId);
   if (!counted || !probe) return;
@@ -79,13 +79,13 @@ async function saveCapacity(
 const whole = (amount: number): number => (Number.isFinite(amount) ? Math.max(0, Math.floor(amount)) : 0);
 
 /** An engine that answers again may hold other things than before. What fails here is done again with the next probe. */
-async function welcome(deps: ProbeDeps, drivers: RegionDrivers, probe: Probe): Promise<void> {
+async function onAnswering(deps: ProbeDeps, drivers: RegionDrivers, probe: Probe): Promise<void> {
   try {
     await deps.onEngineAnswers(drivers, probe);
     await sweepRegion(deps, drivers);
     deps.log.info({ region: drivers.regionId, engine: probe.version }, 'the engine answers');
   } catch (error) {
-    drivers.seen = { ...drivers.seen, answers: false };
+    drivers.health = { ...drivers.health, answers: false };
     throw error;
   }
 }

@@ -43,14 +43,14 @@ type Type = InstanceSpec['type'];
 const MOST_IN_LINE = 10;
 
 /** What is open to a newcomer: less than is free while room is kept for others. */
-interface Behind {
+interface CapacityBehindQueue {
   open: Capacity;
   /** How many those are. */
   kept: number;
 }
 
 /** Why there is none for a newcomer. The region is held. */
-export interface CapacityShortage extends Behind {
+export interface CapacityShortage extends CapacityBehindQueue {
   counted: RegionWithUsage;
   /** How many stand in line, whether or not room is kept for them. */
   waiting: number;
@@ -71,7 +71,11 @@ export async function reserveCapacity(
   return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
-export async function availableBehindQueue(db: Db, counted: RegionWithUsage, nowMs: number): Promise<Behind> {
+export async function availableBehindQueue(
+  db: Db,
+  counted: RegionWithUsage,
+  nowMs: number,
+): Promise<CapacityBehindQueue> {
   const turns = walkQueue(counted, nowMs);
   for await (const one of decideInOrder(db, counted.region.id, turns)) void one;
   return { open: turns.free(), kept: turns.reservedCount() };

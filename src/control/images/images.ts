@@ -117,7 +117,7 @@ export const makeImages = ({
     async create({ accountId }, { name, ref: written }, idempotency) {
       const { ref, server } = readOwnRef(written, regions);
       if (!localRegistries) refuseLocalRegistry('ref', written, server);
-      const architecture = regions.all().find(({ seen }) => seen.probe)?.seen.probe?.architecture ?? '';
+      const architecture = regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
       return store.write((tx) => {
         const nowMs = now();
         return idempotent(tx, accountId, idempotency, nowMs, async () => {

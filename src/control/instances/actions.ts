@@ -44,7 +44,7 @@ export function makeAction(action: Action, deps: ActionDeps) {
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
       const deed = () =>
-        write(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
+        writeOwnAction(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
       return deps.idempotent(tx, caller.accountId, idempotency, nowMs, deed);
     });
     deps.changes.publish({ subject: 'instance', id: body.instanceId, isDue: true });
@@ -52,7 +52,7 @@ export function makeAction(action: Action, deps: ActionDeps) {
   };
 }
 
-async function write(tx: Db, regions: Regions, caller: Caller, id: string, how: ActionInput) {
+async function writeOwnAction(tx: Db, regions: Regions, caller: Caller, id: string, how: ActionInput) {
   const row = await lockInstance(tx, caller.accountId, id);
   if (!row) throw instanceNotFound();
   if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));

@@ -21,7 +21,16 @@ import { engineAnswers } from '../volumes/copy-deadline.ts';
 import { imageRequestOf, withCredentialAdvice } from '../images/instance-image.ts';
 import { makeInstanceProgressReporter } from './progress.ts';
 import { DisksFailed, DisksLost, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
-import { backOff, fail, keep, note, quick, write, type Rest, type Work } from './work.ts';
+import {
+  backOff,
+  fail,
+  writeInstance,
+  writeObservation,
+  callDeadline,
+  writeInTransaction,
+  type NextReconcile,
+  type ReconcileContext,
+} from './work.ts';
 
 const VOLUME_POLL_MS = 1_000;
 /** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */
@@ -29,42 +38,42 @@ const LEAST_SHARE_OF_A_TRY = 10;
 const SILENCE_MS = 1_000;
 
 /** Hands a running instance the present control files, and its Docker back. */
-export async function refresh(work: Work): Promise<Rest> {
+export async function refreshFiles(work: ReconcileContext): Promise<NextReconcile> {
   const { deps, instance } = work;
   try {
     const beside = dockerImage(work);
     if (beside) await deps.imagePulls.ensure(work.drivers.engine, beside, () => {}, work.held.signal);
     await makeOwnDisks(work);
     const spec = await engineSpec(work);
-    await bringUp(work, spec);
+    await callEnsure(work, spec);
     const filesStale = await deps.store.write((tx) => keysChangedSince(tx, instance, spec));
     work.instance = { ...instance, filesStale };
     return 'again';
   } catch (error) {
-    return disksLater(work, error);
+    return retryDisks(work, error);
   }
 }
 
 /** It runs: what its disks lack is told to the operator, and asked for again. */
-function disksLater({ deps, instance: { id } }: Work, error: unknown): Rest {
+function retryDisks({ deps, instance: { id } }: ReconcileContext, error: unknown): NextReconcile {
   if (!(error instanceof DisksFailed) && !(error instanceof DisksLost)) throw error;
   deps.log.warn({ id, err: error }, error.message);
   return deps.limits.engineRetryMs;
 }
 
 /** Makes its disks as large as they are wished; whoever writes to one goes on. */
-export async function grow(work: Work): Promise<Rest> {
+export async function growDisks(work: ReconcileContext): Promise<NextReconcile> {
   const { deps, instance } = work;
   try {
     await makeOwnDisks(work);
   } catch (error) {
-    return disksLater(work, error);
+    return retryDisks(work, error);
   }
   const { ownerId: accountId, id: subjectId, spec } = instance;
   const atMs = deps.now();
   const data = { dataDiskGB: dataDiskGB(spec), ...(spec.enableDocker ? { dockerStorageGB: dockerDiskGB(spec) } : {}) };
   const expanded = { ...instance, operation: endOperation(instance.operation, 'Succeeded', atMs) };
-  await keep(work, expanded, {
+  await writeInstance(work, expanded, {
     beside: async (tx) => void (await appendEvent(tx, { accountId, atMs, kind: 'instance.expanded', subjectId, data })),
   });
   return 'again';
@@ -79,7 +88,7 @@ async function keysChangedSince(tx: Db, { id, ownerId }: Instance, { files }: En
 }
 
 /** Image, disks, node ports, container. Each trouble is diagnosed; what may pass is tried again with back-off. */
-export async function ensure(work: Work, planned: Partial<Observed>): Promise<Rest> {
+export async function ensureContainer(work: ReconcileContext, planned: Partial<Observed>): Promise<NextReconcile> {
   let show = planned;
   try {
     const imageWasMissing = work.instance.observed.phase === 'DownloadImage';
@@ -92,9 +101,9 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
     if (imageWasMissing) work.instance = { ...work.instance, attempts: 0 };
     enterStage(work, 'Disks');
     await prepareDisks(work);
-    await allot(work, show);
+    await allotPorts(work, show);
     const spec = await engineSpec(work);
-    await bringUp(work, spec);
+    await callEnsure(work, spec);
     work.instance = {
       ...work.instance,
       observed: { ...work.instance.observed, ...show, phase: 'WaitReady' },
@@ -104,7 +113,7 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
   } catch (error) {
     if (error instanceof VolumeNotReady) {
       if (error.lost) return fail(work, failPermanently(work.instance, 'VolumeLost', error.message));
-      await note(work, {
+      await writeObservation(work, {
         observed: { ...show, phase: 'PrepareDisks', ...diagnosisFields('VolumePending', error.message) },
       });
       return VOLUME_POLL_MS;
@@ -125,32 +134,32 @@ export async function ensure(work: Work, planned: Partial<Observed>): Promise<Re
 }
 
 /** Seen from here on in the timeline; it is written with what is written next. */
-function enterStage(work: Work, stage: StageName): void {
+function enterStage(work: ReconcileContext, stage: StageName): void {
   const { instance, deps } = work;
   work.instance = { ...instance, operation: beginStage(instance.operation, stage, deps.now()) };
 }
 
 /** Asks the engine when it is the owner's turn. */
-async function bringUp(work: Work, spec: EngineSpec): Promise<void> {
+async function callEnsure(work: ReconcileContext, spec: EngineSpec): Promise<void> {
   const { deps, drivers, held, instance } = work;
-  const ensure = () => drivers.engine.ensure(spec, quick(work));
+  const ensure = () => drivers.engine.ensure(spec, callDeadline(work));
   work.justSeen = await deps.engineSemaphore(drivers).run(ensure, { owner: instance.ownerId, signal: held.signal });
 }
 
 /** Its own, and that of its Docker. */
-async function ensureImages(work: Work, show: Partial<Observed>): Promise<void> {
+async function ensureImages(work: ReconcileContext, show: Partial<Observed>): Promise<void> {
   const own = await imageRequestOf(work.instance, work.drivers, work.deps.credentialsFor).catch(asImageFault);
   if (own.ownerId === undefined || !(await hasRun(work))) await ensureImage(work, show, own);
   const beside = dockerImage(work);
   if (beside) await ensureImage(work, show, beside);
 }
 
-function dockerImage({ instance, drivers }: Work): ImageRequest | null {
+function dockerImage({ instance, drivers }: ReconcileContext): ImageRequest | null {
   const ref = drivers.engine.dockerImageRef;
   return instance.spec.enableDocker && ref !== undefined ? { ref } : null;
 }
 
-async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequest): Promise<void> {
+async function ensureImage(work: ReconcileContext, show: Partial<Observed>, image: ImageRequest): Promise<void> {
   const { deps, drivers, held } = work;
   const reporter = makeInstanceProgressReporter(work, () => ({
     ...show,
@@ -168,7 +177,7 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
   const sayNothing = deps.time.after(SILENCE_MS, () => {
     if (heard) return;
     const observed = { ...show, phase: 'DownloadImage', message: 'waits for the first bytes of the image' } as const;
-    telling = note(work, { observed }).catch(() => {});
+    telling = writeObservation(work, { observed }).catch(() => {});
   });
   const { imageDeadlineMs } = deps.limits;
   const fromMs = Math.max(work.instance.requestedAtMs, work.instance.observed.countedFromMs);
@@ -199,10 +208,10 @@ async function ensureImage(work: Work, show: Partial<Observed>, image: ImageRequ
 }
 
 /** Its container is there with a root disk: it starts from that, and nobody has to give it anything. */
-async function hasRun(work: Work): Promise<boolean> {
+async function hasRun(work: ReconcileContext): Promise<boolean> {
   const { drivers, instance } = work;
   if (!instance.everEnsured) return false;
-  const seen = (await drivers.engine.observe([instance.id], quick(work))).get(instance.id);
+  const seen = (await drivers.engine.observe([instance.id], callDeadline(work))).get(instance.id);
   return seen?.kind === 'present' && seen.startedAtMs > 0;
 }
 
@@ -217,7 +226,7 @@ class ImageFault extends EngineFault {
   }
 }
 
-async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
+async function afterFault(work: ReconcileContext, fault: EngineFault): Promise<NextReconcile> {
   const { deps, instance, held } = work;
   // A call that this pass gave up itself says nothing about the engine.
   held.signal.throwIfAborted();
@@ -225,7 +234,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
   // Of a pull, the registry may be away as well as the engine. Of all else it is the engine, and what came of the call is unknown.
   const asking = { engine: work.drivers.engine, time: deps.time, signal: held.signal };
   if (fault.kind === 'unreachable' && !(fault instanceof ImageFault && (await engineAnswers(asking)))) {
-    await note(work, { observed: diagnosisFields('EngineUnreachable', fault.message) });
+    await writeObservation(work, { observed: diagnosisFields('EngineUnreachable', fault.message) });
     return deps.limits.engineRetryMs;
   }
   if (fault instanceof ImageFault) {
@@ -237,7 +246,7 @@ async function afterFault(work: Work, fault: EngineFault): Promise<Rest> {
     const attempts = instance.attempts + 1;
     const status = nextStatus(instance.observed.status, 'imageFails');
     const why = diagnosisFields(fault.reason === 'diskFull' ? 'DiskFull' : 'BackOff', fault.message);
-    await note(work, {
+    await writeObservation(work, {
       attempts,
       observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },
     });
@@ -262,7 +271,7 @@ const asStarting = (instance: Instance): Instance => ({
 });
 
 /** What the owner is told of what the engine can tell for certain. */
-const told: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
+const certainDiagnoses: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
   imageDenied: 'ImageDenied',
   diskFull: 'DiskFull',
   badMount: 'BadMount',
@@ -271,23 +280,23 @@ const told: Readonly<Partial<Record<FaultReason, Diagnosis>>> = {
 };
 
 const diagnosisOf = ({ reason }: EngineFault, otherwise: Diagnosis): Diagnosis =>
-  (reason === undefined ? undefined : told[reason]) ?? otherwise;
+  (reason === undefined ? undefined : certainDiagnoses[reason]) ?? otherwise;
 
 async function retryLater(
-  work: Work,
+  work: ReconcileContext,
   diagnosis: Observed['diagnosis'],
   text: string,
   show: Partial<Observed> = {},
-): Promise<Rest> {
+): Promise<NextReconcile> {
   const { limits } = work.deps;
   const attempts = work.instance.attempts + 1;
   if (attempts > limits.maxAttempts) return fail(work, failPermanently(work.instance, diagnosis, text));
-  await note(work, { attempts, observed: { ...show, ...diagnosisFields(diagnosis, text) } });
+  await writeObservation(work, { attempts, observed: { ...show, ...diagnosisFields(diagnosis, text) } });
   return backOff(attempts, work);
 }
 
 /** Writes down that the engine is about to be asked, with the node ports it is asked for. */
-async function allot(work: Work, show: Partial<Observed>): Promise<void> {
+async function allotPorts(work: ReconcileContext, show: Partial<Observed>): Promise<void> {
   const { instance, drivers, deps } = work;
   const observed = {
     ...instance.observed,
@@ -301,21 +310,21 @@ async function allot(work: Work, show: Partial<Observed>): Promise<void> {
     const nodePorts = await allotNodePorts(tx, drivers, instance, deps.random);
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
     const disks = ownDisks(instance, drivers.sharedDiskGB);
-    return write(tx, work, allotted, { beside: () => markProvisioned(tx, disks, true) });
+    return writeInTransaction(tx, work, allotted, { beside: () => markProvisioned(tx, disks, true) });
   });
 }
 
 /** An instance that has run keeps its node ports. Who has one may go, so the start is tried until its deadline, however often. */
-async function awaitNodePort(work: Work, text: string): Promise<Rest> {
+async function awaitNodePort(work: ReconcileContext, text: string): Promise<NextReconcile> {
   const { instance, deps } = work;
   // Another fault is given its tries, too.
   const attempts = Math.min(instance.attempts + 1, deps.limits.maxAttempts - 1);
-  await note(work, { attempts, observed: diagnosisFields('PortTaken', text) });
+  await writeObservation(work, { attempts, observed: diagnosisFields('PortTaken', text) });
   return backOff(attempts, work);
 }
 
 /** Another program of the host has the port: it is given up for another one. Where there is none left it stays, as its taker may go. */
-async function changeNodePort(work: Work, taken: number, text: string): Promise<Rest> {
+async function changeNodePort(work: ReconcileContext, taken: number, text: string): Promise<NextReconcile> {
   const { instance, drivers, deps } = work;
   const attempts = instance.attempts + 1;
   if (attempts > deps.limits.maxAttempts) return fail(work, failPermanently(instance, 'PortTaken', text));
@@ -325,7 +334,7 @@ async function changeNodePort(work: Work, taken: number, text: string): Promise<
     work.instance = work.written = await deps.store.write(async (tx) => {
       await releaseNodePort(tx, instance.id, taken);
       const nodePorts = await allotNodePorts(tx, drivers, { ...instance, nodePorts: wanted }, deps.random, taken);
-      return write(tx, work, { ...instance, attempts, nodePorts, observed });
+      return writeInTransaction(tx, work, { ...instance, attempts, nodePorts, observed });
     });
   } catch (error) {
     if (!(error instanceof PortsUsedUp)) throw error;

@@ -28,7 +28,7 @@ export const makeExpandDisk =
         const row = await lockInstance(tx, caller.accountId, instanceId);
         if (!row) throw instanceNotFound();
         const before = instanceFromRow(row);
-        refuse(before, sizes);
+        refuseExpansion(before, sizes);
         const drivers = deps.regions.of(row.regionId);
         const counted = regions.get(row.regionId);
         if (!counted)
@@ -37,8 +37,8 @@ export const makeExpandDisk =
         const wish = applyExpansion(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
         await writeDesiredState(tx, before, wish, counted.region, more);
-        await grown(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
-        await grown(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
+        await growDisk(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
+        await growDisk(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
         const { ownerId: accountId, id: subjectId } = before;
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.expandWished', subjectId, data: sizes });
         return { instanceId, operationId: operationId(instanceId, wish.generation) };
@@ -48,7 +48,7 @@ export const makeExpandDisk =
     return answer;
   };
 
-function refuse(
+function refuseExpansion(
   instance: Parameters<typeof refusalOfExpansion>[0] & Parameters<typeof refusalOfSizes>[0],
   sizes: DiskSizes,
 ) {
@@ -60,7 +60,7 @@ function refuse(
   if (wrong !== null) throw new Refusal('field_value', wrong);
 }
 
-async function grown(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
+async function growDisk(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
   if (sizeGB === undefined) return;
   const disk = await lockDisk(tx, id);
   if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);

@@ -25,7 +25,7 @@ export interface HealthChecks {
 }
 
 export function makeHealthChecks(deps: TaskDeps): HealthChecks {
-  const { store, regions, now, time, changes, ending } = deps;
+  const { store, regions, now, time, changes, stopping } = deps;
   /** Silent times in a row of those that are asked again soon. */
   const silent = new Map<string, number>();
   const found = new Map<string, boolean>();
@@ -33,9 +33,9 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   let roundFromMs = -Infinity;
 
   const ask = async ({ id, spec, observed }: Instance): Promise<boolean | null> => {
-    const { engine, seen } = regions.of(spec.regionId);
-    if (!seen.answers || seen.probe?.capabilities.dial === false || observed.answersBy === 'nothing') return null;
-    const inside = { engine, id, time, signal: ending };
+    const { engine, health } = regions.of(spec.regionId);
+    if (!health.answers || health.probe?.capabilities.dial === false || observed.answersBy === 'nothing') return null;
+    const inside = { engine, id, time, signal: stopping };
     const ssh = await answersSsh(inside);
     return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
   };

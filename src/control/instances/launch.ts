@@ -59,7 +59,7 @@ export interface LaunchDeps {
   /** 32 random bytes as text. */
   randomSecret: () => string;
   /** What a new instance is ended by. */
-  firstEnds: StopPolicy;
+  initialStopPolicy: StopPolicy;
   changes: PublishChanges;
 }
 
@@ -75,7 +75,7 @@ export function makeLaunch(deps: LaunchDeps) {
       const nowMs = deps.now();
       // All is judged inside: an answer given before is given again, whatever has left the catalog since.
       return deps.idempotent(tx, caller.accountId, idempotency, nowMs, () =>
-        write(tx, deps, catalog, { caller, wish, waitMs, nowMs }),
+        writeLaunch(tx, deps, catalog, { caller, wish, waitMs, nowMs }),
       );
     });
     deps.changes.publish({ subject: 'instance', isDue: true });
@@ -83,7 +83,7 @@ export function makeLaunch(deps: LaunchDeps) {
   };
 }
 
-async function write(
+async function writeLaunch(
   tx: Db,
   deps: LaunchDeps,
   catalog: CatalogSnapshot,
@@ -96,7 +96,12 @@ async function write(
   const mounts = await mountsOf(tx, caller, wish, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
-  const instance = await placed(tx, intent(deps, caller, wish, resolved, mounts, nowMs), catalog, waitMs);
+  const instance = await reserveOrEnqueue(
+    tx,
+    newInstance(deps, caller, wish, resolved, mounts, nowMs),
+    catalog,
+    waitMs,
+  );
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
@@ -112,7 +117,12 @@ async function write(
 }
 
 /** With its room, or in line for it. */
-async function placed(tx: Db, instance: Instance, catalog: CatalogSnapshot, waitMs: number | null): Promise<Instance> {
+async function reserveOrEnqueue(
+  tx: Db,
+  instance: Instance,
+  catalog: CatalogSnapshot,
+  waitMs: number | null,
+): Promise<Instance> {
   const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
   const ports = nodePorts.length;
   const noRoom = await reserveCapacity(tx, spec.regionId, spec.type, { ports, nowMs });
@@ -149,9 +159,9 @@ function resolve(catalog: CatalogSnapshot, image: Resolved['image'], wish: Launc
 
 function refuseWithoutDocker(region: Region, regions: Regions): void {
   const drivers = regions.of(region.id);
-  const { seen } = drivers;
+  const { health } = drivers;
   const { storage } = poolForType(drivers, volumeTypeOfDisk('docker'));
-  const capabilities = seen.probe?.capabilities;
+  const capabilities = health.probe?.capabilities;
   if (!capabilities) {
     const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
     throw new Refusal('unavailable', message, { retryAfterS: 10 });
@@ -222,7 +232,7 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchInput, paths: string
   });
 }
 
-function intent(
+function newInstance(
   deps: LaunchDeps,
   caller: Caller,
   wish: LaunchInput,
@@ -264,7 +274,7 @@ function intent(
     initExit: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
-    stopPolicy: deps.firstEnds,
+    stopPolicy: deps.initialStopPolicy,
     archive: null,
     unfinished: [],
     diskUsage: noUsage,

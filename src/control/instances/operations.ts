@@ -16,7 +16,7 @@ import {
 } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import { writeAction, type ActionDeps } from './actions.ts';
-import { disksShownOf } from './shown-disks.ts';
+import { publicDisksOf } from './shown-disks.ts';
 import type { Instances } from './instances.ts';
 import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
 
@@ -156,7 +156,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
         instanceText: listed.publicText,
         timeline: up ? publicStages(up.operation) : [],
         operationId: up ? operationId(instanceId, up.generation) : null,
-        disks: await disksShownOf(store.read, deps.regions, instanceId),
+        disks: await publicDisksOf(store.read, deps.regions, instanceId),
       };
     },
   };

@@ -7,13 +7,13 @@ import { beginStage } from '../../domain/operation.ts';
 import { RESERVATION_MS } from '../../domain/placement.ts';
 import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
 import { reevaluateQueue, advanceQueue, reserveInTurn, queuedDiagnosis } from '../capacity/queue.ts';
-import { write, type Rest, type Work } from './work.ts';
+import { writeInTransaction, type NextReconcile, type ReconcileContext } from './work.ts';
 
 /** The further back, the later one looks at its place again: a thousand in line together look about four times a second. */
 const LOOK_AGAIN_MS = 15_000;
 const LATER_PER_PLACE_MS = 1_000;
 
-export async function place(work: Work): Promise<Rest> {
+export async function acquireCapacity(work: ReconcileContext): Promise<NextReconcile> {
   const { deps, instance } = work;
   const { regionId, type } = instance.spec;
   const { id, waitsSinceMs, waitsUntilMs, requestedAtMs } = instance;
@@ -31,17 +31,17 @@ export async function place(work: Work): Promise<Rest> {
       const operation = beginStage(instance.operation, 'Placed', nowMs);
       const observed = { ...instance.observed, ...diagnosisFields('', '') };
       const next = { ...ended, requestedAtMs: nowMs, operation, observed };
-      return { before, written: await write(tx, work, next, { ...leave, holdsCapacity: true }) };
+      return { before, written: await writeInTransaction(tx, work, next, { ...leave, holdsCapacity: true }) };
     }
     if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {
       const { show } = failPermanently(instance, 'NoCapacity', 'no room came free in the time it was to wait');
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
-      return { before, written: await write(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
+      return { before, written: await writeInTransaction(tx, work, { ...ended, desired: 'stopped', observed }, leave) };
     }
     if (keptNoLonger) await reevaluateQueue(tx, regionId, nowMs, mine);
     const observed = { ...instance.observed, ...queuedDiagnosis(type, before) };
     if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
-    return { before, written: await write(tx, work, { ...instance, observed }) };
+    return { before, written: await writeInTransaction(tx, work, { ...instance, observed }) };
   });
   work.instance = work.written = found.written;
   if (found.written.waitsSinceMs === null) {

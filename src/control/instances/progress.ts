@@ -2,10 +2,13 @@
 import type { Observed } from '../../domain/instance.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { makeProgressReporter, type ProgressReporter } from '../images/progress-reporter.ts';
-import { note, type Work } from './work.ts';
+import { writeObservation, type ReconcileContext } from './work.ts';
 
 /** `current` returns the other observed fields to write with each report. */
-export const makeInstanceProgressReporter = (work: Work, current: () => Partial<Observed>): ProgressReporter =>
+export const makeInstanceProgressReporter = (
+  work: ReconcileContext,
+  current: () => Partial<Observed>,
+): ProgressReporter =>
   makeProgressReporter(work.deps.now, (message, progress) =>
-    note(work, { observed: { ...current(), message, progress, ...diagnosisFields('', '') } }),
+    writeObservation(work, { observed: { ...current(), message, progress, ...diagnosisFields('', '') } }),
   );

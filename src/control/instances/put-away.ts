@@ -16,25 +16,28 @@ import { locateDisks } from '../volumes/disks.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from './progress.ts';
-import { keep, note, quick, type Rest, type Work } from './work.ts';
+import { writeInstance, writeObservation, callDeadline, type NextReconcile, type ReconcileContext } from './work.ts';
 
 /** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
 const STOP_TRIES_SHARE = 4;
 const TRY_AGAIN_MS = 60_000;
 
 /** Stops its container. What the engine refuses is said and tried again, the less often the longer it lasts. */
-export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'halt' }>): Promise<Rest> {
+export async function haltContainer(
+  work: ReconcileContext,
+  { show, graceMs }: Extract<Step, { do: 'halt' }>,
+): Promise<NextReconcile> {
   const { drivers, deps, held, instance } = work;
   const { phase, diagnosis } = instance.observed;
   if ((show.phase ?? phase) !== phase || (show.diagnosis ?? diagnosis) !== diagnosis)
-    await note(work, { observed: show });
+    await writeObservation(work, { observed: show });
   try {
-    await drivers.engine.halt(instance.id, graceMs, quick(work));
+    await drivers.engine.halt(instance.id, graceMs, callDeadline(work));
     return 'again';
   } catch (error) {
     held.signal.throwIfAborted();
     if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
-    await note(work, { observed: diagnosisFields('StopDelayed', error.message) });
+    await writeObservation(work, { observed: diagnosisFields('StopDelayed', error.message) });
     const waitedMs = deps.now() - instance.requestedAtMs;
     return Math.min(deps.limits.backOffMaxMs, Math.max(deps.limits.engineRetryMs, waitedMs / STOP_TRIES_SHARE));
   }
@@ -44,10 +47,10 @@ export async function halt(work: Work, { show, graceMs }: Extract<Step, { do: 'h
  * A released instance: its container goes, and with it ports and mounts are free; then its own disks, however long that takes; then the
  * row only waits to leave the lists. A container that comes back by the late effect of a call is removed again, and nothing else is done twice.
  */
-export async function clean(work: Work): Promise<Rest> {
+export async function cleanUp(work: ReconcileContext): Promise<NextReconcile> {
   const { drivers, deps, held } = work;
   const { id, everEnsured, nodePorts, observed, spec, archive, unfinished } = work.instance;
-  if (everEnsured) await drivers.engine.destroy(id, quick(work));
+  if (everEnsured) await drivers.engine.destroy(id, callDeadline(work));
   if (observed.phase === 'Cleaned') return null;
   if (observed.phase !== 'RemovingDisks') {
     const giveBack = async (tx: Db): Promise<void> => {
@@ -56,7 +59,7 @@ export async function clean(work: Work): Promise<Rest> {
       await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
     };
     const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
-    await keep(work, { ...work.instance, observed: next }, { beside: giveBack });
+    await writeInstance(work, { ...work.instance, observed: next }, { beside: giveBack });
   }
   const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
   for (const ref of [...kept, ...unfinished]) await removeImage(work, ref);
@@ -68,20 +71,20 @@ export async function clean(work: Work): Promise<Rest> {
   } catch (error) {
     held.signal.throwIfAborted();
     deps.log.error({ id, err: error }, 'a disk could not be removed; it is tried again');
-    await note(work, { observed: diagnosisFields('DisksFailed', 'a disk could not be removed yet') });
+    await writeObservation(work, { observed: diagnosisFields('DisksFailed', 'a disk could not be removed yet') });
     return TRY_AGAIN_MS;
   }
   const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
   const next = { ...work.instance, archive: null, unfinished: [], observed: cleaned };
-  await keep(work, next, { beside: (tx) => deleteDisks(tx, disks) });
+  await writeInstance(work, next, { beside: (tx) => deleteDisks(tx, disks) });
   return null;
 }
 
 /** One that turns out not to be ours stays: it would be asked for again for ever. */
-async function removeImage(work: Work, ref: string): Promise<void> {
+async function removeImage(work: ReconcileContext, ref: string): Promise<void> {
   const { drivers, instance, deps } = work;
   try {
-    await drivers.engine.removeImage(ref, quick(work));
+    await drivers.engine.removeImage(ref, callDeadline(work));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') throw error;
     deps.log.error(
@@ -92,25 +95,28 @@ async function removeImage(work: Work, ref: string): Promise<void> {
 }
 
 /** Where root disks are kept: a name that is no registry's, or one of the operator's registry. A new one for each archive. */
-const archiveRef = ({ drivers, instance }: Work): string =>
+const archiveRef = ({ drivers, instance }: ReconcileContext): string =>
   `${drivers.archivePrefix}/${instance.id}:${instance.generation}`;
 
-const copy = <T>({ drivers, held, deps }: Work, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+const copy = <T>({ drivers, held, deps }: ReconcileContext, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
   withCopyDeadline({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, deed);
 
 /** Writes down under which name the root disk will be, keeps it as an image, in the local store or the operator's registry, then writes down that it is kept. */
-export async function saveRoot(work: Work): Promise<Rest> {
+export async function saveRoot(work: ReconcileContext): Promise<NextReconcile> {
   const { drivers, instance } = work;
   const ref = archiveRef(work);
   const unfinished = [...new Set([...instance.unfinished, ref])];
-  await note(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });
+  await writeObservation(work, {
+    unfinished,
+    observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') },
+  });
   try {
     const { sizeBytes } = await copy(work, (signal) => drivers.engine.saveImage(instance.id, ref, signal));
     if (drivers.archivePushed) await pushRoot(work, ref);
     const before = instance.archive;
     const replaces = before === null ? [] : [before.ref, ...before.replaces];
     const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
-    await keep(work, { ...work.instance, archive, unfinished: unfinished.filter((one) => one !== ref) });
+    await writeInstance(work, { ...work.instance, archive, unfinished: unfinished.filter((one) => one !== ref) });
   } catch (error) {
     // Of a push, the registry may be away as well as the engine; the engine comes back, and the root disk is where it was.
     if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway'))
@@ -120,7 +126,7 @@ export async function saveRoot(work: Work): Promise<Rest> {
   return 'again';
 }
 
-async function pushRoot(work: Work, ref: string): Promise<void> {
+async function pushRoot(work: ReconcileContext, ref: string): Promise<void> {
   const { engine, archiveCredentials } = work.drivers;
   const reporter = makeInstanceProgressReporter(work, () => ({ phase: 'Archiving' }));
   try {
@@ -130,7 +136,7 @@ async function pushRoot(work: Work, ref: string): Promise<void> {
   }
 }
 
-async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
+async function archiveFailed(work: ReconcileContext, fault: EngineFault): Promise<NextReconcile> {
   const { deps, held } = work;
   held.signal.throwIfAborted();
   const attempts = work.instance.attempts + 1;
@@ -138,17 +144,17 @@ async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
   const observed = { ...work.instance.observed, ...diagnosisFields('ArchiveFailed', fault.message) };
   // Its container went while it was being looked at: what there is then is looked at again.
   if ((fault.retry || fault.kind === 'not_found') && attempts <= deps.limits.maxAttempts) {
-    await note(work, { attempts, observed });
+    await writeObservation(work, { attempts, observed });
     return backOffMs(attempts, deps.limits);
   }
   // A container that came back after all was Archived: there is no status to go back to, and its root disk is not thrown away.
   if (observed.status === 'Archived') {
-    await note(work, { observed });
+    await writeObservation(work, { observed });
     return TRY_AGAIN_MS;
   }
   const failure = operationErrorOf('ArchiveFailed', fault.message);
   const operation = failOperation(work.instance.operation, failure, deps.now());
-  await keep(work, { ...work.instance, desired: 'stopped', operation, observed });
+  await writeInstance(work, { ...work.instance, desired: 'stopped', operation, observed });
   return 'again';
 }
 
@@ -156,10 +162,10 @@ async function archiveFailed(work: Work, fault: EngineFault): Promise<Rest> {
  * The container whose root disk is kept goes, and its node ports with it: the next start draws others. Then the images go that nobody
  * needs any more: what the archives before kept, and the host's own copy of what the registry has.
  */
-export async function removeKept(work: Work): Promise<Rest> {
+export async function removeArchived(work: ReconcileContext): Promise<NextReconcile> {
   const { drivers, instance } = work;
   const { archive } = instance;
-  await drivers.engine.destroy(instance.id, quick(work));
+  await drivers.engine.destroy(instance.id, callDeadline(work));
   if (archive !== null) {
     const unneeded = drivers.archivePushed ? [...archive.replaces, archive.ref] : archive.replaces;
     for (const ref of unneeded) await removeImage(work, ref);
@@ -169,13 +175,13 @@ export async function removeKept(work: Work): Promise<Rest> {
     nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
     archive: archive && { ...archive, replaces: [] },
   };
-  await keep(work, next, { beside: (tx) => releaseNodePorts(tx, instance.id) });
+  await writeInstance(work, next, { beside: (tx) => releaseNodePorts(tx, instance.id) });
   return 'again';
 }
 
 /** What archives that were given up, or failed, have left: the engine may have gone on with them after that. */
-export async function removeUnfinished(work: Work): Promise<Rest> {
+export async function removeUnfinished(work: ReconcileContext): Promise<NextReconcile> {
   for (const ref of work.instance.unfinished) await removeImage(work, ref);
-  await note(work, { unfinished: [] });
+  await writeObservation(work, { unfinished: [] });
   return 'again';
 }

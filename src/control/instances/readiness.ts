@@ -9,7 +9,7 @@ import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
-import { note, quick, type Work } from './work.ts';
+import { writeObservation, callDeadline, type ReconcileContext } from './work.ts';
 
 const FIRST_POLL_MS = 4;
 /** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
@@ -32,7 +32,7 @@ interface Console {
 }
 
 /** What the start script said, of the last start. Pure. */
-export function readConsole(lines: readonly string[]): Console {
+export function parseConsole(lines: readonly string[]): Console {
   const said: Console = { services: null, initExit: null };
   for (const line of lines) {
     const words = line.trim().split(/\s+/);
@@ -47,33 +47,33 @@ export function readConsole(lines: readonly string[]): Console {
 }
 
 /** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
-export async function checkReady(work: Work, show: Partial<Observed>): Promise<'again' | number> {
+export async function checkReady(work: ReconcileContext, show: Partial<Observed>): Promise<'again' | number> {
   const { deps, instance } = work;
   // What answers then is the gateway's process, and says nothing of the instance.
-  if (!instance.observed.sshFront && (await answersWithin(work, PATIENCE_MS))) return ready(work, 'ssh');
-  const lines = await consoleOf(work);
-  const { services } = readConsole(lines);
+  if (!instance.observed.sshFront && (await answersWithin(work, PATIENCE_MS))) return markReady(work, 'ssh');
+  const lines = await readConsoleLines(work);
+  const { services } = parseConsole(lines);
   // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
   if (services && !services.includes('ssh') && (await runsNow(work))) {
-    if (!instance.observed.sshFront) await callFront(work);
-    if (!services.includes('notebook')) return ready(work, 'nothing');
-    if ((await acceptsConnection(insideOf(work), NOTEBOOK_PORT)) === true) return ready(work, 'notebook');
+    if (!instance.observed.sshFront) await awaitSshFront(work);
+    if (!services.includes('notebook')) return markReady(work, 'nothing');
+    if ((await acceptsConnection(probeTargetOf(work), NOTEBOOK_PORT)) === true) return markReady(work, 'notebook');
   }
   if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
-    await note(work, { observed: show });
-  if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return ready(work, 'ssh');
+    await writeObservation(work, { observed: show });
+  if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return markReady(work, 'ssh');
   // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
   return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (deps.now() - instance.requestedAtMs) / 10));
 }
 
 /** Has ssh served by the gateway's process, and gives it the time to come. */
-async function callFront(work: Work): Promise<void> {
-  if (work.drivers.seen.probe?.capabilities.joinNetwork !== true) return;
-  await note(work, { observed: { sshFront: true } });
+async function awaitSshFront(work: ReconcileContext): Promise<void> {
+  if (work.drivers.health.probe?.capabilities.joinNetwork !== true) return;
+  await writeObservation(work, { observed: { sshFront: true } });
   await answersWithin(work, work.deps.limits.sshFrontMs);
 }
 
-const insideOf = ({ deps, drivers, instance, held }: Work): ProbeTarget => ({
+const probeTargetOf = ({ deps, drivers, instance, held }: ReconcileContext): ProbeTarget => ({
   engine: drivers.engine,
   id: instance.id,
   time: deps.time,
@@ -81,9 +81,9 @@ const insideOf = ({ deps, drivers, instance, held }: Work): ProbeTarget => ({
 });
 
 /** Whether sshd answers in that time; not waited for once that can't be told, as when the container has ended. */
-async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
+async function answersWithin(work: ReconcileContext, patienceMs: number): Promise<boolean> {
   const { deps, instance, held } = work;
-  const inside = insideOf(work);
+  const inside = probeTargetOf(work);
   const beganMs = deps.now();
   const waitedMs = beganMs - instance.requestedAtMs;
   for (
@@ -98,9 +98,9 @@ async function answersWithin(work: Work, patienceMs: number): Promise<boolean> {
   return false;
 }
 
-async function runsNow(work: Work): Promise<boolean> {
+async function runsNow(work: ReconcileContext): Promise<boolean> {
   const { drivers, instance } = work;
-  const seen = (await drivers.engine.observe([instance.id], quick(work))).get(instance.id);
+  const seen = (await drivers.engine.observe([instance.id], callDeadline(work))).get(instance.id);
   return seen?.kind === 'present' && seen.running;
 }
 
@@ -112,7 +112,7 @@ const initEnded = (initExit: number): string =>
     ? 'the init script was cut short by a stop and is not run again'
     : `the init script ended with exit code ${initExit}`;
 
-async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'again'> {
+async function markReady(work: ReconcileContext, answersBy: Observed['answersBy']): Promise<'again'> {
   const { spec, initExit } = work.instance;
   const message =
     spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
@@ -129,20 +129,20 @@ async function ready(work: Work, answersBy: Observed['answersBy']): Promise<'aga
   } as const;
   if (initExit === null && spec.initScript.trim() !== '')
     work.instance = { ...work.instance, operation: beginInitScript(work.instance.operation, nowMs) };
-  await note(work, { observed: { ...observed, message } });
+  await writeObservation(work, { observed: { ...observed, message } });
   return 'again';
 }
 
 /** Looks how the init script fares; less often the longer it runs. */
-export async function checkInit(work: Work): Promise<'again' | number> {
+export async function checkInit(work: ReconcileContext): Promise<'again' | number> {
   const { deps, instance } = work;
-  const lines = await consoleOf(work);
-  const said = readConsole(lines).initExit;
-  const initExit = said === null || said === 'running' ? await keptExit(work) : said;
+  const lines = await readConsoleLines(work);
+  const said = parseConsole(lines).initExit;
+  const initExit = said === null || said === 'running' ? await exitCodeFromFile(work) : said;
   if (initExit !== null) {
     const exit = initExit === 'lost' ? CUT_SHORT : initExit;
     work.instance = { ...instance, operation: endInitScript(instance.operation, deps.now()) };
-    await note(work, { initExit: exit, observed: { message: initEnded(exit) } });
+    await writeObservation(work, { initExit: exit, observed: { message: initEnded(exit) } });
     return 'again';
   }
   const runningMs = deps.now() - instance.requestedAtMs;
@@ -150,13 +150,13 @@ export async function checkInit(work: Work): Promise<'again' | number> {
 }
 
 /** The exit code from the file where the start script keeps it: a talkative instance pushes the line off the console. */
-async function keptExit(work: Work): Promise<number | null> {
+async function exitCodeFromFile(work: ReconcileContext): Promise<number | null> {
   const { drivers, instance } = work;
   try {
     const { exitCode, stdout } = await drivers.engine.exec(
       instance.id,
       ['cat', '/var/log/berth/init.exit'],
-      quick(work),
+      callDeadline(work),
     );
     return exitCode === 0 && /^\d{1,3}\s*$/.test(stdout) ? Number(stdout) : null;
   } catch (error) {
@@ -165,9 +165,14 @@ async function keptExit(work: Work): Promise<number | null> {
   }
 }
 
-async function consoleOf(work: Work): Promise<string[]> {
+async function readConsoleLines(work: ReconcileContext): Promise<string[]> {
   try {
-    const lines = await work.drivers.engine.logs(work.instance.id, 'console', { tail: CONSOLE_LINES }, quick(work));
+    const lines = await work.drivers.engine.logs(
+      work.instance.id,
+      'console',
+      { tail: CONSOLE_LINES },
+      callDeadline(work),
+    );
     return await Array.fromAsync(lines, ({ text }) => text);
   } catch (error) {
     if (error instanceof EngineFault) return [];

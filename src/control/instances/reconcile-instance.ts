@@ -9,11 +9,20 @@ import { plan, type InstanceObservation, type Step } from '../../domain/plan.ts'
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { makeBackOffs, type BackOffs } from './back-offs.ts';
-import { ensure, grow, refresh } from './bring-up.ts';
-import { place } from './placing.ts';
-import { clean, halt, removeKept, removeUnfinished, saveRoot } from './put-away.ts';
+import { ensureContainer, growDisks, refreshFiles } from './bring-up.ts';
+import { acquireCapacity } from './placing.ts';
+import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
-import { fail, keep, note, Superseded, quick, type InstanceReconcilerDeps, type Rest, type Work } from './work.ts';
+import {
+  fail,
+  writeInstance,
+  writeObservation,
+  Superseded,
+  callDeadline,
+  type InstanceReconcilerDeps,
+  type NextReconcile,
+  type ReconcileContext,
+} from './work.ts';
 
 export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
@@ -23,7 +32,7 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
     const counted = (await deps.readCatalog()).regions.get(held.row.regionId);
     if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
     const instance = instanceFromRow(held.row);
-    const work: Work = {
+    const work: ReconcileContext = {
       deps,
       drivers: deps.regions.of(held.row.regionId),
       region: counted.region,
@@ -36,8 +45,8 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
     };
     try {
       const dated = clampFutureTimes(instance, deps.now());
-      if (dated) await keep(work, dated);
-      return await bring(work, backOffs);
+      if (dated) await writeInstance(work, dated);
+      return await reconcileUntilRest(work, backOffs);
     } catch (error) {
       if (error instanceof Superseded || held.signal.aborted) return { dueAtMs: deps.now() };
       if (!(error instanceof EngineFault)) throw error;
@@ -50,17 +59,17 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   };
 }
 
-async function bring(work: Work, backOffs: BackOffs): Promise<ReconcileResult> {
+async function reconcileUntilRest(work: ReconcileContext, backOffs: BackOffs): Promise<ReconcileResult> {
   const { deps } = work;
   for (let before: Step['do'] | null = null; ;) {
-    const seen = await look(work);
+    const seen = await observe(work);
     const step = plan(work.instance, seen, deps.now(), deps.limits);
     // The engine said that it had halted it, and it runs.
     if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
     // Its Docker was brought back, and ended at once.
     if (step.do === 'refresh' && before === 'refresh' && !work.instance.filesStale)
       return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
-    const rest = await take(work, step);
+    const rest = await executeStep(work, step);
     before = step.do;
     if (rest === 'again') continue;
     if (rest === null) return { dueAtMs: null };
@@ -71,50 +80,50 @@ async function bring(work: Work, backOffs: BackOffs): Promise<ReconcileResult> {
 }
 
 /** Asks the engine, unless it was never asked to make anything. */
-async function look(work: Work): Promise<InstanceObservation> {
+async function observe(work: ReconcileContext): Promise<InstanceObservation> {
   const { drivers, deps, instance, justSeen } = work;
   work.justSeen = null;
   if (justSeen) return justSeen;
   if (!instance.everEnsured) return { kind: 'absent' };
-  const seen = (await drivers.engine.observe([instance.id], quick(work))).get(instance.id);
+  const seen = (await drivers.engine.observe([instance.id], callDeadline(work))).get(instance.id);
   if (!seen) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
   const answers = deps.health.takeAnswer(instance.id);
   return seen.kind === 'present' && answers !== undefined ? { ...seen, answers } : seen;
 }
 
-async function take(work: Work, step: Step): Promise<Rest> {
+async function executeStep(work: ReconcileContext, step: Step): Promise<NextReconcile> {
   const { deps, instance } = work;
   switch (step.do) {
     case 'rest':
       return step.afterMs ?? null;
     case 'mark':
-      await note(work, { observed: step.show, attempts: step.attempts });
+      await writeObservation(work, { observed: step.show, attempts: step.attempts });
       return step.afterMs ?? 'again';
     case 'giveUp':
       return fail(work, step);
     case 'halt':
-      return halt(work, step);
+      return haltContainer(work, step);
     case 'settle': {
       const stoppedAtMs = instance.observed.stoppedAtMs || deps.now();
-      await note(work, { observed: { ...step.show, stoppedAtMs } }, { freeCapacity: true });
+      await writeObservation(work, { observed: { ...step.show, stoppedAtMs } }, { freeCapacity: true });
       return 'again';
     }
     case 'place':
-      return place(work);
+      return acquireCapacity(work);
     case 'saveRoot':
       return saveRoot(work);
     case 'removeKept':
-      return removeKept(work);
+      return removeArchived(work);
     case 'removeUnfinished':
       return removeUnfinished(work);
     case 'destroy':
-      return clean(work);
+      return cleanUp(work);
     case 'ensure':
-      return ensure(work, step.show);
+      return ensureContainer(work, step.show);
     case 'refresh':
-      return refresh(work);
+      return refreshFiles(work);
     case 'grow':
-      return grow(work);
+      return growDisks(work);
     case 'checkReady':
       return checkReady(work, step.show);
     case 'checkInit':

@@ -6,13 +6,13 @@ import { locateDisks } from '../volumes/disks.ts';
 import type { Regions } from '../base/regions.ts';
 
 /** None of one whose region this server does not have. */
-export async function disksShownOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
+export async function publicDisksOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
   const row = await instanceRow(db, id);
   const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
   if (!row || !drivers) return [];
   const instance = instanceFromRow(row);
   const disks = await locateDisks(db, drivers, diskIdsOf(instance));
   const shown = disks.map((disk) => ({ ...disk, sizeLimit: disk.storage.capabilities().sizeLimit }));
-  const rootLimit = drivers.seen.probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft';
+  const rootLimit = drivers.health.probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft';
   return publicDisks(instance, shown, rootLimit);
 }

@@ -8,7 +8,7 @@ import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, type LocatedDisk } from '../volumes/disks.ts';
 import { imageRefOf } from '../images/instance-image.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
-import type { Work } from './work.ts';
+import type { ReconcileContext } from './work.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
 export class VolumeNotReady extends Error {
@@ -36,7 +36,7 @@ export const KEYS_FILE = 'authorized_keys';
 
 const COMMON_DATA = '/root/commonData';
 
-export async function prepareDisks(work: Work): Promise<void> {
+export async function prepareDisks(work: ReconcileContext): Promise<void> {
   const { deps, instance } = work;
   const { spec } = instance;
   const statuses = await volumeStatusesOf(
@@ -56,7 +56,7 @@ export async function prepareDisks(work: Work): Promise<void> {
  * Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. One that was
  * there and is gone is not replaced by an empty one: what it held may be brought back.
  */
-export async function makeOwnDisks(work: Work): Promise<void> {
+export async function makeOwnDisks(work: ReconcileContext): Promise<void> {
   const makeOne = (disk: LocatedDisk): Promise<void> =>
     onDisk(work, disk, async (signal) => {
       if (disk.provisioned) await expectThere(disk);
@@ -72,11 +72,15 @@ async function expectThere(disk: LocatedDisk): Promise<void> {
   if (seen.kind === 'absent') throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }
 
-const ownDisksOf = ({ deps, drivers, instance }: Work): Promise<LocatedDisk[]> =>
+const ownDisksOf = ({ deps, drivers, instance }: ReconcileContext): Promise<LocatedDisk[]> =>
   requireLocatedDisks(deps.store.read, drivers, ownDisks(instance, drivers.sharedDiskGB));
 
 /** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
-async function onDisk<T>(work: Work, disk: LocatedDisk, deed: (signal: AbortSignal) => Promise<T>): Promise<T> {
+async function onDisk<T>(
+  work: ReconcileContext,
+  disk: LocatedDisk,
+  deed: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   try {
     const { held, deps } = work;
     const signal = AbortSignal.any([held.signal, deps.time.deadline(deps.limits.storageDeadlineMs)]);
@@ -97,7 +101,7 @@ interface Mounted {
   docker?: { storage: string };
 }
 
-async function mountDisks(work: Work): Promise<Mounted> {
+async function mountDisks(work: ReconcileContext): Promise<Mounted> {
   const { deps, drivers, instance } = work;
   const { mounts } = instance.spec;
   const volumes = mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
@@ -115,7 +119,7 @@ async function mountDisks(work: Work): Promise<Mounted> {
   return mounted;
 }
 
-export async function engineSpec(work: Work): Promise<EngineSpec> {
+export async function engineSpec(work: ReconcileContext): Promise<EngineSpec> {
   const { deps, drivers, instance, notebookToken } = work;
   const { spec } = instance;
   const { mounts, ...docker } = await mountDisks(work);

@@ -39,7 +39,7 @@ export interface InstanceReconcilerDeps {
 }
 
 /** Everything one run of the pass works with. */
-export interface Work {
+export interface ReconcileContext {
   deps: InstanceReconcilerDeps;
   drivers: RegionDrivers;
   region: Region;
@@ -64,17 +64,17 @@ export interface BackOff {
 }
 
 /** What a step answers: look again at once, after so many milliseconds, or not until something happens. */
-export type Rest = 'again' | number | BackOff | null;
+export type NextReconcile = 'again' | number | BackOff | null;
 
-export const backOff = (attempts: number, { deps }: Work): BackOff => ({
+export const backOff = (attempts: number, { deps }: ReconcileContext): BackOff => ({
   backOffMs: backOffMs(attempts, deps.limits),
 });
 
 /** For calls that should be quick. */
-export const quick = ({ held, deps }: Work): AbortSignal =>
+export const callDeadline = ({ held, deps }: ReconcileContext): AbortSignal =>
   AbortSignal.any([held.signal, deps.time.deadline(deps.limits.callDeadlineMs)]);
 
-interface Change {
+interface ObservedChange {
   observed?: Partial<Observed>;
   desired?: Instance['desired'];
   attempts?: number | undefined;
@@ -83,41 +83,50 @@ interface Change {
 }
 
 /** Writes what was found, with the event of a changed status, if the row is still ours. */
-export async function note(work: Work, change: Change, more: { freeCapacity?: boolean } = {}): Promise<void> {
+export async function writeObservation(
+  work: ReconcileContext,
+  change: ObservedChange,
+  more: { freeCapacity?: boolean } = {},
+): Promise<void> {
   const { observed, ...rest } = change;
   const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
   const { regionId, type } = next.spec;
   if (more.freeCapacity && work.holdsCapacity) {
-    await keep(work, next, {
+    await writeInstance(work, next, {
       holdsCapacity: false,
       beside: (tx) => releaseCapacity(tx, regionId, type, work.deps.now()),
     });
     work.holdsCapacity = false;
-  } else await keep(work, next);
+  } else await writeInstance(work, next);
 }
 
 /** The wish is given up: the instance rests, with the reason. */
-export async function fail(work: Work, { show }: PermanentFailure): Promise<Rest> {
+export async function fail(work: ReconcileContext, { show }: PermanentFailure): Promise<NextReconcile> {
   const observed = { ...show, stoppedAtMs: work.deps.now() };
-  await note(work, { observed, desired: 'stopped' }, { freeCapacity: true });
+  await writeObservation(work, { observed, desired: 'stopped' }, { freeCapacity: true });
   return 'again';
 }
 
-interface Beside {
+interface WriteOptions {
   holdsCapacity?: boolean;
   /** What else changes with the row. It may lock the region: after the instance, before the account (`store/store.ts`). */
   beside?: (tx: Db) => Promise<void>;
 }
 
 /** As `note`, of the whole instance. */
-export async function keep(work: Work, next: Instance, more: Beside = {}): Promise<void> {
-  work.instance = work.written = await work.deps.store.write((tx) => write(tx, work, next, more));
+export async function writeInstance(work: ReconcileContext, next: Instance, more: WriteOptions = {}): Promise<void> {
+  work.instance = work.written = await work.deps.store.write((tx) => writeInTransaction(tx, work, next, more));
   work.deps.changes.publish({ subject: 'instance', id: next.id });
 }
 
 /** For those that find out in the same transaction what to write. Answers what was written: the operation went on with it. */
-export async function write(tx: Db, work: Work, found: Instance, { beside, ...more }: Beside = {}): Promise<Instance> {
+export async function writeInTransaction(
+  tx: Db,
+  work: ReconcileContext,
+  found: Instance,
+  { beside, ...more }: WriteOptions = {},
+): Promise<Instance> {
   const { held, instance, deps } = work;
   const nowMs = deps.now();
   const wanted = { ...found, operation: advanceOperation(found.operation, found.observed, nowMs) };

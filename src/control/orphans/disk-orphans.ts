@@ -12,7 +12,7 @@ import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from 
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 import { publishOrphans } from './sweep.ts';
 
 const LIST_DEADLINE_MS = 60_000;
@@ -38,7 +38,7 @@ export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promis
 }
 
 async function findOrphans(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
-  const signal = within(deps, LIST_DEADLINE_MS);
+  const signal = deadlineWithin(deps, LIST_DEADLINE_MS);
   const all: DiskOrphan[] = [];
   for (const pool of pools)
     for (const disk of await raceAbort(pool.storage.listOwned(), signal)) all.push({ pool, disk });
@@ -80,7 +80,7 @@ export async function deleteDiskOrphans(deps: TaskDeps, drivers: RegionDrivers):
   if (wanted.size === 0) return;
   for (const one of await findOrphans(deps, drivers)) {
     const orphan = wanted.get(strayId(drivers.regionId, one));
-    if (orphan && !deps.ending.aborted) await deleteOne(deps, one, orphan, orphans);
+    if (orphan && !deps.stopping.aborted) await deleteOne(deps, one, orphan, orphans);
   }
 }
 
@@ -90,8 +90,8 @@ async function deleteOne(
   { id }: Orphan,
   all: readonly Orphan[],
 ): Promise<void> {
-  const { store, log, ending } = deps;
-  const signal = within(deps, DELETE_DEADLINE_MS);
+  const { store, log, stopping } = deps;
+  const signal = deadlineWithin(deps, DELETE_DEADLINE_MS);
   const note = (text: string): Promise<void> => store.write((tx) => setOrphanNote(tx, id, text));
   if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
     return note('its instance is a stray too: adopt that, or delete it first');
@@ -106,7 +106,7 @@ async function deleteOne(
     await store.write((tx) => deleteOrphans(tx, [id]));
     log.warn({ orphan: id }, 'deleted an orphaned disk');
   } catch (error) {
-    if (ending.aborted) return;
+    if (stopping.aborted) return;
     await note(error instanceof StorageFault ? error.message : 'it could not be deleted yet');
     log.warn({ orphan: id, err: error }, 'could not handle an orphan; will retry');
   }

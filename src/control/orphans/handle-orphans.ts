@@ -6,7 +6,7 @@ import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
 import { deleteOrphans, setOrphanHandling, setOrphanNote, orphansOf } from '../../store/tables/orphans.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 
 export interface HandleOrphansDeps extends TaskDeps {
   orphans: OrphanPolicy;
@@ -25,7 +25,7 @@ export async function handleOrphans(deps: HandleOrphansDeps, drivers: RegionDriv
     .map((orphan) => ({ orphan, step: orphanStep(orphan, deps.orphans) }))
     .filter(({ orphan, step }) => step === 'discard' || (step === 'halt' && orphan.note !== OTHER_NAME));
   const batch = steps.slice(0, BATCH_SIZE);
-  while (batch.length > 0 && !deps.ending.aborted)
+  while (batch.length > 0 && !deps.stopping.aborted)
     await Promise.all(
       batch
         .splice(0, CONCURRENCY)
@@ -41,7 +41,7 @@ async function halt(deps: HandleOrphansDeps, { engine }: RegionDrivers, orphan: 
   if (!(await claim(deps, orphan, { to: orphan.handling, note: can ? 'is being stopped' : OTHER_NAME })) || !can)
     return;
   await attempt(deps, orphan, async () => {
-    await engine.halt(instanceId(orphan.subjectId), deps.stopGraceMs, within(deps, ACTION_DEADLINE_MS));
+    await engine.halt(instanceId(orphan.subjectId), deps.stopGraceMs, deadlineWithin(deps, ACTION_DEADLINE_MS));
     await deps.store.write((tx) => setOrphanNote(tx, orphan.id, 'was stopped'));
     deps.log.warn({ orphan: orphan.id }, 'stopped an orphan');
   });
@@ -52,7 +52,7 @@ async function discard(deps: HandleOrphansDeps, { engine }: RegionDrivers, orpha
   await attempt(deps, orphan, async () => {
     await engine.discard(
       { ...orphan, id: orphan.subjectId, imageRef: orphan.imageRef === '' ? null : orphan.imageRef },
-      within(deps, ACTION_DEADLINE_MS),
+      deadlineWithin(deps, ACTION_DEADLINE_MS),
     );
     await deps.store.write((tx) => deleteOrphans(tx, [orphan.id]));
     deps.log.warn({ orphan: orphan.id }, 'deleted an orphan');
@@ -67,14 +67,14 @@ const claim = (
 
 /** A failure is written to the orphan's note; the next sweep retries. */
 async function attempt(
-  { store, log, ending }: HandleOrphansDeps,
+  { store, log, stopping }: HandleOrphansDeps,
   { id }: Orphan,
   action: () => Promise<void>,
 ): Promise<void> {
   try {
     await action();
   } catch (error) {
-    if (ending.aborted) return;
+    if (stopping.aborted) return;
     if (!(error instanceof EngineFault)) throw error;
     await store.write((tx) => setOrphanNote(tx, id, error.message));
     log.warn({ orphan: id, err: error }, 'could not handle an orphan; will retry');

@@ -20,7 +20,7 @@ import {
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 60_000;
 const BATCH_SIZE = 500;
@@ -31,7 +31,7 @@ const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 /** Throws if the engine can't list its objects; then nothing changes. */
 export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const { store, now, changes } = deps;
-  const owned = await drivers.engine.listOwned(within(deps, LIST_DEADLINE_MS));
+  const owned = await drivers.engine.listOwned(deadlineWithin(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
   const due = (await settledRunningIds(store.read, drivers.regionId)).filter((id) => !running.has(id));
@@ -169,13 +169,13 @@ export async function publishOrphans(
 }
 
 /** Makes hinted instances due, in batches: a crash loop must not cost a write per crash. */
-export function watchEngines({ store, regions, now, time, log, changes, ending }: TaskDeps): void {
+export function watchEngines({ store, regions, now, time, log, changes, stopping }: TaskDeps): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];
     hinted.clear();
     // After shutdown no loop is left to wake: don't mark rows due.
-    if (ending.aborted) return;
+    if (stopping.aborted) return;
     store
       .write((tx) => makeDue(tx, ids, now()))
       .then(
@@ -187,6 +187,6 @@ export function watchEngines({ store, regions, now, time, log, changes, ending }
     engine.watch((id) => {
       if (hinted.size === 0) time.after(HINT_BATCH_MS, pass);
       hinted.add(id);
-    }, ending);
+    }, stopping);
   }
 }

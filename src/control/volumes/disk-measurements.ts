@@ -24,7 +24,7 @@ export interface DiskMeasurements {
 const CONCURRENCY = 16;
 const PAGE_SIZE = 200;
 
-export function makeDiskMeasurements({ store, regions, now, log, ending }: TaskDeps): DiskMeasurements {
+export function makeDiskMeasurements({ store, regions, now, log, stopping }: TaskDeps): DiskMeasurements {
   const largest = new Map<string, DiskEntry[]>();
   const roots = new Map<InstanceId, RootDiskUsage>();
   const queued = new Set<InstanceId>();
@@ -81,7 +81,7 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: TaskD
   }
 
   function rootDiskWarning({ id, ownerId, spec }: Instance, { rootBytes, full }: DiskUsage): DiskWarning {
-    const { probe } = regions.of(spec.regionId).seen;
+    const { probe } = regions.of(spec.regionId).health;
     return {
       kind: 'root',
       subjectId: id,
@@ -113,7 +113,7 @@ export function makeDiskMeasurements({ store, regions, now, log, ending }: TaskD
     async publish() {
       if (isFirst) await queueAll();
       const ids = [...queued];
-      for (let from = 0; from < ids.length && !ending.aborted; from += CONCURRENCY) {
+      for (let from = 0; from < ids.length && !stopping.aborted; from += CONCURRENCY) {
         const batch = ids.slice(from, from + CONCURRENCY).map(async (id) => {
           try {
             await publishOn(id);

@@ -11,7 +11,7 @@ import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raceAbort } from '../../async/abort.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
 
 const PAGE_SIZE = 200;
@@ -30,7 +30,7 @@ type UsageMode = StorageCapabilities['usage'];
 
 export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
   await eachPage(deps, 'instant', async (disks, volumes) => {
-    for (let from = 0; from < disks.length && !deps.ending.aborted; from += CONCURRENCY) {
+    for (let from = 0; from < disks.length && !deps.stopping.aborted; from += CONCURRENCY) {
       const batch = disks.slice(from, from + CONCURRENCY);
       await Promise.all(batch.map((disk) => tryMeasure(deps, disk, volumes.get(disk.id))));
     }
@@ -40,7 +40,7 @@ export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
 export async function measureByWalking(deps: MeasureDeps): Promise<void> {
   await eachPage(deps, 'walk', async (disks, volumes) => {
     for (const disk of disks) {
-      if (deps.ending.aborted) return;
+      if (deps.stopping.aborted) return;
       const beganMs = deps.time.elapsed();
       await tryMeasure(deps, disk, volumes.get(disk.id));
       await pauseAfterWalk(deps, deps.time.elapsed() - beganMs);
@@ -49,11 +49,11 @@ export async function measureByWalking(deps: MeasureDeps): Promise<void> {
 }
 
 export async function pauseAfterWalk(
-  { time, ending }: TaskDeps,
+  { time, stopping }: TaskDeps,
   tookMs: number,
   longestMs = LONGEST_PAUSE_MS,
 ): Promise<void> {
-  await time.sleep(Math.min(longestMs, tookMs * PAUSE_FACTOR), ending).catch(() => {});
+  await time.sleep(Math.min(longestMs, tookMs * PAUSE_FACTOR), stopping).catch(() => {});
 }
 
 type PageCallback = (disks: LocatedDisk[], volumes: ReadonlyMap<string, Volume>) => Promise<void>;
@@ -61,7 +61,7 @@ type PageCallback = (disks: LocatedDisk[], volumes: ReadonlyMap<string, Volume>)
 async function eachPage(deps: MeasureDeps, mode: UsageMode, callback: PageCallback): Promise<void> {
   const { store, regions } = deps;
   for (const drivers of regions.all()) {
-    for (let after = ''; !deps.ending.aborted;) {
+    for (let after = ''; !deps.stopping.aborted;) {
       const page = await disksOfRegion(store.read, drivers.regionId, after, PAGE_SIZE);
       const last = page.at(-1);
       if (!last) break;
@@ -80,7 +80,7 @@ async function tryMeasure(deps: MeasureDeps, disk: LocatedDisk, volume?: Volume)
   try {
     await measure(deps, disk, volume);
   } catch (error) {
-    if (deps.ending.aborted) return;
+    if (deps.stopping.aborted) return;
     deps.log.warn({ disk: diskKey(disk), err: error }, 'could not measure a disk; will retry');
   }
 }
@@ -88,7 +88,7 @@ async function tryMeasure(deps: MeasureDeps, disk: LocatedDisk, volume?: Volume)
 async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume): Promise<void> {
   const { storage, ...disk } = located;
   const deadlineMs = storage.capabilities().usage === 'instant' ? INSTANT_DEADLINE_MS : WALK_DEADLINE_MS;
-  const signal = within(deps, deadlineMs);
+  const signal = deadlineWithin(deps, deadlineMs);
   const usageBytes = await raceAbort(storage.usage(disk, signal), signal);
   if (volume && (usageBytes === null || volume.status === 'Lost')) await checkBacking(deps, located, volume);
   if (usageBytes === null) return;

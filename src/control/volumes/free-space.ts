@@ -12,10 +12,10 @@ import { notifyAdministrators } from '../base/notify-administrators.ts';
 export interface FreeSpaceMonitor {
   measure(): Promise<void>;
   /** Throws `no_capacity` if the data folder or one of the pools is nearly full. */
-  refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'seen'>[]): void;
+  refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'space'>[]): void;
 }
 
-export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'ending'> {
+export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'stopping'> {
   dataSpace: () => Promise<Space>;
 }
 
@@ -27,9 +27,9 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
 
   const spaceOf = async (name: string, ask: () => Promise<Space>): Promise<Space | null> => {
     try {
-      return await raceAbort(ask(), AbortSignal.any([deps.ending, deps.time.deadline(MEASURE_DEADLINE_MS)]));
+      return await raceAbort(ask(), AbortSignal.any([deps.stopping, deps.time.deadline(MEASURE_DEADLINE_MS)]));
     } catch (error) {
-      if (!deps.ending.aborted) log.warn({ fileSystem: name, err: error }, 'could not measure free space');
+      if (!deps.stopping.aborted) log.warn({ fileSystem: name, err: error }, 'could not measure free space');
       return null;
     }
   };
@@ -37,26 +37,26 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
   async function measureRegion({ regionId, pools }: RegionDrivers): Promise<void> {
     const [limits, usage] = await Promise.all([poolsOf(store.read, regionId), usageOfPools(store.read, regionId)]);
     for (const pool of pools) {
-      pool.seen = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
-      if (pool.seen === null) continue;
+      pool.space = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
+      if (pool.space === null) continue;
       const used = usage.get(pool.name) ?? { allBytes: 0, originalBytes: 0 };
       // Atomic copies share blocks with their source: don't count their usage twice.
       const sharesBlocks = pool.storage.capabilities().copies === 'atomic';
-      const limit = limitGB(pool, pool.seen, sharesBlocks ? used.originalBytes : used.allBytes);
+      const limit = limitGB(pool, pool.space, sharesBlocks ? used.originalBytes : used.allBytes);
       const stored = limits.find(({ name }) => name === pool.name);
       if (stored?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
-      if (stored) await warnAdministrators(pool, { ...stored, limitGB: limit }, pool.seen);
+      if (stored) await warnAdministrators(pool, { ...stored, limitGB: limit }, pool.space);
     }
   }
 
   async function warnAdministrators(
     { name }: PoolDrivers,
     { regionId, limitGB: limit, usedGB, warned }: Pool,
-    seen: Space,
+    space: Space,
   ): Promise<void> {
-    const low = isShortOfSpace({ limitGB: limit, usedGB }, seen);
+    const low = isShortOfSpace({ limitGB: limit, usedGB }, space);
     if (low === warned) return;
-    const freeGB = Math.floor(seen.freeBytes / BYTES_PER_GB);
+    const freeGB = Math.floor(space.freeBytes / BYTES_PER_GB);
     const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };
     const written = await store.write(async (tx) => {
       if (!(await setPoolWarned(tx, regionId, name, low))) return false;
@@ -75,10 +75,10 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
     },
     refuseIfNearlyFull(pools) {
       const fileSystems = [
-        { name: 'the database', seen: lastDataSpace },
-        ...pools.map(({ name, seen }) => ({ name: `the pool ${name}`, seen })),
+        { name: 'the database', space: lastDataSpace },
+        ...pools.map(({ name, space }) => ({ name: `the pool ${name}`, space })),
       ];
-      const full = fileSystems.find(({ seen }) => seen !== null && isNearlyFull(seen));
+      const full = fileSystems.find(({ space }) => space !== null && isNearlyFull(space));
       if (!full) return;
       const text = `the file system of ${full.name} on the host is nearly full, so nothing new is created; delete what is not needed, or ask the operator for more space`;
       throw new Refusal('no_capacity', text, { retryAfterS: 60 });

@@ -4,7 +4,7 @@ import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raceAbort } from '../../async/abort.ts';
-import { within } from '../base/task-deps.ts';
+import { deadlineWithin } from '../base/task-deps.ts';
 import { publishDiskWarning } from './disk-measurements.ts';
 import { PAUSE_FACTOR, type MeasureDeps } from './disk-usage.ts';
 
@@ -13,16 +13,16 @@ const WALK_DEADLINE_MS = 60_000;
 export type ScanFullDisks = () => Promise<void>;
 
 export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
-  const { store, regions, time, log, ending } = deps;
+  const { store, regions, time, log, stopping } = deps;
   const notBeforeMs = new Map<string, number>();
 
   /** Returns null if the disk is not mounted or the walk takes too long. */
   async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
-    const signal = within(deps, WALK_DEADLINE_MS);
+    const signal = deadlineWithin(deps, WALK_DEADLINE_MS);
     try {
       return await raceAbort(storage.largestEntries(disk, signal), signal);
     } catch (error) {
-      if (!ending.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
+      if (!stopping.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
       return null;
     }
   }
@@ -32,7 +32,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
     const biggest = await biggestOf(disk);
     const endedMs = time.elapsed();
     notBeforeMs.set(diskKey(disk), endedMs + (endedMs - beganMs) * PAUSE_FACTOR);
-    if (ending.aborted) return;
+    if (stopping.aborted) return;
     if (biggest) await deps.measurements.setLargest(disk, biggest);
     const { usageBytes } = disk;
     const { tell: isDue, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
@@ -47,7 +47,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
     const full = new Set<string>();
     for (const drivers of regions.all()) {
       for (const disk of await disksFilledTo(store.read, drivers.regionId, FULL_PERCENT)) {
-        if (ending.aborted) return;
+        if (stopping.aborted) return;
         full.add(diskKey(disk));
         if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;
         await scan({ ...disk, storage: poolNamed(drivers, disk.pool).storage });

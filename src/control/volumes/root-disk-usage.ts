@@ -6,7 +6,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { instanceFromRow, settledRunningIds, runningRowsAmong } from '../../store/tables/instances.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { within } from '../base/task-deps.ts';
+import { deadlineWithin } from '../base/task-deps.ts';
 import { pauseAfterWalk, type MeasureDeps } from './disk-usage.ts';
 
 const COUNT_DEADLINE_MS = 70_000;
@@ -19,9 +19,9 @@ const DU_BLOCK = 1024;
 
 export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
   for (const drivers of deps.regions.all()) {
-    if (!drivers.seen.answers) continue;
+    if (!drivers.health.answers) continue;
     for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
-      if (deps.ending.aborted) return;
+      if (deps.stopping.aborted) return;
       const beganMs = deps.time.elapsed();
       await tryMeasure(deps, drivers, instanceId(id));
       const tookMs = Math.max(0, deps.time.elapsed() - beganMs - CPU_SAMPLE_MS);
@@ -31,7 +31,7 @@ export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
 }
 
 async function tryMeasure(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
-  const signal = within(deps, COUNT_DEADLINE_MS);
+  const signal = deadlineWithin(deps, COUNT_DEADLINE_MS);
   try {
     const [row] = await runningRowsAmong(deps.store.read, [id]);
     const usage = row && (await drivers.engine.usage([id], signal, { rootDisk: true })).get(id);
@@ -42,7 +42,7 @@ async function tryMeasure(deps: MeasureDeps, drivers: RegionDrivers, id: Instanc
     deps.measurements.setRoot(id, { bytes, biggest: full ? await largestInside(drivers, id, signal) : null });
     await deps.measurements.publish();
   } catch (error) {
-    if (deps.ending.aborted) return;
+    if (deps.stopping.aborted) return;
     if (!(error instanceof EngineFault) && !signal.aborted) throw error;
     deps.log.info({ id, err: error }, 'could not measure a root disk; will retry');
   }

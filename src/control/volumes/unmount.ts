@@ -5,7 +5,7 @@ import { disksInUse } from '../../store/tables/disk-users.ts';
 import { withDiskMutex } from './disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
-import { within, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 
 const LIST_DEADLINE_MS = 10_000;
 const UNMOUNT_DEADLINE_MS = 60_000;
@@ -19,16 +19,16 @@ export async function unmountUnused(deps: UnmountDeps): Promise<void> {
 }
 
 async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<void> {
-  const mounted = await raceAbort(storage.listMounted(), within(deps, LIST_DEADLINE_MS));
+  const mounted = await raceAbort(storage.listMounted(), deadlineWithin(deps, LIST_DEADLINE_MS));
   const needed = await disksInUse(deps.store.read, mounted);
   for (const disk of mounted) {
-    if (deps.ending.aborted) return;
+    if (deps.stopping.aborted) return;
     if (needed.has(diskKey(disk)) || deps.inUse(disk)) continue;
-    const signal = within(deps, UNMOUNT_DEADLINE_MS);
+    const signal = deadlineWithin(deps, UNMOUNT_DEADLINE_MS);
     try {
       await withDiskMutex(storage, disk, () => unmount(deps, storage, disk), signal);
     } catch (error) {
-      if (deps.ending.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
+      if (deps.stopping.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
       deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; will retry');
     }
   }

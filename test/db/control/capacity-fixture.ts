@@ -95,7 +95,7 @@ export async function makePlace(
         cpuOvercommit: 1,
         hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
         onEngineAnswers: async () => {},
-        ending: new AbortController().signal,
+        stopping: new AbortController().signal,
       });
     },
   };

@@ -84,7 +84,7 @@ onBothEngines('an engine that has less than is promised', { postgres: 'always' }
           ),
         ),
       );
-    await eventually(() => world.drivers.seen.answers);
+    await eventually(() => world.drivers.health.answers);
     expect(await stock()).toMatchObject({ 'gpu.1': 'InStock' });
     const [one, two] = [await launch('gpu.1'), await launch('gpu.1')];
     for (const { instanceId } of [one, two]) await world.until(instanceId, hasStatus('Running'));

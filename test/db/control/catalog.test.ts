@@ -108,7 +108,7 @@ const stockOf = async (world: World): Promise<string[]> =>
 onBothEngines('the catalog', { postgres: 'always' }, (open) => {
   test('shows a type out of stock once what is left is too little, and in stock when it is free again, at once', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
-    await eventually(() => world.drivers.seen.answers);
+    await eventually(() => world.drivers.health.answers);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.of('cpu.1'), null);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);
@@ -124,7 +124,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
     const { instances } = world.running.control;
     expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
     await world.running.start();
-    await eventually(() => world.drivers.seen.answers);
+    await eventually(() => world.drivers.health.answers);
     const other = await world.account('other');
     const one = await instances.launch(other, world.of('cpu.1'), null);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 OutOfStock']);

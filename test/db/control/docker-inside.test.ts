@@ -21,7 +21,7 @@ async function makeDockerWorld(store: Parameters<typeof makeWorld>[0], options: 
     ...storage,
     capabilities: () => ({ ...storage.capabilities(), dockerInside: hard }),
   };
-  await eventually(() => world.drivers.seen.answers);
+  await eventually(() => world.drivers.health.answers);
   return world;
 }
 

@@ -113,7 +113,7 @@ onBothEngines('a launch', (open) => {
 
   test('that is refused changes nothing in the whole database, and names what was wrong', async () => {
     const world = await makeWorld(await open(), { capabilities: { dockerInside: false } });
-    await eventually(() => world.drivers.seen.answers);
+    await eventually(() => world.drivers.health.answers);
     const far = await elsewhere(world);
     const stranger = await world.account('stranger');
     const [mine, lost, theirs, farAway] = await Promise.all([

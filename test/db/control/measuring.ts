@@ -34,7 +34,7 @@ export function measuring(world: World, wake: () => void = () => {}): Measuring 
     time: unhurried,
     log: { debug: ignore, info: ignore, error: ignore, warn: (_: object, text: string) => void warned.push(text) },
     changes: { publish: wake },
-    ending: new AbortController().signal,
+    stopping: new AbortController().signal,
   };
   const measurements = makeDiskMeasurements(deps);
   const measureDeps = { ...deps, measurements };

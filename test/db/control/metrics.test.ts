@@ -27,7 +27,7 @@ async function makeRoom(store: Store, count = 1) {
   const world = await makeWorld(store, { start: false, engine: { clock } });
   const { engine, drivers } = world;
   const region = (await regionWithUsage(store.read, drivers.regionId))?.region ?? expect.fail();
-  const regions = makeRegions([{ ...drivers, seen: { probe: null, answers: true, text: '' } }]);
+  const regions = makeRegions([{ ...drivers, health: { probe: null, answers: true, text: '' } }]);
   const date = { aheadMs: 0 };
   const now = (): number => clock.now() + date.aheadMs;
   const deps = { ...sweeping(world, { now }).deps, regions };

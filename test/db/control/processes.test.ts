@@ -25,7 +25,7 @@ async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pai
   const world = await makeWorld(store, { start: false, mayFail, ...options });
   const installation = await firstRun.installationId(store, '');
   const otherEngine = makeSimulatedEngine({ installation, host: world.engine.host });
-  const drivers = { ...world.drivers, engine: otherEngine, seen: { probe: null, answers: false, text: '' } };
+  const drivers = { ...world.drivers, engine: otherEngine, health: { probe: null, answers: false, text: '' } };
   const other = world.beside({ store: await open.again(store), drivers });
   return { world, other, otherEngine };
 }

@@ -62,7 +62,7 @@ onBothEngines('start-up repair', (open) => {
     await world.engine.host.reboot();
     world.engine.host.goAway(3_600_000);
     await world.again();
-    await eventually(() => !world.drivers.seen.answers);
+    await eventually(() => !world.drivers.health.answers);
     const [first] = kinds.running;
     if (first === undefined) throw new Error('nothing runs');
     // No conclusion from silence: the last observation was Running.
@@ -84,7 +84,7 @@ onBothEngines('start-up repair', (open) => {
     world.engine.host.goAway(3_600_000);
     const { probeEngines } = await import('../../../src/control/capacity/probe.ts');
     await probeEngines(deps);
-    expect(world.drivers.seen.answers).toBe(false);
+    expect(world.drivers.health.answers).toBe(false);
     await world.engine.host.reboot();
     world.engine.host.comeBack();
     await probeEngines(deps);
@@ -97,7 +97,7 @@ onBothEngines('start-up repair', (open) => {
     const world = await makeWorld(await open(), { machine: roomy, hurry: HURRY });
     const kinds = await populate(world, 4);
     world.engine.host.goAway(3_600_000);
-    await eventually(() => !world.drivers.seen.answers);
+    await eventually(() => !world.drivers.health.answers);
     const portsOf = async (id: InstanceId) => {
       const row = await instanceRow(world.store.read, id);
       if (!row) throw new Error(`${id} has no row`);
@@ -189,7 +189,7 @@ onEngine('sqlite', 'start-up repair', (open) => {
         }
       },
     };
-    world.drivers.seen = { ...world.drivers.seen, answers: false };
+    world.drivers.health = { ...world.drivers.health, answers: false };
     await world.again();
     await eventually(async () => {
       const there = await containersOf(world);

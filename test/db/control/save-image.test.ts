@@ -138,7 +138,7 @@ onBothEngines('an instance saved as an image', (open) => {
   test("is refused on an engine that can't save, with an alternative", async () => {
     const world = await makeWorld(await open(), { capabilities: { saveImage: false } });
     const id = await launched(world);
-    await eventually(() => world.drivers.seen.probe !== null);
+    await eventually(() => world.drivers.health.probe !== null);
     await expect(save(world, id)).rejects.toMatchObject({
       code: 'unsupported',
       message: expect.stringMatching(/volume/),

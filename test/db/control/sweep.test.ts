@@ -95,7 +95,7 @@ onBothEngines('the sweep', (open) => {
     world.engine.host.goAway(60_000);
     await expect(sweepRegion(deps, world.drivers)).rejects.toMatchObject({ kind: 'unreachable' });
     await probeEngines(deps);
-    expect(world.drivers.seen).toMatchObject({ answers: false, text: 'the simulated host does not answer' });
+    expect(world.drivers.health).toMatchObject({ answers: false, text: 'the simulated host does not answer' });
     expect(await world.running.control.health()).toMatchObject({
       ready: true,
       text: 'the simulated host does not answer',

@@ -48,7 +48,7 @@ export function sweeping(
     eventsKeptMs: 30 * DAY_MS,
     orphans: policy,
     stopGraceMs: 200,
-    ending: new AbortController().signal,
+    stopping: new AbortController().signal,
   };
   return {
     warned,

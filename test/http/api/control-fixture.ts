@@ -97,7 +97,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
       {
         regionId: regionId(ids.region),
         engine: restingEngine,
-        pools: [{ name: 'default', storage: emptyStorage, sizeGB: 1_000_000, overcommit: 1, seen: null }],
+        pools: [{ name: 'default', storage: emptyStorage, sizeGB: 1_000_000, overcommit: 1, space: null }],
         sharedDiskGB: 20,
         nodePortRange: { first: 30_000, last: 31_999 },
         nodePortAddress: '127.0.0.1',
@@ -106,7 +106,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
         archivePushed: false,
         savedPrefix: 'berth.local/saved',
         startScript: '',
-        seen: { probe, answers: true, text: 'the engine rests' },
+        health: { probe, answers: true, text: 'the engine rests' },
       },
     ]),
     log,

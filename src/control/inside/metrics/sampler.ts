@@ -21,7 +21,7 @@ import {
   writeMinute,
   type InstanceHour,
 } from '../../../store/tables/metrics.ts';
-import { within, type TaskDeps } from '../../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../../base/task-deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
 import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
@@ -42,7 +42,7 @@ export interface Sampler {
 }
 
 export function makeSampler(deps: TaskDeps): Sampler {
-  const { store, regions, now, log, ending } = deps;
+  const { store, regions, now, log, stopping } = deps;
   const known = new Map<string, Series<Usage>>();
   let restored = false;
   let sampledMs = -Infinity;
@@ -70,17 +70,17 @@ export function makeSampler(deps: TaskDeps): Sampler {
     restored = true;
   }
 
-  async function sampleRegion({ regionId, engine, seen }: RegionDrivers, atMs: number): Promise<void> {
-    if (!seen.answers) return;
+  async function sampleRegion({ regionId, engine, health }: RegionDrivers, atMs: number): Promise<void> {
+    if (!health.answers) return;
     const ids = (await runningIds(store.read, regionId)).map(instanceId);
     if (ids.length === 0) return;
     try {
-      const told = await engine.usage(ids, within(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
-      if (ending.aborted) return;
+      const told = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
+      if (stopping.aborted) return;
       // A zero start means a stopped run.
       for (const [id, usage] of told) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {
-      if (ending.aborted) return;
+      if (stopping.aborted) return;
       if (!(error instanceof EngineFault)) throw error;
       log.info({ regionId, err: error }, 'the figures of instances could not be read; it is tried again');
     }
