@@ -110,7 +110,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'capacity-is-released-twice',
-    file: 'control/instances/work.ts',
+    file: 'control/instances/reconcile-context.ts',
     find: 'if (more.freeCapacity && work.holdsCapacity) {',
     replace: 'if (more.freeCapacity) {',
     suffers: 'the region promises more than it has',

@@ -3,7 +3,7 @@
  * that it was made to start in vain, and would use up all tries within a second of its own trouble. A new wish does not wait.
  */
 import type { Time } from '../base/time.ts';
-import type { BackOff } from './work.ts';
+import type { BackOff } from './reconcile-context.ts';
 
 interface Row {
   id: string;

@@ -30,7 +30,7 @@ import {
   writeInTransaction,
   type NextReconcile,
   type ReconcileContext,
-} from './work.ts';
+} from './reconcile-context.ts';
 
 const VOLUME_POLL_MS = 1_000;
 /** Of the image's deadline each try has at least such a share: a wish may be old when its image is missing for the first time. */

@@ -16,7 +16,7 @@ import {
 } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import { writeAction, type ActionDeps } from './actions.ts';
-import { publicDisksOf } from './shown-disks.ts';
+import { publicDisksOf } from './public-disks.ts';
 import type { Instances } from './instances.ts';
 import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
 

@@ -2,7 +2,7 @@
 import type { Observed } from '../../domain/instance.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { makeProgressReporter, type ProgressReporter } from '../images/progress-reporter.ts';
-import { writeObservation, type ReconcileContext } from './work.ts';
+import { writeObservation, type ReconcileContext } from './reconcile-context.ts';
 
 /** `current` returns the other observed fields to write with each report. */
 export const makeInstanceProgressReporter = (

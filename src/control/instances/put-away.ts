@@ -16,7 +16,13 @@ import { locateDisks } from '../volumes/disks.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from './progress.ts';
-import { writeInstance, writeObservation, callDeadline, type NextReconcile, type ReconcileContext } from './work.ts';
+import {
+  writeInstance,
+  writeObservation,
+  callDeadline,
+  type NextReconcile,
+  type ReconcileContext,
+} from './reconcile-context.ts';
 
 /** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
 const STOP_TRIES_SHARE = 4;

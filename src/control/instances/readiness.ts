@@ -9,7 +9,7 @@ import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
-import { writeObservation, callDeadline, type ReconcileContext } from './work.ts';
+import { writeObservation, callDeadline, type ReconcileContext } from './reconcile-context.ts';
 
 const FIRST_POLL_MS = 4;
 /** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */

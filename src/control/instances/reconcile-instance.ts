@@ -10,7 +10,7 @@ import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { makeBackOffs, type BackOffs } from './back-offs.ts';
 import { ensureContainer, growDisks, refreshFiles } from './bring-up.ts';
-import { acquireCapacity } from './placing.ts';
+import { acquireCapacity } from './acquire-capacity.ts';
 import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import {
@@ -22,7 +22,7 @@ import {
   type InstanceReconcilerDeps,
   type NextReconcile,
   type ReconcileContext,
-} from './work.ts';
+} from './reconcile-context.ts';
 
 export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);

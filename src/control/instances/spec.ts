@@ -8,7 +8,7 @@ import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, type LocatedDisk } from '../volumes/disks.ts';
 import { imageRefOf } from '../images/instance-image.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
-import type { ReconcileContext } from './work.ts';
+import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound: yet, or (lost) never again. */
 export class VolumeNotReady extends Error {

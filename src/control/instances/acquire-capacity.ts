@@ -7,7 +7,7 @@ import { beginStage } from '../../domain/operation.ts';
 import { RESERVATION_MS } from '../../domain/placement.ts';
 import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
 import { reevaluateQueue, advanceQueue, reserveInTurn, queuedDiagnosis } from '../capacity/queue.ts';
-import { writeInTransaction, type NextReconcile, type ReconcileContext } from './work.ts';
+import { writeInTransaction, type NextReconcile, type ReconcileContext } from './reconcile-context.ts';
 
 /** The further back, the later one looks at its place again: a thousand in line together look about four times a second. */
 const LOOK_AGAIN_MS = 15_000;
