@@ -186,7 +186,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-archive-is-stored-before-it-is-saved',
     file: 'control/instances/put-away.ts',
-    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
+    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
       '  await writeInstance(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
     suffers: 'a save that fails once takes the root disk with it',
@@ -201,9 +201,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-old-archive-is-removed-first',
     file: 'control/instances/put-away.ts',
-    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n",
+    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
-      "  await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') } });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
+      "  await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
     suffers: 'a second archive that fails leaves neither',
   },
   {
