@@ -1,7 +1,6 @@
 /**
- * A typed client made from the table of routes: one method per route, named as in the table. Runs in browsers and in Node.
- * On routes that take one, each call carries an `Idempotency-Key`, so a caller may send the same call again after a broken
- * connection: hand in the same `idempotencyKey` and it is done once.
+ * A typed client derived from the route table, one method per route, for browsers and Node. To
+ * repeat a call after a broken connection, pass the same `idempotencyKey`: the call acts once.
  */
 import { ZodError } from 'zod';
 import type { z } from 'zod';

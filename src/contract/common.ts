@@ -45,7 +45,7 @@ export const empty = named('EmptyRequest', z.object({}), 'No fields');
 const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
 const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
-/** A display name without control characters, lone surrogates and bidirectional overrides, in NFC. */
+/** Display name in NFC without control characters, lone surrogates, bidirectional overrides. */
 export const label = (maxLength: number) =>
   z
     .string()

@@ -37,7 +37,7 @@ export interface EventReaderDeps extends Pick<StreamDeps<StreamedEvent>, 'retryA
   open: OpenStream;
 }
 
-/** Yields every event once and in order, and reconnects. Throws the refusal of the first attempt. */
+/** Yields every event once, in order; reconnects. Throws the refusal of the first attempt. */
 export const readEvents = (
   { after, signal }: EventOptions,
   deps: EventReaderDeps,

@@ -1,4 +1,4 @@
-/** Commands and terminals of an instance, with two WebSocket protocols (docs/reference/terminal.md). */
+/** Commands and terminals of an instance: two WebSocket protocols (docs/reference/terminal.md). */
 import { z } from 'zod';
 import { flag, id, integer, MAX_BODY_BYTES, named, text, unixMs } from './common.ts';
 

@@ -26,7 +26,7 @@ const LONGEST_WAIT_MS = 30_000;
 /** Three missed heartbeats of 15 s mean a lost connection. */
 const SILENCE_MS = 45_000;
 
-/** Reconnects as needed. Throws the refusal of the first attempt. The signal ends it without an error. */
+/** Reconnects. Throws the refusal of the first attempt. An abort ends without an error. */
 export async function* readStream<Told>(
   { after, signal }: { after: string | null; signal: AbortSignal | undefined },
   deps: StreamDeps<Told>,

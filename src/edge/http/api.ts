@@ -1,12 +1,8 @@
 /**
  * # HTTP edge
  *
- * Mounts the route table (`contract/routes.ts`) on fastify. A request passes authorization before
- * its body is read, then JSON parsing, schema validation, idempotency and the handler. Each error
- * ends in `refusal-reply.ts`. `main` listens.
- *
- * Next: `mount.ts` (JSON routes), `handlers.ts` (control calls), `validate.ts` (error texts),
- * `status.ts` (HTTP statuses), `credentials.ts` and `cross-site.ts` (callers).
+ * Mounts the route table on fastify. Authorization precedes the body, then come JSON parsing,
+ * validation, idempotency and the handler. Each error ends in `refusal-reply.ts`.
  */
 import { createServer } from 'node:http';
 import fastify from 'fastify';
@@ -22,7 +18,7 @@ import { mountEventStream } from './event-stream.ts';
 import { execSocket } from './exec-socket.ts';
 import { mountFiles } from './files.ts';
 import { frontPage, HTML_TYPE } from './front-page.ts';
-import { makeHandlers } from './handlers.ts';
+import { makeHandlers } from './handlers/handlers.ts';
 import { makeListPages } from './list-pages.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
@@ -40,11 +36,11 @@ import { errorKinds } from './status.ts';
 import { terminalSocket } from './terminal-socket.ts';
 import { answerWireError, MAX_HEADER_BYTES } from './wire-errors.ts';
 
-/** For all bodies but files. */
+/** Applies to all bodies but files. */
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
 const HEADERS_TIMEOUT_MS = 10_000;
 const TIMEOUTS_CHECKED_EVERY_MS = 2_000;
-/** Node's own limit would include uploads; `slow-senders.ts` has one that does not. */
+/** Node's own limit would include uploads; `slow-senders.ts` excludes them. */
 const NO_LIMIT_MS = 0;
 /** Above the 60 s idle timeout of usual proxies, so that they close the connection first. */
 const KEEP_ALIVE_MS = 72_000;
@@ -52,7 +48,7 @@ const DEFAULT_SLOW_MS = 1_000;
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set before the body is read, on each route that needs a login. */
+    /** Null on open routes. Set before the body is read. */
     caller: Caller | null;
   }
   interface FastifyContextConfig {
@@ -64,11 +60,9 @@ export interface ApiOptions {
   control: Control;
   log: Pick<Log, 'warn' | 'error'>;
   version: string;
-  /** Never an origin of this API. */
   gatewayOrigin: string;
   /** Absent: plain HTTP. */
   tls?: ApiTls;
-  /** Whether browsers reach this API over https. */
   secureCookies: boolean;
   /** Public origins of this API behind a proxy that changes the Host header. */
   ownOrigins?: readonly string[];
@@ -77,12 +71,10 @@ export interface ApiOptions {
   bodyTimeoutMs?: number;
   /** Longest pause within the transfer of a file. */
   fileStalledMs?: number;
-  /** Slower requests are logged. */
   slowMs?: number;
   maxPageCacheBytes?: number;
-  /** Interval of an event stream's heartbeat and login check. */
+  /** Interval of heartbeats and login checks. */
   eventBeatMs?: number;
-  /** Interval of a WebSocket's heartbeat and login check. */
   socketBeatMs?: number;
 }
 
@@ -162,7 +154,7 @@ function mountStreams(
   for (const mountRoute of Object.values(mountByName)) mountRoute();
 }
 
-/** Mounts the paths outside of the table: page, API document, liveness and readiness. */
+/** Mounts the paths outside of the route table. */
 function mountSelfDescription(
   app: FastifyInstance,
   { control, version, gatewayOrigin }: Pick<ApiOptions, 'control' | 'version' | 'gatewayOrigin'>,
@@ -195,10 +187,10 @@ function allowedMethods(path: string): string {
 function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {
   const path = pathOf(request.url);
   const allow = allowedMethods(path);
-  const asked = `${request.method} ${path.slice(0, 200)}`;
+  const asText = `${request.method} ${path.slice(0, 200)}`;
   const message = allow
-    ? `no route ${asked}: this path takes ${allow}`
-    : `no route ${asked}: GET ${BASE_PATH}/openapi.json lists all routes`;
+    ? `no route ${asText}: this path takes ${allow}`
+    : `no route ${asText}: GET ${BASE_PATH}/openapi.json lists all routes`;
   const { status, contentType, body } = errorBody(allow ? 'method_not_allowed' : 'not_found', message, PLAIN);
   if (allow) reply.header('allow', allow);
   setCommonHeaders(request, reply, contentType)

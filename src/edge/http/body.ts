@@ -11,7 +11,6 @@ const SEND_JSON = 'send a JSON object with the header "content-type: application
 export const bodyTooLarge = (): Refusal =>
   new Refusal('body_too_large', `the body is too large: at most ${MAX_BODY_BYTES} bytes (1 MiB) are read`);
 
-/** Reads any content type as JSON, but refuses those of browser forms. */
 export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-encoding'?: string }): void {
   const type = headers['content-type'];
   if (type !== undefined && FORM.test(type)) throw new Refusal('body_not_json', `the body is a form: ${SEND_JSON}`);
@@ -21,7 +20,6 @@ export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-en
   }
 }
 
-/** Undefined for an empty body. */
 export function parseBody(bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined;
   if (!isUtf8(bytes)) throw new Refusal('body_not_json', `the body is not UTF-8 text: ${SEND_JSON}`);
@@ -35,7 +33,7 @@ export function parseBody(bytes: Buffer): unknown {
   }
 }
 
-/** V8's message quotes the body, which may hold a password: only its position is used. */
+/** V8's message quotes the body, which may hold a password: report only the position. */
 function whereItBreaks(error: unknown): string {
   const position = error instanceof SyntaxError ? /at position (\d+)/.exec(error.message)?.[1] : undefined;
   return position === undefined

@@ -1,7 +1,4 @@
-/**
- * Reads the credential of a request (docs/interface.md §10, authentication). An `Authorization`
- * header decides alone, even a malformed one; then `X-API-Key`; then the cookie.
- */
+/** Reads credentials in order: `Authorization`, even malformed; `X-API-Key`; the session cookie. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { Credential } from '../../control/index.ts';
@@ -11,7 +8,6 @@ export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in
 
 export interface PresentedCredential {
   credential: Credential;
-  /** Browsers send cookies with any request: `cross-site.ts` must check its origin. */
   byCookie: boolean;
 }
 
@@ -32,8 +28,8 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
 }
 
 /**
- * The value of a cookie, read by hand: this runs on each request. Cookies know no ports, so a page on another port of this host can
- * plant a second one of the name: two that differ are no login, since acting for the planted account would be worse.
+ * Two different values of one cookie count as no login: a page on another port may plant the
+ * second.
  */
 export function cookieOf(header: string, name: string): string | undefined {
   let found: string | undefined;

@@ -1,14 +1,12 @@
-/**
- * Refuses requests that a page of another origin sends with a browser's login. SameSite=Lax stops
- * other sites but not other ports of this host, where the gateway serves instances; `Origin` does.
- */
+/** Refuses other origins the browser's login. SameSite=Lax would allow other ports of this host. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Refusal } from '../../domain/refusal.ts';
 
-/** For requests without Origin; another port of this host is same-site. */
+/**
+ * Values of Sec-Fetch-Site, for requests without Origin. Another port of this host is same-site.
+ */
 const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
 
-/** `ownOrigins`: public origins behind a proxy that changes the Host header. */
 export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
   const { origin, host } = headers;
   if (origin === undefined ? !FOREIGN.has(headers['sec-fetch-site']) : ownOrigins.has(origin)) return;

@@ -1,10 +1,4 @@
-/**
- * # Event stream: `GET /api/events`
- *
- * Begins with `retry` and the number of the last event; each event has its number as `id`.
- * `Last-Event-ID` overrides `?after=`. A `gap` event names expired numbers; its id is the cursor
- * after them.
- */
+/** `GET /api/events`: `id` is an event's number; the id of a `gap` is the cursor after it. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
@@ -15,7 +9,7 @@ import type { Streams } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
-/** These may end the reader's own login: a cached verdict would be out of date. */
+/** Events that may end the reader's own login: revalidate instead of trusting the cache. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
 export interface EventStreamDeps {
@@ -34,7 +28,7 @@ export function mountEventStream(app: FastifyInstance, { events, streams, author
       await streams.open({ request, caller }, async ({ abort, checkLogin }) => {
         const pages = events.follow(caller, after, abort.signal);
         try {
-          // Before the head, so that a refusal is an ordinary answer.
+          // Read before the head: a refusal is an ordinary answer.
           const first = await pages.next();
           if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
           const { lastSeq } = first.value;

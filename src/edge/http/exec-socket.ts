@@ -1,8 +1,6 @@
 /**
- * # Streams of a command: `GET /api/instance/exec`
- *
- * `berth.exec.v1` (docs/reference/terminal.md): the first byte of a binary message is the channel.
- * Backpressure holds in both directions. A disconnect kills the command.
+ * `GET /api/instance/exec`, protocol `berth.exec.v1` (docs/reference/terminal.md). A disconnect
+ * kills.
  */
 import { drained } from '../../async/abort.ts';
 import type { Readable } from 'node:stream';
@@ -23,31 +21,31 @@ interface Deps {
 export const execSocket = ({ commands, log }: Deps): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
   route: routes.openExec,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
-  async open(caller, { terminal, columns, rows, timeoutSeconds, ...wish }, gone) {
+  async open(caller, { terminal, columns, rows, timeoutSeconds, ...command }, gone) {
     const size = terminal ? { columns, rows } : null;
-    const running = await commands.open(caller, { ...wish, terminal: size }, gone);
+    const running = await commands.open(caller, { ...command, terminal: size }, gone);
     const kill = (): void =>
       void running.kill().catch((error: unknown) => log.warn({ err: error }, 'a command could not be killed'));
     return {
       abandon: kill,
-      serve: (socket, kept) => serve({ socket, kept, running, kill, timeoutSeconds }),
+      serve: (socket, heartbeat) => serve({ socket, heartbeat, running, kill, timeoutSeconds }),
     };
   },
 });
 
 interface ServedExec {
   socket: WebSocket;
-  kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>;
+  heartbeat: Pick<LineDeps, 'whyEnded' | 'beatMs'>;
   running: OpenExec;
   kill: () => void;
   timeoutSeconds: number | undefined;
 }
 
-function serve({ socket, kept, running, kill, timeoutSeconds }: ServedExec): Line {
+function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec): Line {
   const line = makeLine({
     socket,
     badMessage: closeCodes.badMessage,
-    ...kept,
+    ...heartbeat,
     take: (data, isText) => handleMessage(running, data, isText),
   });
   let timedOut = false;
@@ -109,7 +107,7 @@ function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
 }
 
 async function resize(running: OpenExec, size: z.output<typeof terminalSize>): Promise<void> {
-  await running.resize(size).catch(() => {}); // its exit says what became of it
+  await running.resize(size).catch(() => {}); // the exit reports the failure
 }
 
 async function signal(running: OpenExec, { signal: name }: z.output<typeof signalMessage>): Promise<void> {

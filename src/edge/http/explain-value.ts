@@ -1,10 +1,9 @@
-/** Explains a value out of bounds: the field, the value and what is allowed. */
+/** Explains a value out of bounds: field, value, allowed values. */
 import { z } from 'zod';
 import { unwrapSchema } from './schema-shape.ts';
 
 const SHOWN_CHARACTERS = 60;
 const SHOWN_ITEMS = 8;
-/** Invisible or misleading characters. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 type Issue = z.core.$ZodIssue;
@@ -49,7 +48,7 @@ const isSecret = (field: z.core.$ZodType): boolean =>
   field instanceof z.ZodType && field.meta()?.['format'] === 'password';
 
 function describeRule(field: z.core.$ZodType, issue: Issue): string {
-  // Texts of the contract, which begin with "must". Texts of zod are never shown.
+  // Shows texts of the contract ("must …"), never those of zod.
   if (issue.code === 'custom' || (issue.code === 'invalid_format' && issue.format === 'regex')) return issue.message;
   if (field instanceof z.ZodEnum)
     return `must be one of ${field.options.map((option) => JSON.stringify(option)).join(', ')}`;
@@ -85,7 +84,7 @@ function show(value: unknown): string {
   return String(value);
 }
 
-/** JSON escapes control characters and lone surrogates; bidirectional marks are escaped as well. */
+/** Escapes control characters and lone surrogates as JSON does, and bidirectional marks. */
 function showText(text: string): string {
   const characters = Array.from(text.slice(0, SHOWN_CHARACTERS * 2));
   const cut = characters.slice(0, SHOWN_CHARACTERS).join('');

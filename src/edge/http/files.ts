@@ -1,11 +1,7 @@
 /**
- * # File contents: `/api/storage/volume/<id>/files/<path>`
- *
- * GET and HEAD download, with ranges; PUT streams an upload to disk; DELETE deletes.
- *
- * - Downloads are attachments of a neutral type, sandboxed, so that no browser renders them.
- * - Transfers have no time limit, but end after a minute without progress.
- * - A disconnect, a revoked login or a deleted volume aborts a transfer and discards an upload.
+ * `/api/storage/volume/<id>/files/<path>`. Transfers have no time limit, but a minute without
+ * progress, a disconnect, a revoked login or a deleted volume aborts a transfer and discards an
+ * upload.
  */
 import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
@@ -31,7 +27,6 @@ export interface FileDeps {
   logins: Pick<LoginWatch, 'watch'>;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
-  /** Longest wait for the client. */
   stalledMs?: number | undefined;
 }
 
@@ -52,10 +47,9 @@ const handlers: Record<FileRouteName, (context: FileContext) => Promise<unknown>
   deleteFile: remove,
 };
 
-/** Returns a function that mounts a route of the table. */
 export function mountFiles(app: FastifyInstance, deps: FileDeps): (name: FileRouteName) => void {
   return (name) => {
-    // A scope of its own: only here bodies stay unread.
+    // Own scope: only here bodies stay unread.
     app.register(async (scope) => {
       scope.removeAllContentTypeParsers();
       scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
@@ -98,7 +92,6 @@ const commonHeaders = ({ id }: FastifyRequest): Record<string, string> => ({
   'x-request-id': id,
 });
 
-/** Encodes the name in UTF-8, with an ASCII fallback. */
 function dispositionOf(path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1);
   const plain = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_');
@@ -117,7 +110,7 @@ function download({ deps, caller, place, request, reply }: FileContext): Promise
     try {
       await pipeline(file.bytes(span.start, span.end), raw, { signal });
     } catch (error) {
-      // Cut short of its length, so that the client notices the loss.
+      // Ends short of the declared length: the client notices the loss.
       raw.destroy();
       if (!signal.aborted && !clientLeft(error))
         deps.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
@@ -125,7 +118,7 @@ function download({ deps, caller, place, request, reply }: FileContext): Promise
   });
 }
 
-/** `span` is the range to send; null: the head only. Throws for failed conditions and bad ranges. */
+/** Throws for failed conditions and bad ranges. A null `span` means the head only. */
 function answerOf(
   file: ReadableFile,
   { path }: VolumePath,
@@ -160,7 +153,7 @@ function answerOf(
   };
 }
 
-/** No browser renders the file, and no page of another origin embeds it. */
+/** Prevents rendering, and embedding by other origins. */
 const DOWNLOAD_ONLY_HEADERS = {
   'accept-ranges': 'bytes',
   'content-security-policy': "default-src 'none'; sandbox",
@@ -192,7 +185,7 @@ async function upload({ deps, caller, place, request, reply }: FileContext): Pro
   }
 }
 
-/** The timeout runs while it waits for the client, not while the disk writes. */
+/** The timeout runs while waiting for the client, not during disk writes. */
 async function* piecesOf(request: IncomingMessage, stalledMs: number): AsyncGenerator<Uint8Array, void> {
   // A `for await` loop would close the connection on exit, before the refusal is sent.
   const pieces: AsyncIterator<Uint8Array> = request.iterator();

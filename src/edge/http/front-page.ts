@@ -1,5 +1,3 @@
-/** Page at the address of the API, for browsers. */
-
 export const HTML_TYPE = 'text/html; charset=utf-8';
 
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);

@@ -1,7 +1,7 @@
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import type { Caller, Pager, TextPage } from '../../control/index.ts';
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
-/** Beside its bytes, what an entry costs: its key, its place in the map. */
+/** Estimated size of an entry's key and map slot. */
 const ENTRY_OVERHEAD_BYTES = 256;
 const COMMA = Buffer.from(',');
 
@@ -27,7 +27,7 @@ export function makeListPages({
   return {
     async answer({ member, caller, pager, read }) {
       const key = `${member} ${pager.currentPage} ${pager.pageSize} ${caller.accountId}`;
-      // Read before the page: a concurrent change only causes another read.
+      // Version first: a concurrent change only causes another read.
       const version = await versionOf(caller.accountId);
       const cached = entries.get(key);
       if (cached?.version === version) return cached.bytes;

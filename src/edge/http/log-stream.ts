@@ -1,9 +1,5 @@
 /**
- * # Log stream and download: `GET /api/instance/logs`
- *
- * Server-Sent Events (`server-sent.ts`): each line is an event `line` with a cursor as `id`;
- * `gap`, `status` and `end` describe the stream. Lines that arrive together are sent together.
- * `download=true` returns the stored lines as text.
+ * `GET /api/instance/logs`: Server-Sent Events, or with `download=true` the stored lines as text.
  */
 import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -17,8 +13,8 @@ import type { StreamScope, Streams, StreamWriter } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
-const TOGETHER_BYTES = 64 * 1024;
-const ASK_EVERY_MS = 1_000;
+const BATCH_BYTES = 64 * 1024;
+const CHECK_EVERY_MS = 1_000;
 const DEFAULT_STALLED_MS = 60_000;
 
 export interface LogStreamDeps {
@@ -26,7 +22,6 @@ export interface LogStreamDeps {
   streams: Streams;
   authorize: Authorize;
   log: Pick<Log, 'warn'>;
-  /** How long a download may wait for its client. */
   stalledMs?: number | undefined;
 }
 
@@ -39,22 +34,21 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
     async handler(request, reply) {
       const caller = await deps.authorize(request);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(parseQuery(request));
-      const wish = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
-      await deps.streams.open({ request, caller }, async (lent) => {
-        const asked = { deps, request, reply, caller, wish, ...lent };
-        if (download === 'true') await sendDownload(asked, times === 'true');
-        else await follow(asked);
+      const selection = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
+      await deps.streams.open({ request, caller }, async (scope) => {
+        const context = { deps, request, reply, caller, selection, ...scope };
+        if (download === 'true') await sendDownload(context, times === 'true');
+        else await follow(context);
       });
     },
   });
 }
 
-/** A resumed stream continues at its cursor. */
 function parseQuery(request: FastifyRequest): object {
-  const asked = queryOf(request, routes.followLogs.query);
+  const query = queryOf(request, routes.followLogs.query);
   const last = request.headers['last-event-id'];
-  if (last === undefined || last === '') return asked;
-  return { ...asked, after: last, tail: undefined, sinceUnixMs: undefined };
+  if (last === undefined || last === '') return query;
+  return { ...query, after: last, tail: undefined, sinceUnixMs: undefined };
 }
 
 interface LogRequestContext extends StreamScope {
@@ -62,72 +56,79 @@ interface LogRequestContext extends StreamScope {
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
-  wish: LogRequest & { untilMs: number | undefined };
+  selection: LogRequest & { untilMs: number | undefined };
 }
 
-async function follow({ deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext): Promise<void> {
-  const told = deps.logs.follow(caller, wish, abort.signal);
+async function follow({
+  deps,
+  request,
+  reply,
+  caller,
+  selection,
+  abort,
+  checkLogin,
+}: LogRequestContext): Promise<void> {
+  const lines = deps.logs.follow(caller, selection, abort.signal);
   try {
-    // Before the head, so that a refusal is an ordinary answer.
-    const begun = await told.next();
+    // Read before the head: a refusal is an ordinary answer.
+    const begun = await lines.next();
     if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
     const isOver = begun.value.kind === 'begun' && begun.value.over;
-    const first = isOver && request.headers['last-event-id'] !== undefined ? await told.next() : null;
+    const first = isOver && request.headers['last-event-id'] !== undefined ? await lines.next() : null;
     // 204 stops a browser from reconnecting.
     if (first?.value?.kind === 'end') return void (await reply.code(204).send());
     await deps.streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
-      const together = makeBatcher(write, rateLimitCheck(checkLogin));
-      if (first !== null && !first.done) await together.tell(first.value);
-      else await together.tell(begun.value);
-      for await (const one of told) await together.tell(one);
-      await together.rest();
+      const batcher = makeBatcher(write, rateLimitCheck(checkLogin));
+      if (first !== null && !first.done) await batcher.add(first.value);
+      else await batcher.add(begun.value);
+      for await (const one of lines) await batcher.add(one);
+      await batcher.flush();
     });
   } finally {
     abort.abort();
-    await told.return();
+    await lines.return();
   }
 }
 
-/** Batches the lines of one event-loop turn. Waits for the socket above TOGETHER_BYTES. */
+/** Batches the lines of one event-loop turn. Waits for the socket above BATCH_BYTES. */
 function makeBatcher(
   write: StreamWriter['write'],
-  stands: () => Promise<boolean>,
-): { tell(one: FollowedLog): Promise<void>; rest(): Promise<void> } {
+  isLoggedIn: () => Promise<boolean>,
+): { add(one: FollowedLog): Promise<void>; flush(): Promise<void> } {
   let text = '';
   let sending: Promise<void> | null = null;
   const send = async (): Promise<void> => {
     await nextTurn();
     while (text !== '') {
-      if (!(await stands())) return;
+      if (!(await isLoggedIn())) return;
       const piece = text;
       text = '';
       await write(piece);
     }
   };
   return {
-    async tell(one) {
+    async add(one) {
       text += textOf(one);
       if (sending === null) {
         const now = send().finally(() => (sending = null));
-        // The next call or the end reports the failure.
+        // The next call or `flush` reports the failure.
         now.catch(() => {});
         sending = now;
       }
-      if (text.length >= TOGETHER_BYTES) await sending;
+      if (text.length >= BATCH_BYTES) await sending;
     },
-    async rest() {
+    async flush() {
       await sending;
     },
   };
 }
 
-/** Checks the login at most once a second. */
-function rateLimitCheck(stands: StreamScope['checkLogin']): () => Promise<boolean> {
-  let askedAtMs = performance.now();
+function rateLimitCheck(isLoggedIn: StreamScope['checkLogin']): () => Promise<boolean> {
+  let checkedAtMs = performance.now();
   return async () => {
-    if (performance.now() - askedAtMs <= ASK_EVERY_MS) return true;
-    askedAtMs = performance.now();
-    return stands(false);
+    if (performance.now() - checkedAtMs <= CHECK_EVERY_MS) return true;
+    checkedAtMs = performance.now();
+    return isLoggedIn(false);
   };
 }
 
@@ -138,28 +139,28 @@ const GAP = 'before the next line others may be missing, which are no longer kep
 const message = (event: string, data: object, id: string | null = null): string =>
   `${id === null ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 
-function textOf(told: FollowedLog): string {
-  switch (told.kind) {
+function textOf(item: FollowedLog): string {
+  switch (item.kind) {
     case 'begun':
       return ': begun\n\n';
     case 'line': {
-      const gap = told.gap ? message(LOG_GAP_EVENT, { why: GAP }) : '';
-      return gap + message(LOG_LINE_EVENT, publicLine(told.line), told.position);
+      const gap = item.gap ? message(LOG_GAP_EVENT, { why: GAP }) : '';
+      return gap + message(LOG_LINE_EVENT, publicLine(item.line), item.position);
     }
     case 'status':
-      return message(LOG_STATUS_EVENT, { status: told.status });
+      return message(LOG_STATUS_EVENT, { status: item.status });
     case 'end':
-      return message(LOG_END_EVENT, { why: told.why });
+      return message(LOG_END_EVENT, { why: item.why });
     default:
-      return told satisfies never;
+      return item satisfies never;
   }
 }
 
 async function sendDownload(
-  { deps, request, reply, caller, wish, abort, checkLogin }: LogRequestContext,
+  { deps, request, reply, caller, selection, abort, checkLogin }: LogRequestContext,
   times: boolean,
 ): Promise<void> {
-  const lines = deps.logs.all(caller, wish, abort.signal);
+  const lines = deps.logs.all(caller, selection, abort.signal);
   try {
     const begun = await lines.next();
     if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
@@ -167,7 +168,7 @@ async function sendDownload(
     const { raw } = reply;
     raw.writeHead(200, {
       'content-type': LOG_TEXT_TYPE,
-      'content-disposition': `attachment; filename="${wish.instanceId}-${wish.source}.log"`,
+      'content-disposition': `attachment; filename="${selection.instanceId}-${selection.source}.log"`,
       'content-security-policy': "default-src 'none'; sandbox",
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
@@ -177,7 +178,6 @@ async function sendDownload(
     try {
       await pipeline(piecesOf(lines, times, rateLimitCheck(checkLogin)), raw, { signal: abort.signal });
     } catch (error) {
-      // Cut, so that the client notices the loss.
       raw.destroy();
       if (!abort.signal.aborted && !clientLeft(error))
         deps.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
@@ -190,16 +190,16 @@ async function sendDownload(
 async function* piecesOf(
   lines: AsyncIterable<{ atMs: number | null; text: string; cut: boolean } | null>,
   times: boolean,
-  stands: () => Promise<boolean>,
+  isLoggedIn: () => Promise<boolean>,
 ): AsyncGenerator<string> {
   let piece = '';
   for await (const line of lines) {
     if (line === null) continue;
     const time = times && line.atMs !== null ? `${new Date(line.atMs).toISOString()} ` : '';
     piece += `${time}${line.text}${line.cut ? ' […]' : ''}\n`;
-    if (piece.length < TOGETHER_BYTES) continue;
+    if (piece.length < BATCH_BYTES) continue;
     // A store failure is not a revocation.
-    if (!(await stands().catch(() => true))) return;
+    if (!(await isLoggedIn().catch(() => true))) return;
     yield piece;
     piece = '';
   }

@@ -1,7 +1,4 @@
-/**
- * Watches the logins of open streams, sockets and transfers. Rechecks a login when control reports
- * a revocation of its account; heartbeats recheck it too, because another process may revoke it.
- */
+/** Rechecks the logins of open streams, sockets and transfers after a reported revocation. */
 import { makeRechecker } from '../../async/recheck.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, Caller, Credential, Forwarding } from '../../control/index.ts';
@@ -14,14 +11,14 @@ export interface LoginHolder {
 }
 
 export interface LoginWatch {
-  /** Returns why the login ended, or null. Throws without an answer. `revalidate` skips caches. */
-  whyEnded(asker: LoginHolder, options?: { revalidate: boolean }): Promise<string | null>;
-  /** Calls `cut` once with the reason when the login ends. Returns the way to stop watching. */
-  watch(asker: LoginHolder, cut: (why: string) => void): () => void;
+  /** Returns why the login ended, or null. `revalidate` skips caches. */
+  whyEnded(holder: LoginHolder, options?: { revalidate: boolean }): Promise<string | null>;
+  /** Calls `cut` once when the login ends. Returns the unwatch function. */
+  watch(holder: LoginHolder, cut: (why: string) => void): () => void;
 }
 
 interface Watched {
-  asker: LoginHolder;
+  holder: LoginHolder;
   cut: (why: string) => void;
 }
 
@@ -45,13 +42,13 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
 
   const recheck = makeRechecker<string>(async (accountIds) => {
     const affected = [...accountIds].flatMap((accountId) => [...(byAccount.get(accountId) ?? [])]);
-    // Many tabs share one login: each login is checked once.
+    // Tabs share a login: each login is checked once.
     const verdicts = new Map<string, string | null>();
-    for (const { asker, cut } of affected) {
-      const key = keyOf(presentedCredential(asker.request.headers).credential);
+    for (const { holder, cut } of affected) {
+      const key = keyOf(presentedCredential(holder.request.headers).credential);
       const cached = verdicts.get(key);
-      // A store that does not answer has ended no login.
-      const why = cached === undefined ? await whyEnded(asker, { revalidate: true }).catch(() => null) : cached;
+      // A failed check ends no login.
+      const why = cached === undefined ? await whyEnded(holder, { revalidate: true }).catch(() => null) : cached;
       verdicts.set(key, why);
       if (why !== null) cut(why);
     }
@@ -64,8 +61,8 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
 
   return {
     whyEnded,
-    watch(asker, cut) {
-      const { accountId } = asker.caller;
+    watch(holder, cut) {
+      const { accountId } = holder.caller;
       const mine = byAccount.get(accountId) ?? new Set();
       byAccount.set(accountId, mine);
       const leave = (): void => {
@@ -73,7 +70,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
         if (mine.size === 0 && byAccount.get(accountId) === mine) byAccount.delete(accountId);
       };
       const watched: Watched = {
-        asker,
+        holder,
         cut(why) {
           if (!mine.has(watched)) return;
           leave();

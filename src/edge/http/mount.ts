@@ -13,17 +13,16 @@ import { Refusal } from '../../domain/refusal.ts';
 import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential } from './credentials.ts';
 import { refuseCrossSite } from './cross-site.ts';
-import { Started } from './handlers.ts';
-import type { ClosedRouteName, HandlerInput, Handlers } from './handlers.ts';
+import { Started, type ClosedRouteName, type HandlerInput } from './handlers/handler.ts';
+import type { Handlers } from './handlers/handlers.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { idempotencyOf, waitMsOf } from './request-headers.ts';
 import { makeValidate } from './validate.ts';
 
-/** Authenticates the caller and checks the role. */
 export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;
 
 export function makeAuthorize(access: Pick<Access, 'authenticate'>, ownOrigins: ReadonlySet<string>): Authorize {
-  // Not async: a credential that is missing or foreign throws before a promise is made.
+  // Not async: a missing or foreign credential throws before a promise is made.
   return (request, who = 'account') => {
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request.headers, ownOrigins);
@@ -37,7 +36,6 @@ export interface MountDeps {
   authorize: Authorize;
   ownOrigins: ReadonlySet<string>;
   log: Pick<Log, 'warn'>;
-  /** Slower requests are logged. */
   slowMs: number;
 }
 
@@ -115,7 +113,6 @@ function jsonOf({ headers, body }: FastifyRequest): unknown {
   return parseBody(body);
 }
 
-/** Aborts when the client disconnects before the answer. */
 function clientGoneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
   const leave = (): void => {

@@ -121,14 +121,14 @@ export const listedTerminal = ({
   closesAtUnixMs: closesAtMs,
 });
 
-export const fromOf = (asked: {
+export const fromOf = (query: {
   after?: string | undefined;
   tail?: number | undefined;
   sinceUnixMs?: number | undefined;
 }): LogRequest['from'] => {
-  if (asked.after !== undefined) return { after: asked.after };
-  if (asked.tail !== undefined) return { tail: asked.tail };
-  return asked.sinceUnixMs === undefined ? { beginning: true } : { sinceMs: asked.sinceUnixMs };
+  if (query.after !== undefined) return { after: query.after };
+  if (query.tail !== undefined) return { tail: query.tail };
+  return query.sinceUnixMs === undefined ? { beginning: true } : { sinceMs: query.sinceUnixMs };
 };
 
 export const publicLine = ({ atMs, text, cut }: LogPage['lines'][number]): LogLine => ({ atUnixMs: atMs, text, cut });

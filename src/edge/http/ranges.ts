@@ -7,7 +7,7 @@ export interface ByteRange {
   end: number;
 }
 
-/** Several ranges in one request count as `whole`, as the RFC allows. */
+/** Several ranges count as `whole`, as the RFC allows. */
 export type RequestedRange = ({ kind: 'part' } & ByteRange) | { kind: 'whole' } | { kind: 'outside' };
 
 export const WHOLE_FILE: RequestedRange = { kind: 'whole' };
@@ -27,7 +27,6 @@ export function parseRange(headers: IncomingHttpHeaders, etag: string, size: num
 const part = (start: number, end: number): RequestedRange =>
   start < end ? { kind: 'part', start, end } : { kind: 'outside' };
 
-/** `weakly`: weak ETags match as well. */
 export function matchesEtag(header: string, etag: string, { weakly }: { weakly: boolean }): boolean {
   const tags = header.split(',').map((tag) => tag.trim());
   return tags.some((tag) => tag === '*' || tag === etag || (weakly && tag === `W/${etag}`));

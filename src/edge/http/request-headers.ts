@@ -9,7 +9,6 @@ import { shapeOf } from './schema-shape.ts';
 
 const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;
 
-/** A random prefix for each process, then a counter. */
 export function makeRequestIds(): (header: string | string[] | undefined) => string {
   const start = randomBytes(6).toString('hex');
   let count = 0;
@@ -45,7 +44,6 @@ export function canonicalJson(value: unknown): string {
 
 const SECONDS = /^[1-9][0-9]{0,6}$/;
 
-/** Null without the header. */
 export function waitMsOf(header: string | string[] | undefined): number | null {
   if (header === undefined) return null;
   const text = String(header);

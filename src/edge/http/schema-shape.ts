@@ -1,4 +1,4 @@
-/** Reads the shape of a body schema: fields in order, required marks and JSON types. */
+/** Reads fields in order, required marks and JSON types of a body schema. */
 import { z } from 'zod';
 
 export type Shape =
@@ -7,7 +7,7 @@ export type Shape =
 interface Field {
   name: string;
   required: boolean;
-  /** Null is a value of its own; elsewhere it counts as not set. */
+  /** False: null counts as not set. */
   nullable: boolean;
   shape: Shape;
 }
@@ -20,7 +20,7 @@ export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
   return schema;
 }
 
-/** Throws for an unknown kind of field, at the start of the server. */
+/** Throws at start for an unknown kind of field. */
 export function shapeOf(schema: z.core.$ZodType): Shape {
   const inner = unwrapSchema(schema);
   if (inner instanceof z.ZodObject) {

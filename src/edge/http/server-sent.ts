@@ -1,11 +1,6 @@
 /**
- * # Server-Sent Events (WHATWG HTML, 9.2)
- *
- * - Backpressure: a slow client costs one pending write. After a minute without progress its
- *   connection is cut; it resumes from its cursor.
- * - A stream ends with its login or key (`login-watch.ts`), checked before events and by a heartbeat
- *   every 15 s, which also keeps proxies from closing an idle connection.
- * - The edge ends all streams when it closes.
+ * Server-Sent Events (WHATWG HTML, 9.2). A minute without progress cuts the connection; a 15 s
+ * heartbeat rechecks the login and keeps proxies from closing an idle connection.
  */
 import { once } from 'node:events';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -28,9 +23,9 @@ export interface StreamDeps {
 
 export interface Streams {
   /** Runs a stream. Throws the reason if the login ends before the head. */
-  open(asker: LoginHolder, deed: (lent: StreamScope) => Promise<void>): Promise<void>;
-  /** Takes the reply over, and ends it when `tell` settles. */
-  send(asked: StreamTarget, tell: (telling: StreamWriter) => Promise<void>): Promise<void>;
+  open(holder: LoginHolder, run: (scope: StreamScope) => Promise<void>): Promise<void>;
+  /** Hijacks the reply, and ends it when `run` settles. */
+  send(target: StreamTarget, run: (writer: StreamWriter) => Promise<void>): Promise<void>;
 }
 
 export interface StreamScope {
@@ -46,7 +41,7 @@ interface StreamTarget extends StreamScope {
 }
 
 export interface StreamWriter {
-  /** Resolves once there is room for more. Throws when the stream was ended. */
+  /** Resolves when the buffer has space. Throws after the end of the stream. */
   write(text: string): Promise<void>;
 }
 
@@ -56,37 +51,36 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
     for (const ending of open) ending.abort();
   });
 
-  /** Sends heartbeats and rechecks the login. Returns the way to stop. */
   function beat({ reply: { raw }, checkLogin }: StreamTarget): () => void {
     let silent = 0;
-    let asking = false;
+    let isChecking = false;
     const timer = setInterval(() => {
       silent = raw.writableNeedDrain ? silent + 1 : 0;
       if (silent >= SILENT_BEATS) raw.destroy();
       else if (silent === 0) raw.write(': beat\n\n');
-      if (asking) return;
-      asking = true;
+      if (isChecking) return;
+      isChecking = true;
       checkLogin(false)
         .catch(() => {}) // a store failure is not a revocation
-        .finally(() => (asking = false));
+        .finally(() => (isChecking = false));
     }, beatMs);
     timer.unref();
     return () => clearInterval(timer);
   }
 
   return {
-    async open(asker, deed) {
+    async open(holder, run) {
       const ending = new AbortController();
       open.add(ending);
       const cut = (why: string): void => ending.abort(new Refusal('not_logged_in', why));
-      const unwatch = logins.watch(asker, cut);
+      const unwatch = logins.watch(holder, cut);
       const checkLogin = async (revalidate: boolean): Promise<boolean> => {
-        const why = await logins.whyEnded(asker, { revalidate });
+        const why = await logins.whyEnded(holder, { revalidate });
         if (why !== null) cut(why);
         return why === null;
       };
       try {
-        await deed({ abort: ending, checkLogin });
+        await run({ abort: ending, checkLogin });
       } catch (error) {
         throw endReason(ending) ?? error;
       } finally {
@@ -95,8 +89,8 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
         ending.abort();
       }
     },
-    async send(asked, tell) {
-      const { request, reply, abort } = asked;
+    async send(target, run) {
+      const { request, reply, abort } = target;
       reply.hijack();
       const { raw } = reply;
       raw.on('close', () => abort.abort());
@@ -110,14 +104,14 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
         'x-accel-buffering': 'no',
         connection: 'close',
       });
-      const endBeats = beat(asked);
+      const endBeats = beat(target);
       const write = async (text: string): Promise<void> => {
         abort.signal.throwIfAborted();
         if (!raw.write(text)) await once(raw, 'drain', { signal: abort.signal });
       };
       try {
         raw.write(`retry: ${RETRY_MS}\n`);
-        await tell({ write });
+        await run({ write });
       } catch (error) {
         if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
       } finally {

@@ -1,19 +1,14 @@
-/**
- * Limits the time for a request body, so that slow senders do not hold connections. Node's own limit
- * is the same for all requests of a server and would abort long uploads.
- */
+/** Limits the time for a request body. Node's own limit would abort long uploads. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { answerWireError } from './wire-errors.ts';
 
-/** A client that still sends reads no refusal: the rest of its body is read and dropped. */
+/** A client that still sends reads no refusal: drop the rest of the body. */
 const DROPPED_FOR_MS = 10_000;
 
 export interface SlowSenders {
-  /** Lifts the limit for an upload. */
   exempt(request: IncomingMessage): void;
-  /** Reads and drops the rest of the body. */
   discard(request: IncomingMessage, response: ServerResponse): void;
 }
 
@@ -21,7 +16,7 @@ export function watchSlowSenders(
   app: FastifyInstance,
   { limitMs, checkedEveryMs }: { limitMs: number; checkedEveryMs: number },
 ): SlowSenders {
-  // One body per connection. A listener for its end would cost each request more than this sweep.
+  // One body per connection. A sweep costs less than a listener for each request.
   const due = new Map<Socket, Due>();
   const timer = setInterval(() => {
     const nowMs = performance.now();

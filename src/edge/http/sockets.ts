@@ -1,11 +1,8 @@
 /**
  * # WebSockets of the API
  *
- * An upgrade passes authorization, validation and the start of its command before the handshake, so
- * a refusal is an ordinary HTTP answer. Upgrades to other protocols are served as plain requests.
- *
- * A page of another origin cannot use a browser's login here (`cross-site.ts`). A socket closes when
- * its login or key is revoked (`login-watch.ts`), rechecked every 30 seconds.
+ * Authorization, validation and the start of the command precede the handshake: a refusal is an
+ * ordinary HTTP answer. Other upgrades are served as plain requests.
  */
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
@@ -46,10 +43,9 @@ export interface SocketDeps {
   beatMs?: number | undefined;
 }
 
-/** Resource of a socket before the handshake. */
 export interface OpenedSocket {
-  serve(socket: WebSocket, kept: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
-  /** The handshake failed. */
+  serve(socket: WebSocket, heartbeat: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
+  /** Called if the handshake failed. */
   abandon(): void;
 }
 
@@ -83,7 +79,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
     try {
       response.assignSocket(socket);
     } catch {
-      // Pipelined behind an unanswered request: nothing may be written into its response.
+      // Pipelined behind an unanswered request: must not write into that response.
       return void socket.destroy();
     }
     response.once('finish', () => socket.destroySoon());
@@ -119,8 +115,8 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         const gone = new AbortController();
         socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
         let line: Line | undefined;
-        const asker = { request, caller };
-        const unwatch = deps.logins.watch(asker, (why) => {
+        const holder = { request, caller };
+        const unwatch = deps.logins.watch(holder, (why) => {
           if (line) line.close(closeCodes.loginEnded, why);
           else gone.abort(new Refusal('not_logged_in', why));
         });
@@ -141,7 +137,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
           const carried = begun.serve(made, {
             beatMs: deps.beatMs,
             async whyEnded() {
-              const why = await deps.logins.whyEnded(asker);
+              const why = await deps.logins.whyEnded(holder);
               return why === null ? null : { code: closeCodes.loginEnded, why };
             },
           });

@@ -1,8 +1,7 @@
-/** Maps error codes to HTTP statuses (docs/interface.md §10, errors). No other file does. */
+/** Maps error codes to HTTP statuses (docs/interface.md §10, errors). */
 import type { ErrorCode } from '../../contract/errors.ts';
 import type { RefusalCode } from '../../domain/refusal.ts';
 
-/** Codes of the edge alone. */
 type EdgeCode = 'method_not_allowed' | 'internal';
 
 /** `title` is the RFC 9457 summary, fixed for each code. */

@@ -20,7 +20,7 @@ export const terminalSocket = ({
     const attached = await terminals.attach(caller, { instanceId, name, size: { columns, rows } }, gone);
     return {
       abandon: () => attached.leave(),
-      serve: (socket, kept) => carryTerminal({ socket, name, attached, ...kept }),
+      serve: (socket, heartbeat) => carryTerminal({ socket, name, attached, ...heartbeat }),
     };
   },
 });

@@ -1,4 +1,3 @@
-/** HTTPS listener of the API. */
 import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer } from 'node:https';
 

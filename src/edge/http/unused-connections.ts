@@ -1,11 +1,9 @@
 /**
- * Tracks connections without a request. Browsers open them in advance; Node counts them as busy,
- * and a closing server would wait for them for a minute.
+ * Tracks connections without a request: Node counts them as busy and a closing server would wait.
  */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Returns a function that closes them. */
 export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
   /** TLS connections after the handshake. */

@@ -1,10 +1,9 @@
 /**
- * Validates a body against a route's schema, with the error texts of docs/interface.md §7 and §10.
+ * Validates a body against a route's schema, with the error texts of docs/interface.md §7, §10.
  *
- * A right body costs one `safeParse`. A wrong one is then walked against the same schema, table by table as the interface prints
- * them (all rows of the request, then each nested table in the order of its row), three times: for a required field that is not
- * set, for a wrong JSON type, and for a value outside what is allowed. The first finding is the answer. Null counts as not set, so
- * a null in an optional field is taken out and the rest parsed again.
+ * A valid body costs one `safeParse`. Another is walked in the order of the interface's tables,
+ * level by level: for a missing field, a wrong JSON type, then a value out of bounds. Null counts
+ * as not set: nulls in optional fields are removed and the rest parsed again.
  */
 import type { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
@@ -20,9 +19,9 @@ export type Validate<Body> = (raw: unknown) => Body;
 export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
   const shape = shapeOf(schema);
   if (shape.type !== 'object') throw new Error('a body schema has to be an object');
-  const emptyWillDo = shape.fields.every((field) => !field.required);
+  const isEmptyValid = shape.fields.every((field) => !field.required);
   return (raw) => {
-    const body = raw === undefined && emptyWillDo ? {} : raw;
+    const body = raw === undefined && isEmptyValid ? {} : raw;
     const parsed = schema.safeParse(body);
     if (parsed.success) return parsed.data;
     if (body === undefined)
@@ -53,7 +52,7 @@ interface FieldCheck {
 }
 
 interface Table {
-  /** Of the fields in it: '' or ending in a dot. */
+  /** Path prefix of the fields: '' or ending in a dot. */
   prefix: string;
   value: unknown;
   shape: Shape;
@@ -87,18 +86,18 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
 }
 
 function firstMissing(shape: Shape, body: JsonObject): string | undefined {
-  for (const place of checkFields(shape, body)) if (place.missing) return place.path;
+  for (const check of checkFields(shape, body)) if (check.missing) return check.path;
   return undefined;
 }
 
 function firstMismatch(shape: Shape, body: JsonObject): string | undefined {
-  for (const place of checkFields(shape, body)) if (place.mismatched) return place.path;
+  for (const check of checkFields(shape, body)) if (check.mismatched) return check.path;
   return undefined;
 }
 
 function withoutNulls(shape: Shape, value: unknown): unknown {
   if (shape.type === 'array' && Array.isArray(value)) return value.map((item) => withoutNulls(shape.item, item));
   if (shape.type !== 'object' || !isObject(value)) return value;
-  const kept = shape.fields.filter(({ name, nullable }) => isSet(value[name]) || (nullable && value[name] === null));
-  return Object.fromEntries(kept.map((field) => [field.name, withoutNulls(field.shape, value[field.name])]));
+  const fields = shape.fields.filter(({ name, nullable }) => isSet(value[name]) || (nullable && value[name] === null));
+  return Object.fromEntries(fields.map((field) => [field.name, withoutNulls(field.shape, value[field.name])]));
 }

@@ -1,0 +1,36 @@
+import type { AnswerOf, BodyOf, JsonRouteName, OpenRouteName, OperationRouteName } from '../../../contract/routes.ts';
+import type { Caller, Idempotency } from '../../../control/index.ts';
+
+export type ClosedRouteName = Exclude<JsonRouteName, OpenRouteName>;
+
+export interface HandlerInput<Name extends JsonRouteName> {
+  body: BodyOf<Name>;
+  idempotency: Idempotency | null;
+  /** Longest wait for capacity; null: no wait. */
+  waitMs: number | null;
+  from: string;
+  clientGone: () => AbortSignal;
+  setHeader(name: string, value: string): void;
+}
+
+/** Answer with the operation it started; `mount` names the operation in a header. */
+export class Started<Answer> {
+  readonly answer: Answer;
+  readonly operationId: string | undefined;
+
+  constructor(answer: Answer, operationId: string | undefined) {
+    this.answer = answer;
+    this.operationId = operationId;
+  }
+}
+
+export const started = <Result extends { operationId?: string | undefined }>({ operationId, ...answer }: Result) =>
+  new Started(answer, operationId);
+
+type Answer<Name extends JsonRouteName> = Name extends OperationRouteName
+  ? Started<AnswerOf<Name> | Buffer>
+  : AnswerOf<Name> | Buffer;
+export type OpenHandlers = { [Name in OpenRouteName]: (input: HandlerInput<Name>) => Promise<Answer<Name>> };
+export type ClosedHandlers = {
+  [Name in ClosedRouteName]: (caller: Caller, input: HandlerInput<Name>) => Promise<Answer<Name>>;
+};

@@ -1,0 +1,44 @@
+/** Instances, their stop policies and their operations. */
+import type { Control } from '../../../control/index.ts';
+import type { ListPages } from '../list-pages.ts';
+import { activityAnswer, endsAnswer, stopPolicyOf } from '../presenters.ts';
+import { started, type ClosedHandlers } from './handler.ts';
+
+export const instanceHandlers = (
+  { instances, stopPolicies, operations }: Pick<Control, 'instances' | 'stopPolicies' | 'operations'>,
+  pages: ListPages,
+) =>
+  ({
+    launch: (caller, { body, idempotency, waitMs }) =>
+      instances.launch(caller, body, idempotency, waitMs).then(started),
+    listInstances: (caller, { body: { pager } }) =>
+      pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
+    async getInstance(caller, { body }) {
+      const { instanceText, ...rest } = await instances.get(caller, body);
+      return Buffer.from(`{"instance":${instanceText},${JSON.stringify(rest).slice(1)}`);
+    },
+    stop: (caller, { body, idempotency }) => instances.stop(caller, body, idempotency).then(started),
+    start: (caller, { body, idempotency, waitMs }) => instances.start(caller, body, idempotency, waitMs).then(started),
+    restart: (caller, { body, idempotency }) => instances.restart(caller, body, idempotency).then(started),
+    archive: (caller, { body, idempotency }) => instances.archive(caller, body, idempotency).then(started),
+    terminate: (caller, { body, idempotency }) => instances.terminate(caller, body, idempotency).then(started),
+    expandDisk: (caller, { body: { instanceId, dataDiskGB, dockerStorageSize }, idempotency }) =>
+      instances
+        .expandDisk(caller, { instanceId, dataDiskGB, dockerStorageGB: dockerStorageSize }, idempotency)
+        .then(started),
+    open: (caller, { body }) => instances.open(caller, body),
+    ends: async (caller, { body: { instanceId, ...policy } }) =>
+      endsAnswer(await stopPolicies.set(caller, instanceId, stopPolicyOf(policy))),
+    async keepAlive(caller, { body: { instanceId, minutes } }) {
+      const { keepAliveUntilMs } = await stopPolicies.keepAlive(caller, instanceId, minutes * 60_000);
+      return { instanceId, keepAliveUntilUnixMs: keepAliveUntilMs };
+    },
+    activity: async (caller, { body: { instanceId } }) =>
+      activityAnswer(instanceId, await stopPolicies.idleStatus(caller, instanceId)),
+    getOperation: async (caller, { body }) => ({ operation: await operations.read(caller, body) }),
+    async listOperations(caller, { body: { pager, ...subject } }) {
+      const listed = await operations.list(caller, subject, pager);
+      return { operations: listed.operations, pager: { ...pager, totalEntries: listed.totalEntries } };
+    },
+    cancelOperation: (caller, { body, idempotency }) => operations.cancel(caller, body, idempotency).then(started),
+  }) satisfies Partial<ClosedHandlers>;
