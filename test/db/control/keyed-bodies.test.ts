@@ -32,21 +32,4 @@ onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
     expect(await again(new Uint8Array(32).fill(7))).toEqual(answer);
     await expectRefused(again(new Uint8Array(32).fill(8)), 'idempotency_mismatch', /another body/);
   });
-
-  test('the answer is given again that a version before this one kept under a plain hash', async () => {
-    const store = await open();
-    const { running, caller } = await makeWorld(store, { start: false });
-    const { registries } = running.control;
-    const answer = await registries.create(caller, body, keyed(body));
-    await store.write((tx) =>
-      tx
-        .updateTable('idempotency')
-        .set({ bodyHash: keyed(body).bodyHash })
-        .execute(),
-    );
-    expect(await registries.create(caller, body, keyed(body))).toEqual(answer);
-    const other = { ...body, secret: 'another' };
-    await expectRefused(registries.create(caller, other, keyed(other)), 'idempotency_mismatch', /another body/);
-    expect((await registries.list(caller)).registries).toHaveLength(1);
-  });
 });

@@ -75,7 +75,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 
-  test('strays by id, by a sweep that sees them again', async () => {
+  test('orphans by id, by a sweep that sees them again', async () => {
     const world = await makeWorld(await open());
     const regionId = world.drivers.regionId;
     const seen = ['3', '1', '2'].map((id) => ({
@@ -91,24 +91,24 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
       createdAtMs: 1,
     }));
     await world.store.write((tx) => recordOrphans(tx, { regionId, kinds: ['instance'] }, seen, 1));
-    const noted = await noting(world, [['update', 'stray']]);
+    const noted = await noting(world, [['update', 'orphan']]);
     await world.store.write((tx) => recordOrphans(tx, { regionId, kinds: ['instance'] }, seen, 2));
-    expect(await noted()).toEqual(['stray 1', 'stray 2', 'stray 3']);
+    expect(await noted()).toEqual(['orphan 1', 'orphan 2', 'orphan 3']);
   });
 
-  test('stray, node ports, region, account, by an adoption', async () => {
+  test('orphan, node ports, region, account, by an adoption', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world, { nodePorts: [{ port: 22, nodePort: 30_100 }] });
     await world.engine.halt(id, 100, AbortSignal.timeout(5_000));
     const noted = await noting(world, [
-      ['delete', 'stray'],
+      ['delete', 'orphan'],
       ['insert', 'nodePort'],
       ['update', 'region'],
       ['update', 'account'],
     ]);
     await handle(world, id, adoptAs(world));
     expect((await noted()).slice(0, 4)).toEqual([
-      `stray ${orphanIdOf(world, id)}`,
+      `orphan ${orphanIdOf(world, id)}`,
       'nodePort 30100',
       `region ${world.drivers.regionId}`,
       `account ${world.caller.accountId}`,
