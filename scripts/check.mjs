@@ -1,6 +1,6 @@
 /**
- * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format, dead code, the unit tests.
- * All at once; the output of a step is shown when it failed.
+ * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format,
+ * dead code, the unit tests. All at once; the output of a step is shown when it failed.
  */
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';

@@ -1,6 +1,6 @@
 /**
- * `npm run dev`: the server on the simulated engine, with its data in `.berth/dev`, started anew when a source file changes.
- * Its log, JSON lines, is shown as lines for people.
+ * `npm run dev`: the server on the simulated engine, with its data in `.berth/dev`, started anew
+ * when a source file changes. Its log, JSON lines, is shown as lines for people.
  */
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';

@@ -1,4 +1,6 @@
-/** `npm run simulate [-- arguments]`: seeds of the simulation in `test/simulation/`, under Node 24. */
+/**
+ * `npm run simulate [-- arguments]`: seeds of the simulation in `test/simulation/`, under Node 24.
+ */
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { becomeProgram, runCommand } from './lib/run.mjs';

@@ -1,8 +1,10 @@
 /**
- * `npm test [-- arguments for vitest]`: installs what the tests need, runs the projects of `vitest.config.ts` one after the other,
- * and prints what each took against its budget; the very last line is `N passed, N failed, N skipped`.
+ * `npm test [-- arguments for vitest]`: installs what the tests need, runs the projects of
+ * `vitest.config.ts` one after the other, and prints what each took against its budget; the very
+ * last line is `N passed, N failed, N skipped`.
  *
- * `BERTH_TEST_LEVEL` is `short`, unless `npm run test:long` or `npm run test:soak` say `--level long` or `--level soak`.
+ * `BERTH_TEST_LEVEL` is `short`, unless `npm run test:long` or `npm run test:soak` say `--level
+ * long` or `--level soak`.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -20,7 +22,7 @@ const testNeeds = [
   { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
   { apt: 'rsync', programs: ['rsync'], why: 'copies to and from instances over ssh' },
   { apt: 'curl', programs: ['curl'], why: 'goes through the ports that ssh forwards' },
-  // The dynamically linked busybox won't do: it becomes an image with nothing else in it.
+  // The dynamically linked busybox won't do: an image holds the program alone.
   { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
   {
     apt: 'docker-registry',
@@ -87,7 +89,8 @@ await runCommand(async () => {
 });
 
 /**
- * `--project name` chooses projects, `--level name` how much of each product is tried; all else is vitest's.
+ * `--project name` chooses projects, `--level name` how much of each product is tried; all else is
+ * vitest's.
  * @param {string[]} given
  */
 function readArguments(given) {

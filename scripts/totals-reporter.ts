@@ -1,7 +1,7 @@
 /**
- * A vitest reporter that writes what a run came to into the file named by `BERTH_TOTALS_FILE`, for `scripts/test.mjs` to add up.
- * Whatever went wrong counts as failed, also where no test was there to fail: a file that did not load, a hook that threw, an
- * error nobody caught. A test that passed at its second try only counts as passed, and is named.
+ * A vitest reporter that writes the totals of a run into the file named by `BERTH_TOTALS_FILE`, for
+ * `scripts/test.mjs` to add up. Counts as failed also a file that did not load, a hook that threw
+ * and an uncaught error. A test that passed at its second try counts as passed, and is named.
  */
 import { writeFileSync } from 'node:fs';
 import type { Reporter, TestCase, TestModule } from 'vitest/node';

@@ -1,9 +1,8 @@
 /**
- * `npm run up`: from a fresh clone to a running Berth.
- *
- * The scripts of this folder stand behind the npm commands. They are plain JavaScript that the Node of any npm runs (20 and
- * later), because they begin before Node 24 is there; `lib/` holds the steps they share. Each step looks first and acts only on
- * what is missing, so that a second start adds next to nothing.
+ * `npm run up`: from a fresh clone to a running Berth. The scripts of this folder implement the npm
+ * commands, in plain JavaScript for the Node of any npm (20 and later), because they begin before
+ * Node 24 is installed. `lib/` holds shared steps. Each step acts only on missing parts, so that a
+ * second start adds almost nothing.
  */
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
@@ -18,7 +17,7 @@ await runCommand(async () => {
   const env = envWithNode(node);
   if (env['BERTH_ENGINE'] !== 'simulated') {
     const engine = await ensureEngine();
-    // Found where Berth does not look by itself (Podman, a rootless engine): then it is told.
+    // Found at an address that Berth does not try by itself (Podman, a rootless engine).
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
   return becomeProgram({ command: node, args: [...program, ...process.argv.slice(2)], env });

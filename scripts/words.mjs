@@ -1,6 +1,7 @@
 /**
- * `npm run words [-- folder …]`: measures the language of the comments below the folders (`src` by default): pronouns and relatives,
- * openings without a noun or verb, comment lines, and lines over 100 columns. `test/house/words.ts` holds the bounds.
+ * `npm run words [-- folder …]`: measures the language of the comments below the folders (`src` by
+ * default): pronouns and relatives, openings without a noun or verb, comment lines, and lines over
+ * 100 columns. `test/house/words.ts` holds the bounds.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';

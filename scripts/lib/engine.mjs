@@ -1,7 +1,7 @@
 /**
- * A container engine, found or made: one that runs is taken; on Debian and Ubuntu, as root, a missing one is installed and
- * started. Anywhere else, and with `BERTH_SETUP=off`, nothing is touched and what is missing is said. Never throws: Berth serves
- * its API without an engine, and says so there.
+ * Finds a container engine or makes one: on Debian and Ubuntu, as root, a missing engine is
+ * installed and started. Elsewhere, and with `BERTH_SETUP=off`, only prints what is missing. Never
+ * throws: Berth serves its API without an engine and reports it.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
@@ -13,7 +13,9 @@ import { isDockerdAlive, removeStale } from './stale-engine.mjs';
 
 /** @typedef {import('./apt.mjs').Need} Need */
 
-/** @type {Need[]} docker.io only recommends the certificates, and whether it brings iptables differs between releases */
+/**
+ * @type {Need[]} docker.io only recommends the certificates, and whether it brings iptables differs between releases
+ */
 const engineNeeds = [
   { apt: 'docker.io', programs: ['dockerd'], why: 'the container engine' },
   { apt: 'iptables', programs: ['iptables'], why: 'published ports of containers' },
@@ -36,7 +38,9 @@ const imageNeeds = [
   },
 ];
 
-/** @type {Need[]} for root alone; without them disks are plain folders, whose sizes stop no writer (src/storage/image-file/) */
+/**
+ * @type {Need[]} for root alone; without them disks are plain folders, whose sizes stop no writer (src/storage/image-file/)
+ */
 const diskNeeds = [
   { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks that hold what they promise and no more' },
 ];
@@ -96,7 +100,8 @@ async function mayGoOn({ needs, packages, makesEngine }) {
 }
 
 /**
- * One package that is not to be had must not keep the others out, so after a failure each is tried by itself.
+ * One package that is not to be had must not keep the others out, so after a failure each is tried
+ * by itself.
  * @param {string[]} packages
  */
 async function install(packages) {
@@ -157,14 +162,16 @@ async function startUnit() {
 }
 
 /**
- * Without systemd: dockerd in a session of its own, so that Ctrl-C for Berth is none for the containers.
+ * Without systemd: dockerd in a session of its own, so that Ctrl-C for Berth is none for the
+ * containers.
  * @param {string} dockerd
  * @returns {Attempt}
  */
 function spawnDockerd(dockerd) {
   const log = openSync(dockerdLog, 'a');
   const env = { ...process.env, PATH: searchPath(process.env).join(path.delimiter) };
-  // Open files of all containers count against this; a shell that may not raise the limit starts dockerd with what it has.
+  // The limit of open files counts over all containers; a shell that may not raise it keeps its
+  // own.
   const args = ['-c', 'ulimit -n 1048576 2>/dev/null; exec "$0"', dockerd];
   const child = spawn('/bin/sh', args, { cwd: '/', env, detached: true, stdio: ['ignore', log, log] });
   closeSync(log);
@@ -172,7 +179,8 @@ function spawnDockerd(dockerd) {
   child.on('error', () => (ended = true));
   child.on('exit', () => (ended = true));
   return {
-    // Another start may have won the race for the pid file: then ours ends, and that one is waited for.
+    // Another start may win the race for the pid file; this one then ends, and the other is waited
+    // for.
     hasFailed: () => ended && !isDockerdAlive(),
     reason: () => `${lastFault(dockerdLog)} (all of it: ${dockerdLog})`,
     release: () => child.unref(),

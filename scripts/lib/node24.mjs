@@ -1,12 +1,13 @@
 /**
- * The runtime: Berth runs on Node 24, whose binary for Linux is an npm package, so that a machine with any npm runs the same one.
+ * Finds Node 24. Its binary for Linux is an npm package, so that a machine with any npm runs the
+ * same one.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { hasGlibc } from './dependencies.mjs';
 import { root, Unready } from './run.mjs';
 
-/** argon2id of `node:crypto` is what asks for 24.7. */
+/** argon2id of `node:crypto` needs 24.7. */
 const oldest = [24, 7];
 
 /**

@@ -1,4 +1,7 @@
-/** The test projects of `vitest.config.ts`: what each needs and how long it may take in `npm test`. `docs/testing.md` tells people. */
+/**
+ * The test projects of `vitest.config.ts`, with needs and time budget in `npm test`.
+ * `docs/testing.md` documents them.
+ */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { root } from './run.mjs';
@@ -20,7 +23,7 @@ export const projects = [
   { name: 'browser', budgetS: 25, needs: 'engine' },
 ];
 
-/** Seconds for all of `npm test`, start-up of the container engine included. */
+/** Seconds for all of `npm test`, start of the container engine included. */
 export const budgetS = 9 * 60;
 
 /** Files that only `npm run test:long` runs. */
@@ -31,8 +34,8 @@ export function longOnlyFiles() {
 }
 
 /**
- * What each project took against its budget, one line each and their sum. A project over its budget is named, not failed: a busy
- * machine makes tests slower, never red.
+ * What each project took against its budget, one line each and their sum. A project over its budget
+ * is named, not failed: a busy machine makes tests slower, never red.
  * @param {{ name: string, tookS: number }[]} runs
  * @param {string} level
  */

@@ -1,4 +1,6 @@
-/** JSON log lines (pino's members: level, time, msg) as lines for people; every other line passes as it is. */
+/**
+ * Formats pino's JSON log lines (level, time, msg) for people; passes every other line unchanged.
+ */
 
 /** @type {Record<number, [string, number]>} pino's levels, with their terminal colours */
 const levels = {
@@ -10,7 +12,7 @@ const levels = {
   60: ['fatal', 35],
 };
 
-/** Members that say the same on every line. */
+/** Members equal on every line. */
 const left = new Set(['level', 'time', 'msg', 'pid', 'hostname']);
 
 /**

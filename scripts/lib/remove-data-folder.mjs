@@ -1,4 +1,7 @@
-/** A data folder that tests and benches are done with: the disks in it are unmounted and let go first, or it could not be removed. */
+/**
+ * Removes a data folder of tests and benches. Unmounts its disks first, since a mounted folder
+ * can't be removed.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 
@@ -8,7 +11,7 @@ export function removeDataFolder(folder) {
     .split('\n')
     .map((line) => line.split(' ')[4] ?? '')
     .filter((point) => point.startsWith(`${folder}/`));
-  // The innermost first.
+  // Innermost first.
   for (const point of points.toReversed()) execFileSync('umount', [point]);
   for (const device of readdirSync('/sys/block').filter((name) => name.startsWith('loop'))) {
     const backing = `/sys/block/${device}/loop/backing_file`;

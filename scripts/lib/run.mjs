@@ -1,17 +1,16 @@
-/**
- * Starting other programs: with their output kept, in front of the person (output passed on), or in place of this process.
- */
+/** Starts other programs: with captured output, in the foreground, or in place of this process. */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder of the repository. */
+/** Root of the repository. */
 export const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
 
 /**
- * A thing the person has to put right before the command can go on: its message is the whole story, no stack is shown.
+ * A problem that the user must fix before the command can go on. Only its message is shown, no
+ * stack.
  */
 export class Unready extends Error {
   /** @param {string} message */
@@ -27,7 +26,8 @@ export function say(line) {
 }
 
 /**
- * Runs the body of a command: an `Unready` becomes one plain line and exit code 1, anything else is a bug and shows its stack.
+ * Runs the body of a command: an `Unready` becomes one plain line and exit code 1, anything else is
+ * a bug and shows its stack.
  * @param {() => Promise<number | void>} body answers the exit code
  */
 export async function runCommand(body) {
@@ -47,8 +47,8 @@ export function secondsSince(startedAt) {
 }
 
 /**
- * `PATH` for what we start: the system folders too, because a login shell of an ordinary user (or of cron) leaves out the
- * `sbin` ones, where dockerd finds iptables.
+ * `PATH` for what we start: the system folders too, because a login shell of an ordinary user (or
+ * of cron) leaves out the `sbin` ones, where dockerd finds iptables.
  * @param {NodeJS.ProcessEnv} env
  */
 export function searchPath(env) {
@@ -60,7 +60,8 @@ export function searchPath(env) {
 }
 
 /**
- * Where a program is, or undefined. Looks at files only: no process is started, so that asking costs nothing.
+ * Where a program is, or undefined. Looks at files only: no process is started, so that asking
+ * costs nothing.
  * @param {string} name
  * @param {string[]} [folders]
  */
@@ -104,7 +105,8 @@ export function capture({ command, args, cwd = root, env = process.env }) {
 }
 
 /**
- * Runs a program in front of the person: it has the terminal, our signals reach it, its end is the answer.
+ * Runs a program in front of the person: it has the terminal, our signals reach it, its end is the
+ * answer.
  * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv, stdout?: (text: string) => void }} what
  * `stdout` receives what the program prints in place of our own output
  * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
@@ -134,27 +136,29 @@ export function runInFront({ command, args, cwd = root, env = process.env, stdou
 }
 
 /**
- * Ends this process by becoming another program: the same process id, so whoever started us signals and waits for the
- * program itself. Node before 22.15 can't do that: there the program is a child, signals are passed on and so is its end.
+ * Ends this process by becoming another program: the same process id, so whoever started us signals
+ * and waits for the program itself. Node before 22.15 can't do that: there the program is a child,
+ * signals are passed on and so is its end.
  * @param {{ command: string, args: string[], env: NodeJS.ProcessEnv }} what
  * @returns {Promise<number>} the exit code, if it could only be a child
  */
 export async function becomeProgram({ command, args, env }) {
   if (typeof process.execve === 'function' && process.platform !== 'win32') {
-    // Node announces that execve is experimental: to the person starting Berth that is noise.
+    // Node's warning that execve is experimental is noise to the user.
     process.removeAllListeners('warning');
     process.chdir(root);
     process.execve(command, [command, ...args], env);
   }
   const { code, signal } = await runInFront({ command, args, env });
-  // Ends as the program did, so that a supervisor sees "ended by SIGTERM" and not an exit code made of it.
+  // Ends by the same signal, so that a supervisor sees "ended by SIGTERM" instead of an exit code.
   if (signal !== null) process.kill(process.pid, signal);
   return code;
 }
 
 /**
- * Passes the signals that ask us to end to the child, and lets the child decide when that is. Ctrl-C and a closed terminal
- * reach a child of the same terminal by themselves: passing them on would make two of one, and a second SIGINT means "now".
+ * Passes the signals that ask us to end to the child, and lets the child decide when that is.
+ * Ctrl-C and a closed terminal reach a child of the same terminal by themselves: passing them on
+ * would make two of one, and a second SIGINT means "now".
  * @param {import('node:child_process').ChildProcess} child
  */
 function forwardSignals(child) {

@@ -1,8 +1,8 @@
 /**
- * What a killed engine leaves behind. dockerd refuses to start while its pid file names a living process, and takes any process
- * for its containerd; after a kill, and above all after a restart of a container or a machine that keeps `/run`, that number
- * may belong to a program that has nothing to do with Docker. A socket file of a containerd that is gone is as bad: dockerd
- * sees the file, and waits for it.
+ * Removes leftovers of a killed engine. dockerd refuses to start while its pid file names a living
+ * process, and takes any process for its containerd. After a kill, and after a restart of a machine
+ * that keeps `/run`, the number may belong to another program. A dead containerd's socket file is
+ * as bad: dockerd sees it and waits for it.
  */
 import { readFileSync, rmSync } from 'node:fs';
 import net from 'node:net';
@@ -12,7 +12,7 @@ export const enginePidFiles = [
   { file: '/var/run/docker/containerd/containerd.pid', program: 'containerd' },
 ];
 
-/** The socket of a containerd of its own, which dockerd takes if the file is there. */
+/** dockerd uses its own containerd if this socket file exists. */
 const containerdSocket = '/run/containerd/containerd.sock';
 
 /**
@@ -34,7 +34,8 @@ export function pidFileState({ file, program, procFolder = '/proc' }) {
 function runs({ pid, program, procFolder }) {
   try {
     const stat = readFileSync(`${procFolder}/${pid}/stat`, 'utf8');
-    // `pid (name) state …`, and the name may hold spaces and brackets. A zombie (Z) or dead (X) process runs nothing.
+    // `pid (name) state …`; the name may hold spaces and brackets. A zombie (Z) or dead (X) process
+    // runs nothing.
     const name = stat.slice(stat.indexOf('(') + 1, stat.lastIndexOf(')'));
     const state = stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
     return name === program && state !== 'Z' && state !== 'X';

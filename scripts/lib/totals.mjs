@@ -1,6 +1,6 @@
 /**
- * What the test runs came to. Each run of vitest leaves its totals in a file (`totals-reporter.ts`); here they are read,
- * added up and put into words.
+ * Adds up the totals of the test runs. Each vitest run writes its own into a file
+ * (`totals-reporter.ts`).
  */
 import { readFileSync } from 'node:fs';
 
@@ -15,7 +15,7 @@ import { readFileSync } from 'node:fs';
  * @property {Named[]} skipped
  */
 
-/** The longest note of a closing line, in characters. */
+/** Longest note of a closing line, in characters. */
 const noteLength = 600;
 
 /**
@@ -58,8 +58,8 @@ export function addUp(all) {
 }
 
 /**
- * The last lines of a test command: what was skipped, what passed at its second try only, what failed, each with its reason, then
- * the totals.
+ * The last lines of a test command: what was skipped, what passed at its second try only, what
+ * failed, each with its reason, then the totals.
  * @param {Totals} totals
  */
 export function closingLines({ passed, failed, unsteady, skipped }) {

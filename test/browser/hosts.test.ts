@@ -1,4 +1,7 @@
-/** In a real browser: a port with a host of its own is an origin of its own, and its pages reach nothing of their visitor's elsewhere. */
+/**
+ * A port with a host of its own is an origin of its own: its pages reach nothing else of their
+ * visitor. In a real browser.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { RequestListener } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -25,7 +28,10 @@ beforeEach(async () => {
 });
 afterEach(() => context.close());
 
-/** Pages of two accounts behind one gateway; what reached the private one, by the headers that tell from where. */
+/**
+ * Pages of two accounts behind one gateway, and the requests that reached the private page, with
+ * their fetch metadata.
+ */
 async function behindGateway(): Promise<{
   harness: Harness;
   at: (port: number, id: string) => string;
@@ -102,7 +108,7 @@ test('a foreign page neither reads nor sets the session cookie, nor reads the vi
   });
   expect(reached).toEqual([]);
 
-  // The visitor's own way in is as it was.
+  // The visitor's own access still works.
   await page.goto(`${at(81, MINE)}/after`);
   expect(await page.title()).toBe('mine');
   expect(reached).toEqual(['GET /after']);

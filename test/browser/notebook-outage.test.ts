@@ -1,6 +1,6 @@
 /**
- * A notebook in a real browser while the API dies beside it: what a cell prints is there, whole, and so is the notebook. The cell
- * prints for 12 seconds in path mode; at level soak for a minute, and over TLS too.
+ * A notebook in a real browser during an API outage: cell output and notebook stay complete. The
+ * cell prints for 12 s in path mode; at level soak for a minute, and over TLS too.
  */
 import type { Browser, Locator, Page } from 'playwright-core';
 import { Agent, request } from 'undici';
@@ -20,12 +20,13 @@ let headers: Record<string, string>;
 let instanceId: string;
 let browser: Browser;
 beforeAll(async () => {
-  // Of HTTP/2 all requests are lost when another container's address comes or goes, of HTTP/1.1 only those that begin just then.
+  // Chromium aborts all HTTP/2 requests when another container's address changes, but only new
+  // requests over HTTP/1.1.
   browser = await launchBrowser('--disable-http2');
 });
 afterAll(() => browser?.close());
 
-/** A server with a running instance. */
+/** Starts a server with a running instance. */
 async function serve(nodePorts: string, settings: Record<string, string>): Promise<void> {
   server = await startServerProcess({ nodePorts, settings, gatewayApart: true });
   const { client: mine, token } = await login(server);
@@ -35,10 +36,10 @@ async function serve(nodePorts: string, settings: Record<string, string>): Promi
   await networkSettled();
 }
 
-/** Where the gateway is, and how a program comes there. */
+/** URL of the gateway, and the HTTP client for it. */
 let gateway: { url: string; dispatcher: Agent };
 
-/** What Jupyter says of itself. */
+/** Asks Jupyter's own API. */
 async function jupyter<Answer>(path: string): Promise<Answer> {
   const { url, dispatcher } = gateway;
   const answered = await request(`${url}/notebook/${instanceId}/api/${path}`, { headers, dispatcher });
@@ -49,16 +50,16 @@ const kernels = async (): Promise<string[]> => (await jupyter<{ id: string }[]>(
 interface SavedCell {
   outputs?: { text?: string[] | string }[];
 }
-/** What the first notebook on the disk has of the output of its cells. */
+/** Outputs of the cells in the first notebook saved on the disk. */
 async function savedOutputs(): Promise<string[]> {
   const saved = await jupyter<{ content: { cells: SavedCell[] } }>('contents/Untitled.ipynb');
   return saved.content.cells.map(({ outputs = [] }) => outputs.flatMap(({ text = '' }) => text).join(''));
 }
 
-/** What of ours went wrong while the page was open: answers of the gateway itself, and faults of scripts. */
+/** Collects failures while the page is open: error answers of the gateway, and script errors. */
 async function watched(page: Page): Promise<() => string[]> {
   const wrong: string[] = [];
-  /** Other containers of this machine: what the page was just loading then is lost. */
+  /** Another container came or went: requests of the page just then are lost. */
   let othersCameOrWent = false;
   page.on('pageerror', (error) => wrong.push(`script: ${error.message}`));
   page.on('response', (response) => {
@@ -71,7 +72,7 @@ async function watched(page: Page): Promise<() => string[]> {
     if (why === 'net::ERR_NETWORK_CHANGED') othersCameOrWent = true;
     else if (why !== 'net::ERR_ABORTED') wrong.push(`${why} ${request.url()}`);
   });
-  // JupyterLab asks to be told that its theme is missing, and goes on.
+  // JupyterLab shows a dialog when its theme failed to load, and works without.
   const withoutTheme = page.locator('.jp-Dialog[aria-label*="Error Loading Theme"]');
   await page.addLocatorHandler(withoutTheme, () => withoutTheme.locator('.jp-mod-accept').click());
   page.on('dialog', (dialog) => {
@@ -83,7 +84,7 @@ async function watched(page: Page): Promise<() => string[]> {
 
 const outputOf = (page: Page, cell: number): Locator =>
   page.locator('.jp-Notebook .jp-CodeCell').nth(cell).locator('.jp-OutputArea-output');
-/** Of the cells that have any. */
+/** Only of cells with output. */
 const outputsOf = (page: Page): Promise<string[]> =>
   page.locator('.jp-Notebook .jp-CodeCell .jp-OutputArea-output').allTextContents();
 const isIdle = (page: Page): Promise<void> =>
@@ -101,7 +102,7 @@ async function save(page: Page, isFirst = false): Promise<void> {
     (response) => response.request().method() === 'PUT' && response.url().includes('/api/contents/'),
   );
   await page.keyboard.press('Control+s');
-  // Of a notebook that has no name yet JupyterLab asks which it shall have.
+  // JupyterLab asks for the name of an unnamed notebook.
   if (isFirst) await page.locator('.jp-Dialog .jp-mod-accept').click();
   expect((await saved).status()).toBe(200);
 }
@@ -125,7 +126,7 @@ async function expectAllPrinted(): Promise<void> {
   await outputOf(page, 0).getByText('first 2').waitFor({ timeout: 60_000 });
   await server.kill('SIGKILL');
   await outputOf(page, 0).getByText('first 4').waitFor({ timeout: 60_000 });
-  // Saved with nobody there but the gateway.
+  // Saved with the API down, through the gateway.
   await save(page, true);
   await server.start();
   await outputOf(page, 0)
@@ -137,7 +138,7 @@ async function expectAllPrinted(): Promise<void> {
   expect((await savedOutputs())[0]).toBe(lines('first'));
   expect(wrong()).toEqual([]);
 
-  // Reloaded in the midst of a cell, while the API is away.
+  // Reloaded during a cell, with the API down.
   await run(page, 1, printing('second'));
   await outputOf(page, 1).getByText('second 2').waitFor({ timeout: 60_000 });
   await save(page);
@@ -154,7 +155,7 @@ async function expectAllPrinted(): Promise<void> {
   await save(page);
   expect((await savedOutputs()).slice(0, 2)).toEqual([lines('first'), lines('second')]);
 
-  // Left alone in the midst of a cell, and opened again when that has long ended, elsewhere.
+  // Closed during a cell, and opened in another page after its end.
   await run(page, 2, printing('third'));
   await outputOf(page, 2).getByText('third 1').waitFor({ timeout: 60_000 });
   await save(page);

@@ -1,4 +1,4 @@
-/** The whole promise on real parts: the program, a container engine, JupyterLab, a browser, an ssh client. */
+/** The notebook end to end: server, container engine, JupyterLab, browser and ssh client. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from '../fixtures/jupyter.ts';
@@ -83,7 +83,7 @@ test('a notebook with a volume, ports and ssh survives stop and start, and termi
   expect(running.instanceRuntimeInfo).toMatchObject({ healthy: true, message: 'the init script is running' });
   const sshPort = nodePortOf(running, 22);
 
-  // ssh, while the init script still runs, which sees the same /tmp.
+  // ssh during the init script, with the same /tmp.
   expect(await key.ssh(sshPort, 'hostname; pwd; cat /tmp/init')).toBe(`${instanceId}-0\n/root\nbegun\n`);
   await key.ssh(
     sshPort,
@@ -95,12 +95,12 @@ test('a notebook with a volume, ports and ssh survives stop and start, and termi
   );
   expect(await key.ssh(sshPort, 'cat /var/log/berth/init.log /var/log/berth/init.exit')).toBe('done\n7\n');
 
-  // A kernel through the gateway's WebSocket; our own credentials never come inside.
+  // A kernel through the gateway's WebSocket; Berth's credentials never reach the instance.
   const headers = { authorization: `Bearer ${token}` };
   const notebookUrl = `${server.gatewayUrl}${running.instanceRuntimeInfo.subUrl}`;
   expect(await runCell(notebookUrl, headers, 'print(6 * 7)')).toBe('42\n');
 
-  // A port, from the node port and through the gateway. What arrives inside is echoed.
+  // A port, by node port and through the gateway; the program echoes the request it gets.
   await key.ssh(
     sshPort,
     `cat > /root/echo.py <<'PY'
@@ -130,7 +130,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
   expect(echoed).toMatch(/^\/x\?y=1\n/);
   expect(echoed).not.toContain(token);
 
-  // Ports that were not asked for are the owner's alone.
+  // A port that the launch did not name is private to its owner.
   expect((await fetch(`${server.gatewayUrl}/forward/${instanceId}/8888/`)).status).toBe(401);
   expect((await fetch(notebookUrl)).status).toBe(401);
 
@@ -169,7 +169,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
   );
   expect(await ownedNames(installationOf(server.folder))).toEqual([]);
 
-  // The volume keeps its data: the next instance finds it.
+  // The next instance with the volume finds its data.
   const next = await client.launch({
     name: 'next',
     imageId,

@@ -1,4 +1,7 @@
-/** A real browser follows a link to a port: what it keeps, what it sends, and what a page in there learns of it. */
+/**
+ * A real browser follows a link to a port: cookies stored, requests sent, and data visible to the
+ * page.
+ */
 import type { RequestListener } from 'node:http';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -7,7 +10,7 @@ import { launchBrowser } from '../fixtures/browser.ts';
 
 const A = idOf('a');
 const TOKEN = 'the-token-of-a-link';
-/** Names below it lead to this machine in every browser, and count as safe. */
+/** Browsers resolve names below localhost to this machine and treat them as secure. */
 const DOMAIN = 'gpu.localhost';
 
 let browser: Browser;
@@ -16,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** A page with a script of its own file, which asks its API. */
+/** A page whose script file calls its API. */
 async function app(): Promise<{ harness: Harness; inward: string[] }> {
   const inward: string[] = [];
   const listener: RequestListener = (req, res) => {
@@ -54,7 +57,7 @@ test('on the port’s host the whole app works until the link is revoked; the ap
   expect(await page.textContent('h1')).toBe('next page');
   expect(inward.map((seen) => seen.split(' ')[0])).toEqual(expect.arrayContaining(['/', '/app.js', '/api', '/next']));
   expect(inward.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
-  // Another port of the same instance is not what was shared.
+  // The link covers one port; another port of the instance is refused.
   expect((await page.goto(`http://81-${A}.${DOMAIN}:${harness.port}/`))?.status()).toBe(401);
   harness.shares.delete(TOKEN);
   expect((await page.goto(`${origin}/`))?.status()).toBe(401);

@@ -1,10 +1,13 @@
-/** A terminal from a page, in a real browser: by its cookie from the API's own origin, and from no other, such as those that instances show. */
+/**
+ * A terminal in a real browser: the API's own origin opens it by cookie, other origins such as
+ * pages of instances can't.
+ */
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { execRoom } from '../http/api/exec-fixture.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 
-/** Runs in the page: what a terminal shows after one line was typed, or how it was not let in. */
+/** Runs in the page: returns the terminal's output after one typed line, or the refusal. */
 const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
   const socket = new WebSocket(url, 'berth.terminal.v1');
   socket.binaryType = 'arraybuffer';

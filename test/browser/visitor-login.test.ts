@@ -1,4 +1,7 @@
-/** In a real browser: what a page of an instance can do with the login that its visitor has at the API, by each way in. */
+/**
+ * Requests that a page of an instance can make with its visitor's login at the API, by each kind of
+ * access. In a real browser.
+ */
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchBrowser, networkSettled } from '../fixtures/browser.ts';
@@ -13,7 +16,10 @@ import {
   type ServerProcess,
 } from '../fixtures/server-process.ts';
 
-/** Tells on /seen with which cookies it was asked; plants cookies of our names where the address says which. */
+/**
+ * Reports the cookies of each request on /seen; sets cookies with Berth's names when the path asks
+ * for them.
+ */
 const SERVER = `
 import http.server
 seen = []
@@ -47,14 +53,14 @@ beforeAll(async () => {
     settings: {
       BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
       BERTH_DOMAIN: `*.gpu.localhost:${gatewayPort}`,
-      BERTH_NODE_PORT_ADDRESS: '', // as it is where nobody says otherwise
+      BERTH_NODE_PORT_ADDRESS: '', // the default
     },
   });
   ({ client: admin } = await login(server));
   ({ instanceId, nodePort } = await launchedByMallory());
   await networkSettled();
   browser = await launchBrowser(
-    // An operator's machine, on whose one name everything is reached.
+    // An operator's machine with one host name for everything.
     `--host-resolver-rules=MAP one.test:${nodePort.nodePort} ${nodePort.address}:${nodePort.nodePort},MAP one.test 127.0.0.1`,
   );
 }, IMAGE_DEADLINE_MS);
@@ -81,16 +87,16 @@ async function launchedByMallory(): Promise<{ instanceId: string; nodePort: { ad
   return { instanceId: made.instanceId, nodePort: at };
 }
 
-/** Of what the instance was sent since, the cookies. */
+/** Cookies sent to the instance since the last call. */
 async function cookiesSeen(): Promise<string> {
   return (await fetch(`http://${nodePort.address}:${nodePort.nodePort}/seen`)).text();
 }
 
 interface Place {
-  /** Where the visitor is logged in at the API, and where the page is. */
+  /** Origin of the API with the login, and of the page. */
   api: string;
   theirs: string;
-  /** What came of asking for a service worker; `document.cookie` as the page sees it, where it sees any. */
+  /** Outcome of registering a service worker; `document.cookie` in the page, if readable. */
   worker: 'refused' | 'its own';
   cookies: 'none' | 'its own';
 }
@@ -115,7 +121,7 @@ const places: Record<string, () => Place> = {
   }),
 };
 
-/** A visitor who is logged in at the API by the browser, as a console would do it. */
+/** A visitor logged in at the API in the browser, as a console logs in. */
 async function visitor(context: BrowserContext, api: string): Promise<Page> {
   const page = await context.newPage();
   await page.goto(`${api}/`);
@@ -138,7 +144,7 @@ async function tokenAt(context: BrowserContext, api: string): Promise<string> {
   return token;
 }
 
-/** All that a page can try against the API at `api`; what of it was told to the page. */
+/** Tries every request against the API at `api`, and returns the answers readable by the page. */
 const attack = (api: string, plants: boolean): string => `(async () => {
   const api = ${JSON.stringify(api)};
   const outcome = (deed) => { try { return String(deed()); } catch (error) { return error.name; } };
@@ -187,7 +193,7 @@ const attack = (api: string, plants: boolean): string => `(async () => {
   return { cookiesBefore, fetched, image, inFrame, afterPost, socket, stream, worker, opener };
 })()`;
 
-/** The page, opened by one of the API's, and what the API answered to all that came of it. */
+/** Opens the page from a page of the API, and returns the API's answers to its requests. */
 async function attacked({ api, theirs }: Pick<Place, 'api' | 'theirs'>, context: BrowserContext) {
   const mine = await visitor(context, api);
   const answered: string[] = [];
@@ -201,7 +207,7 @@ async function attacked({ api, theirs }: Pick<Place, 'api' | 'theirs'>, context:
   return { mine, page, told, answered };
 }
 
-/** Nothing of the visitor's was told to it. */
+/** The page could read nothing of the visitor's. */
 const nothing = {
   fetched: ['failed', 'failed', 'failed', 'failed', 'opaque', 'opaque', 'opaque', 'opaque'],
   image: 'failed',
@@ -228,21 +234,22 @@ describe('a foreign page', () => {
       expect(answered.length).toBeGreaterThanOrEqual(5);
       expect(answered.filter((one) => !/ 4\d\d$/.test(one))).toEqual([]);
       expect((await admin.listApiKeys({})).keys).toEqual([]);
-      // The visitor is who they were, and nothing of their login came to the instance.
+      // The visitor's login is unchanged, and its cookie never reached the instance.
       expect(await whoAmI(mine)).toBe('admin');
       expect(await cookiesSeen()).not.toContain(await tokenAt(context, place.api));
       await context.close();
     },
   );
 
-  // docs/security.md says so, and what to do about it.
+  // docs/security.md documents this risk and its remedy.
   test('on a node port of the API’s own host receives and can replace the cookie, but no script reads it and no request acts with it', async () => {
     const api = server.apiUrl.replace('127.0.0.1', 'one.test');
     const context = await browser.newContext();
     const theirs = `http://one.test:${nodePort.nodePort}/`;
     const { mine, page, told, answered } = await attacked({ api, theirs }, context);
     expect(told).toMatchObject({ ...nothing, cookiesBefore: '', worker: 'refused' });
-    // Over plain HTTP a browser says nothing of where a GET comes from: it is answered, and the page is not shown what.
+    // Over plain HTTP browsers send no fetch metadata with a GET: the API answers, and the page
+    // can't read the answer.
     expect(new Set(answered)).toEqual(new Set(['GET 200', 'POST 403']));
     expect((await admin.listApiKeys({})).keys).toEqual([]);
     expect(await cookiesSeen()).toContain(`AccessToken=${await tokenAt(context, api)}`);

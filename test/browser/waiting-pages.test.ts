@@ -1,4 +1,7 @@
-/** What a person sees in a real browser when there is nothing to show yet: the page says what would help, and looks again by itself where that helps. */
+/**
+ * Pages shown in a real browser when there is nothing to show yet: each names the next step, and
+ * polls where that can help.
+ */
 import type { Browser, Page, Response } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { API_ORIGIN, idOf, serve, start, type FakeInstance, type Harness } from '../http/gateway/harness.ts';
@@ -24,7 +27,7 @@ async function visiting(
   return { harness, instance, page, answer };
 }
 
-/** All by which a page can go elsewhere when nobody touches it. */
+/** Counts the page's automatic reloads and redirects. */
 const lookingAgain = (page: Page): Promise<number> =>
   page.locator('meta[http-equiv="refresh"], script, iframe').count();
 const textOf = (page: Page): Promise<string> => page.locator('body').innerText();

@@ -1,4 +1,7 @@
-/** Import cycles between files of `src`, type-only imports included: Tarjan's strongly connected components. */
+/**
+ * Import cycles between files of `src`, type-only imports included: Tarjan's strongly connected
+ * components.
+ */
 import path from 'node:path';
 import type { SourceFile } from './rules.ts';
 

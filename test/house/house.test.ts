@@ -1,5 +1,6 @@
 /**
- * The rules of the house (`test/house/rules.ts`) held over every file, after each was seen to catch what it is for.
+ * Applies the house rules (`test/house/rules.ts`) to every file, after trying each on planted
+ * examples.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -36,16 +37,16 @@ const sources = allFiles
   .filter((file) => /\.(ts|tsx|mts|mjs|js)$/.test(file))
   .map((file) => parse(file, readFileSync(path.join(root, file), 'utf8')));
 
-interface Held {
+interface HouseRule {
   rule: Rule;
   /** Each must be caught. */
   bad: { path: string; text: string }[];
-  /** Each is near to a bad one, and right. */
+  /** Each is close to a bad one, and allowed. */
   good: { path: string; text: string }[];
 }
 
-const rules: Record<string, Held> = {
-  'imports between rooms follow the arrows': {
+const rules: Record<string, HouseRule> = {
+  'imports between modules follow the arrows': {
     rule: arrowsHold,
     bad: [
       { path: 'src/domain/a.ts', text: "import { a } from '../store/a.ts';" },
@@ -65,7 +66,7 @@ const rules: Record<string, Held> = {
       { path: 'src/main/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
     ],
   },
-  'no room reaches into another one, no engine into another': {
+  'no module imports the inside of another, no engine another engine': {
     rule: arrowsHold,
     bad: [
       { path: 'src/control/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
@@ -116,7 +117,7 @@ const rules: Record<string, Held> = {
       { path: 'src/control/a.ts', text: "import { p } from 'pg-like'; const a = html`sql`;" },
     ],
   },
-  'the domain has no clock, no chance, no outside and waits for nothing': {
+  'the domain has no clock, no randomness, no I/O and no async code': {
     rule: domainIsPure,
     bad: [
       'Date.now();',
@@ -147,7 +148,7 @@ const rules: Record<string, Held> = {
       'function planStep(now: number): Step { return wait; }',
     ].map((text) => ({ path: 'src/domain/a.ts', text })),
   },
-  'control takes its time from what it is given': {
+  'control uses no clock or timer but its own': {
     rule: controlTakesItsTime,
     bad: [
       'Date.now();',
@@ -171,7 +172,7 @@ const rules: Record<string, Held> = {
     ],
     good: [{ path: 'src/contract/a.ts', text: "import { z } from 'zod'; interface A { process: string }" }],
   },
-  'types are whole': {
+  'no any and no type suppression': {
     rule: typesAreWhole,
     bad: [
       { path: 'src/a/a.ts', text: 'let a: any;' },
@@ -181,7 +182,7 @@ const rules: Record<string, Held> = {
     ],
     good: [{ path: 'src/a/a.ts', text: "// any\nconst any: unknown = 'any';" }],
   },
-  'no test stands alone or is skipped in silence': {
+  'no test is focused, or skipped without a reason': {
     rule: nothingSkippedInSilence,
     bad: [
       "test.only('a', f);",
@@ -218,22 +219,24 @@ describe.each(Object.entries(rules))('%s', (_name, { rule, bad, good }) => {
   });
 });
 
-test('every room was looked at', () => {
-  const rooms = new Set(sources.map((file) => /^src\/(\w+)\//.exec(file.path)?.[1]));
-  expect([...rooms]).toEqual(expect.arrayContaining(['contract', 'control', 'domain', 'engines', 'storage', 'store']));
+test('covers every module', () => {
+  const modules = new Set(sources.map((file) => /^src\/(\w+)\//.exec(file.path)?.[1]));
+  expect([...modules]).toEqual(
+    expect.arrayContaining(['contract', 'control', 'domain', 'engines', 'storage', 'store']),
+  );
 });
 
-/** A folder that only exists where the repository was written: its own path, the folder around it, a person's home. */
+/** Finds absolute paths of the machine: the checkout, its parent folder, a home folder. */
 function machinePaths(text: string, checkout: string): string[] {
   const around = path.dirname(checkout);
   const isOrdinary = ['/', '/tmp', '/home', '/root', '/opt', '/srv', '/mnt', '/var', '/builds', '/usr/src'].includes(
     around,
   );
-  const places = [checkout, ...(isOrdinary ? [] : [`${around}/`])];
+  const folders = [checkout, ...(isOrdinary ? [] : [`${around}/`])];
   const homes = [...text.matchAll(/(?<![\w.])\/(?:Users|home)\/(?!you\b|user\b|[<$])\w[\w.-]*\//g)].map(
     ([found]) => found,
   );
-  return [...places.filter((place) => text.includes(place)), ...homes];
+  return [...folders.filter((folder) => text.includes(folder)), ...homes];
 }
 
 describe('no file names the machine it was written on', () => {

@@ -1,4 +1,7 @@
-/** Files that only the long level runs: each has a proof of its promise in `npm test`, and stands in `docs/testing.md`. */
+/**
+ * Each file of the long level has a proof of its promise in `npm test`, and a row in
+ * `docs/testing.md`.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,7 +9,7 @@ import { expect, test } from 'vitest';
 const root = path.join(import.meta.dirname, '../..');
 const longOnly: Record<string, string> = JSON.parse(readFileSync(path.join(root, 'test/long-only.json'), 'utf8'));
 
-test('each file of the long level exists, and so does the test that proves its promise in npm test', () => {
+test('each file of the long level exists, and its proof in npm test too', () => {
   const files = Object.entries(longOnly).flat();
   expect(files.filter((file) => !existsSync(path.join(root, file)))).toEqual([]);
   expect(Object.values(longOnly).filter((proof) => proof in longOnly)).toEqual([]);

@@ -1,4 +1,7 @@
-/** Node ports of tests: files run at once, so each has a range of its own, below Linux's ephemeral ports. */
+/**
+ * Test files run concurrently, so each has a range of node ports of its own, below Linux's
+ * ephemeral ports.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -21,7 +24,7 @@ const ranges = ['docker', 'browser', 'http/server']
   )
   .sort((a, b) => a.first - b.first);
 
-test('the ranges of tests of the whole program are apart', () => {
+test('ranges of node ports do not overlap', () => {
   expect(ranges.length).toBeGreaterThan(30);
   const shared = ranges.filter(({ first }, index) => first <= (ranges[index - 1]?.last ?? 0));
   expect(shared).toEqual([]);

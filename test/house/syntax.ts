@@ -1,4 +1,4 @@
-/** Walking a syntax tree (ESTree, with TypeScript's nodes) without knowing all of its node types. */
+/** Walks a syntax tree (ESTree, with TypeScript's nodes) without knowing all node types. */
 export interface Node {
   type: string;
   start: number;
@@ -12,14 +12,14 @@ export function isNode(value: unknown): value is Node {
   );
 }
 
-/** The nodes directly below one. */
+/** Direct children of a node. */
 export function children(node: Node): Node[] {
   return Object.values(node).flatMap((value) =>
     Array.isArray(value) ? value.filter(isNode) : isNode(value) ? [value] : [],
   );
 }
 
-/** The name of an identifier, or the text of a string: `a.env` and `a['env']` are the same. */
+/** The name of an identifier, or the text of a string: `a.env` and `a['env']` are equal. */
 export function nameOf(value: unknown): string | undefined {
   if (!isNode(value)) return undefined;
   if (typeof value['name'] === 'string') return value['name'];
@@ -27,8 +27,9 @@ export function nameOf(value: unknown): string | undefined {
 }
 
 /**
- * Every node, outermost first. `isReference` tells an identifier that stands for a value from one that only names a member, a key or
- * a type: `performance.now()` is one, `row.performance` and `{ performance: 1 }` are none.
+ * Yields every node, outermost first. `isReference`: the identifier is a value, not the name of a
+ * member, key or type; `performance.now()` is a reference, `row.performance` and `{ performance: 1
+ * }` are not.
  */
 export function* walk(node: Node, isReference = true): Generator<{ node: Node; isReference: boolean }> {
   yield { node, isReference };

@@ -58,8 +58,7 @@ async function outlastsIdleness(instanceId: string): Promise<void> {
 
 /**
  * JupyterLab sends a kernel request of its own on connect. An answer to it that arrives after code
- * has begun to run makes the
- * kernel look idle to Jupyter until the code ends.
+ * has begun to run makes the kernel look idle to Jupyter until the code ends.
  */
 async function atRest(kernelUrl: string): Promise<void> {
   let before = '';

@@ -56,8 +56,7 @@ export interface ServerInside {
   ): Promise<InstanceObject>;
   /**
    * Waits until the instance failed permanently for the reason, and checks that it explains itself,
-   * holds no capacity and can be
-   * terminated. Returns its message.
+   * holds no capacity and can be terminated. Returns its message.
    */
   givenUp(id: string, wanted: { status: InstanceStatus; reason: Diagnosis; hadRun?: boolean }): Promise<string>;
   /** The stored row. */

@@ -1,7 +1,7 @@
 /**
  * The gateway process under many clients: 200 idle WebSockets for 20 s (2,000 for ten minutes at
- * level soak) without a cut,
- * while 5,000 clients that send or read a byte a second must not starve quick requests.
+ * level soak) without a cut, while 5,000 clients that send or read a byte a second must not starve
+ * quick requests.
  */
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';

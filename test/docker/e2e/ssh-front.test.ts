@@ -1,7 +1,6 @@
 /**
  * OpenSSH's programs on the node port of 22 at three images: busybox only, Debian without sshd, and
- * Debian with sshd. The front
- * must serve what sshd serves.
+ * Debian with sshd. The front must serve what sshd serves.
  */
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -357,7 +356,7 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
     const { client } = await login(inside.server, `mallory-${port}`);
     const mallory = await makeSshUser();
     await client.createSshKey({ name: 'theirs', publicKey: mallory.publicKey });
-    // A key with the same age as the account's others lets its owner in.
+    // Once a later key of the owner works, the foreign key has had time to take effect too.
     const later = await makeSshUser();
     const { sshKey } = await inside.client.createSshKey({ name: later.folder, publicKey: later.publicKey });
     await until(

@@ -1,10 +1,8 @@
 /**
  * A second `dockerd` with folders, socket and containerd of its own, which a test may kill. It
- * leaves the packet filter and host
- * settings alone: node ports are served by its userland proxy, and containers are reached over
- * their bridge, both from this
- * machine only. Needs root and Debian's `dockerd`. The default bridge is lent by the main engine,
- * since a dockerd without one
+ * leaves the packet filter and host settings alone: node ports are served by its userland proxy,
+ * and containers are reached over their bridge, both from this machine only. Needs root and
+ * Debian's `dockerd`. The default bridge is lent by the main engine, since a dockerd without one
  * removes the main engine's `docker0`.
  */
 import { randomBytes } from 'node:crypto';
@@ -137,8 +135,8 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
 
   /**
    * A killed engine forgets containers being created, and removing them does not end their
-   * processes. One not yet started waits for
-   * a file in the engine's folder; a started one has its root there. Both would keep the mounts.
+   * processes. One not yet started waits for a file in the engine's folder; a started one has its
+   * root there. Both would keep the mounts.
    */
   async function endForgotten(): Promise<void> {
     for (const pid of await processes()) {

@@ -1,4 +1,7 @@
-/** Access to each route: no token, forged and expired tokens, the three credentials and their precedence. */
+/**
+ * Access to each route: no token, forged and expired tokens, the three credentials and their
+ * precedence.
+ */
 import { createHmac, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
@@ -32,8 +35,8 @@ function expectNotLoggedIn(reply: Reply, what: string): void {
   expect(reply.headers['www-authenticate'], what).toMatch(/^Bearer/);
 }
 
-describe('a stranger', () => {
-  test.each(closedRoutes)('is refused at %s before the body is looked at', async (name) => {
+describe('a caller without a login', () => {
+  test.each(closedRoutes)('is refused at %s before the body is read', async (name) => {
     const { errors } = routes[name];
     const strangers: Record<string, string>[] = [
       {},
@@ -54,7 +57,7 @@ describe('a stranger', () => {
     }
   });
 
-  test('gets the same refusal for a wrong password as for an unknown name, and no code in it', async () => {
+  test('gets the same refusal for a wrong password as for an unknown name, without an error code', async () => {
     const tries = [
       { username: alice.username, password: 'wrong' },
       { username: 'nobody', password: 'wrong' },
@@ -67,7 +70,7 @@ describe('a stranger', () => {
 });
 
 describe('credentials', () => {
-  test('a login answers the token and its life, and sets it as a cookie that scripts can not read', async () => {
+  test('a login returns the token with its lifetime, and sets an HttpOnly cookie', async () => {
     const reply = await api.post('/user/login', { username: alice.username, password: alice.password });
     expect(reply.json).toEqual({ accessToken: expect.stringMatching(/^ey/), accessExpire: 86_400 });
     const [cookie = ''] = reply.headers['set-cookie'] ?? [];
@@ -96,7 +99,7 @@ describe('credentials', () => {
     expectNotLoggedIn(await userInfo({ 'x-api-key': key.fullKey }), 'a deleted key');
   });
 
-  test('an Authorization header that is there decides alone, then the API key, then the cookie', async () => {
+  test('the Authorization header takes precedence, then the API key, then the cookie', async () => {
     const cookie = `AccessToken=${alice.token}`;
     const { key } = await alice.client.createApiKey({ name: 'two' });
     for (const authorization of [
@@ -114,7 +117,7 @@ describe('credentials', () => {
     expect((await userInfo({ cookie: 'AccessToken=bad', 'x-api-key': key.fullKey })).status).toBe(200);
   });
 
-  test('two cookies of the name are no login when they differ, whichever comes first', async () => {
+  test('two different cookies of the name are refused, in either order', async () => {
     const bob = await api.newAccount();
     const [a, b] = [alice.token, bob.token].map((token) => `AccessToken=${token}`);
     expectNotLoggedIn(await userInfo({ cookie: `${a}; ${b}` }), 'alice, then bob');
@@ -122,7 +125,7 @@ describe('credentials', () => {
     expect((await userInfo({ cookie: `${a}; ${a}` })).status).toBe(200);
   });
 
-  test('logout ends this login and clears the cookie; other logins of the account stand', async () => {
+  test('logout revokes this login and clears the cookie; other logins of the account stay valid', async () => {
     const bob = await api.newAccount();
     const again = await api.post('/user/login', { username: bob.username, password: bob.password });
     const reply = await api.post('/user/logout', {}, { token: bob.token });
@@ -134,14 +137,14 @@ describe('credentials', () => {
     expect((await userInfo({ cookie })).status).toBe(200);
   });
 
-  test('a change of password ends every login of the account', async () => {
+  test('a change of password revokes every login of the account', async () => {
     const bob = await api.newAccount();
     await bob.client.changePassword({ oldPassword: bob.password, newPassword: 'another password' });
     expectNotLoggedIn(await userInfo({ authorization: `Bearer ${bob.token}` }), 'a token from before');
     expect((await api.post('/user/login', { username: bob.username, password: 'another password' })).status).toBe(200);
   });
 
-  test('only an administrator makes accounts', async () => {
+  test('only an administrator creates accounts', async () => {
     const reply = await api.post('/user/create', { username: 'eve', password: 'long enough' }, { token: alice.token });
     expect(reply.status).toBe(403);
     expect(reply.json).toMatchObject({ status: 403, message: expect.stringContaining('admin') });
@@ -149,7 +152,7 @@ describe('credentials', () => {
   });
 });
 
-describe('tokens that nobody was given', () => {
+describe('forged tokens', () => {
   type Part = Record<string, unknown>;
   const encode = (part: Part | string): string =>
     Buffer.from(typeof part === 'string' ? part : JSON.stringify(part)).toString('base64url');
@@ -159,7 +162,7 @@ describe('tokens that nobody was given', () => {
     return `${text}.${sign(null, Buffer.from(text), key).toString('base64url')}`;
   };
 
-  test('are refused, each of them, on the route that would tell the most', async () => {
+  test('are each refused on the route with the most data', async () => {
     const [headerText, claimsText, signature = ''] = alice.token.split('.');
     const header = decode(headerText);
     const claims = decode(claimsText);
@@ -173,7 +176,7 @@ describe('tokens that nobody was given', () => {
       const text = `${encode({ ...header, ...changed })}.${encode(claims)}`;
       return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
     };
-    // What is right stays right: the forging below differs from it in one thing each.
+    // The genuine token is accepted; each forgery below differs in one thing.
     const genuine = signed(header, claims, ours);
     expect((await userInfo({ authorization: `Bearer ${genuine}` })).status).toBe(200);
 

@@ -1,4 +1,7 @@
-/** Every named bad input gets exactly the reply that is committed: a change of behaviour is a visible diff (`vitest run -u`). */
+/**
+ * Each named bad input gets exactly its committed reply, so that a change of behavior is a visible
+ * diff (`vitest run -u`).
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { errorKinds } from '../../../src/edge/http/status.ts';
 import { badInputs } from './bad-inputs.ts';
@@ -12,11 +15,11 @@ beforeAll(async () => {
 afterAll(() => api.stop());
 
 const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
-/** Ids that are made anew each time; those of the tests' catalog and of nobody stand. */
+/** Replaces random ids; ids of the test catalog stay. */
 const steady = (text: string): string =>
   text.replace(UUID, (id) => (id.startsWith('5a3f9d0e') || id.startsWith('00000000') ? id : '<uuid>'));
 
-test('each named bad input gets its pinned reply, and none of them is a fault of the server', async () => {
+test('each named bad input gets its pinned reply, and none is a server error', async () => {
   expect(badInputs.length).toBeGreaterThan(220);
   expect(new Set(badInputs.map(({ name, route }) => `${route} ${name}`)).size).toBe(badInputs.length);
   const { token } = await api.newAccount();
@@ -26,7 +29,7 @@ test('each named bad input gets its pinned reply, and none of them is a fault of
     const code = reply.headers['x-error-code'];
     expect(reply.status, `${name}: ${reply.text}`).toBeLessThan(500);
     expect(reply.json, name).toBeTypeOf('object');
-    // Zod's own words never come out, and a refusal is of a kind the table knows.
+    // Zod's own messages never come out, and each code is in the table.
     expect(reply.text).not.toMatch(/Invalid|expected|received|Too (big|small)|ZodError/);
     if (reply.status !== 200) expect(Object.keys(errorKinds)).toContain(code);
     replies[`${route} ${name}`] = `${reply.status} ${code ?? '-'} ${steady(reply.text)}`;
@@ -34,7 +37,7 @@ test('each named bad input gets its pinned reply, and none of them is a fault of
   await expect(`${JSON.stringify(replies, null, 2)}\n`).toMatchFileSnapshot('../../expected/bad-inputs.json');
 });
 
-test('the server serves on after all of them', async () => {
+test('the server still serves after all of them', async () => {
   const { client } = await api.newAccount();
   expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).pager.totalEntries).toBe(0);
   expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);

@@ -1,11 +1,14 @@
-/** Named bad (and odd but good) inputs, with the route each goes to. The replies are pinned in `test/expected/bad-inputs.json`. */
+/**
+ * Named bad (and odd but valid) inputs with their routes. The replies are pinned in
+ * `test/expected/bad-inputs.json`.
+ */
 import { wish } from './harness.ts';
 import { ids } from './control-fixture.ts';
 
 export interface BadInput {
   name: string;
   route: string;
-  /** A string goes as it is, for what `JSON.stringify` does not write. */
+  /** A string is sent as is, for bodies that `JSON.stringify` can't write. */
   body: unknown;
 }
 
@@ -94,7 +97,7 @@ const mounted = (...mountPaths: string[]): object =>
     })),
   });
 
-/** Of a volume that there is not: what is good otherwise comes as far as that. */
+/** An unknown volume: otherwise valid requests get as far as its lookup. */
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 const command = (given: unknown, more: object = {}): object => ({ instanceId: NOBODY, command: given, ...more });
 const NO_VOLUME = '00000000-0000-4000-8000-000000000000';

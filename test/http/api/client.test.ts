@@ -1,4 +1,4 @@
-/** The typed client against the real server, and against servers that answer what they should not. */
+/** The typed client against the real server, and against servers with invalid answers. */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ApiError, makeClient } from '../../../src/contract/client.ts';
 import { routeNames } from '../../../src/contract/routes.ts';
@@ -26,7 +26,7 @@ test('has a method for every route of the table, and one for downloads of logs',
   expect(Object.keys(makeClient({ baseUrl: '' })).toSorted()).toEqual(methods.toSorted());
 });
 
-test('walks the whole account: what each route answers is what the contract says', async () => {
+test('the answer of each route matches the contract', async () => {
   const { client, username } = await api.newAccount();
   expect(await client.userInfo()).toMatchObject({ username, group: ['user'] });
   expect((await client.balance()).balance).toBe(100_000);
@@ -49,7 +49,7 @@ test('walks the whole account: what each route answers is what the contract says
   await expect(byKey.userInfo()).rejects.toMatchObject({ status: 401, code: 'not_logged_in' });
 });
 
-test('a refusal is an ApiError with status, code, words and request id', async () => {
+test('a refusal is an ApiError with status, code, message and request id', async () => {
   const { client } = await api.newAccount();
   const error = await client.stop({ instanceId: 'notebook-nobody' }).catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(ApiError);
@@ -61,7 +61,7 @@ test('a refusal is an ApiError with status, code, words and request id', async (
   });
 });
 
-test('the same call sent twice under one key launches once; with another wish it is refused', async () => {
+test('the same call sent twice under one key launches once; another request under the key is refused', async () => {
   const { client } = await api.newAccount();
   const again = { idempotencyKey: 'the-same' };
   const first = await client.launch(wish(), again);
@@ -73,7 +73,7 @@ test('the same call sent twice under one key launches once; with another wish it
   expect((await client.listInstances(page)).pager.totalEntries).toBe(1);
 });
 
-test('every call that makes something carries a fresh key', async () => {
+test('every creating call carries a new idempotency key', async () => {
   const keys: (Idempotency | null)[] = [];
   const launch = async (_caller: unknown, _wish: unknown, key: Idempotency | null) => {
     keys.push(key);
@@ -91,7 +91,7 @@ test('every call that makes something carries a fresh key', async () => {
   expect(keys[0]?.key).not.toBe(keys[1]?.key);
 });
 
-test('a call can be given up, and a server that is away is said to be', async () => {
+test('a call can be aborted, and an unreachable server is named in the error', async () => {
   const { client, token } = await api.newAccount();
   const giveUp = AbortSignal.abort(new Error('enough'));
   await expect(client.listInstances(page, { signal: giveUp })).rejects.toThrow('enough');
@@ -101,7 +101,7 @@ test('a call can be given up, and a server that is away is said to be', async ()
   await expect(away.userInfo()).rejects.toMatchObject({ name: 'ApiError', status: 0, code: 'unreachable' });
 });
 
-test('members of a newer server are left out; an answer that is none is an error, not half an answer', async () => {
+test('drops unknown members of a newer server; an invalid answer is an error, not a partial answer', async () => {
   const answering = (body: string, status = 200, headers: Record<string, string> = {}) =>
     makeClient({ baseUrl: 'http://server.test/api', fetch: async () => new Response(body, { status, headers }) });
   const info = { userId: 'u', username: 'n', email: '', group: ['user'] };

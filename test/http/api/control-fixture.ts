@@ -1,6 +1,6 @@
 /**
- * The seam between the API's tests and the server under them: real control on a real store, with a catalog of one region. Its
- * engine rests (no loop runs, so a launched instance stays as it was wished): the edge is what is tested here.
+ * Control for the API's tests: real, on a real store, with a catalog of one region. No loop runs,
+ * so a launched instance stays as requested: only the edge is tested.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { makeControl } from '../../../src/control/wiring.ts';
@@ -31,7 +31,7 @@ export const ids = {
 
 export interface WiredControl {
   control: Control;
-  /** The key that signs tokens now, for tests that forge what only its holder could. */
+  /** The key that signs tokens now, for forgeries that only its holder could make. */
   signingKey(): Promise<{ kid: string; privateJwk: string; publicJwk: string }>;
   stop(): Promise<void>;
 }

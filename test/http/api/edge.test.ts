@@ -1,4 +1,6 @@
-/** What the edge alone decides: routes and methods, error bodies and headers, what a foreign page may do, health. */
+/**
+ * Behavior of the HTTP edge alone: routes, methods, error bodies, headers, foreign origins, health.
+ */
 import { afterEach, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
@@ -24,7 +26,7 @@ const throwing = (error: unknown) => async (): Promise<never> => {
 const token = GOOD_TOKEN;
 
 describe('routes and methods', () => {
-  test('an unknown route is a JSON 404 that names method and path, with and without a body or a login', async () => {
+  test('answers an unknown route with a JSON 404 that names method and path, with and without body or login', async () => {
     const api = await start();
     for (const [method, path] of [
       ['POST', '/api/instance/delete'],
@@ -42,7 +44,7 @@ describe('routes and methods', () => {
     expect((await api.send('/api/%zz')).status).toBe(404);
   });
 
-  test('a path with another method is a 405 that says which it takes', async () => {
+  test('answers a wrong method with a 405 that lists the allowed ones', async () => {
     const api = await start();
     for (const name of routeNames) {
       const path = routes[name].path.replace('{id}', 'v').replace('{path}', 'a/b');
@@ -60,7 +62,7 @@ describe('routes and methods', () => {
     }
   });
 
-  test('GET /balance tolerates a body, of any kind', async () => {
+  test('GET /balance ignores any body', async () => {
     const money = { balance: 1, availableBalance: 1, availableVoucherAmount: 0, availableCreditAmount: 0 };
     const api = await start({ access: { balance: async () => money } });
     for (const body of ['{}', '{"a":1}', 'not json']) {
@@ -69,7 +71,7 @@ describe('routes and methods', () => {
     }
   });
 
-  test('a route without required fields takes an empty body; every other says what it lacks', async () => {
+  test('a route without required fields takes an empty body; every other names the missing field', async () => {
     const api = await start({ catalog: { families: async () => [] } });
     const bare = { method: 'POST', token };
     expect((await api.send('/api/resource/user/instance/list', bare)).json).toEqual({ instanceInfos: [] });
@@ -78,7 +80,7 @@ describe('routes and methods', () => {
     expect(reply.json).toEqual({ message: 'the body is empty, and field "pager" is not set' });
   });
 
-  test('the address explains itself: a page, the API document, and whether it lives', async () => {
+  test('serves a landing page, the API document and health', async () => {
     const api = await start();
     const page = await api.send('/');
     expect(page.headers['content-type']).toBe('text/html; charset=utf-8');
@@ -88,7 +90,7 @@ describe('routes and methods', () => {
     expect((await api.send('/readyz')).json).toEqual({ ready: true, text: 'the fake is well' });
   });
 
-  test('it is not ready while the store is away, and says so', async () => {
+  test('reports not ready while the store is unreachable', async () => {
     const api = await start({ health: async () => ({ ready: false, text: 'the store does not answer' }) });
     const reply = await api.send('/readyz');
     expect(reply.status).toBe(503);
@@ -123,7 +125,7 @@ describe('errors', () => {
     unavailable: 503,
   };
 
-  test.each(refusalCodes)('%s keeps its status, its words and its code, plain and as a problem', async (code) => {
+  test.each(refusalCodes)('%s keeps its status, message and code, as plain and as problem JSON', async (code) => {
     const refusal = throwing(new Refusal(code, 'these words', { retryAfterS: 2.5, detail: 'only for the log' }));
     const api = await start({ instances: { launch: refusal }, volumes: { delete: refusal } });
     const marked = code === 'not_logged_in' ? { code: -1 } : {};
@@ -161,7 +163,7 @@ describe('errors', () => {
       Object.assign(new Error('SELECT secret'), { code: 'not_found', statusCode: 200 }),
     ],
     ['an error with a status of its own', Object.assign(new Error('SELECT secret'), { statusCode: 418 })],
-  ])('a fault (%s) is a 500 without its text, and is in the log under the same request id', async (_name, fault) => {
+  ])('a server error (%s) is a 500 without its text, logged under the same request id', async (_name, fault) => {
     const api = await start({ instances: { launch: throwing(fault) } });
     const reply = await api.post('/instance/create', wish(), { token, headers: { 'x-request-id': 'mine-1' } });
     expect(reply.status).toBe(500);
@@ -175,14 +177,14 @@ describe('errors', () => {
     });
   });
 
-  test('a fault while finding out who calls is a 500 as well, and no login is doubted', async () => {
+  test('a server error during authentication is a 500, not a 401', async () => {
     const api = await start({ access: { authenticate: throwing(new Error('store away')) } });
     const reply = await api.post('/instance/list', {}, { token });
     expect(reply.status).toBe(500);
     expect(reply.text).not.toContain('store away');
   });
 
-  test('a request id is taken when it is fit for a log, and made otherwise, each another', async () => {
+  test('takes a request id that is safe to log, and generates a unique one otherwise', async () => {
     const api = await start();
     const idOf = async (headers: Record<string, string>) =>
       (await api.send('/healthz', { headers })).headers['x-request-id'];
@@ -193,7 +195,7 @@ describe('errors', () => {
     expect(new Set(made).size).toBe(made.length);
   });
 
-  test('a slow request is logged, a quick one is not', async () => {
+  test('logs slow requests only', async () => {
     const api = await start({ catalog: { families: async () => [] } }, { slowMs: 0 });
     await api.post('/resource/user/instance/list', {}, { token });
     expect(api.logged).toEqual([expect.objectContaining({ level: 'warn', text: 'slow request' })]);
@@ -208,7 +210,7 @@ describe('a page of another origin', () => {
   const route = '/resource/user/instance/list';
   const cookie = `AccessToken=${GOOD_TOKEN}`;
 
-  test('may not use the login of a browser, nor log it in as somebody else', async () => {
+  test("may neither use a browser's login nor log it in as another account", async () => {
     const login = async () => ({ accessToken: 'x', accessExpire: 86_400 });
     const api = await start({ catalog: { families }, access: { login } });
     const foreign = [
@@ -228,7 +230,7 @@ describe('a page of another origin', () => {
     }
   });
 
-  test('may use a token or a key of its own; our own pages and configured origins may use the cookie', async () => {
+  test('may use its own token or key; pages of this origin and configured origins may use the cookie', async () => {
     const api = await start({ catalog: { families } }, { ownOrigins: ['https://cloud.example.org'] });
     const allowed: Record<string, string>[] = [
       { authorization: `Bearer ${GOOD_TOKEN}`, origin: 'https://evil.test' },
@@ -242,7 +244,7 @@ describe('a page of another origin', () => {
     }
   });
 
-  test('cookies are marked Secure where browsers come by https', async () => {
+  test('marks cookies Secure when browsers use https', async () => {
     const login = async () => ({ accessToken: 'x', accessExpire: 86_400 });
     const api = await start({ access: { login } }, { secureCookies: true });
     const reply = await api.post('/user/login', { username: 'a', password: 'b' });
@@ -262,7 +264,7 @@ describe('Idempotency-Key', () => {
     return { api: await start({ instances: { launch, list: async () => ({ texts: [], totalEntries: 0 }) } }), seen };
   }
 
-  test('reaches control with a hash that is the same however the body is spelt, and another for another wish', async () => {
+  test('reaches control with a hash that depends on the request, not on its formatting', async () => {
     const { api, seen } = await keysSeen();
     const { isSpotInstance: _default, ...withoutDefault } = wish();
     const bodies = [
@@ -285,7 +287,7 @@ describe('Idempotency-Key', () => {
     expect(hashes[5]).not.toBe(hashes[0]);
   });
 
-  test('is null when not sent, is refused when no visible ASCII or too long, and is not looked at where nothing is made', async () => {
+  test('is null when absent, is refused when not visible ASCII or too long, and is ignored where nothing is created', async () => {
     const { api, seen } = await keysSeen();
     await api.post('/instance/create', wish(), { token });
     expect(seen).toEqual([null]);
@@ -305,7 +307,7 @@ describe('Idempotency-Key', () => {
   });
 });
 
-test('an administrator is let through to what is theirs, with the defaults filled in', async () => {
+test('administrators reach their routes, with defaults filled in', async () => {
   const asked: unknown[] = [];
   const createUser = async (_caller: unknown, body: unknown) => {
     asked.push(body);

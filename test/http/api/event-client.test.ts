@@ -1,4 +1,4 @@
-/** The client's loop over events: it resumes by itself, hands out gaps, and ends when it is told to or refused. */
+/** The client's event loop: resumes by itself, yields gaps, and ends by signal or refusal. */
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
@@ -9,7 +9,7 @@ import { eventRoom, type EventRoom, type Someone } from './event-fixture.ts';
 const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch) =>
   makeClient({ baseUrl: room.api.baseUrl, credential: { kind: 'token', token }, fetch });
 
-/** Takes events until there are so many. */
+/** Takes the next `count` events. */
 async function take(events: AsyncIterable<StreamedEvent>, count: number): Promise<StreamedEvent[]> {
   const taken: StreamedEvent[] = [];
   for await (const told of events) {
@@ -29,7 +29,7 @@ async function withRoom(work: (room: EventRoom) => Promise<void>): Promise<void>
   await remove();
 }
 
-/** A network that breaks every answer off after so many bytes, with an error or as if it were whole. */
+/** A network that cuts every answer after a number of bytes, by an error or a clean end. */
 function breaking(afterBytes: () => number): { fetch: typeof globalThis.fetch; opened: () => number } {
   let opened = 0;
   return {
@@ -56,7 +56,7 @@ function breaking(afterBytes: () => number): { fetch: typeof globalThis.fetch; o
   };
 }
 
-test('over connections that break anywhere it hands out every event once and in order', () =>
+test('yields every event once and in order over connections that break anywhere', () =>
   withRoom(async (room) => {
     const ann = await room.another();
     const network = breaking(() => 200 + Math.random() * 4_000);
@@ -66,7 +66,7 @@ test('over connections that break anywhere it hands out every event once and in 
     expect(network.opened()).toBeGreaterThan(1);
   }));
 
-test('begun without a number it resumes from where it began, though nothing had happened by then', () =>
+test('resumes from its start without a number, even before any event', () =>
   withRoom(async (room) => {
     const ann = await room.another();
     let opened = 0;
@@ -75,7 +75,7 @@ test('begun without a number it resumes from where it began, though nothing had 
         const response = await globalThis.fetch(url, init);
         opened += 1;
         if (opened > 1) return response;
-        // The first connection says where it is, and is lost before anything happens.
+        // The first connection reports its position and is lost before any event.
         const { value } = (await response.body?.getReader().read()) ?? {};
         await ann.happens(3);
         return new Response(value ?? null);
@@ -86,7 +86,7 @@ test('begun without a number it resumes from where it began, though nothing had 
     expect(opened).toBe(2);
   }));
 
-test('an event has its kind, its subject, its time and its data; a gap says which numbers and why', () =>
+test('an event has kind, subject, time and data; a gap has its numbers and a reason', () =>
   withRoom(async (room) => {
     const ann = await room.another();
     await ann.happens(1, { deep: { a: [1] } });
@@ -111,7 +111,7 @@ test('an event has its kind, its subject, its time and its data; a gap says whic
     await ahead.return();
   }));
 
-test('a refusal is thrown: at once when it is the first answer, and when the login has ended meanwhile', () =>
+test('throws a refusal, as the first answer or after a revoked login', () =>
   withRoom(async (room) => {
     const stranger = makeClient({ baseUrl: room.api.baseUrl });
     await expect(take(stranger.events(), 1)).rejects.toMatchObject({
@@ -130,7 +130,7 @@ test('a refusal is thrown: at once when it is the first answer, and when the log
     await expect(next).rejects.toMatchObject({ status: 401, code: 'not_logged_in' });
   }));
 
-test('a server that is away or too busy after it was there is waited for', async () => {
+test('waits for a server that became unreachable or busy', async () => {
   const answers = [
     () => new Response('retry: 2000\nid: 4\n\n'),
     () => Promise.reject(new TypeError('refused')),
@@ -162,13 +162,13 @@ test('a server that is away or too busy after it was there is waited for', async
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
   const reading = take(client.events(), 1);
-  // Half a second, doubled at each attempt that brought nothing.
+  // The delay is 0.5 s, doubled after each attempt without an event.
   while (asked.length < answers.length) await vi.advanceTimersByTimeAsync(100);
   expect(seqsOf(await reading)).toEqual([5]);
   expect(asked).toEqual([null, '4', '4', '4', '4']);
 });
 
-test('what this client can not read is an error, and not asked for for ever', async () => {
+test('throws on unreadable data instead of retrying forever', async () => {
   const client = makeClient({
     baseUrl: 'http://server.test/api',
     fetch: async () => new Response('id: 1\nevent: a\ndata: {"seq":"one"}\n\n'),
@@ -176,7 +176,7 @@ test('what this client can not read is an error, and not asked for for ever', as
   await expect(take(client.events(), 1)).rejects.toThrow(/seq/);
 });
 
-test('the loop ends quietly by its signal, and a loop that is broken off closes its stream', () =>
+test('the signal ends the loop quietly, and leaving the loop closes its stream', () =>
   withRoom(async (room) => {
     const ann = await room.another();
     const { events } = room.world.running.control;
@@ -190,7 +190,7 @@ test('the loop ends quietly by its signal, and a loop that is broken off closes 
     expect(await take(clientOf(room, ann).events({ after: ann.base }), 1)).toHaveLength(1);
     await eventually(() => 'size' in events && events.size === 0);
     expect(await take(clientOf(room, ann).events({ signal: AbortSignal.abort() }), 1)).toEqual([]);
-    // Also while the first answer is still to come.
+    // An abort before the first answer works too.
     const early = new AbortController();
     const never = clientOf(room, ann, (_url, init) => {
       const { signal } = init ?? {};
@@ -202,7 +202,7 @@ test('the loop ends quietly by its signal, and a loop that is broken off closes 
     expect(await take(never.events({ signal: early.signal }), 1)).toEqual([]);
   }));
 
-test('a connection that is silent for too long is given up, and another is opened', async () => {
+test('replaces a connection that is silent for too long', async () => {
   let opened = 0;
   const told = await take(
     readEvents(

@@ -1,4 +1,7 @@
-/** A listening API over real control on a store of either kind, with accounts that something happens to, and raw readers of their streams. */
+/**
+ * A listening API over real control on either database, with accounts that get events, and raw
+ * readers of their streams.
+ */
 import { request } from 'node:http';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
@@ -12,11 +15,11 @@ import { startEdge, type BareApi } from './harness.ts';
 export interface Someone {
   accountId: string;
   token: string;
-  /** The number of the last event before the test: what happens in it is numbered from the next. */
+  /** Number of the last event before the test. */
   base: number;
-  /** Lets so many things happen, all at once; every fifth also has a work that is undone. */
+  /** Appends events concurrently; every fifth also has a transaction that is rolled back. */
   happens: (times: number, data?: object) => Promise<void>;
-  /** The same in one commit, for a great many. */
+  /** Appends many events in one commit. */
   happenTogether: (times: number, data?: object) => Promise<void>;
 }
 
@@ -73,17 +76,17 @@ export async function eventRoom(store: Store, more: Partial<ApiOptions> = {}): P
 export interface RawStream {
   status: number;
   headers: IncomingHttpHeaders;
-  /** All that came so far. */
+  /** All text received so far. */
   text: () => string;
-  /** How it ended: whole, or cut. Waits until it has. */
+  /** Waits for the end of the stream: complete, or cut. */
   ended: Promise<'end' | 'cut'>;
-  /** Takes no more from the socket, or goes on. */
+  /** Stops or resumes reading the socket. */
   pause: () => void;
   resume: () => void;
   close: () => void;
 }
 
-/** Opens a stream, and answers with its head; it is read on beside. */
+/** Opens a stream, returns its head and keeps reading. */
 export async function openStream(
   port: number,
   { path = '/api/events', headers = {} }: { path?: string; headers?: Record<string, string> },
@@ -115,7 +118,7 @@ export const bearer = ({ token }: Pick<Someone, 'token'>): Record<string, string
   authorization: `Bearer ${token}`,
 });
 
-/** Of a stream's text, the messages with data. */
+/** Messages with data in a stream's text. */
 export function messagesIn(text: string): { id: number; event: string; data: Record<string, unknown> }[] {
   return text
     .split('\n\n')
@@ -126,5 +129,5 @@ export function messagesIn(text: string): { id: number; event: string; data: Rec
     });
 }
 
-/** Where the stream says that it is: the last `id` of its text. */
+/** The last `id` in a stream's text, which is its position. */
 export const lastIdIn = (text: string): number => Number([...text.matchAll(/^id: (\d+)$/gm)].at(-1)?.[1]);

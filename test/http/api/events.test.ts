@@ -1,4 +1,6 @@
-/** The live stream: whoever resumes where it was sees every event once and in order, of its own account alone. */
+/**
+ * The live stream: each reader that resumes gets every event of its own account once and in order.
+ */
 import { connect } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Caller, Credential } from '../../../src/control/index.ts';
@@ -15,7 +17,10 @@ import { startEdge } from './harness.ts';
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
-/** Reads from `first` to `last`, breaking the connection off at random points and going on by `Last-Event-ID`. */
+/**
+ * Reads from `first` to `last`, cutting the connection at random points and resuming by
+ * `Last-Event-ID`.
+ */
 async function readWithBreaks(port: number, who: Someone, last: number): Promise<{ seqs: number[]; breaks: number }> {
   const seqs: number[] = [];
   let at = who.base;
@@ -46,7 +51,7 @@ async function readWithBreaks(port: number, who: Someone, last: number): Promise
 }
 
 onBothEngines('the event stream', (open) => {
-  test('under a storm of writes and broken connections each account reads exactly its own numbers, in order', async () => {
+  test('under heavy writes and broken connections each account reads exactly its own numbers, in order', async () => {
     const room = await eventRoom(await open());
     const [ann, bob] = [await room.another(), await room.another()];
     const storm = async (who: Someone): Promise<void> => {
@@ -60,7 +65,7 @@ onBothEngines('the event stream', (open) => {
     await Promise.all([storm(ann), storm(bob), reads(ann), reads(bob)]);
   });
 
-  test('an event comes well within a second of its commit, also when the stream was idle', async () => {
+  test('an event arrives well within a second of its commit, also on an idle stream', async () => {
     const { api, admin } = await eventRoom(await open());
     const stream = await openStream(api.port, { headers: bearer(admin) });
     await eventually(() => lastIdIn(stream.text()) >= 0);
@@ -71,12 +76,12 @@ onBothEngines('the event stream', (open) => {
       await eventually(() => messagesIn(stream.text()).length >= round);
       tookMs.push(performance.now() - committedMs);
     }
-    // A busy machine may hold up some of them.
+    // A busy machine may delay some of them.
     const median = tookMs.toSorted((a, b) => a - b)[tookMs.length / 2];
     expect(median).toBeLessThan(800);
   });
 
-  test('without a number it begins with what happens from now on, and says where that is', async () => {
+  test('without a number it starts at the present, and reports its position', async () => {
     const { api, admin } = await eventRoom(await open());
     await admin.happens(3);
     const stream = await openStream(api.port, { headers: bearer(admin) });
@@ -102,7 +107,7 @@ onBothEngines('the event stream', (open) => {
     expect(stream.text()).toBe(`retry: 2000\nid: ${now}\n\nid: ${now + 1}\nevent: test.happened\ndata: ${data}\n\n`);
   });
 
-  test('what is no longer kept is told as a gap, then it goes on', async () => {
+  test('reports expired events as a gap, then continues', async () => {
     const store = await open();
     const { api, admin, another } = await eventRoom(store);
     const ann = await another();
@@ -123,7 +128,7 @@ onBothEngines('the event stream', (open) => {
       why: expect.stringContaining('no longer kept'),
     });
 
-    // All of them gone: the gap reaches to now, and what happens next is told.
+    // All events expired: the gap reaches to now, and the next event follows.
     await store.write((tx) => tx.deleteFrom('event').where('accountId', '=', ann.accountId).execute());
     const later = await openStream(api.port, { path: '/api/events?after=0', headers: bearer(ann) });
     await eventually(() => messagesIn(later.text()).length === 1);
@@ -133,7 +138,7 @@ onBothEngines('the event stream', (open) => {
     expect(messagesIn(later.text())[1]).toMatchObject({ id: 11, event: 'test.happened' });
   });
 
-  test('a number that has not been given yet is a gap, too, and nothing that comes is passed over', async () => {
+  test('reports a future number as a gap, and skips no event after it', async () => {
     const { api, another } = await eventRoom(await open());
     const ann = await another();
     await ann.happens(4 - ann.base);
@@ -149,7 +154,7 @@ onBothEngines('the event stream', (open) => {
     expect(messagesIn(stream.text())[1]).toMatchObject({ id: 5, event: 'test.happened' });
   });
 
-  test('a reader that takes nothing costs a bounded number of pages, and loses nothing when it goes on', async () => {
+  test('a stalled reader costs a bounded number of pages, and misses nothing when it resumes', async () => {
     const store = await open();
     const { world, api, another } = await eventRoom(store);
     const { events } = world.running.control;
@@ -181,7 +186,7 @@ onBothEngines('the event stream', (open) => {
   });
 });
 
-test('the header decides over the query; what is no number is refused, and so is who has no login', async () => {
+test('the header takes precedence over the query; refuses non-numbers and callers without a login', async () => {
   const { store, remove } = await openTempStore();
   const { api, another } = await eventRoom(store);
   const ann = await another();
@@ -222,7 +227,7 @@ test('the header decides over the query; what is no number is refused, and so is
   await remove();
 });
 
-test("a browser's cookie is enough on a page of this server, and not on another's", async () => {
+test("accepts a browser's cookie from this server's pages only", async () => {
   const { store, remove } = await openTempStore();
   const { api, admin } = await eventRoom(store);
   const cookie = `AccessToken=${admin.token}`;
@@ -230,7 +235,7 @@ test("a browser's cookie is enough on a page of this server, and not on another'
   expect(own.status).toBe(200);
   const foreign = await openStream(api.port, { headers: { cookie, origin: 'http://evil.example' } });
   expect(foreign.status).toBe(403);
-  // What an <img> or a frame makes the browser ask has no Origin; another port of this host is of the same site.
+  // A request of an <img> or frame has no Origin; another port of this host is same-site.
   for (const site of ['cross-site', 'same-site'])
     expect((await openStream(api.port, { headers: { cookie, 'sec-fetch-site': site } })).status, site).toBe(403);
   for (const site of ['same-origin', 'none'])
@@ -238,7 +243,7 @@ test("a browser's cookie is enough on a page of this server, and not on another'
   await remove();
 });
 
-test('a stream ends soon after its login or key does, and those of other logins go on', async () => {
+test('a stream ends soon after its login or key is revoked; those of other logins continue', async () => {
   const { store, remove } = await openTempStore();
   const { world, api, admin } = await eventRoom(store, { eventBeatMs: 30 });
   const { access } = world.running.control;
@@ -258,7 +263,7 @@ test('a stream ends soon after its login or key does, and those of other logins 
   await remove();
 });
 
-describe('of what happens once the credential of a stream has ended nothing is told, and the stream ends with it:', () => {
+describe('no event after the revocation of its credential reaches a stream, which ends:', () => {
   type End = (access: RunningControl['access'], who: Caller) => Promise<void>;
   const ends: [name: string, by: 'token' | 'key', end: End][] = [
     ['a logout', 'token', (access, who) => access.logout(who)],
@@ -292,7 +297,7 @@ describe('of what happens once the credential of a stream has ended nothing is t
       });
 });
 
-test('an account has eight streams; the ninth is refused in words, and one that is closed makes room', async () => {
+test('an account has eight streams; the ninth is refused with a reason, and closing one frees a slot', async () => {
   const { store, remove } = await openTempStore();
   const { api, admin, another } = await eventRoom(store);
   const ann = await another();
@@ -314,7 +319,7 @@ test('an account has eight streams; the ninth is refused in words, and one that 
   await remove();
 });
 
-test('a reader that takes nothing for four beats is cut off', async () => {
+test('a reader that stalls for four beats is cut off', async () => {
   const { store, remove } = await openTempStore();
   const { world, api, another } = await eventRoom(store, { eventBeatMs: 60 });
   const ann = await another();
@@ -329,7 +334,7 @@ test('a reader that takes nothing for four beats is cut off', async () => {
   await remove();
 });
 
-test('control that stops ends its streams whole, and so does an edge that closes; a late one is refused', async () => {
+test('stopping control or closing the edge ends streams cleanly, and refuses new ones', async () => {
   const { store, remove } = await openTempStore();
   const { world, api, admin } = await eventRoom(store);
   const stream = await openStream(api.port, { headers: bearer(admin) });
@@ -352,7 +357,7 @@ test('control that stops ends its streams whole, and so does an edge that closes
   await remove();
 });
 
-test('an edge that closes waits for no connection on which nothing has come', async () => {
+test('closing the edge waits for no connection without a request', async () => {
   const edge = await startEdge(fakeControl());
   const spare = connect(edge.port, '127.0.0.1');
   onTestFinished(() => void spare.destroy());
@@ -362,7 +367,7 @@ test('an edge that closes waits for no connection on which nothing has come', as
   expect(spare.bytesRead).toBe(0);
 });
 
-test('nobody is asked while nobody waits: the feed has a timer only as long as somebody reads', async () => {
+test('the feed polls only while it has readers', async () => {
   const { store, remove } = await openTempStore();
   await store.write((tx) => insertOwners(tx, 'region', 'ann'));
   let timers = 0;

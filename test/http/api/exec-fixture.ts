@@ -1,4 +1,7 @@
-/** A listening API over real control on the simulated engine, with instances that run, and readers of its two WebSockets. */
+/**
+ * A listening API over real control on the simulated engine, with running instances and readers of
+ * its two WebSockets.
+ */
 import type { IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
 import WebSocket from 'ws';
@@ -15,7 +18,7 @@ export interface Person {
   client: Client;
   /** Launches an instance and waits until it runs. */
   launch(): Promise<string>;
-  /** The same account by another login. */
+  /** The same account with another login. */
   another(): Promise<Person>;
 }
 
@@ -74,7 +77,10 @@ export class RefusedUpgrade extends Error {
   }
 }
 
-/** A WebSocket that was let in, and what reads it from its first message on; rejects with a `RefusedUpgrade`. */
+/**
+ * Opens a WebSocket and attaches the reader before its first message; rejects with a
+ * `RefusedUpgrade`.
+ */
 export async function openSocket<Reader>(
   port: number,
   path: string,
@@ -118,7 +124,7 @@ const queryOf = (query: Record<string, string | number | boolean | readonly stri
 
 export interface ExecSocket {
   socket: WebSocket;
-  /** What came on a channel so far. */
+  /** Bytes received on a channel so far. */
   on(channel: number): Buffer;
   send(channel: number, data?: string | Uint8Array): void;
   closed: Promise<{ code: number; why: string }>;
@@ -155,9 +161,9 @@ function readExec(socket: WebSocket): ExecSocket {
 
 export interface TerminalSocket {
   socket: WebSocket;
-  /** The last of what it showed, since the last reset. */
+  /** The screen since the last reset. */
   shown(): string;
-  /** The texts, parsed. */
+  /** Text messages, parsed. */
   told: Record<string, unknown>[];
   type(text: string): void;
   resize(columns: number, rows: number): void;

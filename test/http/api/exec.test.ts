@@ -1,4 +1,4 @@
-/** Commands through the API, on the simulated engine: to their end, and by their streams. */
+/** Commands through the API on the simulated engine: run to the end, and streamed. */
 import { createHash, randomBytes } from 'node:crypto';
 import { request } from 'node:http';
 import { buffer, text } from 'node:stream/consumers';
@@ -10,7 +10,7 @@ import { execRoom, openExec, RefusedUpgrade, type Asking, type Refused } from '.
 const { stdin, stdout, stderr, exit, resize, signal } = channels;
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 
-test('a command runs to its end: exit code, both streams apart, its input and its environment', async () => {
+test('runs a command to its end: exit code, separate streams, input and environment', async () => {
   const { admin } = await execRoom();
   const instanceId = await admin.launch();
   const done = { stdoutCut: false, stderrCut: false, timedOut: false };
@@ -30,7 +30,7 @@ test('a command runs to its end: exit code, both streams apart, its input and it
   expect(missing).toMatchObject({ exitCode: 127, stdout: '' });
 });
 
-test('bytes that are no text come and go as base64, to the byte; in text they are U+FFFD', async () => {
+test('carries binary data as base64, byte for byte; in text it becomes U+FFFD', async () => {
   const { admin } = await execRoom();
   const instanceId = await admin.launch();
   const bytes = randomBytes(10_000);
@@ -45,7 +45,7 @@ test('bytes that are no text come and go as base64, to the byte; in text they ar
   expect(zeros.stdout).toBe('\0\0\0');
 });
 
-test('output is kept to 1 MiB a stream, and the rest of it is read and dropped', async () => {
+test('keeps 1 MiB of output per stream, and drains the rest', async () => {
   const { admin } = await execRoom();
   const instanceId = await admin.launch();
   const mebibyte = 1024 * 1024;
@@ -56,7 +56,7 @@ test('output is kept to 1 MiB a stream, and the rest of it is read and dropped',
   expect(more.stdout.length).toBe(mebibyte);
 });
 
-test('a command is killed at its time limit, and when its caller leaves', async () => {
+test('kills a command at its time limit, and when its caller disconnects', async () => {
   const { admin, world } = await execRoom();
   const instanceId = await admin.launch();
   const late = await admin.client.exec({ instanceId, command: ['sleep', '1000'], timeoutSeconds: 1 });
@@ -71,7 +71,7 @@ test('a command is killed at its time limit, and when its caller leaves', async 
   expect(await opened[0]).toBe(137);
 });
 
-/** The exit of each command that the engine begins from now on. */
+/** The exit of each command the engine starts from now on. */
 function watchOpened({ engine }: Awaited<ReturnType<typeof execRoom>>['world']): Promise<number>[] {
   const exits: Promise<number>[] = [];
   const { openExec: open } = engine;
@@ -83,7 +83,7 @@ function watchOpened({ engine }: Awaited<ReturnType<typeof execRoom>>['world']):
   return exits;
 }
 
-test('streams: what is sent comes back, the end of the input ends it, and the exit code comes last', async () => {
+test('streams: echoes input, ends at end of input, and sends the exit code last', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const line = await openExec(api.port, { instanceId, command: 'cat' }, admin);
@@ -99,7 +99,7 @@ test('streams: what is sent comes back, the end of the input ends it, and the ex
   expect(JSON.parse(line.on(exit).toString())).toEqual({ exitCode: 0 });
 });
 
-test('streams: stderr is apart, with a terminal it is not, and a resize is seen', async () => {
+test('streams: stderr is separate without a terminal and merged with one, and a resize arrives', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const script = ['sh', '-c', 'echo out; echo err >&2; exit 42'];
@@ -120,7 +120,7 @@ test('streams: stderr is apart, with a terminal it is not, and a resize is seen'
   expect(terminal.on(stderr).length).toBe(0);
 });
 
-test('streams: a signal, the time limit and a client that leaves each end the command', async () => {
+test('streams: a signal, the time limit and a disconnect each end the command', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const sleep = { instanceId, command: ['sleep', '1000'] };
@@ -142,7 +142,7 @@ test('streams: a signal, the time limit and a client that leaves each end the co
   expect(await opened[0]).toBe(137);
 });
 
-test('streams: a slow reader stops the command, and little of it is held', async () => {
+test('streams: a slow reader stops the command, with bounded buffering', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -151,7 +151,7 @@ test('streams: a slow reader stops the command, and little of it is held', async
   line.socket.pause();
   let over = false;
   void opened[0]?.then(() => (over = true));
-  // The kernel's own buffers take some megabytes; the rest waits in the command.
+  // Kernel buffers hold some megabytes; the rest waits in the command.
   let [before, sent] = [-1, 0];
   while (sent !== before) {
     before = sent;
@@ -165,7 +165,7 @@ test('streams: a slow reader stops the command, and little of it is held', async
   expect(JSON.parse(line.on(exit).toString())).toEqual({ exitCode: 0 });
 });
 
-test('streams: what is no message of the protocol closes with a code and what would be one', async () => {
+test('streams: an invalid message closes with a code and names the valid ones', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const bad: [(line: Awaited<ReturnType<typeof openExec>>) => void, number, RegExp][] = [
@@ -188,7 +188,7 @@ test('streams: what is no message of the protocol closes with a code and what wo
   expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
 });
 
-/** What an upgrade is refused with. */
+/** The response of a refused upgrade. */
 async function refusal(port: number, query: Parameters<typeof openExec>[1], asking: Asking): Promise<Refused> {
   try {
     await openExec(port, query, asking);
@@ -199,7 +199,7 @@ async function refusal(port: number, query: Parameters<typeof openExec>[1], aski
   throw new Error('it was let in');
 }
 
-test('whoever may not, and what can not be, is refused before the upgrade, by both ways alike', async () => {
+test('refuses unauthorized callers and invalid requests before the upgrade, the same by both routes', async () => {
   const { admin, api, another, world } = await execRoom();
   const instanceId = await admin.launch();
   const stopped = await admin.launch();
@@ -243,7 +243,7 @@ test('whoever may not, and what can not be, is refused before the upgrade, by bo
   expect(put).toMatchObject({ status: 405, headers: { allow: 'GET, POST' } });
 });
 
-test('an upgrade that is none leaves no command behind', async () => {
+test('an invalid upgrade leaves no command behind', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -286,7 +286,7 @@ test('an upgrade that is none leaves no command behind', async () => {
   expect(await opened[0]).toBe(137);
 });
 
-test('a browser’s cookie counts with the API’s own Origin alone, and an API key like a token', async () => {
+test('accepts a browser’s cookie from the API’s own Origin only, and an API key like a token', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const query = { instanceId, command: ['true'] };
@@ -303,7 +303,7 @@ test('a browser’s cookie counts with the API’s own Origin alone, and an API 
   expect((await byKey.closed).code).toBe(1000);
 });
 
-test('when the login ends in another process, so does the socket at the next beat, with the command', async () => {
+test('a login revoked in another process ends socket and command at the next beat', async () => {
   const { admin, api, world } = await execRoom({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -314,7 +314,7 @@ test('when the login ends in another process, so does the socket at the next bea
   expect(await opened[0]).toBe(137);
 });
 
-test('a dead end is found by pings, and its command ended; who answers them stays', async () => {
+test('pings detect a dead peer and end its command; a live one stays', async () => {
   const { admin, api, world } = await execRoom({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -327,7 +327,7 @@ test('a dead end is found by pings, and its command ended; who answers them stay
   expect(alive.socket.readyState).toBe(alive.socket.OPEN);
 });
 
-test('who is there and takes nothing is cut off in its time, which is longer than that of a dead end', async () => {
+test('a live peer that reads nothing is cut off, later than a dead one', async () => {
   const { admin, api, world } = await execRoom({}, { socketBeatMs: 100 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -344,7 +344,7 @@ test('who is there and takes nothing is cut off in its time, which is longer tha
   expect(await opened[0]).toBe(137);
 });
 
-test('an account has sixteen at once, and a place again when one has ended', async () => {
+test('an account has sixteen commands at once, and a free slot when one ends', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const sleep = { instanceId, command: ['sleep', '1000'] };
@@ -360,7 +360,7 @@ test('an account has sixteen at once, and a place again when one has ended', asy
   });
 });
 
-test('the instance is in use while a command runs, and no longer', async () => {
+test('the instance is in use exactly while a command runs', async () => {
   const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
@@ -374,7 +374,7 @@ test('the instance is in use while a command runs, and no longer', async () => {
   await eventually(async () => (await http()).startsWith('something came through the gateway'));
 });
 
-test('when the instance stops, the socket says that nobody knows the exit code', async () => {
+test('a stopped instance closes the socket with an unknown exit code', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
@@ -383,7 +383,7 @@ test('when the instance stops, the socket says that nobody knows the exit code',
   expect(line.on(exit).length).toBe(0);
 });
 
-test('a server that stops closes the sockets and ends their commands', async () => {
+test('stopping the server closes the sockets and ends their commands', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -393,7 +393,7 @@ test('a server that stops closes the sockets and ends their commands', async () 
   expect(await opened[0]).toBe(137);
 });
 
-test('a server that stops while a command is begun leaves none behind, and does not wait for it', async () => {
+test('stopping the server during the start of a command leaves none behind and does not wait', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
@@ -415,7 +415,7 @@ test('a server that stops while a command is begun leaves none behind, and does 
   expect(await opened[0]).toBe(137);
 });
 
-test('the client: streams of a command and a terminal, in Node’s own WebSocket, refusals as of other calls', async () => {
+test('the client: streams a command and a terminal by Node’s own WebSocket, with the refusals of other calls', async () => {
   const { admin, another } = await execRoom();
   const instanceId = await admin.launch();
   const line = await admin.client.openExec({ instanceId, command: ['cat'] });

@@ -1,4 +1,6 @@
-/** Errors for missing fields and wrong types (docs/interface.md §7 and §10), for every field of §4. */
+/**
+ * Errors for missing fields and wrong types (docs/interface.md §7 and §10), for every field of §4.
+ */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { BareApi } from './harness.ts';
@@ -41,7 +43,10 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-/** A copy of the body with the field at `path` changed; `change` answers undefined to leave it out. `[]` is the item `index`. */
+/**
+ * Copies the body with the field at `path` changed; `change` returns undefined to leave it out.
+ * `[]` is the item `index`.
+ */
 function changed(body: object, path: string, index: number, value: unknown): unknown {
   const copy: unknown = structuredClone(body);
   const keys = path.split('.').flatMap((part) => (part.endsWith('[]') ? [part.slice(0, -2), String(index)] : [part]));
@@ -63,12 +68,12 @@ for (const [name, { route, good }] of Object.entries(requests)) {
     const fields = expected.requests[name] ?? [];
     const ask = (body: unknown) => api.post(route, body, { token: GOOD_TOKEN });
 
-    test('a body with every field is taken', async () => {
+    test('accepts a body with every field', async () => {
       expect(fields.length).toBeGreaterThan(0);
       expect((await ask(good())).status).toBe(200);
     });
 
-    test.each(fields)('without $path, or with it null', async ({ path, required }) => {
+    test.each(fields)('a missing or null $path', async ({ path, required }) => {
       const index = path.includes('[]') ? 1 : 0;
       for (const value of [undefined, null]) {
         const reply = await ask(changed(good(), path, index, value));
@@ -80,7 +85,7 @@ for (const [name, { route, good }] of Object.entries(requests)) {
       }
     });
 
-    test.each(fields)('$path of every other type', async ({ path, type }) => {
+    test.each(fields)('$path of every wrong type', async ({ path, type }) => {
       for (const [wrong, value] of Object.entries(wrongValues)) {
         if (wrong === type) continue;
         const reply = await ask(changed(good(), path, 0, value));
@@ -92,12 +97,12 @@ for (const [name, { route, good }] of Object.entries(requests)) {
   });
 }
 
-describe('the order in which faults are named', () => {
+describe('the order of reported errors', () => {
   const message = async (body: unknown): Promise<unknown> =>
     (await api.post('/instance/create', body, { token: GOOD_TOKEN })).json;
   const { billing: _billing, nodePorts: _nodePorts, ...withoutTwo } = wish();
 
-  test('of all missing fields, the first of the tables: rows of the request before those of billing and the others', async () => {
+  test('reports the first missing field of the tables: rows of the request before billing and the others', async () => {
     expect(await message({})).toEqual({ message: 'field "name" is not set' });
     expect(await message({ ...withoutTwo })).toEqual({ message: 'field "billing" is not set' });
     expect(await message({ ...wish(), billing: {}, nodePorts: null })).toEqual({
@@ -114,7 +119,7 @@ describe('the order in which faults are named', () => {
     });
   });
 
-  test('a missing field is named before a wrong type, a wrong type before a wrong value', async () => {
+  test('reports a missing field before a wrong type, a wrong type before a wrong value', async () => {
     const instanceConfiguration = { enableCommonData: 'no', enableDocker: false };
     expect(
       await message({ ...wish(), name: 7, billing: { chargeMode: 'never', duration: 1 }, instanceConfiguration }),

@@ -1,4 +1,4 @@
-/** That nothing is reached but the caller's own files, whatever the path, the body or the credential. */
+/** Only the caller's own files are reachable, whatever the path, body or credential. */
 import { link, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './f
 
 const { api, folder, ask } = filesRoom();
 
-describe('nothing is reached that is not the caller’s', () => {
+describe('only the caller’s own files are reached', () => {
   const FORMS: [string, number][] = [
     ['..', 400],
     ['../../../../../etc/passwd', 400],
@@ -44,14 +44,14 @@ describe('nothing is reached that is not the caller’s', () => {
     const before = await readdir(folder());
     for (const method of ['GET', 'HEAD']) expect((await ask(method, path)).status, method).toBe(status);
     const put = await ask('PUT', path, { body: 'x' });
-    // A name that is odd and no more is a name.
+    // An odd but valid name is accepted.
     if (status === 404 && put.status === 201) expect((await ask('DELETE', path)).status).toBe(204);
     else expect(put.status).toBe(status);
     if (status !== 409) expect((await ask('DELETE', path)).status).toBe(status);
     expect(await readdir(folder())).toEqual(before);
   });
 
-  test('by what is no id of a volume', async () => {
+  test('by an invalid volume id', async () => {
     for (const volume of ['%00', 'a%00', '%0a'])
       for (const method of ['GET', 'PUT', 'DELETE']) {
         const more = method === 'PUT' ? { body: 'x' } : {};
@@ -89,7 +89,7 @@ describe('nothing is reached that is not the caller’s', () => {
     expect((await ask('GET', 'other-name')).text).toBe('both');
   });
 
-  test('another account’s volume is as unknown as one that never was, and is not mounted', async () => {
+  test('answers for another account’s volume as for an unknown one, without mounting it', async () => {
     await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
     const mounted = api().mounts();
     for (const [token, volume] of [
@@ -115,7 +115,7 @@ describe('nothing is reached that is not the caller’s', () => {
     expect(await readFile(join(api().folderOf(BOBS), 'secret'), 'utf8')).toBe('of bob');
   });
 
-  test('a stranger, and a page of another origin with the cookie, are refused before a body is waited for', async () => {
+  test('refuses a caller without a login, and a foreign page with the cookie, before reading the body', async () => {
     for (const method of ['GET', 'PUT', 'DELETE']) {
       const stranger = await api().send(fileUrl('digits'), { method });
       expectRefused(stranger, 401, 'not_logged_in');
@@ -134,7 +134,7 @@ describe('nothing is reached that is not the caller’s', () => {
     expect(waiting).toMatch(/^HTTP\/1\.1 401 /);
   });
 
-  test('other methods are told which there are', async () => {
+  test('answers other methods with the allowed ones', async () => {
     const reply = await ask('POST', 'digits');
     expect([reply.status, reply.headers.allow]).toEqual([405, 'GET, HEAD, PUT, DELETE']);
   });

@@ -1,4 +1,4 @@
-/** Transfers that end otherwise than by their end: cut off, refused, stalled, raced, or by their volume that is deleted. */
+/** Transfers that do not complete: cut, refused, stalled, racing, or with a deleted volume. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { lstat, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
@@ -26,7 +26,7 @@ import { startEdge } from './harness.ts';
 const { api, folder, ask } = filesRoom();
 
 describe('an upload', () => {
-  test('that is cut in the middle, by its length or its chunks, leaves the file before and nothing else', async () => {
+  test('that is cut midway, by length or chunks, leaves the previous file and nothing else', async () => {
     await ask('PUT', 'kept', { body: 'before' });
     const names = await readdir(folder());
     for (const length of ['Content-Length: 1000000', 'Transfer-Encoding: chunked']) {
@@ -45,7 +45,7 @@ describe('an upload', () => {
     expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('that does not fit is refused: by its length before a byte of it, by its bytes where they pass the size', async () => {
+  test('that does not fit is refused: by its length before the first byte, by its bytes at the limit', async () => {
     const announced = await api().exchange(
       head('PUT', 'huge', `Content-Length: ${2 * 2 ** 30 + 1}`, 'Connection: close'),
     );
@@ -66,7 +66,7 @@ describe('an upload', () => {
     expect(await readdir(folder())).not.toContain('huge');
   });
 
-  test('that is refused while it is sent is answered, though its sender goes on for a while', async () => {
+  test('that is refused midway gets its answer, although the client keeps sending for a while', async () => {
     const reply = await new Promise<number>((resolve, reject) => {
       const asked = request({
         port: api().port,
@@ -86,7 +86,7 @@ describe('an upload', () => {
     expect(reply).toBe(404);
   });
 
-  test('that was refused does not keep a server that stops', async () => {
+  test('that was refused does not delay a stopping server', async () => {
     const other = await startFilesRoom();
     const [unknown, stranger] = [
       head('PUT', 'no/such/folder', 'Content-Length: 9'),
@@ -103,7 +103,7 @@ describe('an upload', () => {
     expect(performance.now() - beganMs).toBeLessThan(3_000);
   });
 
-  test('takes longer than a body of JSON may', async () => {
+  test('may take longer than a JSON body', async () => {
     const hasty = await startFilesRoom({ bodyTimeoutMs: 200 });
     try {
       const slow = hasty.exchange(
@@ -130,7 +130,7 @@ describe('an upload', () => {
     }
   });
 
-  test('of which nothing comes any more is cut off, and so is a download that nobody reads', async () => {
+  test('that stalls is cut off, like a download that nobody reads', async () => {
     const hasty = await startFilesRoom({ fileStalledMs: 300 });
     try {
       await writeFile(join(hasty.folderOf(ALICES), 'large'), '');
@@ -150,7 +150,7 @@ describe('an upload', () => {
     }
   });
 
-  test('and a delete have all the time that the disk takes', async () => {
+  test('and a delete wait as long as the disk takes', async () => {
     const slow = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 500));
     const edge = await startEdge(
       fakeControl({
@@ -174,21 +174,21 @@ describe('an upload', () => {
     await edge.stop();
   });
 
-  test('of two to one path, one is there whole', async () => {
+  test('to a path with a concurrent one leaves either file complete', async () => {
     const [one, two] = [randomBytes(3_000_000), randomBytes(3_000_000)];
     await Promise.all([one, two, one, two].map((body) => ask('PUT', 'raced', { body })));
     const now = await readFile(join(folder(), 'raced'));
     expect(now.equals(one) || now.equals(two)).toBe(true);
   });
 
-  test('and a download of half a gigabyte go through a few megabytes of memory', async () => {
+  test('and a download of half a gigabyte take a few megabytes of memory', async () => {
     const size = atLevel({ short: 2 ** 29, long: 2 ** 30 });
     await writeFile(join(folder(), 'sparse'), '');
     await truncate(join(folder(), 'sparse'), size);
     const before = process.memoryUsage().rss;
     let most = 0;
     const watch = setInterval(() => (most = Math.max(most, process.memoryUsage().rss)), 20);
-    // Out of one file into the other: neither side holds more than pieces.
+    // Pipes a download into an upload: neither side buffers the file.
     const written = await new Promise<unknown>((resolve, reject) => {
       const headers = { authorization: `Bearer ${ALICE}` };
       get(api().origin + fileUrl('sparse'), { headers }, (source) => {
@@ -217,7 +217,7 @@ describe('an upload', () => {
 });
 
 describe('a volume', () => {
-  test('that is not Bound gives no files, and it is said what would work', async () => {
+  test('that is not Bound serves no files, and the refusal names the fix', async () => {
     const volume = api().volumes.get(BOBS);
     if (!volume) throw new Error('no volume');
     const words = { Pending: /once it is Bound/, Terminating: /being deleted/, Lost: /when the operator/ };
@@ -233,7 +233,7 @@ describe('a volume', () => {
     api().volumes.set(BOBS, volume);
   });
 
-  test('that is deleted cuts off what is being done in it, and nothing else', async () => {
+  test('that is deleted cuts its own transfers only', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
     const upload = connect(api().port, '127.0.0.1');
     const closed = new Promise((resolve) => upload.on('error', () => {}).on('close', resolve));
@@ -244,7 +244,7 @@ describe('a volume', () => {
         api().origin + fileUrl('digits'),
         { headers: { authorization: `Bearer ${ALICE}` } },
         (response) => {
-          // Nothing is read: the server waits for room.
+          // The client never reads: the server waits for free socket buffer.
           const ended = new Promise<string>((done) => {
             response.on('error', () => done('cut'));
             response.on('end', () => done('whole'));
@@ -270,7 +270,7 @@ describe('a volume', () => {
     expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('takes eight requests of an account at once; the ninth is told to wait, and those of another are not kept', async () => {
+  test('takes eight requests of an account at once; the ninth must wait, without delaying other accounts', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
     await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
     const sockets = Array.from({ length: 8 }, (_, n) => {

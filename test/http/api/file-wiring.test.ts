@@ -1,4 +1,6 @@
-/** That the whole server asks for files of the right volume: what the files themselves do is in `files.test.ts`. */
+/**
+ * The whole server serves files of the right volume; `files.test.ts` covers the files themselves.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../../src/contract/client.ts';
@@ -27,7 +29,7 @@ const expectAllRefused = (asked: PromiseSettledResult<unknown>[], code: string, 
     })),
   );
 
-test('a volume is its owner’s, and gives no files before it is Bound', async () => {
+test('serves a volume to its owner only, and no files before it is Bound', async () => {
   const [alice, bob] = [await api.newAccount(), await api.newAccount()];
   const asked = { name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' } as const;
   const { volume } = await alice.client.createVolume(asked);

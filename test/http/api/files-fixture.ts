@@ -1,4 +1,4 @@
-/** The edge over real files in a temporary folder: two accounts, a volume each, and nothing else that control would need. */
+/** The edge over real files in a temporary folder, with two accounts and a volume each. */
 import { connect } from 'node:net';
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,20 +21,20 @@ export const ALICES = 'volume-of-alice';
 export const BOBS = 'volume-of-bob';
 
 export interface FilesRoom extends BareApi {
-  /** The volume's files on the host. */
+  /** Path of the volume's files on the host. */
   folderOf(volume: string): string;
   volumes: Map<string, Volume>;
   uses: DiskUses;
-  /** How often a volume was mounted. */
+  /** Number of mounts of a volume. */
   mounts(): number;
   uploadsLeft(volume: string): Promise<string[]>;
-  /** Sends these pieces on a bare connection, and answers all that comes back until it closes. */
+  /** Sends the pieces on a raw connection, and returns all bytes until it closes. */
   exchange(...pieces: (string | Buffer)[]): Promise<string>;
 }
 
 export const fileUrl = (path: string, volume = ALICES): string => `/api/storage/volume/${volume}/files/${path}`;
 
-/** The head of a request of Alice's, for a bare connection. */
+/** The head of one of Alice's requests, for a raw connection. */
 export const head = (method: string, path: string, ...headers: string[]): string =>
   [`${method} ${fileUrl(path)} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${ALICE}`, ...headers, '', ''].join('\r\n');
 
@@ -43,13 +43,13 @@ export function expectRefused(reply: Reply, status: number, code: string): void 
   expect(reply.json).toEqual(expect.objectContaining({ message: expect.any(String), status }));
 }
 
-/** Whatever a test did, nothing is in use after it, and nothing half written is left. */
+/** No volume is in use and no partial upload is left after a test. */
 export async function expectNothingLeft({ uses, uploadsLeft }: FilesRoom): Promise<void> {
   await expect.poll(() => uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
   expect(await uploadsLeft(ALICES)).toEqual([]);
 }
 
-/** One room for all tests of a file, and nothing left in it after any of them. */
+/** One fixture for all tests of a file, checked for leftovers after each. */
 export function filesRoom() {
   let room: FilesRoom | undefined;
   const api = (): FilesRoom => {
@@ -63,7 +63,7 @@ export function filesRoom() {
   afterEach(() => expectNothingLeft(api()));
   return {
     api,
-    /** Of Alice's volume. */
+    /** Path of Alice's volume. */
     folder: (): string => api().folderOf(ALICES),
     ask: (method: string, path: string, more: Send = {}): Promise<Reply> =>
       api().send(fileUrl(path), { token: ALICE, ...more, method }),

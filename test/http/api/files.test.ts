@@ -1,4 +1,7 @@
-/** Files of a volume over real connections: up, told, down whole and by parts; and that what they hold never runs as a page of ours. */
+/**
+ * Files of a volume over real connections: upload, stat, download in whole and by range, and never
+ * as a page of the API's origin.
+ */
 import { randomBytes } from 'node:crypto';
 import { mkdir, truncate, writeFile } from 'node:fs/promises';
 import { get } from 'node:http';
@@ -10,7 +13,7 @@ import { ALICE, ALICES, filesRoom, expectRefused, fileUrl } from './files-fixtur
 const { api, folder, ask } = filesRoom();
 
 describe('a file', () => {
-  test('is uploaded, told, downloaded and deleted', async () => {
+  test('is uploaded, listed, downloaded and deleted', async () => {
     const bytes = randomBytes(300_000);
     expect(
       (await api().post('/storage/files/createFolder', { id: ALICES, path: 'a/b' }, { token: ALICE })).json,
@@ -66,7 +69,7 @@ describe('a file', () => {
     expect((await ask('GET', 'sub/file')).text).toBe('x');
   });
 
-  test('is only taken when it is new, or only had when it has changed, if so asked', async () => {
+  test('honors If-None-Match and If-Match on upload and download', async () => {
     const onlyNew = { 'if-none-match': '*' };
     const { headers } = await ask('PUT', 'once', { body: 'first', headers: onlyNew });
     expectRefused(await ask('PUT', 'once', { body: 'second', headers: onlyNew }), 412, 'precondition_failed');
@@ -106,7 +109,7 @@ describe('a file', () => {
     expect(headers['set-cookie']).toBeUndefined();
   });
 
-  test('that shrinks while it is sent is cut off, not ended', async () => {
+  test('that shrinks during a download is cut, not ended', async () => {
     await writeFile(join(folder(), 'shrinks'), '');
     await truncate(join(folder(), 'shrinks'), 200 * 2 ** 20);
     const cut = new Promise<number>((resolve, reject) => {
@@ -127,7 +130,7 @@ describe('a file', () => {
   });
 });
 
-test('the client of the contract does all of it', async () => {
+test('is served by every file method of the client', async () => {
   const client = makeClient({ baseUrl: api().baseUrl, credential: { kind: 'token', token: ALICE } });
   await client.createFolder({ id: ALICES, path: 'by client/é' });
   await client.uploadFile(ALICES, 'by client/é/50%.txt', 'in one piece', { onlyNew: true });
@@ -174,7 +177,7 @@ describe('a part of a file', () => {
     ['bytes=-100', TEXT, '0-9'],
     ['bytes=5-100', '56789', '5-9'],
     ['Bytes=9-9 ', '9', '9-9'],
-  ])('%s is what was asked for', async (range, text, told) => {
+  ])('%s returns the range', async (range, text, told) => {
     const reply = await part(range);
     expect([reply.status, reply.text]).toEqual([206, text]);
     expect(reply.headers).toMatchObject({
@@ -185,7 +188,7 @@ describe('a part of a file', () => {
   });
 
   test.each(['bytes=10-', 'bytes=10-20', 'bytes=-0', 'bytes=999999999999999-'])(
-    '%s is outside, and it is said how long the file is',
+    "%s is outside: refused with the file's length",
     async (range) => {
       const reply = await part(range);
       expectRefused(reply, 416, 'range_not_satisfiable');
@@ -201,25 +204,25 @@ describe('a part of a file', () => {
     'bytes=0-1,3-4',
     'bytes=0x1-2',
     `bytes=${'9'.repeat(400)}-`,
-  ])('%s is no such range: the whole file comes', async (range) => {
+  ])('%s is no valid range: returns the whole file', async (range) => {
     const reply = await part(range);
     expect([reply.status, reply.text]).toEqual([200, TEXT]);
   });
 
-  test('goes on only with the same file', async () => {
+  test('resumes the same file only', async () => {
     expect((await part('bytes=5-', { 'if-range': etag })).text).toBe('56789');
     for (const other of ['"other"', `W/${etag}`, new Date().toUTCString()])
       expect((await part('bytes=5-', { 'if-range': other })).text).toBe(TEXT);
   });
 
-  test('HEAD tells all of it and sends nothing, whatever range', async () => {
+  test('HEAD returns the headers without a body, whatever range', async () => {
     const reply = await ask('HEAD', 'digits', { headers: { range: 'bytes=3-5' } });
     expect([reply.status, reply.text]).toEqual([200, '']);
     expect(reply.headers).toMatchObject({ 'content-length': '10', 'accept-ranges': 'bytes', etag });
     expect((await ask('HEAD', 'nothing')).status).toBe(404);
   });
 
-  test('a download that was cut off goes on where it was', async () => {
+  test('resumes a cut download', async () => {
     const bytes = randomBytes(8 * 2 ** 20);
     await ask('PUT', 'large', { body: bytes });
     const first = await new Promise<Buffer>((resolve, reject) => {

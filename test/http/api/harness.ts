@@ -1,5 +1,6 @@
 /**
- * A server for the API's tests: the edge listening on a free port, over the control of `control-fixture.ts` (or one handed in).
+ * A server for the API's tests: the edge listening on a free port, over the control of
+ * `control-fixture.ts` (or one handed in).
  *
  *     const api = await startApi();
  *     const alice = await api.newAccount();
@@ -21,7 +22,7 @@ export interface Reply {
   status: number;
   headers: IncomingHttpHeaders;
   text: string;
-  /** Undefined when the body is no JSON. */
+  /** Undefined when the body is not JSON. */
   json: unknown;
 }
 
@@ -40,7 +41,7 @@ export interface LogLine {
 
 export interface Send {
   method?: string;
-  /** Sent as it is; anything but a string or bytes goes as JSON. */
+  /** A string or bytes are sent as is; other values as JSON. */
   body?: unknown;
   token?: string;
   headers?: Record<string, string>;
@@ -52,11 +53,11 @@ export interface BareApi {
   /** Up to and including `/api`. */
   baseUrl: string;
   logged: LogLine[];
-  /** Open connections, as the server counts them. */
+  /** Open connections of the server. */
   connections(): Promise<number>;
   /** Any path of the listener. */
   send(path: string, send?: Send): Promise<Reply>;
-  /** A POST to a route under `/api`. */
+  /** POSTs to a route under `/api`. */
   post(route: string, body: unknown, send?: Omit<Send, 'body' | 'method'>): Promise<Reply>;
   stop(): Promise<void>;
 }
@@ -64,7 +65,7 @@ export interface BareApi {
 export interface TestApi extends BareApi {
   wired: WiredControl;
   admin: Account;
-  /** A fresh account with money, logged in. */
+  /** A new account with balance, logged in. */
   newAccount(): Promise<Account>;
 }
 
@@ -138,7 +139,7 @@ export async function startApi(): Promise<TestApi> {
   };
 }
 
-/** A launch that is right in every field. */
+/** A launch with every field valid. */
 export const wish = (changed: Partial<LaunchRequest> = {}): LaunchRequest => ({
   name: 'an instance',
   imageId: ids.image,
@@ -176,7 +177,10 @@ function bytesOf(body: unknown): Buffer | null {
   return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
-/** By `node:http` and a connection each, since `fetch` refuses to send some of the headers and bodies under test. */
+/**
+ * Uses `node:http` with a connection per request, since `fetch` refuses some headers and bodies
+ * under test.
+ */
 function exchange(
   port: number,
   path: string,

@@ -1,4 +1,4 @@
-/** Bytes that no good client sends: each gets a clean refusal or is closed, and the server serves on. */
+/** Malformed HTTP gets a clean refusal or a close, and the server serves on. */
 import { gzipSync } from 'node:zlib';
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -20,7 +20,7 @@ afterEach(async () => {
     throw new Error(`the server is not well after this test: ${status}`, { cause: faults });
 });
 
-/** Sends raw text, and answers all that comes until the server closes. */
+/** Sends raw text, and returns all bytes until the server closes. */
 function exchangeRaw(...parts: (string | Buffer)[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -28,7 +28,8 @@ function exchangeRaw(...parts: (string | Buffer)[]): Promise<string> {
       for (const part of parts) socket.write(part);
     });
     socket.on('data', (chunk) => chunks.push(chunk));
-    // A server that refuses a body it has not read to the end resets the connection: what it said before counts.
+    // A server that refuses a body before reading all of it resets the connection: the answer
+    // before the reset counts.
     socket.on('error', (error) => (chunks.length > 0 ? undefined : reject(error)));
     socket.on('close', () => resolve(Buffer.concat(chunks).toString('utf8')));
   });
@@ -45,7 +46,7 @@ const head = (...more: string[]): string =>
   ].join('\r\n');
 const bodyOf = (reply: string): unknown => JSON.parse(reply.slice(reply.indexOf('\r\n\r\n') + 4));
 
-test('what is no HTTP is a JSON 400', async () => {
+test('answers non-HTTP bytes with a JSON 400', async () => {
   for (const text of [
     'hello\r\n\r\n',
     'GET / HTTP/9.9\r\n\r\n',
@@ -58,7 +59,7 @@ test('what is no HTTP is a JSON 400', async () => {
   }
 });
 
-test('two lengths, or a length beside chunks, are refused: nobody smuggles a second request', async () => {
+test('refuses two lengths, and a length beside chunks, against request smuggling', async () => {
   const smuggled = 'GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n';
   for (const lengths of [
     ['Content-Length: 2', 'Content-Length: 40'],
@@ -74,7 +75,7 @@ test('two lengths, or a length beside chunks, are refused: nobody smuggles a sec
   }
 });
 
-test('headers of a megabyte, and a cookie of 64 KB, are a JSON 431', async () => {
+test('answers a megabyte of headers and a 64 KB cookie with a JSON 431', async () => {
   for (const [name, size] of [
     ['X-Big', 1_000_000],
     ['Cookie', 65_536],
@@ -85,7 +86,7 @@ test('headers of a megabyte, and a cookie of 64 KB, are a JSON 431', async () =>
   }
 });
 
-test('a body over the limit is refused by its announced length at once, and by its chunks as they come', async () => {
+test('refuses an oversized body at once by its length, or by its chunks as they arrive', async () => {
   const announced = await exchangeRaw(head('Content-Length: 1048577'));
   expect(announced).toMatch(/^HTTP\/1\.1 413 /);
   expect(bodyOf(announced)).toEqual({ message: 'the body is too large: at most 1048576 bytes (1 MiB) are read' });
@@ -94,14 +95,14 @@ test('a body over the limit is refused by its announced length at once, and by i
   expect(endless).toMatch(/^HTTP\/1\.1 413 /);
 });
 
-test('a stranger is refused before a body is waited for', async () => {
+test('refuses a caller without a login before reading the body', async () => {
   const reply = await exchangeRaw(
     `POST /api${ROUTE} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n`,
   );
   expect(reply).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-test('a client that goes away in the middle of a body leaves no connection behind, and no fault in the log', async () => {
+test('a client that disconnects midway leaves no connection behind, and no error in the log', async () => {
   for (let n = 0; n < 20; n += 1) {
     await new Promise<void>((resolve) => {
       const socket = connect(api.port, '127.0.0.1', () => {
@@ -114,7 +115,7 @@ test('a client that goes away in the middle of a body leaves no connection behin
   await expect.poll(() => api.connections()).toBe(0);
 });
 
-test('any content type is read as JSON, but forms, compressed bodies and what is no type', async () => {
+test('reads any content type as JSON, except forms, compressed bodies and invalid types', async () => {
   const ask = (headers: Record<string, string>, body: unknown = '{}') =>
     api.send(`/api${ROUTE}`, { method: 'POST', token: GOOD_TOKEN, body, headers });
   const taken = [
@@ -141,7 +142,7 @@ test('any content type is read as JSON, but forms, compressed bodies and what is
   }
 });
 
-test('bytes that are not UTF-8 JSON are refused, whatever they claim to be', async () => {
+test('refuses bodies that are not UTF-8 JSON, whatever charset they claim', async () => {
   const bodies: Record<string, Buffer> = {
     'UTF-16 with a mark': Buffer.from('\ufeff{}', 'utf16le'),
     'UTF-16': Buffer.from('{"a":1}', 'utf16le'),
@@ -158,7 +159,7 @@ test('bytes that are not UTF-8 JSON are refused, whatever they claim to be', asy
   }
 });
 
-test('a slow sender is cut off: headers and body have their time', async () => {
+test('cuts a slow sender at the deadlines for headers and body', async () => {
   const control = fakeControl();
   const { server } = makeApi({
     control,
@@ -191,7 +192,7 @@ test('a slow sender is cut off: headers and body have their time', async () => {
   }
 });
 
-test('an upgrade that is sent behind a request without its answer ends the connection, and nothing else', async () => {
+test('an upgrade pipelined behind an unanswered request ends its connection only', async () => {
   for (const path of ['/api/instance/terminal', '/api/instance/exec']) {
     const first = 'GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n';
     const upgrade = `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;

@@ -1,4 +1,7 @@
-/** Images of an account and its registry credentials over HTTP: what is refused and how, and that no secret comes out again. */
+/**
+ * An account's images and registry credentials over HTTP: refusals, and secrets that never come out
+ * again.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestApi } from './harness.ts';
 import { startApi, wish } from './harness.ts';
@@ -13,7 +16,7 @@ const pager = { currentPage: 1, pageSize: 100 };
 const SECRET = 'the tide is out';
 const registry = { server: 'registry.example.org', username: 'ada', secret: SECRET };
 
-test('registry credentials come in, are listed and go; the secret is in no answer and no line of the log', async () => {
+test('creates, lists and deletes registry credentials; the secret is in no answer and no log line', async () => {
   const { client, token } = await api.newAccount();
   const made = await api.post('/registry/create', registry, { token });
   expect(made.json).toEqual({ registry: { id: expect.any(String), server: registry.server, username: 'ada' } });
@@ -40,7 +43,7 @@ test('registry credentials come in, are listed and go; the secret is in no answe
   expect((await client.listRegistries()).registries).toEqual([]);
 });
 
-test('an image of an account is listed after those on offer, launched by its id, and foreign to all others', async () => {
+test("an account's image is listed after the catalog, launched by its id, and unknown to others", async () => {
   const { client } = await api.newAccount();
   const other = await api.newAccount();
   const { imageId } = await client.createImage({ name: 'tool', ref: 'registry.example.org/team/tool' });
@@ -60,7 +63,7 @@ test.each([
   [{ name: 'a', ref: 'Debian' }, /"ref".*lower-case.*registry\.example\.org\/name:tag/],
   [{ name: 'a', ref: 'berth.local/x' }, /"ref".*no registry/],
   [{ name: 'a', ref: `a/${'b'.repeat(600)}` }, /"ref".*at most 500/],
-])('an image %j is refused, naming the field and what would work', async (body, why) => {
+])('refuses an image %j, naming the field and a valid value', async (body, why) => {
   const { client, token } = await api.newAccount();
   const { status, json } = await api.post('/image/create', body, { token });
   expect(status).toBe(400);
@@ -68,7 +71,7 @@ test.each([
   expect((await client.listImages({ pager })).images.every(({ isPublic }) => isPublic === 'true')).toBe(true);
 });
 
-test('an instance that has no container yet is not saved, and an unknown one is not found', async () => {
+test('refuses to save an instance without a container, and an unknown one', async () => {
   const { client } = await api.newAccount();
   const { instanceId } = await client.launch(wish());
   await expect(client.saveImage({ instanceId, name: 'mine' })).rejects.toMatchObject({ status: 409, code: 'not_now' });

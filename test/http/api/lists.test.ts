@@ -15,7 +15,7 @@ test.each([
   { pageSize: 50, pages: 2 },
   { pageSize: 10, pages: 6 },
 ])(
-  '51 launches are listed over $pages pages of $pageSize, each once, newest first, with the true total',
+  'lists 51 launches over $pages pages of $pageSize, each once, newest first, with the exact total',
   async ({ pageSize, pages }) => {
     const { client } = await api.newAccount();
     const launched: string[] = [];
@@ -42,7 +42,7 @@ test.each([
   },
 );
 
-test('a listed page holds no member that the interface does not have', async () => {
+test('a page has no member outside of the interface', async () => {
   const { client, token } = await api.newAccount();
   await client.launch(wish());
   await client.createVolume({ name: 'one', sizeGB: 3, region: ids.region, volumeType: 'filesystem' });
@@ -55,7 +55,7 @@ test('a listed page holds no member that the interface does not have', async () 
   expect(instances.headers['content-length']).toBe(String(Buffer.byteLength(instances.text)));
 });
 
-test('a change is in the next list, however often the page was asked before', async () => {
+test('a change is in the next list, however often the page was read before', async () => {
   const { client } = await api.newAccount();
   const pager = { pager: { currentPage: 1, pageSize: 5 } };
   for (let total = 0; total < 4; total += 1) {
@@ -66,7 +66,7 @@ test('a change is in the next list, however often the page was asked before', as
   }
 });
 
-test('a new volume is Pending and unused, and is listed to its owner alone', async () => {
+test('a new volume is Pending and unused, and listed for its owner only', async () => {
   const [alice, bob] = [await api.newAccount(), await api.newAccount()];
   const { volume } = await alice.client.createVolume({
     name: 'data',
@@ -92,7 +92,7 @@ test('a new volume is Pending and unused, and is listed to its owner alone', asy
   ).rejects.toMatchObject({ status: 409, code: 'name_taken', message: 'Volume already exists' });
 });
 
-test("another account's instance is as unknown as one that never was, on every route that takes an id", async () => {
+test("answers for another account's instance as for an unknown one, on every route with an id", async () => {
   const [alice, bob] = [await api.newAccount(), await api.newAccount()];
   const { instanceId } = await alice.client.launch(wish());
   const never = 'notebook-00000000-0000-4000-8000-000000000000';

@@ -1,4 +1,6 @@
-/** A listening API over real control with instances of the simulated engine that say something, and readers of their logs. */
+/**
+ * A listening API over real control with simulated instances that print, and readers of their logs.
+ */
 import { onTestFinished } from 'vitest';
 import { makeClient, type Client } from '../../../src/contract/client.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
@@ -54,7 +56,7 @@ export async function logRoom(more: Partial<ApiOptions> = {}, options: WorldOpti
   };
 }
 
-/** Of an init script: six lines on the console, from its start on. */
+/** Init script that prints six lines on the console. */
 export const SAYS = Array.from({ length: 6 }, (_, n) => `# berth-sim: say after ${(n + 1) * 100}ms line ${n}\n`).join(
   '',
 );

@@ -1,4 +1,7 @@
-/** Logs followed as they come, and downloaded: nothing lost or doubled over breaks, stops and an engine that is away; bounded, and for as long as the login lasts. */
+/**
+ * Live logs and downloads: no line lost or doubled over breaks, stops and engine outages; bounded,
+ * and only as long as the login.
+ */
 import { expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
@@ -8,7 +11,7 @@ import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
 const six = [0, 1, 2, 3, 4, 5].map((n) => `line ${n}`);
 const saidIn = (texts: readonly string[]): string[] => texts.filter((text) => text.startsWith('line'));
 
-test('each line comes as it is said, and a stream that is taken up again goes on exactly there', async () => {
+test('each line arrives when printed, and a resumed stream continues exactly', async () => {
   const { launched, stream } = await logRoom();
   const instanceId = await launched(SAYS, 'Starting');
   const got: string[] = [];
@@ -42,7 +45,7 @@ test('each line comes as it is said, and a stream that is taken up again goes on
   expect(saidIn(got)).toEqual(six);
 });
 
-test('it goes on through a stop and a start, says so, and ends when the instance is terminated', async () => {
+test('a stream survives stop and start, reports them, and ends at terminate', async () => {
   const { world, launched, stream } = await logRoom();
   const instanceId = await launched(SAYS);
   const { instances } = world.running.control;
@@ -52,11 +55,11 @@ test('it goes on through a stop and a start, says so, and ends when the instance
   await eventually(() => messagesIn(one).some(({ event, data }) => event === 'status' && data['status'] === 'Stopped'));
   await instances.start(world.caller, { instanceId }, null);
   await eventually(() => saidIn(linesIn(one)).filter((text) => text === 'line 5').length === 2);
-  // From the second start on, whatever of the first was there when it was opened.
+  // From the second start on; lines of the first may come before.
   expect(saidIn(linesIn(one)).slice(-6)).toEqual(six);
   const [first, ...later] = messagesIn(one).flatMap(({ event, data }) => (event === 'status' ? [data['status']] : []));
   expect(first).toBe('Stopped');
-  // How often it is looked at meanwhile is the machine's.
+  // The number of polls in between varies.
   for (const status of later) expect(['Starting', 'Running']).toContain(status);
   expect(later).not.toEqual([]);
   await instances.restart(world.caller, { instanceId }, null);
@@ -70,7 +73,7 @@ test('it goes on through a stop and a start, says so, and ends when the instance
   });
 });
 
-test('of an instance that has no container yet it waits for one', async () => {
+test('a stream of an instance without a container waits for one', async () => {
   const { world, client, launched, stream } = await logRoom();
   world.engine.misbehave(({ verb }) => (verb === 'ensure' ? { mode: 'failBefore' } : undefined));
   const instanceId = await launched(SAYS, 'Initializing');
@@ -82,7 +85,7 @@ test('of an instance that has no container yet it waits for one', async () => {
   expect(saidIn(linesIn(one))).toEqual(six);
 });
 
-test('an engine that is away for a while ends no stream, and costs no line', async () => {
+test('an engine outage ends no stream and loses no line', async () => {
   const { world, launched, stream } = await logRoom();
   const instanceId = await launched(SAYS);
   let followed = 0;
@@ -95,7 +98,7 @@ test('an engine that is away for a while ends no stream, and costs no line', asy
   expect(saidIn(linesIn(one))).toEqual(six);
 });
 
-test('the log of an init script is followed to its end; whoever asks again for what has ended is told to stop', async () => {
+test("follows an init script's log to its end; a reconnect to an ended log is told to stop", async () => {
   const { client, launched, stream } = await logRoom();
   const script = [1, 2, 3].map((n) => `# berth-sim: init says after ${n * 150}ms line ${n}\n`).join('');
   const instanceId = await launched(`${script}# berth-sim: exit 3 after 600ms\n`);
@@ -119,7 +122,7 @@ test('the log of an init script is followed to its end; whoever asks again for w
   expect(linesIn(none)).toEqual([]);
 });
 
-test('events of the instance are followed as they happen, and no others', async () => {
+test('follows events of the instance only', async () => {
   const { world, launched, stream } = await logRoom();
   const [mine, other] = [await launched(''), await launched('')];
   const one = await stream({ instanceId: mine, source: 'events', tail: '0' });
@@ -133,7 +136,7 @@ test('events of the instance are followed as they happen, and no others', async 
   for (const { id } of messagesIn(one)) expect(id).toMatch(/^\d+$/);
 });
 
-test('an account has eight open; the ninth is refused in words, and one that is closed makes room', async () => {
+test('an account has eight log streams; the ninth is refused with a reason, and closing one frees a slot', async () => {
   const { launched, stream } = await logRoom();
   const instanceId = await launched('');
   const open = [];
@@ -149,7 +152,7 @@ test('an account has eight open; the ninth is refused in words, and one that is 
   await eventually(async () => (await stream({ instanceId })).status === 200);
 });
 
-test('a stream on which nothing is said ends at the next beat when its login does in another process', async () => {
+test('a silent stream ends at the next beat after its login is revoked in another process', async () => {
   const { world, api, launched, stream } = await logRoom({ eventBeatMs: 50 });
   const instanceId = await launched('');
   const { access } = world.beside({});
@@ -162,7 +165,7 @@ test('a stream on which nothing is said ends at the next beat when its login doe
   expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
 });
 
-test('a stream on which much is said ends with its login, and not only at the next beat', async () => {
+test('a busy stream ends with its login, before the next beat', async () => {
   const { world, launched, stream } = await logRoom();
   const instanceId = await launched('');
   const { access } = world.running.control;
@@ -182,7 +185,7 @@ async function* endless(signal: AbortSignal, text = 'x') {
   }
 }
 
-test('a reader that takes nothing costs a bounded number of lines, is cut off, and misses nothing when it goes on', async () => {
+test('a stalled reader costs a bounded number of lines, is cut off, and misses nothing when it resumes', async () => {
   const { world, launched, stream } = await logRoom({ eventBeatMs: 60 });
   const instanceId = await launched('');
   let said = 0;
@@ -215,7 +218,7 @@ test('a reader that takes nothing costs a bounded number of lines, is cut off, a
   expect(numbers).toEqual(Array.from({ length: 4_000 }, (_, n) => n));
 });
 
-test('lines that the engine no longer keeps are a gap in the stream', async () => {
+test('reports lines that the engine has dropped as a gap', async () => {
   const { world, launched, stream } = await logRoom();
   const instanceId = await launched('');
   const kept = [{ atMs: 9_000_000, text: 'late', cut: false }];
@@ -229,7 +232,7 @@ test('lines that the engine no longer keeps are a gap in the stream', async () =
   ]);
 });
 
-test('a download is text, with times or without, all of what there is or the last of it; one that breaks off does not look whole', async () => {
+test('a download is text, with or without times, complete or the tail; an interrupted one does not look complete', async () => {
   const { world, api, client, launched } = await logRoom();
   const instanceId = await launched(SAYS);
   await eventually(async () => (await client.logs({ instanceId, tail: 1 })).lines[0]?.text === 'line 5');
@@ -260,7 +263,7 @@ test('a download is text, with times or without, all of what there is or the las
   );
 });
 
-test('what is wrong in the query is said before the stream begins', async () => {
+test('refuses an invalid query before the stream starts', async () => {
   const { api, token, launched } = await logRoom();
   const instanceId = await launched('');
   const bad: [string, RegExp][] = [
@@ -297,7 +300,7 @@ test('what is wrong in the query is said before the stream begins', async () => 
   expect((await api.send(path, { headers: { cookie, origin: 'http://evil.example' } })).status).toBe(403);
 });
 
-test("the client's loop hands out each line once over broken connections, and ends at the end", async () => {
+test("the client's loop yields each line once over broken connections, and ends at the end", async () => {
   const { world, api, token, launched } = await logRoom();
   const instanceId = await launched(SAYS, 'Starting');
   let opened = 0;

@@ -1,4 +1,7 @@
-/** What is open at the API ends at once with its login or key, whatever its beats are, and what came in by another goes on. */
+/**
+ * Revoking a login or key ends its open connections at once, without waiting for a beat; those of
+ * other logins continue.
+ */
 import { expect, onTestFinished, test } from 'vitest';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
@@ -8,7 +11,7 @@ import { bearer, execRoom, openExec, openTerminal } from './exec-fixture.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 
-/** So that no beat comes. */
+/** No beat happens. */
 const NEVER_MS = 3_600_000;
 const noBeats = { socketBeatMs: NEVER_MS, eventBeatMs: NEVER_MS };
 const WHY = 'the login or key has ended: log in again';
@@ -17,7 +20,7 @@ type Room = Awaited<ReturnType<typeof execRoom>>;
 
 const sleep = (instanceId: string) => ({ instanceId, command: ['sleep', '1000'] });
 
-/** A log that says a piece's worth at once, and then nothing more, without an end. */
+/** A log that returns one chunk and never ends. */
 function neverEnding(signal: AbortSignal) {
   return (async function* () {
     for (let n = 0; n < 2_000; n += 1) yield { atMs: n, text: 'x'.repeat(100), cut: false };
@@ -43,7 +46,7 @@ async function openAll(room: Room, instanceId: string, headers: Record<string, s
 }
 
 for (const by of ['a logout', 'the end of an API key'] as const)
-  test(`${by} ends all that is open by it: commands, terminals, streams and downloads`, async () => {
+  test(`${by} ends its commands, terminals, streams and downloads`, async () => {
     const room = await execRoom({}, noBeats);
     const { admin, api } = room;
     const instanceId = await admin.launch();
@@ -68,7 +71,7 @@ for (const by of ['a logout', 'the end of an API key'] as const)
     expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-test('what is being opened when its login ends is refused, and no command is left behind', async () => {
+test('a revocation during opening refuses it, and leaves no command behind', async () => {
   const { admin, api, world } = await execRoom({}, noBeats);
   const instanceId = await admin.launch();
   const { openExec: open, followLogs: follow } = world.engine;
@@ -110,7 +113,7 @@ test('what is being opened when its login ends is refused, and no command is lef
   else expect(stream.status).toBe(401);
 });
 
-test('a download asks each second, too: its login may have ended in another process', async () => {
+test('a download notices within a second a login revoked in another process', async () => {
   const room = await execRoom({}, noBeats);
   const { admin, world } = room;
   const instanceId = await admin.launch();
@@ -128,7 +131,7 @@ test('a download asks each second, too: its login may have ended in another proc
   expect(await download.ended).toBe('cut');
 });
 
-test('a file that is being downloaded is cut off', async () => {
+test('a revocation cuts a file download', async () => {
   let isLoggedIn = true;
   const { promise: never } = Promise.withResolvers<void>();
   const { files, access, forwarding, ...rest } = fakeControl();

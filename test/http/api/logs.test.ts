@@ -1,11 +1,11 @@
-/** Logs of instances by the page, on real control and the simulated engine; for their owner alone. */
+/** Pages of an instance's logs, on real control and the simulated engine, for the owner alone. */
 import { expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
 
-test('the console by the page: each line once, with its time, and where to go on', async () => {
+test('pages the console: each line once, with its time and the next cursor', async () => {
   const { world, client, launched } = await logRoom();
   const instanceId = await launched(SAYS);
   await eventually(async () => (await client.logs({ instanceId })).lines.at(-1)?.text === 'line 5');
@@ -39,7 +39,7 @@ test('the console by the page: each line once, with its time, and where to go on
     more: false,
   });
 
-  // Stopped, it still gives its console; the init script's log is on its disk.
+  // A Stopped instance still has its console; the init script's log is on its disk.
   await world.running.control.instances.stop(world.caller, { instanceId }, null);
   await world.until(instanceId, hasStatus('Stopped'));
   expect((await client.logs({ instanceId, tail: 1 })).lines[0]?.text).toBe('line 5');
@@ -50,7 +50,7 @@ test('the console by the page: each line once, with its time, and where to go on
   });
 });
 
-test('the init script and the events, in the same shape', async () => {
+test('pages init script and events in the same shape', async () => {
   const { client, launched } = await logRoom();
   const instanceId = await launched('# berth-sim: init says after 0ms one\n# berth-sim: init says after 10ms two\n');
   await eventually(async () => (await client.logs({ instanceId, source: 'init' })).lines.length === 2);
@@ -84,7 +84,7 @@ test('the init script and the events, in the same shape', async () => {
   expect(paged).toEqual(events.lines.map(({ text }) => text));
 });
 
-test('events of one instance are found among thousands of others, from either end', async () => {
+test('finds events of one instance among thousands of others, from either end', async () => {
   const { world, client, launched } = await logRoom({}, { start: true });
   const instanceId = await launched('');
   const before = (await client.logs({ instanceId, source: 'events' })).lines.length;
@@ -100,7 +100,7 @@ test('events of one instance are found among thousands of others, from either en
   expect((await client.logs({ instanceId, source: 'events', tail: 2 })).lines).toEqual(all.lines.slice(-2));
 });
 
-test('a page holds a mebibyte, and says where it goes on; one line there is always', async () => {
+test('a page holds a mebibyte, has a next cursor, and at least one line', async () => {
   const { world, client, launched } = await logRoom();
   const instanceId = await launched('');
   const many = Array.from({ length: 100 }, (_, n) => ({
@@ -117,7 +117,7 @@ test('a page holds a mebibyte, and says where it goes on; one line there is alwa
   expect(rest.lines.map(({ text }) => Number.parseInt(text, 10))).toEqual(Array.from({ length: 31 }, (_, n) => n + 69));
 });
 
-test("the notebook's secret is never told, by any way", async () => {
+test("the notebook's secret is in no log", async () => {
   const { world, client, launched, stream } = await logRoom();
   const instanceId = await launched('');
   const { notebookToken } = await world.store.read
@@ -140,7 +140,7 @@ test("the notebook's secret is never told, by any way", async () => {
   }
 });
 
-test('too many at once are refused in words; an engine that is away makes a 503 that says when to ask again', async () => {
+test('refuses too many at once with a reason; an unreachable engine is a 503 with Retry-After', async () => {
   const { world, client, launched, logs } = await logRoom();
   const instanceId = await launched('');
   const real = world.engine.logs.bind(world.engine);
@@ -167,7 +167,7 @@ test('too many at once are refused in words; an engine that is away makes a 503 
   expect(await logs({ instanceId })).toMatchObject({ status: 200 });
 });
 
-test('a terminated instance says that its console is gone, and its events go on to be told', async () => {
+test('a terminated instance reports its console as gone, and keeps its events', async () => {
   const { world, client, launched, logs, stream } = await logRoom();
   const instanceId = await launched('');
   await world.running.control.instances.terminate(world.caller, { instanceId }, null);
@@ -190,7 +190,7 @@ test('a terminated instance says that its console is gone, and its events go on 
   expect(messagesIn(events).at(-1)).toMatchObject({ event: 'end' });
 });
 
-test("another account's instance is as unknown as one that never was, by each way", async () => {
+test("answers for another account's instance as for an unknown one, on each log route", async () => {
   const { world, api, launched, logs } = await logRoom();
   const instanceId = await launched('');
   await world.account('mallory');

@@ -19,7 +19,7 @@ afterAll(() => api.stop());
 
 const metrics = (body: object) => api.post('/instance/metrics', { instanceId, ...body }, { token: alice.token });
 
-test('the last hour by samples, when nothing is said; what is not known is null', async () => {
+test('returns samples of the last hour by default, with null for unknown figures', async () => {
   const answer = await alice.client.metrics({ instanceId });
   expect(answer.stepSeconds).toBe(15);
   const steps = (answer.toUnixMs - answer.fromUnixMs) / 15_000;
@@ -34,7 +34,7 @@ test('the last hour by samples, when nothing is said; what is not known is null'
   }
 });
 
-test('a day by the minute, and steps that are asked for', async () => {
+test('returns a day by the minute, and requested steps', async () => {
   const nowMs = Date.now();
   const day = await alice.client.metrics({ instanceId, fromUnixMs: nowMs - 24 * HOUR_MS });
   expect(day.stepSeconds).toBe(60);
@@ -50,7 +50,7 @@ test('a day by the minute, and steps that are asked for', async () => {
   expect(hours.series.cpuMilli.mean.length).toBeLessThanOrEqual(23);
 });
 
-test('bad ranges are refused with what would work', async () => {
+test('refuses invalid ranges and names valid ones', async () => {
   const nowMs = Date.now();
   const bad: [object, RegExp][] = [
     [{ stepSeconds: 14 }, /^field "stepSeconds" is 14: it must be a whole number from 15 to 86400$/],
@@ -69,7 +69,7 @@ test('bad ranges are refused with what would work', async () => {
   }
 });
 
-test("another account's instance is as unknown as one that never was", async () => {
+test("answers for another account's instance as for an unknown one", async () => {
   const mallory = await api.newAccount();
   for (const id of [instanceId, 'notebook-00000000-0000-4000-8000-000000000000']) {
     const reply = await api.post('/instance/metrics', { instanceId: id }, { token: mallory.token });
@@ -78,7 +78,7 @@ test("another account's instance is as unknown as one that never was", async () 
   }
 });
 
-test('each figure stands under its name, and those of each GPU under its own', () => {
+test("returns each figure under its name, and each GPU's under its own", () => {
   const gpu = {
     busyPercent: 90,
     memoryUsedBytes: 91,

@@ -1,4 +1,7 @@
-/** Operations over HTTP: the header that names them, the routes that tell of them, and the bodies that stay as they were. */
+/**
+ * Operations over HTTP: the header with the id, the routes that return operations, and the
+ * unchanged bodies.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
 import { jsonRouteNames, routes } from '../../../src/contract/routes.ts';
@@ -18,7 +21,7 @@ const operationOf = ({ headers }: Reply): unknown => headers[header];
 const act = (who: Account, route: string, body: unknown, key?: string): Promise<Reply> =>
   api.post(route, body, { token: who.token, headers: key === undefined ? {} : { 'idempotency-key': key } });
 
-test('each wish names its operation in a header, and its body says what it always said', async () => {
+test('each action returns its operation in a header, with an unchanged body', async () => {
   const ann = await api.newAccount();
   const { instanceId } = await ann.client.launch(wish(), { idempotencyKey: 'launch' });
   const launched = await act(ann, '/instance/create', wish(), 'launch');
@@ -54,7 +57,7 @@ test('each wish names its operation in a header, and its body says what it alway
   expect(operationOf(await act(ann, '/image/delete', { imageId }, 'dropped'))).toBe(`${imageId}.2`);
 });
 
-test('what is done when it is answered names none, and neither does a refusal', async () => {
+test('synchronous actions and refusals return no operation', async () => {
   const ann = await api.newAccount();
   expect(operationOf(await act(ann, '/user/key/create', { name: 'k' }))).toBeUndefined();
   expect(operationOf(await act(ann, '/instance/list', { pager }))).toBeUndefined();
@@ -62,7 +65,7 @@ test('what is done when it is answered names none, and neither does a refusal', 
   expect([refused.status, operationOf(refused)]).toEqual([404, undefined]);
 });
 
-test('a wish is told of, listed, and taken back; the instance says how it is brought up', async () => {
+test('an operation is read, listed and cancelled; the instance shows its progress', async () => {
   const { client } = await api.newAccount();
   const { instanceId } = await client.launch(wish());
   const { operation } = await client.getOperation({ operationId: `${instanceId}.1` });
@@ -100,7 +103,7 @@ test('a wish is told of, listed, and taken back; the instance says how it is bro
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Released');
 });
 
-describe('bad questions', () => {
+describe('invalid requests', () => {
   test.each([
     [
       '/operation/list',

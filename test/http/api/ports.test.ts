@@ -21,7 +21,7 @@ const urls = (port: number) => ({
 });
 const onNodePort = expect.stringMatching(/the doors of the gateway alone: the port is also in nodePorts/);
 
-test('each port in nodePorts, set or shared is listed with who may come to it, and where it is', async () => {
+test('lists each node port, set port and shared port with its access and address', async () => {
   const { client } = alice;
   const published = { access: 'public', isDefault: true, nodePort: null, note: onNodePort };
   const before = [
@@ -43,14 +43,14 @@ test('each port in nodePorts, set or shared is listed with who may come to it, a
     [8888, 'public', true],
     [9000, 'public', false],
   ]);
-  // The notebook's own way in is not what is set here.
+  // Access to the notebook is not set by this route.
   expect(ports.find(({ port }) => port === 8888)?.note).toMatch(/\/notebook is always the owner’s/);
   await client.unsharePort({ instanceId, shareId });
   for (const port of [8000, 9000]) await client.setPortAccess({ instanceId, port, access: 'default' });
   expect((await client.listPorts({ instanceId })).ports).toEqual(before);
 });
 
-test('a link is told once, listed without its token, and gone when it is revoked', async () => {
+test("a link's token is returned once, listed without it, and gone when revoked", async () => {
   const { client } = alice;
   const beforeMs = Date.now();
   const made = await client.sharePort({ instanceId, port: 8000, seconds: YEAR_SECONDS, name: 'for Bob' });
@@ -73,7 +73,7 @@ test('a link is told once, listed without its token, and gone when it is revoked
   expect(await client.listShares({ instanceId })).toEqual({ shares: [] });
 });
 
-test('the same key makes one link, whose token is not told again', async () => {
+test('the same idempotency key makes one link, whose token is not returned again', async () => {
   const body = { instanceId, port: 8000, seconds: 60 };
   const options = { idempotencyKey: 'one-link' };
   const { shareId } = await alice.client.sharePort(body, options);
@@ -85,7 +85,7 @@ test('the same key makes one link, whose token is not told again', async () => {
   await expect(alice.client.unsharePort(gone)).rejects.toMatchObject({ status: 404, code: 'not_found' });
 });
 
-test('what can’t be set or shared is refused with the field, the value and what would work; nothing is changed', async () => {
+test('refuses invalid ports and links with field, value and allowed values; nothing changes', async () => {
   const ports: [unknown, RegExp][] = [
     [0, /^field "port" is 0: it must be a whole number from 1 to 65535$/],
     [-1, /from 1 to 65535$/],
@@ -140,7 +140,7 @@ test('what can’t be set or shared is refused with the field, the value and wha
   expect(await alice.client.listShares({ instanceId })).toEqual({ shares: [] });
 });
 
-test("another account's instance is as unknown as one that never was", async () => {
+test("answers for another account's instance as for an unknown one", async () => {
   const mallory = await api.newAccount();
   const { shareId } = await alice.client.sharePort({ instanceId, port: 8000, seconds: 60 });
   const routes: [string, object][] = [
@@ -157,13 +157,13 @@ test("another account's instance is as unknown as one that never was", async () 
       expect(reply.json).toMatchObject({ message: 'ent: instance not found' });
     }
   }
-  // Nor is a link of one instance revoked by the name of another.
+  // A link can't be revoked through another instance.
   const { instanceId: own } = await mallory.client.launch(wish());
   await expect(mallory.client.unsharePort({ instanceId: own, shareId })).rejects.toMatchObject({ status: 404 });
   expect((await alice.client.listShares({ instanceId })).shares).toHaveLength(1);
 });
 
-test('sessions of the gateway are listed and ended', async () => {
+test('lists and ends sessions of the gateway', async () => {
   const { client } = alice;
   expect(await client.listSessions()).toEqual({ sessions: [] });
   const { url } = await client.open({ instanceId });

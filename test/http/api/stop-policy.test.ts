@@ -23,7 +23,7 @@ const nothing = {
   endsAtUnixMs: null,
 };
 
-test('what is given is set, what is left out stays, null takes off, and all that holds is answered', async () => {
+test('sets given members, keeps omitted ones, removes null ones, and returns the stop policy', async () => {
   const { client } = alice;
   expect(await client.ends({ instanceId })).toEqual({ instanceId, ...nothing });
   const stopAtUnixMs = Date.now() + HOUR_MS;
@@ -50,7 +50,7 @@ test('what is given is set, what is left out stays, null takes off, and all that
   expect(await client.ends({ instanceId, maxRunMinutes: null, idleStop: null })).toEqual({ instanceId, ...nothing });
 });
 
-test('bad times and rules are refused with the field, the value and what would work; nothing is changed', async () => {
+test('refuses invalid times and rules with field, value and allowed values; nothing changes', async () => {
   const pastMs = Date.now() - 1_000;
   const bad: [body: object, words: RegExp][] = [
     [{ stopAtUnixMs: pastMs }, /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+/],
@@ -93,15 +93,16 @@ test('bad times and rules are refused with the field, the value and what would w
   expect(await alice.client.ends({ instanceId })).toEqual({ instanceId, ...nothing });
 });
 
-test('a null that takes off is kept when another field is put right', async () => {
+test('a removing null is kept when another field is corrected', async () => {
   await alice.client.ends({ instanceId, maxRunMinutes: 60 });
-  // Null counts as left out where it can't be a value: the body is read a second time without it.
+  // Null counts as left out where the schema has no null: the body is parsed a second time without
+  // it.
   const reply = await ends({ maxRunMinutes: null, idleStop: { afterMinutes: 10, cpuPercent: null } });
   expect(reply.json).toMatchObject({ maxRunMinutes: null, idleStop: { afterMinutes: 10, cpuPercent: 10 } });
   await alice.client.ends({ instanceId, idleStop: null });
 });
 
-test('a keep-alive call holds it for minutes, by an API key too, and 0 takes it back', async () => {
+test('a keep-alive call extends by minutes, by an API key too, and 0 cancels it', async () => {
   const { key } = await alice.client.createApiKey({ name: 'inside' });
   const keep = (body: object) =>
     api.post('/instance/keepalive', { instanceId, ...body }, { headers: { 'x-api-key': key.fullKey } });
@@ -120,7 +121,7 @@ test('a keep-alive call holds it for minutes, by an API key too, and 0 takes it 
   }
 });
 
-test('activity says that it is off where idleness stops nothing', async () => {
+test('activity is off without an idle rule', async () => {
   expect(await alice.client.activity({ instanceId })).toEqual({
     instanceId,
     state: 'off',
@@ -133,7 +134,7 @@ test('activity says that it is off where idleness stops nothing', async () => {
   });
 });
 
-test("another account's instance is as unknown as one that never was", async () => {
+test("answers for another account's instance as for an unknown one", async () => {
   const mallory = await api.newAccount();
   for (const route of ['/instance/ends', '/instance/keepalive', '/instance/activity']) {
     for (const id of [instanceId, 'notebook-00000000-0000-4000-8000-000000000000']) {

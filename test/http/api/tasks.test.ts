@@ -25,6 +25,6 @@ test('lists the tasks with their last error to administrators', async () => {
   expect(reply).toMatchObject({ status: 200, json: { tasks: [{ ...failing, lastStartedAt: 1_000 }] } });
 });
 
-test('refuses everybody else', async () => {
+test('refuses other callers', async () => {
   expect(await api.post('/admin/task/list', {}, { token: GOOD_TOKEN })).toMatchObject({ status: 403 });
 });

@@ -1,4 +1,7 @@
-/** Terminals through the API, on the simulated engine: made, left, taken up again, shared, sized and closed. */
+/**
+ * Terminals through the API on the simulated engine: created, detached, resumed, shared, resized
+ * and closed.
+ */
 import { expect, test } from 'vitest';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
@@ -6,7 +9,7 @@ import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } fro
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 const DAY_MS = 24 * 3_600_000;
 
-test('a terminal is made when it isn’t there, left, and taken up again with what it showed', async () => {
+test('creates a missing terminal, detaches, and resumes it with its screen', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const first = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
@@ -29,7 +32,7 @@ test('a terminal is made when it isn’t there, left, and taken up again with wh
   await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
 });
 
-test('several look at one at once: all see it, each types, and whoever comes or sizes last sizes it', async () => {
+test('several viewers share a terminal: each sees and types, and the last to attach or resize sets the size', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const one = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
@@ -49,7 +52,7 @@ test('several look at one at once: all see it, each types, and whoever comes or 
   ]);
 });
 
-test('two are apart, and are listed by name', async () => {
+test('two terminals are separate, and listed by name', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const other = await admin.launch();
@@ -66,7 +69,7 @@ test('two are apart, and are listed by name', async () => {
   expect(terminals.map(({ terminal }) => terminal)).toEqual(['a.1_x-Y', 'b']);
 });
 
-test('Ctrl-C ends a command, and not the terminal', async () => {
+test('Ctrl-C ends a command, not the terminal', async () => {
   const { admin, api } = await execRoom();
   const terminal = await openTerminal(api.port, { instanceId: await admin.launch() }, admin);
   await terminal.shows('# ');
@@ -79,7 +82,7 @@ test('Ctrl-C ends a command, and not the terminal', async () => {
   expect(terminal.socket.readyState).toBe(terminal.socket.OPEN);
 });
 
-test('close kills the shell, sends its viewers away, and the next of the name is a new one', async () => {
+test('close kills the shell and disconnects viewers; the next of the name is new', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
@@ -95,7 +98,7 @@ test('close kills the shell, sends its viewers away, and the next of the name is
   expect(next.shown()).not.toContain('before');
 });
 
-test('it ends with the instance’s run; after the next start it is a new one', async () => {
+test('a terminal ends with the instance’s run; the next start has a new one', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
@@ -111,7 +114,7 @@ test('it ends with the instance’s run; after the next start it is a new one', 
   expect(next.told[0]).toMatchObject({ created: true });
 });
 
-test('with a screen of its own a program is made to draw anew for whoever comes', async () => {
+test('a full-screen program redraws for a new viewer', async () => {
   const { admin, api, world } = await execRoom();
   const instanceId = await admin.launch();
   const sizes: string[] = [];
@@ -140,7 +143,7 @@ test('with a screen of its own a program is made to draw anew for whoever comes'
   expect(sizes).toEqual(['80x23', '80x24']);
 });
 
-/** `days`: what waits for a day or longer. */
+/** `days`: timers of a day or longer. */
 async function roomOfDays() {
   const due: { ms: number; deed: () => void }[] = [];
   const room = await execRoom({
@@ -155,7 +158,7 @@ async function roomOfDays() {
   return { ...room, days: () => due.filter(({ ms }) => ms >= DAY_MS) };
 }
 
-test('one that ends while somebody looks at it is kept by nothing', async () => {
+test('a terminal that ends under a viewer leaves nothing behind', async () => {
   const { admin, api, days } = await roomOfDays();
   const instanceId = await admin.launch();
   for (const end of ['exit', 'close']) {
@@ -169,7 +172,7 @@ test('one that ends while somebody looks at it is kept by nothing', async () => 
   }
 });
 
-test('one that nobody comes back to is closed after a day, and not before', async () => {
+test('an abandoned terminal is closed after a day, not before', async () => {
   const { admin, api, world, days } = await roomOfDays();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
@@ -190,7 +193,7 @@ test('one that nobody comes back to is closed after a day, and not before', asyn
   expect(world.running).toBeDefined();
 });
 
-test('while somebody is attached the instance is in use; while nobody is, it is not', async () => {
+test('the instance is in use exactly while a viewer is attached', async () => {
   const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
@@ -206,7 +209,7 @@ test('while somebody is attached the instance is in use; while nobody is, it is 
   expect((await admin.client.listTerminals({ instanceId })).terminals).toHaveLength(1);
 });
 
-test('a slow viewer holds the shell up alone; beside another it begins anew from what is kept', async () => {
+test('a slow viewer alone blocks the shell; beside another it restarts from the buffer', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const slow = await openTerminal(api.port, { instanceId }, admin);
@@ -231,7 +234,7 @@ async function refusal(port: number, query: Record<string, string | number>, ask
   throw new Error('it was let in');
 }
 
-test('whoever may not, and what can not be, is refused before the upgrade', async () => {
+test('refuses unauthorized callers and invalid requests before the upgrade', async () => {
   const { admin, api, another, world } = await execRoom();
   const instanceId = await admin.launch();
   const stopped = await admin.launch();
@@ -269,7 +272,7 @@ test('whoever may not, and what can not be, is refused before the upgrade', asyn
   }
 });
 
-test('an instance has 16 terminals, one has 8 viewers, and what is refused says how many and what helps', async () => {
+test('an instance has 16 terminals, a terminal 8 viewers; refusals name limit and fix', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   for (let n = 0; n < 16; n++) await openTerminal(api.port, { instanceId, terminal: `t${n}` }, admin);
@@ -284,7 +287,7 @@ test('an instance has 16 terminals, one has 8 viewers, and what is refused says 
   });
 });
 
-test('an account has 64 viewers, over all its terminals, and a place again when one has left', async () => {
+test('an account has 64 viewers over all terminals, and a free slot when one leaves', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const viewers = [];
@@ -303,7 +306,7 @@ test('an account has 64 viewers, over all its terminals, and a place again when 
   );
 });
 
-test('two that come at once for a name that isn’t there get the same one', async () => {
+test('two concurrent creations of a name share one terminal', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const viewers = await Promise.all([1, 2, 3].map(() => openTerminal(api.port, { instanceId }, admin)));
@@ -313,7 +316,7 @@ test('two that come at once for a name that isn’t there get the same one', asy
   for (const viewer of viewers) await viewer.shows('\r\ntogether\r\n');
 });
 
-test('garbage closes with a code, and the terminal goes on; a login that ends closes with its own', async () => {
+test('an invalid message closes with a code and keeps the terminal; a revoked login closes with another code', async () => {
   const { admin, api } = await execRoom({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   for (const text of [

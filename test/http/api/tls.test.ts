@@ -1,4 +1,7 @@
-/** The API's own TLS: routes, streams and the login's cookie over it, certificates that are renewed while it runs, and an end that waits for nobody. */
+/**
+ * The API's own TLS: routes, streams and the cookie, certificate renewal at run time, and a prompt
+ * shutdown.
+ */
 import { once } from 'node:events';
 import { request, type RequestOptions } from 'node:https';
 import { connect, type TLSSocket } from 'node:tls';
@@ -59,7 +62,7 @@ async function handshake(api: BareApi): Promise<TLSSocket> {
   return socket;
 }
 
-test('it answers over TLS, gives a Secure cookie, and a new certificate from then on', async () => {
+test('answers over TLS with a Secure cookie, and uses a renewed certificate', async () => {
   const { api, renew } = await secured();
   expect(await ask(api, '/healthz')).toMatchObject({ status: 200, text: '{"alive":true}' });
   const headers = { 'content-type': 'application/json' };
@@ -72,7 +75,7 @@ test('it answers over TLS, gives a Secure cookie, and a new certificate from the
   expect(before.destroyed).toBe(false);
 });
 
-test('plain HTTP and old versions get nothing, and end nothing', async () => {
+test('plain HTTP and old TLS versions get nothing, and disturb nobody', async () => {
   const { api } = await secured();
   const plain = connectTcp(api.port, '127.0.0.1');
   plain.on('error', () => {}).write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
@@ -91,7 +94,7 @@ test('plain HTTP and old versions get nothing, and end nothing', async () => {
   expect((await ask(api, '/healthz')).status).toBe(200);
 });
 
-test('the limits of plain HTTP hold: large headers, bodies that do not come', async () => {
+test('enforces the limits of plain HTTP: large headers, stalled bodies', async () => {
   const { api } = await secured();
   expect((await ask(api, '/healthz', { headers: { 'x-large': 'x'.repeat(100_000) } })).status).toBe(431);
   const slow = await handshake(api);
@@ -104,7 +107,7 @@ test('the limits of plain HTTP hold: large headers, bodies that do not come', as
   expect(got).toContain('HTTP/1.1 408');
 });
 
-test('it ends at once, with connections open on which nothing was asked', async () => {
+test('closes at once, with idle connections open', async () => {
   const { api } = await secured();
   const spare = await handshake(api);
   const used = await handshake(api);

@@ -1,4 +1,6 @@
-/** The header by which a launch or start waits for room: what it may say, and that it is passed on. */
+/**
+ * The header with how long a launch or start waits for capacity: valid values, and passing it on.
+ */
 import { afterEach, expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
@@ -9,7 +11,7 @@ afterEach(async () => {
   for (const api of started.splice(0)) await api.stop();
 });
 
-/** An edge that keeps how long launches and starts said they wait. */
+/** An edge that records the wait of launches and starts. */
 async function waiting(): Promise<{ api: BareApi; waits: (number | null | undefined)[] }> {
   const waits: (number | null | undefined)[] = [];
   const answer = { instanceId: 'notebook-1', operationId: 'notebook-1.1' };
@@ -36,7 +38,7 @@ const send = (api: BareApi, path: string, body: object, value?: string) =>
     },
   });
 
-test('a launch and a start say how long they wait, a day if they don’t say it, and not at all without the header', async () => {
+test("launch and start pass the header's wait, a day without a value, and none without the header", async () => {
   const { api, waits } = await waiting();
   for (const value of ['true', '1', '604800', undefined]) {
     expect((await send(api, '/api/instance/create', wish(), value)).status).toBe(200);
@@ -46,7 +48,7 @@ test('a launch and a start say how long they wait, a day if they don’t say it,
   expect(waits).toEqual(each.flatMap((waitMs) => [waitMs, waitMs]));
 });
 
-test('any other value is a 400 that names the header and what it may be, and control is not asked', async () => {
+test('any other value is a 400 that names the header and valid values, without a call to control', async () => {
   const { api, waits } = await waiting();
   const bad = [
     '',
@@ -75,7 +77,7 @@ test('any other value is a 400 that names the header and what it may be, and con
   expect(waits).toEqual([]);
 });
 
-test('the header is described where it is taken, and nowhere else', async () => {
+test('documents the header on exactly the routes that take it', async () => {
   const { api } = await waiting();
   const { json, text } = await api.send('/api/openapi.json');
   const $ref = '#/components/parameters/WaitForCapacity';
@@ -87,7 +89,7 @@ test('the header is described where it is taken, and nowhere else', async () => 
   expect(text.split($ref)).toHaveLength(3);
 });
 
-test('the client says it, on the calls that take it', async () => {
+test('the client sends the header on exactly those calls', async () => {
   const { api, waits } = await waiting();
   const client = makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token: GOOD_TOKEN } });
   await client.launch(wish(), { waitForCapacity: true });

@@ -1,4 +1,6 @@
-/** A server that may open few files: more clients of its gateway than it can have take nothing of what its API and its store need. */
+/**
+ * A server with few file descriptors: excess clients of the gateway take none from API and store.
+ */
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { login, startServerProcess, until, type ServerProcess } from '../../fixtures/server-process.ts';
@@ -17,7 +19,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-test('beside a flood of clients that say half a word the API serves on, and afterwards the gateway serves again', async () => {
+test('under a flood of incomplete clients the API keeps serving, and the gateway recovers', async () => {
   const port = Number(new URL(server.gatewayUrl).port);
   const sockets = Array.from({ length: FLOOD }, () => {
     const socket = connect(port, '127.0.0.1');
@@ -27,13 +29,14 @@ test('beside a flood of clients that say half a word the API serves on, and afte
   const open = (): number => sockets.filter(({ closed }) => !closed).length;
   await until(
     async () => open(),
-    // Of 256 files a quarter is spare, a quarter of the rest ssh's, and each client may need one to an instance: 72.
+    // A quarter of the 256 files is spare, a quarter of the rest ssh's, and each client may need
+    // one to an instance: 72.
     (count) => count <= 72,
   );
   expect(open()).toBeGreaterThan(64);
   const { client } = await login(server);
   expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 10 } })).instances).toEqual([]);
-  // Who comes late is told so.
+  // A late client gets the refusal.
   const late = await fetch(`${server.gatewayUrl}/`);
   expect([late.status, late.headers.get('retry-after')]).toEqual([503, '5']);
   expect(await late.json()).toEqual({ message: expect.stringContaining('as many clients are connected') });

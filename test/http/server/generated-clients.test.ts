@@ -40,8 +40,8 @@ async function account(username: string): Promise<{ username: string; password: 
 test('openapi-typescript generates a client that type-checks and works', async () => {
   const at = path.join(folder, 'typescript');
   await mkdir(at);
-  // The generator needs the JavaScript API of TypeScript 5, which TypeScript 7 does not have.
-  // A package that bundles version 5 leaves the program tsc to version 7.
+  // The generator needs the JavaScript API of TypeScript 5, which TypeScript 7 does not have. A
+  // package that bundles version 5 leaves the program tsc to version 7.
   const hooks = path.join(at, 'typescript-5.mjs');
   const typescript5 = pathToFileURL(path.join(root, 'node_modules/@ts-morph/common/dist/typescript.js')).href;
   await writeFile(

@@ -1,4 +1,4 @@
-/** The program as an operator meets it: how it starts, what it says when it can't, and how it ends. */
+/** The program as an operator meets it: start, error messages, shutdown. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -86,7 +86,7 @@ async function wish(client: Awaited<ReturnType<typeof admin>>) {
   };
 }
 
-test('SIGTERM ends it cleanly, and what was launched is there at the next start', async () => {
+test('SIGTERM ends it cleanly, and instances are there at the next start', async () => {
   const folder = await newFolder();
   const first = start(folder);
   const client = await admin(await first.serves());
@@ -101,7 +101,7 @@ test('SIGTERM ends it cleanly, and what was launched is there at the next start'
   expect(listed.instances.map(({ instanceMetadata }) => instanceMetadata.instanceId)).toEqual([instanceId]);
 });
 
-test('a second start on the same data folder is refused, naming who has it', async () => {
+test('refuses a second start on the same data folder, naming its owner', async () => {
   const folder = await newFolder();
   const first = start(folder);
   await first.serves();
@@ -110,7 +110,7 @@ test('a second start on the same data folder is refused, naming who has it', asy
   expect(second.output()).toContain(`process ${first.child.pid}`);
 });
 
-test('a port that is taken, and a setting that is wrong, are named', async () => {
+test('names a port in use and an invalid setting', async () => {
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void taken.close());
@@ -125,7 +125,7 @@ test('a port that is taken, and a setting that is wrong, are named', async () =>
   expect(wrong.output()).toMatch(/BERTH_NODE_PORTS: must be first-last/);
 });
 
-test('without an engine it serves, says so, and instances wait with a reason', async () => {
+test('without an engine it serves, reports that, and instances wait with a reason', async () => {
   const folder = await newFolder();
   const program = start(folder, {
     BERTH_ENGINE: 'docker',
@@ -147,7 +147,7 @@ test('without an engine it serves, says so, and instances wait with a reason', a
   expect(await program.ended).toBe(0);
 });
 
-test('the first start shows a generated password once, and keeps it in a file of its owner alone', async () => {
+test('the first start prints a generated password once, and stores it in a file readable by its owner only', async () => {
   const folder = await newFolder();
   const first = start(folder, { BERTH_ADMIN_PASSWORD: '' });
   const baseUrl = `${await first.serves()}/api`;
@@ -161,7 +161,7 @@ test('the first start shows a generated password once, and keeps it in a file of
   expect(second.output()).not.toContain(password);
 });
 
-test('`npm run up` on what is installed already becomes the server, and passes a signal on', async () => {
+test('`npm run up` on an installed checkout becomes the server, and passes signals on', async () => {
   const program = start(await newFolder(), { BERTH_SETUP: 'off' }, ['scripts/up.mjs']);
   await admin(await program.serves());
   program.child.kill('SIGTERM');

@@ -1,4 +1,7 @@
-/** Settings that only the whole program can show to be heeded: TLS of the API, limits of the gateway, and the warning of a domain that both share. */
+/**
+ * Settings whose effect only the whole program shows: TLS of the API, limits of the gateway, the
+ * warning of a shared domain.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { connect } from 'node:net';
@@ -74,7 +77,7 @@ const post = (path: string, body: object, token?: string): Promise<Answer> =>
 
 const credentials = { username: 'admin', password: PASSWORD };
 
-test('the API speaks TLS, its cookie is Secure, and a renewed certificate is taken up', async () => {
+test('the API serves TLS with a Secure cookie, and loads a renewed certificate', async () => {
   const { cookie, shownAs } = await post('/user/login', credentials);
   expect(cookie).toMatch(/; Secure$/);
   expect(shownAs).toBe('first.test');
@@ -86,11 +89,11 @@ test('the API speaks TLS, its cookie is Secure, and a renewed certificate is tak
   expect(server.output()).toContain('a new certificate is in use');
 });
 
-test('a domain that the API shares with hosts of ports is named in a warning', () => {
+test('warns about a domain shared by the API and hosts of ports', () => {
   expect(server.output()).toMatch(/"domain":"example\.org".*pages on hosts of ports can set cookies for example\.org/);
 });
 
-test('a client that stands still at the gateway is given up after what is set', async () => {
+test('closes a stalled client of the gateway after the configured time', async () => {
   const token = String((await post('/user/login', credentials)).json['accessToken']);
   const pager = { currentPage: 1, pageSize: 1 };
   const { json: listed } = await post('/image/list', { pager }, token);

@@ -1,6 +1,8 @@
 /**
- * Two accounts on the real server, its engine simulated: Mallory gets to nothing of Alice's, by the API or the gateway, and can't tell it from what
- * never was. Beside it the counter-proof: what is tried is there, and opens to Alice. The gateway's doors one by one: `test/http/gateway/account-isolation.test.ts`.
+ * Two accounts on the real server, its engine simulated: Mallory gets to nothing of Alice's, by the
+ * API or the gateway, and can't tell it from what never was. Beside it the counter-proof: what is
+ * tried is there, and opens to Alice. The gateway's doors one by one:
+ * `test/http/gateway/account-isolation.test.ts`.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -19,7 +21,7 @@ interface Person {
   instanceId: string;
   volumeId: string;
   apiKey: string;
-  /** Of the gateway. */
+  /** Cookie of the gateway. */
   session: string;
 }
 
@@ -32,9 +34,9 @@ let gatewayPort: number;
 let apiPort: number;
 let alice: Person;
 let mallory: Person;
-/** Of Alice's things, by the name that the routes have for them. */
+/** Alice's ids, by the field names of the routes. */
 let hers: Record<string, string>;
-/** For a launch. */
+/** Fields of a launch. */
 let place: { region: string; type: string; image: string };
 
 async function person(admin: Client, username: string): Promise<Person> {
@@ -96,7 +98,7 @@ const asMallory = (): Record<string, readonly string[]> => ({
   session: [`Cookie: berth_gateway=${mallory.session}`, 'Sec-Fetch-Site: none'],
 });
 
-test('the gateway: no spelling of path or host opens a door of Alice’s to a stranger or to Mallory, by whatever she shows', async () => {
+test('the gateway: no variant of path, host or credential opens Alice’s instance to Mallory or without a login', async () => {
   const { instanceId: her } = alice;
   const nobody = never();
   const ports: [port: number, isForAccounts: boolean][] = [
@@ -136,7 +138,7 @@ test('the gateway: no spelling of path or host opens a door of Alice’s to a st
       for (const [name, place] of Object.entries(placesOf(her, port))) {
         tried += 1;
         const answer = await exchange(gatewayPort, plain(place, shows));
-        // A simulated instance tells who it is.
+        // A simulated instance returns its id.
         if (answer === null || answer.includes(`"instanceId":"${her}"`))
           wrong.push(`${who}, ${port}, ${name}: ${answer ?? 'no end'}`);
         const there = elsewhere[name];
@@ -146,7 +148,7 @@ test('the gateway: no spelling of path or host opens a door of Alice’s to a st
       }
       const switched = await exchange(gatewayPort, upgrade({ host: DOMAIN, path: `/forward/${her}/${port}/` }, shows));
       if (!/^HTTP\/1\.1 40[14] /.test(switched ?? '')) wrong.push(`${who}, ${port}, WebSocket: ${switched}`);
-      // The same does open what it should.
+      // The same request succeeds for its owner.
       const own = isForAccounts
         ? `/forward/${her}/8000/`
         : who === 'a stranger'
@@ -166,14 +168,14 @@ test('the gateway: no spelling of path or host opens a door of Alice’s to a st
   }
   expect(wrong).toEqual([]);
   expect(tried).toBeGreaterThan(2_000);
-  // The link opens its port, and no other.
+  // The link opens its port only.
   const byLink = async (port: number): Promise<number> =>
     (await fetch(`${server.gatewayUrl}/forward/${her}/${port}/`, { headers: { 'x-berth-share': hers['token'] ?? '' } }))
       .status;
   expect([await byLink(8003), await byLink(8002), await byLink(8888)]).toEqual([200, 401, 401]);
 });
 
-/** A body that would do for every route, of such ids. */
+/** A body with the ids that satisfies every route. */
 const bodyOf = (ids: Record<string, string | undefined>): object => ({
   ...ids,
   id: ids['volumeId'],
@@ -201,7 +203,7 @@ const idsOf = (name: RouteName): string[] => {
   ];
 };
 
-/** Path and query of a stream, with the values that a JSON route has in its body. */
+/** Path and query of a stream, with the values a JSON route has in its body. */
 function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<string, unknown>): string {
   const shape: unknown = 'shape' in route.query ? route.query.shape : {};
   const query = new URLSearchParams();
@@ -210,7 +212,7 @@ function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<string, u
   return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
 }
 
-test('the API: every route that takes an id answers Mallory for Alice’s as for one that never was', async () => {
+test('the API: every route with an id answers Mallory for Alice’s id as for an unknown one', async () => {
   const nobody = never();
   const nobodys = Object.fromEntries(Object.keys(hers).map((field) => [field, randomUUID()]));
   Object.assign(nobodys, { instanceId: nobody, operationId: `${nobody}.1` });
@@ -227,7 +229,7 @@ test('the API: every route that takes an id answers Mallory for Alice’s as for
   };
   const without = (ids: Record<string, string>, text: string): string => {
     let left = text;
-    // That of an operation holds that of what it is about.
+    // An operation's id contains its subject's id, so longer ids go first.
     for (const [field, id] of Object.entries(ids).toSorted(([, a], [, b]) => b.length - a.length))
       left = left.replaceAll(id, field);
     return left;
@@ -238,16 +240,16 @@ test('the API: every route that takes an id answers Mallory for Alice’s as for
   );
   const answers: Record<string, number> = {};
   for (const name of withIds) {
-    // A snapshot has the name of a volume's id in some routes.
+    // Some routes call a snapshot's id volumeId.
     for (const id of ['volumeId', 'snapshotId', 'session', 'key'] as const) {
       const bodies = [hers, nobodys].map((ids) => ({ ...bodyOf(ids), id: ids[id] }));
       const [theirs = '', nobodyS = ''] = await Promise.all(bodies.map((body) => ask(name, body, mallory.token)));
-      // A refusal names what was asked for.
+      // A refusal names the requested id.
       expect([name, without(hers, theirs)]).toEqual([name, without(nobodys, nobodyS)]);
       answers[name] = Number(theirs.slice(0, 3));
     }
   }
-  // These name one thing of several, or it lies deeper.
+  // Fields that name one of several things, or lie deeper.
   const launch = {
     name: 'hostile',
     nodePorts: [],
@@ -283,11 +285,11 @@ test('the API: every route that takes an id answers Mallory for Alice’s as for
     expect([name, without(hers, theirs)]).toEqual([name, without(nobodys, nobodyS)]);
     expect([name, theirs]).toEqual([name, expect.stringMatching(/^404 /)]);
   }
-  // Nobody was stopped by a body that is wrong in itself, which would be the same for both.
+  // A body invalid in itself would be refused equally for both, and prove nothing.
   const otherwise = Object.entries(answers).filter(([, status]) => status !== 404);
   expect(otherwise).toEqual([]);
   expect(withIds.length).toBeGreaterThanOrEqual(25);
-  // And all of it is there, as it was.
+  // Everything of Alice's is still there, unchanged.
   for (const [name, id] of [
     ['getInstance', ''],
     ['metrics', ''],
@@ -307,7 +309,7 @@ test('the API: every route that takes an id answers Mallory for Alice’s as for
   expect(ports.find(({ port }) => port === 8002)).toBeUndefined();
 });
 
-test('the API: no list of Mallory’s, nor the stream of her events, holds anything of Alice’s', async () => {
+test('the API: Mallory’s lists and event stream hold nothing of Alice’s', async () => {
   const lists = [
     'listInstances',
     'listVolumes',
@@ -350,7 +352,7 @@ test('the API: no list of Mallory’s, nor the stream of her events, holds anyth
   for (const secret of Object.values(hers)) expect(text).not.toContain(secret);
 });
 
-test('the API: files of a volume, and spellings of paths, hosts and bodies, tell Mallory no more', async () => {
+test('the API: files of a volume, and variants of paths, hosts and bodies, reveal nothing to Mallory', async () => {
   const body = (id: string): string => JSON.stringify({ instanceId: id });
   const own = mallory.instanceId;
   type Asked = (id: string) => { target: string; lines?: readonly string[]; body?: string; method?: string };
@@ -450,14 +452,17 @@ test('the API: files of a volume, and spellings of paths, hosts and bodies, tell
   );
 });
 
-/** What the API answers to GET with an instance in the query, streams and WebSockets: `/instance/…`. All that the document has must stand here. */
+/**
+ * GET routes with an instance in the query, streams and WebSockets: `/instance/…`. All of the
+ * document must be listed.
+ */
 const gets: Readonly<Record<string, { more: string; isSocket: boolean }>> = {
   '/instance/exec': { more: '&command=true', isSocket: true },
   '/instance/logs': { more: '&source=console', isSocket: false },
   '/instance/terminal': { more: '&terminal=one', isSocket: true },
 };
 
-test('the API: streams and WebSockets of an instance begin for nobody but its owner', async () => {
+test('the API: streams and WebSockets of an instance open for its owner only', async () => {
   const document: { paths: Record<string, { get?: { parameters?: { name: string }[] } }> } = JSON.parse(
     await (await fetch(`${server.apiUrl}${BASE_PATH}/openapi.json`)).text(),
   );
@@ -484,7 +489,7 @@ test('the API: streams and WebSockets of an instance begin for nobody but its ow
   }
 });
 
-test('a WebSocket of Alice’s goes on, and one of Mallory’s at the same place never begins', async () => {
+test('Alice’s WebSocket stays open, and Mallory’s to the same path never opens', async () => {
   const url = `${server.gatewayUrl.replace('http', 'ws')}/notebook/${alice.instanceId}/api/kernels/x/channels`;
   const begin = (headers: Record<string, string>): Promise<number> =>
     new Promise((resolve, reject) => {

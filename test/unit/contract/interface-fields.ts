@@ -34,7 +34,7 @@ interface Row {
 }
 
 interface Table {
-  /** The last heading above it, such as `2.1` or `4.4`. */
+  /** Number of the last heading above, such as `2.1` or `4.4`. */
   section: string;
   /** The line right above the table. */
   lead: string;
@@ -85,7 +85,7 @@ function tablesOf(markdown: string): Table[] {
   return tables;
 }
 
-/** Undefined for a table that lists no fields. */
+/** Undefined for a table without fields. */
 function rowOf(cells: Partial<Record<string, string>>, section: string): Row | undefined {
   const { Field: field, Type: type, Required: required, Meaning, Description } = cells;
   if (field === undefined || type === undefined) return undefined;
@@ -107,7 +107,7 @@ const cellsOf = (line: string): string[] =>
     .split('|')
     .map((cell) => cell.trim());
 
-/** The first table is the object itself; each other names the field it describes in the line above it. */
+/** The first table is the object itself; each other table is named by the line above it. */
 function nested(tables: Table[]): InterfaceField[] {
   const fields: InterfaceField[] = [];
   for (const [index, { lead, rows, section }] of tables.entries()) {
@@ -130,7 +130,10 @@ function nested(tables: Table[]): InterfaceField[] {
   return fields;
 }
 
-/** "Success response: object with `instanceId` (string, …)" and "object with `volume` (volume object, section 2.2)". */
+/**
+ * "Success response: object with `instanceId` (string, …)" and "object with `volume` (volume
+ * object, section 2.2)".
+ */
 function answerInProse(markdown: string, section: string): InterfaceField[] {
   const from = markdown.indexOf(`### ${section} `);
   const [, member, what] = /Success response: object with `(\w+)` \((\w+)/.exec(markdown.slice(from)) ?? [];

@@ -17,13 +17,13 @@ beforeAll(async () => {
 const byPath = (a: { path: string }, b: { path: string }): number => (a.path < b.path ? -1 : 1);
 const pathAndType = ({ path, type }: InterfaceField) => ({ path, type });
 
-test('the committed list of fields is the one in the document', async () => {
+test("the committed list of fields equals the document's", async () => {
   expect(fields).toEqual(JSON.parse(await readFile(expectedUrl, 'utf8')));
 });
 
-test('as many fields are read from the document as it has, counted by hand', () => {
-  // §2.1: three members; 3+1 of the metadata; 9 of the spec, 5 billing, 5 image, 4+2 configuration, 6+12 type, 6 region,
-  // 3 port; 12+4 of the runtime. §2.2: 8.
+test('reads as many fields from the document as counted by hand', () => {
+  // §2.1: three members; 3+1 of the metadata; 9 of the spec, 5 billing, 5 image, 4+2 configuration,
+  // 6+12 type, 6 region, 3 port; 12+4 of the runtime. §2.2: 8.
   expect(fields.instance).toHaveLength(3 + 4 + 9 + 5 + 5 + 6 + 18 + 6 + 3 + 16);
   expect(fields.volume).toHaveLength(8);
   expect(fields.requests['launch']).toHaveLength(9 + 2 + 4 + 5);
@@ -39,8 +39,8 @@ test('the document lists each error code with its status', async () => {
 });
 
 describe('answers', () => {
-  test('the instance object has every field of §2.1 with its type, and of ours `actions` alone', () => {
-    // remoteStorages of the answer has no table in §2.1: its items are those of the request.
+  test('the instance object has every field of §2.1 with its type, and only `actions` besides', () => {
+    // remoteStorages of the answer has no table in §2.1: its items are the request's.
     const items = fields.requests['launch']?.filter(({ path }) => path.startsWith('remoteStorages[]')) ?? [];
     const wanted = [
       ...fields.instance.map(pathAndType),
@@ -50,12 +50,12 @@ describe('answers', () => {
     expect(schemaFields(instance).map(pathAndType).toSorted(byPath)).toEqual([...wanted, ...ours].toSorted(byPath));
   });
 
-  test('the volume object has every field of §2.2 with its type, and none that is not there', () => {
+  test('the volume object has exactly the fields of §2.2 with their types', () => {
     expect(schemaFields(volume).map(pathAndType)).toEqual(fields.volume.map(pathAndType));
   });
 
   test.each(['launch', 'listInstances', 'listVolumes', 'createVolume'] as const)(
-    'the answer of %s has the members that §4 names',
+    'the answer of %s has the members of §4',
     (name) => {
       const answered = schemaFields(routes[name].answer).map(({ path }) => path);
       const named = fields.answers[name] ?? [];

@@ -1,4 +1,4 @@
-/** The API document is the committed one, is whole, and says of each route what the table says. */
+/** The API document equals the committed file, is complete, and matches the route table. */
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { exampleOf } from '../../../src/contract/examples.ts';
@@ -32,11 +32,11 @@ const operationOf = (name: RouteName): Json | undefined => {
   return at(document, 'paths', path, method.toLowerCase());
 };
 
-test('docs/openapi.json is the document of the present table (npm run openapi writes it)', async () => {
+test('docs/openapi.json equals the generated document (npm run openapi writes it)', async () => {
   expect(await readFile(openapiFile, 'utf8')).toBe(await openapiText());
 });
 
-test('every route is in the document once, by its method, with its summary and an answer', () => {
+test('every route is in the document once, with method, summary and an answer', () => {
   const documented = Object.entries(asObject(at(document, 'paths'))).flatMap(([path, methods]) =>
     Object.keys(asObject(methods)).map((method) => `${method.toUpperCase()} ${path}`),
   );
@@ -61,14 +61,14 @@ test('every route is in the document once, by its method, with its summary and a
   }
 });
 
-test('an answer that names its operation says so, and no other does', () => {
+test('exactly the answers with an operation document its header', () => {
   for (const name of jsonRouteNames) {
     const headers = at(operationOf(name), 'responses', '200', 'headers');
     expect([name, at(headers, OPERATION_HEADER) !== undefined]).toEqual([name, routes[name].operation]);
   }
 });
 
-/** Every object of the document with its path. */
+/** Yields every object of the document with its path. */
 function* objectsOf(value: Json, path: string[] = []): Generator<{ path: string[]; object: { [name: string]: Json } }> {
   if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) yield* objectsOf(item, [...path, String(index)]);
@@ -98,7 +98,7 @@ test('every text field of a request has a bound', () => {
   expect(requestComponents.size).toBeGreaterThan(30);
 });
 
-/** Names of the components that a part of the document refers to, at any depth. */
+/** Names of the components a part of the document refers to, at any depth. */
 function componentsOf(part: Json, found = new Set<string>()): Set<string> {
   for (const { object } of objectsOf(part)) {
     const name = /^#\/components\/schemas\/(.+)$/.exec(String(object['$ref'] ?? ''))?.[1];
@@ -140,7 +140,7 @@ test('every operation has a tag that the document describes, and an example', ()
   }
 });
 
-test('every example is what its schema accepts', () => {
+test('every example is valid by its schema', () => {
   for (const name of jsonRouteNames) {
     const route = jsonRouteOf(name);
     const { success: isRequest, error } = route.body.safeParse(exampleOf(route.body));
@@ -150,7 +150,7 @@ test('every example is what its schema accepts', () => {
   }
 });
 
-test('every reference in the document leads to something in it, and every component is referred to', () => {
+test('every reference resolves, and every component is referenced', () => {
   const references = new Set([...objectsOf(document)].flatMap(({ object: { $ref } }) => ($ref ? [String($ref)] : [])));
   for (const reference of references) {
     expect(at(document, ...reference.replace(/^#\//, '').split('/')), reference).toBeTypeOf('object');
@@ -162,7 +162,7 @@ test('every reference in the document leads to something in it, and every compon
   }
 });
 
-test('the document says what the interface fixes: required fields, defaults, closed sets and bounds', () => {
+test('the document states required fields, defaults, closed sets and bounds of the interface', () => {
   const launch = at(document, 'components', 'schemas', 'LaunchRequest');
   expect(at(launch, 'required')).toEqual([
     'name',

@@ -1,14 +1,14 @@
-/** The same list of fields, read from a zod schema: what `interface-fields.ts` reads from the document. */
+/** Reads the list of fields from a zod schema, to compare with `interface-fields.ts`. */
 import { z } from 'zod';
 
 export interface SchemaField {
   path: string;
   type: string;
-  /** Whether a body without it is refused. */
+  /** A body without the field is refused. */
   required: boolean;
 }
 
-/** In the order of the schema, outer fields before inner ones: as the interface prints its tables. */
+/** In the order of the schema, outer fields first, as the interface prints its tables. */
 export function schemaFields(schema: z.core.$ZodType): SchemaField[] {
   const fields: SchemaField[] = [];
   let level: { prefix: string; schema: z.core.$ZodType }[] = [{ prefix: '', schema }];

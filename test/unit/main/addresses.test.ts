@@ -11,8 +11,8 @@ import { readConfig } from '../../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };
 
-describe('what others are told', () => {
-  test('is where it listens', () => {
+describe('the announced address', () => {
+  test('is the listening address', () => {
     expect(addressesOf(readConfig({}), { api: 1, gateway: 2 })).toEqual({
       apiUrl: 'http://127.0.0.1:1',
       gatewayUrl: 'http://127.0.0.1:2',
@@ -21,7 +21,7 @@ describe('what others are told', () => {
     });
   });
 
-  test('is the public address where it listens on every one', () => {
+  test('is the public address when listening on every address', () => {
     const config = readConfig({
       BERTH_LISTEN: '0.0.0.0:8080',
       BERTH_GATEWAY_LISTEN: '0.0.0.0:8081',
@@ -35,7 +35,7 @@ describe('what others are told', () => {
     });
   });
 
-  test('is what was configured', () => {
+  test('is the configured address', () => {
     const config = readConfig({
       BERTH_DOMAIN: 'notebooks.example',
       BERTH_GATEWAY_URL: 'https://notebooks.example/',
@@ -49,7 +49,7 @@ describe('what others are told', () => {
     });
   });
 
-  test('is a host for each port below a wildcard domain, and the scheme that the gateway speaks', () => {
+  test("has a host per port below a wildcard domain, with the gateway's scheme", () => {
     const tls = { BERTH_GATEWAY_TLS_CERT: '/cert', BERTH_GATEWAY_TLS_KEY: '/key' };
     const told = addressesOf(readConfig({ BERTH_DOMAIN: '*.GPU.example:8443', ...tls }), ports);
     expect(told).toMatchObject({
@@ -64,13 +64,13 @@ describe('what others are told', () => {
     expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
   });
 
-  test('must be set where nothing could be told', () => {
+  test("must be set when it can't be derived", () => {
     expect(() => readConfig({ BERTH_LISTEN: '0.0.0.0:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
     expect(() => readConfig({ BERTH_LISTEN: '[::]:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
   });
 });
 
-test('a port is below the gateway’s address, and on a host of its own where there is a wildcard domain', () => {
+test("a port's address is below the gateway’s, or a host of its own with a wildcard domain", () => {
   const at = { instanceId: 'notebook-x', port: 8000 };
   const plain = addressesOf(readConfig({}), ports);
   expect(portUrls(plain, at)).toEqual({ path: 'http://127.0.0.1:8081/forward/notebook-x/8000/', host: null });
@@ -86,7 +86,7 @@ test('a port is below the gateway’s address, and on a host of its own where th
   expect(shareUrl(wild, { ...at, token: 't' })).toBe('https://8000-notebook-x.gpu.example/?berth_share=t');
 });
 
-test('node ports are published on an IP address, whatever name the server listens by', async () => {
+test('publishes node ports on an IP address, whatever host name the server listens on', async () => {
   const named = readConfig({ BERTH_LISTEN: 'localhost:8080', BERTH_PUBLIC_ADDRESS: 'localhost' });
   expect(await nodePortAddressOf(named)).toMatch(/^(127\.0\.0\.1|::1)$/);
   const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });
@@ -94,7 +94,7 @@ test('node ports are published on an IP address, whatever name the server listen
   expect(await nodePortAddressOf(readConfig({ BERTH_NODE_PORT_ADDRESS: '127.0.0.2' }))).toBe('127.0.0.2');
 });
 
-test('a domain above the API and the hosts of ports is found, for which pages of ports could set cookies', () => {
+test('finds a parent domain of API and port hosts, for which pages of ports could set cookies', () => {
   const shared = (apiUrl: string, portDomain: string | null) => sharedParent({ apiUrl, portDomain });
   expect(shared('https://berth.example.org', 'gpu.example.org')).toBe('example.org');
   expect(shared('https://gpu.example.org:8080', 'gpu.example.org:8443')).toBe('gpu.example.org');
@@ -114,7 +114,7 @@ test('a domain above the API and the hosts of ports is found, for which pages of
     expect(shared(apiUrl, portDomain), `${apiUrl} ${portDomain}`).toBe(null);
 });
 
-test('the API is told as it speaks', () => {
+test("the API's address has its scheme", () => {
   const tls = { BERTH_API_TLS_CERT: '/cert', BERTH_API_TLS_KEY: '/key' };
   expect(addressesOf(readConfig(tls), ports).apiUrl).toBe('https://127.0.0.1:8080');
   expect(addressesOf(readConfig({ ...tls, BERTH_API_URL: 'http://berth.example' }), ports).apiUrl).toBe(
@@ -122,11 +122,11 @@ test('the API is told as it speaks', () => {
   );
 });
 
-test('node ports are not on the host of the API where that is loopback, so that browsers send no login to instances', async () => {
-  // Elsewhere loopback has one address alone.
+test("node ports are not on the API's host when that is loopback, so browsers send no login to instances", async () => {
+  // Other systems have one loopback address only.
   const apart = process.platform === 'linux' ? '127.0.0.2' : '127.0.0.1';
   expect(await nodePortAddressOf(readConfig({}))).toBe(apart);
-  // Who says how this machine is reached is taken by the word.
+  // A configured public address is taken as given.
   expect(await nodePortAddressOf(readConfig({ BERTH_PUBLIC_ADDRESS: '192.0.2.7' }))).toBe('127.0.0.1');
   expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: '192.0.2.7:8080' }))).toBe('192.0.2.7');
 });

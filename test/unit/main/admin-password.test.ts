@@ -10,7 +10,7 @@ async function folder(): Promise<string> {
   return path;
 }
 
-/** Accounts as they are before the first start, or after it. */
+/** Accounts before (`there: false`) or after the first start. */
 function accounts({ there }: { there: boolean }) {
   const given: string[] = [];
   const ensure = async ({ password }: { password: string }): Promise<boolean> => {
@@ -20,7 +20,7 @@ function accounts({ there }: { there: boolean }) {
   return { given, access: { ensureAdmin: ensure } };
 }
 
-test('the generated password is shown once and kept for its owner alone', async () => {
+test('prints the generated password once and stores it readable by its owner only', async () => {
   const dataFolder = await folder();
   const { access, given } = accounts({ there: false });
   const shown = await ensureAdmin(access, { dataFolder, adminPassword: null });
@@ -31,7 +31,7 @@ test('the generated password is shown once and kept for its owner alone', async 
   expect((await stat(file)).mode & 0o777).toBe(0o600);
 });
 
-test('a start that was broken off before the account was made goes on with the password it kept', async () => {
+test('a start interrupted before the account existed reuses its stored password', async () => {
   const dataFolder = await folder();
   await writeFile(join(dataFolder, 'admin-password'), 'kept password\n');
   const { access, given } = accounts({ there: false });
@@ -39,7 +39,7 @@ test('a start that was broken off before the account was made goes on with the p
   expect(given).toEqual(['kept password']);
 });
 
-test.each(['', '\n', 'short\n'])('what a crash left of the file (%j) never becomes the password', async (left) => {
+test.each(['', '\n', 'short\n'])('a partial password file (%j) is never used', async (left) => {
   const dataFolder = await folder();
   await writeFile(join(dataFolder, 'admin-password'), left);
   const { access, given } = accounts({ there: false });
@@ -48,14 +48,14 @@ test.each(['', '\n', 'short\n'])('what a crash left of the file (%j) never becom
   expect(shown?.text.length).toBeGreaterThanOrEqual(8);
 });
 
-test('where the account is there already, no password is shown, and none that is wrong is kept', async () => {
+test('with an existing account, prints no password and stores no wrong one', async () => {
   const dataFolder = await folder();
   const { access } = accounts({ there: true });
   expect(await ensureAdmin(access, { dataFolder, adminPassword: null })).toBeNull();
   await expect(readFile(join(dataFolder, 'admin-password'))).rejects.toThrow('ENOENT');
 });
 
-test('a given password is neither shown nor kept', async () => {
+test('neither prints nor stores a given password', async () => {
   const dataFolder = await folder();
   const { access, given } = accounts({ there: false });
   expect(await ensureAdmin(access, { dataFolder, adminPassword: 'from the environment' })).toBeNull();

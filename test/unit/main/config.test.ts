@@ -17,14 +17,14 @@ describe('the configuration', () => {
     });
   });
 
-  test('takes an empty variable for one that is not set', () => {
+  test('treats an empty variable as unset', () => {
     expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({
       engine: 'docker',
       adminPassword: null,
     });
   });
 
-  test('reads where pools lie, and what of them may be promised', () => {
+  test('reads paths and capacities of pools', () => {
     const { pools } = readConfig({
       BERTH_POOL: 'overcommit=2',
       BERTH_POOL_HIGHSPEEDSTORAGE: 'path=/srv/fast, engine=directory, size=2000',
@@ -36,7 +36,7 @@ describe('the configuration', () => {
     });
   });
 
-  test('reads which disks are gone for good, and refuses what names none', () => {
+  test('reads the list of lost disks, and refuses an invalid one', () => {
     expect(readConfig({ BERTH_LOST_DISKS: 'data/i-1, shared/u-1/r-1' }).lostDisks).toEqual([
       { kind: 'data', id: 'i-1' },
       { kind: 'shared', id: 'u-1/r-1' },
@@ -45,7 +45,7 @@ describe('the configuration', () => {
       expect(() => readConfig({ BERTH_LOST_DISKS: text })).toThrow(/BERTH_LOST_DISKS: must name disks as data/);
   });
 
-  test('refuses half a certificate, a domain that is none, and roles that the simulated engine can not have', () => {
+  test('refuses half a certificate, an invalid domain, and roles without support in the simulated engine', () => {
     expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(/BERTH_GATEWAY_TLS_KEY: must be set too/);
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
     expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set too/);
@@ -57,7 +57,7 @@ describe('the configuration', () => {
     expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
   });
 
-  test('has limits of the gateway that an operator may set, and 0 for none', () => {
+  test('reads limits of the gateway, with 0 for none', () => {
     expect(readConfig({}).gatewayLimits).toEqual({
       clientIdleMs: 600_000,
       instanceIdleMs: 0,
@@ -116,17 +116,17 @@ describe('the configuration', () => {
     ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],
-  ])('%s=%s is refused, naming it and what would be right', (name, value, right) => {
+  ])('refuses %s=%s, naming the variable and valid values', (name, value, right) => {
     const read = () => readConfig({ [name]: value });
     expect(read).toThrow(name);
     expect(read).toThrow(right);
   });
 
-  test('names every wrong variable at once', () => {
+  test('names every invalid variable at once', () => {
     expect(() => readConfig({ BERTH_LISTEN: 'x', BERTH_ENGINE: 'y' })).toThrow(/BERTH_LISTEN[^]*BERTH_ENGINE/);
   });
 
-  test('takes a registry for root disks, with or without a login, and no login without a registry', () => {
+  test('accepts a registry for root disks with or without a login, and refuses a login without a registry', () => {
     const registry = { BERTH_ARCHIVE_REGISTRY: '10.0.0.7:5000/berth' };
     const login = { BERTH_ARCHIVE_REGISTRY_USERNAME: 'ada', BERTH_ARCHIVE_REGISTRY_PASSWORD: 'harbour' };
     expect(readConfig({}).archiveRegistry).toBeNull();
@@ -135,13 +135,13 @@ describe('the configuration', () => {
     expect(() => readConfig(login)).toThrow(/BERTH_ARCHIVE_REGISTRY: must be set/);
   });
 
-  test('lets instances have a Docker by the safe way unless it says otherwise', () => {
+  test('gives instances rootless Docker by default', () => {
     expect(readConfig({}).dockerInside).toBe('rootless');
     expect(readConfig({ BERTH_DOCKER_INSIDE: 'nested' }).dockerInside).toBe('nested');
     expect(readConfig({ BERTH_DOCKER_INSIDE: 'off' }).dockerInside).toBeNull();
   });
 
-  test('shows no secret', () => {
+  test('prints no secret', () => {
     const shown = JSON.stringify(
       masked(
         readConfig({
@@ -166,7 +166,7 @@ describe('the first types', () => {
     gpus: Array.from({ length: gpus }, () => ({ name: 'H100' })),
   });
 
-  test('fit the machine, and leave memory to the host', () => {
+  test('fit the machine, and leave memory for the host', () => {
     expect(typesThatFit(machine(4, 8)).map(({ name, memoryGB }) => [name, memoryGB])).toEqual([
       ['cpu.1', 2],
       ['cpu.2', 4],
@@ -175,7 +175,7 @@ describe('the first types', () => {
     expect(typesThatFit(machine(1, 1))).toMatchObject([{ name: 'cpu.1', memoryGB: 1 }]);
   });
 
-  test('share the machine out by whole GPUs where there are some', () => {
+  test('divide the machine by whole GPUs', () => {
     const gpu = typesThatFit(machine(16, 65, 2)).filter(({ gpuCount }) => gpuCount > 0);
     expect(gpu).toMatchObject([
       { name: 'gpu.1', gpuName: 'H100', gpuCount: 1, cpuCores: 8, memoryGB: 32 },
@@ -183,7 +183,7 @@ describe('the first types', () => {
     ]);
   });
 
-  test('are of one host and no more, however large the simulated machine is', () => {
+  test('fit on one host, however large the simulated machine is', () => {
     const types = typesThatFit(machine(1_000_000, 976_562, 64));
     expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
     expect(types.filter(({ gpuCount }) => gpuCount > 0)).toMatchObject([
@@ -192,12 +192,12 @@ describe('the first types', () => {
       { name: 'gpu.4', cpuCores: 128, memoryGB: 1024 },
       { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
     ]);
-    // One GPU in a large host has the whole of it still, and ten share what there is.
+    // One GPU in a large host gets the whole host; ten share it.
     expect(typesThatFit(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
     expect(typesThatFit(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
   });
 
-  test('have a price for each charge mode, cheaper an hour the longer the promise', () => {
+  test('have a price per charge mode, cheaper per hour the longer the term', () => {
     const { perHour, tidePerHour, perDay, perWeek, perMonth } = pricesOf(1);
     expect(perHour).toBe(1_000_000n);
     expect(tidePerHour).toBeLessThan(perHour);
@@ -206,7 +206,7 @@ describe('the first types', () => {
     expect(perMonth / 720n).toBeLessThan(perWeek / 168n);
   });
 
-  test('are made from what the engine tells', () => {
+  test("are derived from the engine's machine", () => {
     const capabilities = {
       rootDiskLimit: 'none',
       dockerInside: false,
@@ -232,7 +232,7 @@ describe('the first types', () => {
   });
 });
 
-test('the welcome names address, account and a launch to copy, and a given password is not repeated', () => {
+test('the welcome prints address, account and a launch to copy, without a given password', () => {
   const at = {
     apiUrl: 'http://a',
     gatewayUrl: 'http://g',
@@ -243,14 +243,14 @@ test('the welcome names address, account and a launch to copy, and a given passw
   expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
 });
 
-test('the version that the server tells is that of the package', async () => {
+test("the reported version is the package's", async () => {
   const { version }: { version: string } = JSON.parse(
     await readFile(new URL('../../../package.json', import.meta.url), 'utf8'),
   );
   expect(VERSION).toBe(version);
 });
 
-test('bounds on the ends of instances are whole hours and minutes, and none unless they are set', () => {
+test('bounds of the stop policy are whole hours and minutes, and absent by default', () => {
   expect(readConfig({})).toMatchObject({ maxRunMs: null, idleStopMs: null });
   const set = readConfig({ BERTH_MAX_RUN_HOURS: '8', BERTH_IDLE_STOP_MINUTES: '30' });
   expect(set).toMatchObject({ maxRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
@@ -260,7 +260,7 @@ test('bounds on the ends of instances are whole hours and minutes, and none unle
   }
 });
 
-test('registries of this very host are allowed to accounts only if the operator says so', () => {
+test('accounts may use registries of this host only if the operator allows them', () => {
   expect(readConfig({})).toMatchObject({ localRegistries: false });
   expect(readConfig({ BERTH_LOCAL_REGISTRIES: 'allow' })).toMatchObject({ localRegistries: true });
   expect(() => readConfig({ BERTH_LOCAL_REGISTRIES: 'yes' })).toThrow(/BERTH_LOCAL_REGISTRIES/);

@@ -1,4 +1,6 @@
-/** What the commands print: the totals at the end of the tests, the log of the development server. */
+/**
+ * Output of the commands: the totals at the end of the tests, the log of the development server.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -26,7 +28,7 @@ describe('totals', () => {
   const clean = { passed: 3, failed: [], unsteady: [], skipped: [] };
   const broken = { name: 'c.test.ts > three', note: 'expected 1 to be 2\n\n  seen: 1' };
 
-  test('of all runs are added up; who was skipped, needed a second try or failed is named with the reason; the last line is the sum', () => {
+  test('add up all runs, and name skipped, retried and failed tests with reasons; the last line is the sum', () => {
     const skipped = [{ name: 'a.test.ts > one', note: 'no GPU here' }, { name: 'b.test.ts > two' }];
     const unsteady = [{ name: 'd.test.ts > four', note: 'too late' }];
     const totals = addUp([clean, { passed: 4, failed: [broken], unsteady, skipped }]);
@@ -39,18 +41,18 @@ describe('totals', () => {
     ]);
   });
 
-  test('a long reason is cut', () => {
+  test('cut a long reason', () => {
     const long = { ...broken, note: 'x'.repeat(100_000) };
     expect(closingLines({ ...clean, failed: [long] })[0]?.length).toBeLessThan(1000);
   });
 
-  test('a run that broke off counts as a failure, whatever it left', () => {
+  test('count an interrupted run as a failure, whatever it left', () => {
     const told = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
     expect(run('{"passed": 3', 0).failed).toEqual(told);
     expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(told);
   });
 
-  test('a run that failed without a failed test counts as a failure, and only then', () => {
+  test('count a failed run without a failed test as a failure', () => {
     const told = [{ name: 'the run of parts', note: expect.stringMatching(/no test failed/) }];
     expect(run(clean, 1)).toEqual({ ...clean, failed: told });
     expect(run({ ...clean, failed: [broken] }, 1)).toEqual({ ...clean, failed: [broken] });
@@ -82,7 +84,7 @@ describe('the log of the development server', () => {
     expect(readableLine(JSON.stringify(entry), false)).toMatch(/error lost \n {2}Error: x\n {6}at f$/);
   });
 
-  test('lets every other line pass, and puts lines together that came in pieces', () => {
+  test('passes every other line, and joins lines that arrive in pieces', () => {
     const lines: string[] = [];
     const log = readableLog({ write: (text) => lines.push(text), colors: false });
     for (const piece of ['Restar', "ting 'src'\n{not json}\n", '{"level":30,"ti', 'me":1,"msg":"up"}\n', '{"a":1}\n'])

