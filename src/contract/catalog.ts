@@ -1,7 +1,7 @@
 /** Instance types, prices and regions: docs/interface.md §10, catalog. */
 import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
-import { volumeTypes } from '../domain/volume.ts';
+import { volumeTypes } from '../domain/disk.ts';
 import { consistencies } from '../domain/snapshot.ts';
 import { decimal, flag, integer, named, text } from './common.ts';
 import { regionFields } from './instance.ts';

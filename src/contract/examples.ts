@@ -1,6 +1,7 @@
 /** Example values for the API document, chosen by the name of a field and valid for its schema. */
 import { z } from 'zod';
-import type { Json } from './openapi.ts';
+
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 export const exampleIds = {
   instance: 'notebook-3f0c2b6e-0a53-4c43-9a0e-5d1f6a7c2b91',

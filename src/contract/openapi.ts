@@ -7,7 +7,7 @@ import { ADMIN_ROLE } from '../domain/roles.ts';
 import { MAX_BODY_BYTES } from './common.ts';
 import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
-import { exampleIds, exampleOf } from './examples.ts';
+import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
 import { OPERATION_HEADER } from './operation.ts';
 import type { JsonRoute, Route, Success } from './route.ts';
@@ -15,7 +15,6 @@ import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from './routes.ts';
 import type { RouteName } from './routes.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
 
-export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 type JsonObject = { [name: string]: Json };
 type StreamRoute = Exclude<Route, JsonRoute>;
 

@@ -1,7 +1,7 @@
 /** Storage volumes: docs/interface.md §2.2, §4.3 and §4.4. */
 import { z } from 'zod';
 import { consistencies } from '../domain/snapshot.ts';
-import { volumeTypes } from '../domain/volume.ts';
+import { volumeTypes } from '../domain/disk.ts';
 import { decimal, id, named, pagerAnswer, text, volumeName } from './common.ts';
 import { operation } from './operation.ts';
 import { snapshot } from './snapshot.ts';

@@ -1,5 +1,5 @@
 /** Requests to grow an instance's own disks, which run beside its other operations. */
-import { dataDiskGB, dockerDiskGB } from './disk.ts';
+import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
 import { isLasting } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { beginOperation } from './operation.ts';

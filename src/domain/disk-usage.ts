@@ -1,14 +1,6 @@
 import { isFull, usedPercent, nextWarning } from './disk-warnings.ts';
-import {
-  inGB,
-  ownDisks,
-  ownMountPaths,
-  type Disk,
-  type DiskId,
-  type DiskUsage,
-  type FullDisk,
-  type DiskEntry,
-} from './disk.ts';
+import { inGB, type Disk, type DiskId, type DiskUsage, type FullDisk, type DiskEntry } from './disk.ts';
+import { ownDisks, ownMountPaths } from './instance-disks.ts';
 import type { Instance } from './instance.ts';
 
 type MeasuredDisk = Pick<Disk, 'kind' | 'id' | 'sizeGB' | 'usageBytes'>;

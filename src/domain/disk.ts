@@ -1,10 +1,15 @@
 /** Disks: storage that outlives containers, reserved from the request until removal. */
-import type { InstanceId, RegionId, UserId } from './ids.ts';
-import type { Instance } from './instance.ts';
-import type { PoolName } from './pool.ts';
+import type { RegionId, UserId } from './ids.ts';
 
 export const diskKinds = ['volume', 'snapshot', 'data', 'shared', 'docker'] as const;
 export type DiskKind = (typeof diskKinds)[number];
+
+export const volumeTypes = ['filesystem', 'highspeedstorage'] as const;
+export type VolumeType = (typeof volumeTypes)[number];
+
+/** Pools of a region: `default`, and one per volume type with its own folder. */
+export const poolNames = ['default', ...volumeTypes] as const;
+export type PoolName = (typeof poolNames)[number];
 
 export interface DiskId {
   kind: DiskKind;
@@ -56,37 +61,3 @@ export const BYTES_PER_GB = 1024 ** 3;
 export const inGB = (bytes: number): number => Math.round((bytes / BYTES_PER_GB) * 1000) / 1000;
 
 export const diskKey = ({ kind, id }: DiskId): string => `${kind}/${id}`;
-
-export const dataDisk = (id: InstanceId): DiskId => ({ kind: 'data', id });
-
-/** The data root of Docker inside the instance. */
-export const dockerDisk = (id: InstanceId): DiskId => ({ kind: 'docker', id });
-
-export const sharedDisk = ({ ownerId, spec }: Pick<Instance, 'ownerId' | 'spec'>): DiskId => ({
-  kind: 'shared',
-  id: `${ownerId}/${spec.regionId}`,
-});
-
-export const ownMountPaths: Readonly<Record<'data' | 'shared' | 'docker', string>> = {
-  data: '/root/dataDisk',
-  shared: '/root/sharedDisk',
-  docker: '/var/lib/docker',
-};
-
-const DOCKER_GB = 20;
-
-export const dockerDiskGB = ({ dockerStorageGB }: Instance['spec']): number => dockerStorageGB || DOCKER_GB;
-
-export const dataDiskGB = ({ type, extraDataDiskGB }: Instance['spec']): number => type.dataDiskGB + extraDataDiskGB;
-
-export function ownDisks(
-  instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
-  sharedGB: number,
-): (DiskId & { sizeGB: number })[] {
-  const { id, spec } = instance;
-  return [
-    { ...dataDisk(id), sizeGB: dataDiskGB(spec) },
-    { ...sharedDisk(instance), sizeGB: sharedGB },
-    ...(spec.enableDocker ? [{ ...dockerDisk(id), sizeGB: dockerDiskGB(spec) }] : []),
-  ];
-}

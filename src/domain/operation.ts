@@ -5,7 +5,6 @@
  * subject's row; the next request moves the operation to the history. An id is made of subject and
  * generation.
  */
-import type { Observed } from './instance.ts';
 import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
 
 export const operationKinds = [
@@ -183,7 +182,7 @@ const stagesWithProgress: readonly StageName[] = ['Image', 'Archive'];
 /** The phase determines the stage; a phase at rest ends the operation. */
 export function advanceOperation(
   operation: Operation,
-  observed: Pick<Observed, 'phase' | 'progress' | 'diagnosis' | 'diagnosisMessage'>,
+  observed: { phase: Phase; progress: Progress | null; diagnosis: Diagnosis; diagnosisMessage: string },
   nowMs: number,
 ): Operation {
   if (operation.endedAtMs !== null || isIndependent(operation)) return operation;

@@ -2,11 +2,7 @@
  * Pools: folders of the host for disks, with a limit on reserved sizes. A region has `default`, and
  * one per volume type with its own folder.
  */
-import { BYTES_PER_GB, type DiskKind } from './disk.ts';
-import { volumeTypes, type VolumeType } from './volume.ts';
-
-export const poolNames = ['default', ...volumeTypes] as const;
-export type PoolName = (typeof poolNames)[number];
+import { BYTES_PER_GB, type DiskKind, type VolumeType } from './disk.ts';
 
 export interface PoolRules {
   /** Null: all space of the folder. */

@@ -2,7 +2,8 @@
  * The instance object of `docs/interface.md` §2.1. The row stores its JSON; lists join the texts.
  */
 import type { Region } from './catalog.ts';
-import { dataDiskGB, inGB } from './disk.ts';
+import { inGB } from './disk.ts';
+import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from './disk-warnings.ts';
 import { stopDueAtMs } from './stop-policy.ts';
 import { legalActions, type Action } from './instance-states.ts';

@@ -9,7 +9,8 @@
  */
 import type { RegionId, SnapshotId, UserId, VolumeId } from './ids.ts';
 import { failOperation, type Operation } from './operation.ts';
-import type { VolumeObservation, VolumeType } from './volume.ts';
+import type { VolumeObservation } from './volume.ts';
+import type { VolumeType } from './disk.ts';
 
 export const snapshotStatuses = ['Pending', 'Ready', 'Failed', 'Terminating'] as const;
 export type SnapshotStatus = (typeof snapshotStatuses)[number];

@@ -1,4 +1,4 @@
-import type { Instance, Observed } from './instance.ts';
+import type { DesiredState, InstanceStatus } from './instance-states.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';
 
@@ -25,9 +25,17 @@ export const initialStopPolicy = ({ capRunMs, idle }: StopPolicyRules): StopPoli
   idle,
 });
 
-type RunState = Pick<Observed, 'status' | 'runningSinceMs'>;
+interface RunState {
+  status: InstanceStatus;
+  /** 0 while not Running. */
+  runningSinceMs: number;
+}
 
-type TimedInstance = Pick<Instance, 'desired' | 'stopPolicy' | 'observed'>;
+interface TimedInstance {
+  desired: DesiredState;
+  stopPolicy: StopPolicy;
+  observed: RunState;
+}
 
 /** The earlier of the scheduled stop and the end of the longest run, which counts while Running. */
 export function stopDueAtMs({ desired, stopPolicy, observed }: TimedInstance): number | null {

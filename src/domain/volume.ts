@@ -5,12 +5,9 @@
  *        └────── no space, or its source is gone ──► Failed, with the reason
  *     any ── delete ──► Terminating ── nothing is left ──► the row is deleted
  */
-import { inGB, type DiskId } from './disk.ts';
+import { inGB, type DiskId, type VolumeType } from './disk.ts';
 import type { RegionId, UserId, VolumeId } from './ids.ts';
 import { failOperation, type Operation } from './operation.ts';
-
-export const volumeTypes = ['filesystem', 'highspeedstorage'] as const;
-export type VolumeType = (typeof volumeTypes)[number];
 
 export const volumeStatuses = ['Pending', 'Bound', 'Terminating', 'Lost', 'Failed'] as const;
 export type VolumeStatus = (typeof volumeStatuses)[number];

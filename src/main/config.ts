@@ -5,12 +5,11 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import type { DiskId } from '../domain/disk.ts';
+import type { DiskId, PoolName } from '../domain/disk.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
-import type { PoolName } from '../domain/pool.ts';
 import type { OrphanPolicy } from '../domain/orphan.ts';
 import { lostDisks } from './lost-disks.ts';
-import { poolConfig, type PoolConfig } from './pools.ts';
+import { poolConfig, type PoolConfig } from './pool-config.ts';
 
 const ANY = ['0.0.0.0', '::', '*'];
 

@@ -5,9 +5,8 @@
 import { mkdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import { z } from 'zod';
 import type { PoolDrivers } from '../control/base/regions.ts';
-import { poolNames, type PoolName, type PoolRules } from '../domain/pool.ts';
+import { poolNames, type PoolName } from '../domain/disk.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
@@ -17,41 +16,7 @@ import { hasDisks } from '../store/tables/disks.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
-
-const storageEngines = ['image-file', 'directory'] as const;
-export type StorageEngine = (typeof storageEngines)[number];
-
-/** Settings of one pool; null means default. */
-export interface PoolConfig extends PoolRules {
-  path: string | null;
-  engine: StorageEngine | null;
-}
-
-const EXAMPLE = 'path=/srv/fast,engine=image-file,size=2000,overcommit=1.5';
-const MAX_GB = 10_000_000;
-const MAX_OVERCOMMIT = 1_000;
-
-const members = z.strictObject({
-  path: z.string().startsWith('/').optional(),
-  engine: z.enum(storageEngines).optional(),
-  size: z.coerce.number().int().min(1).max(MAX_GB).optional(),
-  overcommit: z.coerce.number().min(1).max(MAX_OVERCOMMIT).optional(),
-});
-
-/** Parses `path=…,engine=image-file|directory,size=<GB>,overcommit=<factor>`, each optional. */
-export const poolConfig = z.string().transform((text, ctx): PoolConfig => {
-  const pairs = text.split(',').map((part) => part.trim().split('='));
-  const read = members.safeParse(Object.fromEntries(pairs.map(([name = '', ...value]) => [name, value.join('=')])));
-  const twice = new Set(pairs.map(([name]) => name)).size !== pairs.length;
-  if (!read.success || twice) {
-    const why = twice ? 'a member is named twice' : (read.error?.issues[0]?.message ?? '');
-    const message = `must look like ${EXAMPLE}: an absolute path, whole GB, and only these members (${why})`;
-    ctx.addIssue({ code: 'custom', message });
-    return z.NEVER;
-  }
-  const { path = null, engine = null, size = null, overcommit = 1 } = read.data;
-  return { path, engine, sizeGB: size, overcommit };
-});
+import { MAX_GB, type PoolConfig, type StorageEngine } from './pool-config.ts';
 
 /** No client test reaches this limit. */
 const SIMULATED_POOL: PoolConfig = { path: null, engine: 'directory', sizeGB: MAX_GB, overcommit: 1 };

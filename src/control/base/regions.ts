@@ -2,7 +2,8 @@
 import type { RegionId } from '../../domain/ids.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, Probe, RegistryCredentials } from '../../engines/contract.ts';
-import type { PoolName, PoolRules, Space } from '../../domain/pool.ts';
+import type { PoolRules, Space } from '../../domain/pool.ts';
+import type { PoolName } from '../../domain/disk.ts';
 import type { Storage } from '../../storage/contract.ts';
 
 export interface PoolDrivers extends PoolRules {

@@ -9,7 +9,7 @@ import {
 } from '../../domain/catalog.ts';
 import { toDollars } from '../../domain/money.ts';
 import { fits } from '../../domain/placement.ts';
-import { volumeTypes, type VolumeType } from '../../domain/volume.ts';
+import { volumeTypes, type VolumeType } from '../../domain/disk.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';

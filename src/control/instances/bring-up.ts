@@ -2,7 +2,7 @@
  * How an instance is brought to run: image, disks, node ports, container. Each trouble is diagnosed by what the engine says of it;
  * what may pass by itself is tried again with back-off, what can't becomes a lasting failure.
  */
-import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/disk.ts';
+import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/instance-disks.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
 import { nextStatus, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';

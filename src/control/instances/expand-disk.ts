@@ -1,5 +1,6 @@
 /** Larger disks for an instance, whether it runs or not: the room is taken and the wish written; its pass grows them. */
-import { dataDisk, dockerDisk, type DiskId } from '../../domain/disk.ts';
+import type { DiskId } from '../../domain/disk.ts';
+import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/disk-expansion.ts';
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';

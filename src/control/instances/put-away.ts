@@ -1,7 +1,7 @@
 /**
  * How an instance is put away: one that is to rest is halted, a released one is cleaned up behind, an archived one keeps its root disk as an image.
  */
-import { dataDisk, dockerDisk } from '../../domain/disk.ts';
+import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';

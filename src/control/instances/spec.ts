@@ -1,7 +1,8 @@
 /** From the intent to what the engine is asked: disks first, then the container that mounts them. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { capacityOf } from '../../domain/catalog.ts';
-import { diskKey, ownDisks, ownMountPaths, type DiskId, type DiskKind } from '../../domain/disk.ts';
+import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
+import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';

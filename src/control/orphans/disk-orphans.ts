@@ -2,8 +2,7 @@
  * Finds disks without a row, for example after a restore from backup. The storage is listed before
  * the rows are read; a disk listed while it is destroyed is why an orphan must be found twice.
  */
-import { diskKey, type DiskId } from '../../domain/disk.ts';
-import type { PoolName } from '../../domain/pool.ts';
+import { diskKey, type DiskId, type PoolName } from '../../domain/disk.ts';
 import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksAmong, disksOfRegion } from '../../store/tables/disks.ts';

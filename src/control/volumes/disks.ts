@@ -1,9 +1,10 @@
 /** Finds the storage of disks, and allots capacity of a pool to new ones. */
-import { diskKey, ownDisks, type Disk, type DiskId } from '../../domain/disk.ts';
+import { diskKey, type Disk, type DiskId, type PoolName, type VolumeType } from '../../domain/disk.ts';
+import { ownDisks } from '../../domain/instance-disks.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { volumeTypeOfDisk, type PoolName } from '../../domain/pool.ts';
+import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { Volume, VolumeType } from '../../domain/volume.ts';
+import type { Volume } from '../../domain/volume.ts';
 import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';

@@ -1,9 +1,9 @@
 /** Inserts new volumes: empty ones, and copies of a volume or snapshot in the same pool. */
-import type { Disk } from '../../domain/disk.ts';
+import type { Disk, VolumeType } from '../../domain/disk.ts';
 import { volumeId, type RegionId, type UserId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { publicVolume, type VolumeSource, type Volume, type VolumeType } from '../../domain/volume.ts';
+import { publicVolume, type VolumeSource, type Volume } from '../../domain/volume.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';

@@ -3,13 +3,8 @@ import { regionId, userId } from '../../domain/ids.ts';
 import { beginOperation, operationId } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import {
-  publicVolume,
-  refusalOfVolumeUse,
-  type Volume,
-  type VolumeType,
-  type VolumeSource,
-} from '../../domain/volume.ts';
+import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
+import type { VolumeType } from '../../domain/disk.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';

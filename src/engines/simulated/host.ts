@@ -16,7 +16,7 @@ import { realClock, type Clock } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
 import { aborted, simulatedFault } from './faults.ts';
-import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
+import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './image-source.ts';
 import { Journal, emptyState, type JournalState } from './journal.ts';
 import { makeGuests, type Guests } from './guests.ts';
 import { makePair } from './pair.ts';

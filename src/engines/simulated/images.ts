@@ -1,41 +1,13 @@
-/** Images of a simulated host: registries, and what is pulled, saved, pushed and removed. */
+/** Pulls, pushes, saves and removes images of a simulated host. */
 import type { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId, UserId } from '../../domain/ids.ts';
 import type { ImageProgress, RegistryCredentials } from '../contract.ts';
 import type { Container } from './container.ts';
 import { simulatedFault } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
+import { pulledImage } from './image-source.ts';
 
-export interface StoredImage {
-  rootDisk: readonly string[];
-  bytes: number;
-  saved?: { installation: string; id: InstanceId; ownerId: UserId; createdAtMs: number } | undefined;
-}
-
-/** Resolves an image that is absent; also asked before a push, which ignores not found. */
-export type ImageSource = (
-  ref: string,
-  credentials?: RegistryCredentials,
-) => { kind: 'found'; bytes: number } | { kind: 'not_found' | 'denied' | 'unreachable' };
-
-/**
- * Finds every image but those of reserved registries (RFC 2606), one per way to fail.
- * `private.invalid` accepts any credentials but the secret `wrong`.
- */
-export const defaultImages: ImageSource = (ref, credentials) => {
-  const isPrivate = ref.startsWith('private.invalid/');
-  if (ref.startsWith('missing.invalid/')) return { kind: 'not_found' };
-  if (ref.startsWith('denied.invalid/')) return { kind: 'denied' };
-  if (isPrivate && (credentials === undefined || credentials.secret === 'wrong')) return { kind: 'denied' };
-  if (ref.startsWith('unreachable.invalid/')) return { kind: 'unreachable' };
-  return { kind: 'found', bytes: defaultImageBytes };
-};
-
-const defaultImageBytes = 200_000_000;
 const fileBytes = 4096;
 const transferSteps = 8;
-
-export const pulledImage = (bytes = defaultImageBytes): StoredImage => ({ rootDisk: [], bytes });
 
 interface Transfer {
   host: SimulatedHost;

@@ -12,7 +12,7 @@ import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
 import { scriptOf, type Container } from './container.ts';
-import type { StoredImage } from './images.ts';
+import type { StoredImage } from './image-source.ts';
 
 const content = z.union([z.string(), z.number()]);
 const containerLine = z.object({

@@ -1,7 +1,6 @@
 import { sql, type Selectable } from 'kysely';
-import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId } from '../../domain/disk.ts';
+import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId, type PoolName } from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
-import type { PoolName } from '../../domain/pool.ts';
 import { oneOf } from '../db/one-of.ts';
 import { poolName, reservePoolSpace } from './pools.ts';
 import { prepared } from '../db/prepared.ts';

@@ -1,6 +1,7 @@
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
-import { poolNames, type PoolUsage, type PoolName } from '../../domain/pool.ts';
+import type { PoolUsage } from '../../domain/pool.ts';
+import { poolNames, type PoolName } from '../../domain/disk.ts';
 import { oneOf } from '../db/one-of.ts';
 import { prepared } from '../db/prepared.ts';
 import type { PoolTable } from '../db/schema.ts';

@@ -2,7 +2,7 @@ import type { Selectable } from 'kysely';
 import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
-import { volumeTypes } from '../../domain/volume.ts';
+import { volumeTypes } from '../../domain/disk.ts';
 import type { LeaseGuard } from './instances.ts';
 import { isLeaseHeld } from '../db/leases.ts';
 import { oneOf } from '../db/one-of.ts';

@@ -1,15 +1,8 @@
 import type { Selectable } from 'kysely';
-import type { DiskId } from '../../domain/disk.ts';
+import { type DiskId, volumeTypes, type VolumeType } from '../../domain/disk.ts';
 import { regionId, userId, volumeId } from '../../domain/ids.ts';
 import { endOperation } from '../../domain/operation.ts';
-import {
-  publicVolume,
-  volumeStatuses,
-  volumeTypes,
-  type Volume,
-  type VolumeStatus,
-  type VolumeType,
-} from '../../domain/volume.ts';
+import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/volume.ts';
 import type { LeaseGuard } from './instances.ts';
 import { isLeaseHeld } from '../db/leases.ts';
 import { oneOf } from '../db/one-of.ts';

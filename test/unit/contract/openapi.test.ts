@@ -1,9 +1,8 @@
 /** The API document equals the committed file, is complete, and matches the route table. */
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { exampleOf } from '../../../src/contract/examples.ts';
+import { exampleOf, type Json } from '../../../src/contract/examples.ts';
 import { openapiDocument } from '../../../src/contract/openapi.ts';
-import type { Json } from '../../../src/contract/openapi.ts';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
 import {
   jsonRouteNames,

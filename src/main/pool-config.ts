@@ -1,0 +1,38 @@
+/** Settings of disk pools: `BERTH_POOL` and those of the volume types. */
+import { z } from 'zod';
+import type { PoolRules } from '../domain/pool.ts';
+
+const storageEngines = ['image-file', 'directory'] as const;
+export type StorageEngine = (typeof storageEngines)[number];
+
+/** Settings of one pool; null means default. */
+export interface PoolConfig extends PoolRules {
+  path: string | null;
+  engine: StorageEngine | null;
+}
+
+const EXAMPLE = 'path=/srv/fast,engine=image-file,size=2000,overcommit=1.5';
+export const MAX_GB = 10_000_000;
+const MAX_OVERCOMMIT = 1_000;
+
+const members = z.strictObject({
+  path: z.string().startsWith('/').optional(),
+  engine: z.enum(storageEngines).optional(),
+  size: z.coerce.number().int().min(1).max(MAX_GB).optional(),
+  overcommit: z.coerce.number().min(1).max(MAX_OVERCOMMIT).optional(),
+});
+
+/** Parses `path=…,engine=image-file|directory,size=<GB>,overcommit=<factor>`, each optional. */
+export const poolConfig = z.string().transform((text, ctx): PoolConfig => {
+  const pairs = text.split(',').map((part) => part.trim().split('='));
+  const read = members.safeParse(Object.fromEntries(pairs.map(([name = '', ...value]) => [name, value.join('=')])));
+  const twice = new Set(pairs.map(([name]) => name)).size !== pairs.length;
+  if (!read.success || twice) {
+    const why = twice ? 'a member is named twice' : (read.error?.issues[0]?.message ?? '');
+    const message = `must look like ${EXAMPLE}: an absolute path, whole GB, and only these members (${why})`;
+    ctx.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  }
+  const { path = null, engine = null, size = null, overcommit = 1 } = read.data;
+  return { path, engine, sizeGB: size, overcommit };
+});
