@@ -1,39 +1,41 @@
 /**
  * # The storage contract
  *
- * Hands for everything that outlives a container: volumes and their snapshots, data disks, the folder an account shares between its
- * instances, the room of a Docker inside. Each is a *disk*, known by a kind and an id, of a *pool*: one storage on one place of the host.
- * What every verb owes:
+ * Drivers for everything that outlives a container: volumes and their snapshots, data disks, the
+ * folder an account shares between its instances, the storage of a Docker inside. A *disk* has a
+ * kind and an id and belongs to a *pool*, one storage at one path of the host. Every verb:
  *
- * - **Idempotent**: called twice, or again after it was cut off anywhere, it ends in the same place.
- * - **Nothing is half there**: a disk that `observe` calls present holds its whole size, and all of what it was made from.
- * - **One deed on a disk at a time**: the caller sees to that (`control/volumes/disk-mutex.ts`); deeds on different disks go side by side.
- * - **Nothing is deleted that this storage did not make itself**, and nothing while a container still uses it.
- * - What is not done for a caller's fault or a full host rejects with a `StorageFault`; anything else thrown is a fault of the host.
+ * - **Idempotent**: a second call, or a call after an interruption, ends in the same state.
+ * - **Atomic**: a disk that `observe` reports present has its full size and all source data.
+ * - **Serialized per disk** by the caller (`control/volumes/disk-mutex.ts`); disks are independent.
+ * - **Safe**: deletes only disks of its own making, and no disk in use by a container.
+ * - Rejects with a `StorageFault` for a mistake of the caller or a full host; other errors are faults of the host.
  *
- * The verbs are those that a cluster's claims have (provision, publish, expand, snapshot, list), so that one may stand behind it later.
- * `test/conformance/storage.ts` holds each storage to this page.
+ * The verbs match the persistent volume claims of a cluster (provision, publish, expand, snapshot,
+ * list). `test/conformance/storage.ts` checks every driver against this page.
  */
 import type { DiskId, DiskEntry } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';
 
-/** `sizeGB`: as it is now, which a grow that was cut off may have left smaller than was wished; null where sizes limit nothing. */
+/**
+ * `sizeGB`: current size, smaller than requested after an interrupted grow; null without limits.
+ */
 export type DiskObservation =
   { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; sizeGB: number | null };
 
-/** What a storage can and can't do, as data: shown by the API, and asked before a wish is accepted. */
+/** Capabilities as data: shown by the API, and checked before a request is accepted. */
 export interface StorageCapabilities {
-  /** `hard`: writes past the size fail with ENOSPC, there and nowhere else. `soft`: usage is measured, nothing stops a writer. */
+  /** `hard`: writes past the size fail with ENOSPC. `soft`: usage is only measured. */
   sizeLimit: 'hard' | 'soft';
-  /** How `usage` finds out: at once, or by a walk through all files, which is to be asked for sparingly. */
+  /** `walk`: `usage` reads all files, so callers should ask rarely. */
   usage: 'instant' | 'walk';
-  /** A copy is of one moment whatever is being written (`atomic`), or of each file as it was found (`live`). */
+  /** A copy shows one moment (`atomic`), or each file at the time it was read (`live`). */
   copies: 'atomic' | 'live';
-  /** Carries overlay file systems, so that a Docker inside can keep its images there. */
+  /** Supports overlay file systems, for the images of a Docker inside. */
   dockerInside: boolean;
 }
 
-/** Why a verb was refused. `text` is for people, and tells nothing of the host. */
+/** Refusal of a verb. `text` is for people, and reveals nothing of the host. */
 export class StorageFault extends Error {
   readonly kind: 'busy' | 'full' | 'notFound' | 'unsupported';
   constructor(kind: StorageFault['kind'], text: string, cause?: unknown) {
@@ -45,36 +47,43 @@ export class StorageFault extends Error {
 export interface Storage {
   capabilities(): StorageCapabilities;
   /**
-   * Makes it, of `sizeGB` (2³⁰ bytes each), empty or with all that `from` holds, or leaves it as it is. `from` may be mounted, written to
-   * and grown meanwhile; that it stays is the caller's to see to. A copy may take long; the signal ends it, and nothing of it is left to
-   * be seen. One for which its place has no room is not begun. Faults: `full`, `notFound` (of `from`).
+   * Creates the disk with `sizeGB` (2³⁰ bytes each), empty or as a copy of `from`; keeps an
+   * existing disk. `from` may be mounted, written to and grown meanwhile, but not destroyed. A copy
+   * may take long; an abort leaves nothing visible. Faults: `full` (before a copy starts),
+   * `notFound` (of `from`).
    */
   create(disk: DiskId, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void>;
-  /** Makes it larger, also while instances write to it; one that is as large already stays. Faults: `full`, `notFound`. */
+  /** Enlarges, also while instances write; never shrinks. Faults: `full`, `notFound`. */
   grow(disk: DiskId, sizeGB: number): Promise<void>;
   /**
-   * The folder of the host that holds its files, there until `unmount` or a reboot. The folder above it is of the same file system, and
-   * no instance has it: uploads come in there (`files/write.ts`), and what a dead server left of them goes when it is mounted anew.
-   * Faults: `notFound`.
+   * Returns the folder of the host with the disk's files, valid until `unmount` or a reboot. Its
+   * parent is on the same file system and in no instance: uploads are staged there
+   * (`files/write.ts`), and leftovers of a crashed server are removed by the next mount. Faults:
+   * `notFound`.
    */
   mount(disk: DiskId): Promise<string>;
-  /** Takes the folder away; containers that have it keep it. Absent is success. Faults: `busy` while somebody on the host works in it. */
+  /**
+   * Unmounts on the host; containers keep their mount. Absent is success. Faults: `busy` while a
+   * process of the host uses the disk.
+   */
   unmount(disk: DiskId): Promise<void>;
-  /** Whether it is there; quick, whatever it holds. */
+  /** Fast at any disk size. */
   observe(disk: DiskId): Promise<DiskObservation>;
-  /** Bytes that its files take. May be slow, never blocks the process; null when it is not there, or it can't be told now. */
+  /** Bytes used by files; null when absent or unreadable. May be slow, never blocks the process. */
   usage(disk: DiskId, signal: AbortSignal): Promise<number | null>;
   /**
-   * The folders and files that take most of it, largest first, their paths safe to print; null while it is not mounted, or can't be told.
-   * A walk through all its files: the signal ends it.
+   * Largest folders and files, largest first, with printable paths; null when unmounted or
+   * unreadable. Walks all files, until the signal.
    */
   largestEntries(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
-  /** Removes it with all its files. Absent is success. Faults: `busy` while a container uses it. */
+  /**
+   * Removes the disk with all files. Absent is success. Faults: `busy` while in use by a container.
+   */
   destroy(disk: DiskId): Promise<void>;
-  /** All that is there, also what is on its way in or out. */
+  /** Lists all disks, including half-created and half-destroyed ones. */
   listOwned(): Promise<DiskId[]>;
-  /** Those that `mount` made and `unmount` has not taken away; none where mounting costs nothing. */
+  /** Lists disks mounted by `mount`; empty where mounting costs nothing. */
   listMounted(): Promise<DiskId[]>;
-  /** Of the place that the pool lies on. Rejects when that is not there. */
+  /** Space of the file system that holds the pool. Rejects when the pool is missing. */
   space(): Promise<Space>;
 }

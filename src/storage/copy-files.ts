@@ -1,19 +1,19 @@
 /**
- * All files of a folder into another, with owners, links, holes, times and attributes, down to the device.
+ * Copies all files between folders, with owners, links, holes, times, attributes and devices.
  *
- * Whoever writes to the source meanwhile must not lead the copy out of it: `tar` opens each name by the folder that holds it and follows no
- * links, where a copy by paths would walk through a folder that was swapped for a link. What changes or goes under its hands is copied as it
- * was found, or not.
+ * An instance that writes to the source must not lead the copy elsewhere. `tar` opens names
+ * relative to their folder and follows no links; a copy by paths would follow a folder swapped for
+ * a link. Files that change during the copy are copied as found, or skipped.
  */
 import { spawn } from 'node:child_process';
 import { waitForExit, outOfSpace, run } from './layout.ts';
 
-/** Some files changed or went while they were read. */
+/** Exit code of tar: some files changed or vanished during the read. */
 const TAR_FILES_CHANGED = 1;
 
 /**
- * The processes that copy die with this one, and when the copy is called off they are over when that is told: whoever comes after begins
- * anew, and two at once would mix.
+ * Kills the copying processes with this process. After an abort both have exited before the
+ * rejection, since a retry would otherwise mix two copies.
  */
 export async function copyFiles(from: string, to: string, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
@@ -25,7 +25,7 @@ export async function copyFiles(from: string, to: string, signal: AbortSignal): 
   const writer = spawn('setpriv', tar(['--extract', '--preserve-permissions', '--directory', to, '--file=-']), {
     stdio: [reader.stdout, 'ignore', 'pipe'],
   });
-  // Theirs alone: what is copied does not pass through this process.
+  // Closes our end of the pipe between the two processes.
   reader.stdout.destroy();
   const stop = (): void => {
     for (const one of [reader, writer]) one.kill('SIGKILL');

@@ -1,14 +1,17 @@
-/** What takes most of a folder, to two levels, found by a process of its own: a walk through millions of files must not hold this one. */
+/**
+ * Finds the largest entries of a folder, two levels deep, by `du`: a walk in this process would
+ * block it.
+ */
 import { spawn } from 'node:child_process';
 import { largestEntries, takeLargest } from '../domain/largest-entries.ts';
 import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;
-/** As many are remembered on the way: each of the two levels may hold millions. */
+/** Bounds memory: each level may have millions of entries. */
 const CANDIDATE_LIMIT = 100;
 const DU_BLOCK = 1024;
 
-/** Largest first. Rejects with the signal's reason. What comes and goes meanwhile is counted as it was found. */
+/** Largest first. Rejects with the signal's reason. Concurrent changes may be counted or not. */
 export async function findLargestEntries(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
   let entries: DiskEntry[] = [];
   for await (const line of runDu(folder, signal)) {
@@ -22,11 +25,11 @@ export async function findLargestEntries(folder: string, signal: AbortSignal): P
   return largestEntries(entries);
 }
 
-/** Lines of `du`, ended by NUL, as names may hold anything else. */
+/** Yields NUL-terminated lines, since names may contain newlines. */
 async function* runDu(folder: string, signal: AbortSignal): AsyncGenerator<string> {
   const args = ['-n', '19', 'du', '-axk0', `--max-depth=${LEVELS}`, '--', folder];
   const child = spawn('nice', args, { signal, stdio: ['ignore', 'pipe', 'ignore'] });
-  // Told by the end of its output, or by the signal.
+  // The end of the output or the signal reports errors.
   child.on('error', () => {});
   child.stdout.setEncoding('utf8');
   let rest = '';

@@ -1,6 +1,7 @@
 /**
- * How disks lie on the host, the same for each storage of this kind: `<root>/<kind>/<id>/`. While one is made it is `.new-<id>` beside that
- * place, while it is deleted `.gone-<id>`, so that what was cut off is never taken for whole. The root says whose disks they are.
+ * Layout of disks on the host: `<root>/<kind>/<id>/`, beside it `.new-<id>` during creation and
+ * `.gone-<id>` during deletion, so that partial disks never look complete. A marker in the root
+ * names the installation.
  */
 import { execFile, type ChildProcess } from 'node:child_process';
 import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
@@ -16,7 +17,7 @@ export const run = promisify(execFile);
 const ID_SEGMENT = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 const TRANSIENT_NAME = /^\.(?:new|gone)-(.+)$/;
 
-/** Names the installation whose disks these are. Without it they are somebody else's, or not mounted. */
+/** Missing when the root is foreign or not mounted. */
 const MARKER = '.berth-installation';
 
 export interface DiskRoot {
@@ -25,8 +26,8 @@ export interface DiskRoot {
 }
 
 /**
- * Makes the root of an installation that never had one; later, a root that is not there is not replaced by an empty one. Throws for one
- * that is another installation's.
+ * Creates the root of a new installation; never replaces a missing one. Throws when the root
+ * belongs to another installation.
  */
 export async function prepareRoot(at: DiskRoot): Promise<void> {
   const { root, installation } = at;
@@ -44,7 +45,7 @@ const isMarked = (root: string): Promise<boolean> =>
     () => false,
   );
 
-/** Why nothing can be said of the disks there now; null when they are there. */
+/** Returns why the disks are unreachable, or null. */
 export async function checkRoot({ root, installation }: DiskRoot): Promise<string | null> {
   try {
     const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
@@ -56,7 +57,7 @@ export async function checkRoot({ root, installation }: DiskRoot): Promise<strin
 
 export interface DiskPaths {
   folder: string;
-  /** Where it is while it is made, and while it is deleted. */
+  /** Path during creation, and during deletion (`trash`). */
   staging: string;
   trash: string;
 }
@@ -71,7 +72,10 @@ export function diskPaths(root: string, { kind, id }: DiskId): DiskPaths {
   return { folder, staging: sibling('new'), trash: sibling('gone') };
 }
 
-/** Present from when it is whole until nothing of it is left. A root that is not mounted must not read as lost data. */
+/**
+ * Reports present from completed creation to completed deletion. An unmounted root is unknown,
+ * never absent.
+ */
 export async function observeDisk(
   at: DiskRoot,
   disk: DiskId,
@@ -114,7 +118,7 @@ export async function readSpace(root: string): Promise<Space> {
   return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
 }
 
-/** Whether files there can share blocks, so that a copy is made at once. */
+/** Whether copies can share blocks (`cp --reflink`). */
 export async function canReflink(root: string): Promise<boolean> {
   const [from, to] = [join(root, MARKER), join(root, '.reflink')];
   try {
@@ -130,7 +134,7 @@ export async function canReflink(root: string): Promise<boolean> {
 const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
 export const isMissing = (error: unknown): boolean => codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
 
-/** A link to a folder is none: it would lead out of the root. */
+/** False for a link, which could leave the root. */
 export async function isFolder(folder: string): Promise<boolean> {
   try {
     return (await lstat(folder)).isDirectory();
@@ -140,7 +144,7 @@ export async function isFolder(folder: string): Promise<boolean> {
   }
 }
 
-/** Under its new name after a power cut, too. */
+/** Renames, and syncs the parent folder. */
 export async function moveDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
   const parent = await open(dirname(to));
@@ -152,8 +156,8 @@ export async function moveDurably(from: string, to: string): Promise<void> {
 }
 
 /**
- * An empty folder goes at once. A tree is left to a process of its own: millions of files would keep this one from everything else,
- * instances nest folders deeper than a path may be long, and take away permissions that an owner who is not root needs.
+ * Removes a tree by `rm`, which keeps this process responsive with millions of files, handles paths
+ * over PATH_MAX, and works after `chmod` where owners removed permissions.
  */
 export async function removeTree(folder: string): Promise<void> {
   try {
@@ -167,7 +171,7 @@ export async function removeTree(folder: string): Promise<void> {
   }
 }
 
-/** Once a process is over: how it ended, and what it complained of. */
+/** Waits for the exit; returns code and end of stderr. */
 export async function waitForExit(
   child: Pick<ChildProcess, 'once'> & { stderr: Readable },
 ): Promise<{ code: number | null; stderr: string }> {
@@ -184,7 +188,7 @@ const STDERR_LIMIT = 4_096;
 export const outOfSpace = (cause?: unknown): StorageFault =>
   new StorageFault('full', 'the storage of the region has not enough room for a copy', cause);
 
-/** What is begun on a host that is about to be full takes the room that all else there needs. */
+/** Throws `full` unless the host keeps its reserve after `bytes` more. */
 export async function requireFreeSpace(root: string, bytes: number): Promise<void> {
   const { totalBytes, freeBytes } = await readSpace(root);
   if (freeBytes - bytes < reservedBytes(totalBytes)) throw outOfSpace();

@@ -1,7 +1,7 @@
 /**
- * Disks as plain folders under one root: works on any file system without privileges. Sizes are soft: usage is measured, nothing
- * stops a writer. Instances get the folder `files` of a disk alone and may set any mode on it, while the folder above it stays ours,
- * so that no other account of the host reaches what they leave there.
+ * Disks as plain folders under one root: any file system, no privileges, soft size limits.
+ * Instances get only the folder `files` of a disk and may set any mode on it; the parent folder
+ * stays private, so no other account of the host reaches the files.
  */
 import { execFile } from 'node:child_process';
 import { lstat, mkdir, rename } from 'node:fs/promises';
@@ -23,7 +23,7 @@ import {
 } from '../layout.ts';
 import { copyFiles } from '../copy-files.ts';
 
-/** Bytes of a block as `du -k` counts, and as stat does. */
+/** Block sizes in bytes: of `du -k`, and of stat. */
 const DU_BLOCK = 1024;
 const STAT_BLOCK = 512;
 
@@ -81,7 +81,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
       await removeTree(staging);
       await removeTree(trash);
       if (!(await isFolder(folder))) return;
-      // Renamed first: what is half deleted can't be mounted any more, and a new one of the name starts empty.
+      // Renamed first, so that a half-deleted disk can't be mounted and a new disk starts empty.
       await rename(folder, trash);
       await removeTree(trash);
     },
@@ -93,11 +93,11 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
 }
 
 /**
- * Allocated bytes of a tree, hard links counted once, links not followed, by a process of its own: walking a million files would
- * keep this one from everything else. Files may come and go meanwhile: `du` then fails, and has counted the rest.
+ * Allocated bytes of a tree; hard links count once, links are not followed. `du` keeps this process
+ * responsive with millions of files; it fails if files vanish, but prints a sum.
  */
 async function usedBytes(folder: string, signal: AbortSignal): Promise<number | null> {
-  // The folder itself is ours: an empty disk uses nothing.
+  // Without the folder's own blocks, an empty disk uses 0 bytes.
   const own = await lstat(folder).catch(() => null);
   if (own === null) return null;
   return new Promise((resolve, reject) => {

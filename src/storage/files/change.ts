@@ -1,4 +1,4 @@
-/** Folders are made, and files and folders deleted. */
+/** Creates folders, and deletes files and folders. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
@@ -10,14 +10,14 @@ import { syncFolder } from './write.ts';
 
 const FOLDER_MODE = 0o755;
 
-/** With all those above it that are missing; one that is there stays as it is. */
+/** Creates missing parents too; keeps an existing folder. */
 export async function makeFolder(root: string, path: string): Promise<void> {
   const createMissing = async (parent: FileHandle, name: string): Promise<void> => {
     try {
       await mkdir(childPath(parent, name), FOLDER_MODE);
       await syncFolder(parent);
     } catch (error) {
-      // Made by somebody else meanwhile: what it is, the next step sees.
+      // Created concurrently: the next step checks the kind.
       if (codeOf(error) !== 'EEXIST') throw error;
     }
   };
@@ -25,7 +25,7 @@ export async function makeFolder(root: string, path: string): Promise<void> {
   await withFolder(root, parsePath(path), async () => {}, createMissing);
 }
 
-/** A link, pipe or device is deleted itself, a folder with what is in it only when asked so. */
+/** Deletes a link, pipe or device itself; a folder with content only if `recursive`. */
 export async function remove(
   root: string,
   path: string,
@@ -51,15 +51,15 @@ export async function remove(
 }
 
 /**
- * By a process of its own, in the folder that is held open here: a million files would keep this one from everything else, and `rm`
- * follows no link however they are swapped under it.
+ * Runs `rm` in the open folder: it follows no link, and keeps this process responsive with millions
+ * of files.
  */
 async function removeChildTree(folder: FileHandle, name: string, signal: AbortSignal): Promise<void> {
   const child = spawn('rm', ['-rf', '--one-file-system', '--', `/proc/self/fd/3/${name}`], {
     stdio: ['ignore', 'ignore', 'pipe', folder.fd],
     signal,
   });
-  // It works in the disk until it has closed, also when it is called off.
+  // An aborted `rm` uses the disk until `close`.
   let failed: unknown = null;
   child.once('error', (error) => (failed = error));
   const stderr = child.stderr === null ? '' : text(child.stderr);

@@ -1,4 +1,4 @@
-/** Why nothing could be done with a file. The text is for its owner, and tells nothing of the host. */
+/** Refusal of a file operation. `text` is for the owner, and reveals nothing of the host. */
 export class FileFault extends Error {
   readonly kind: 'badPath' | 'notFound' | 'wrongKind' | 'exists' | 'notEmpty' | 'full';
   constructor(kind: FileFault['kind'], text: string, cause?: unknown) {
@@ -11,7 +11,7 @@ export const codeOf = (error: unknown): unknown => (error instanceof Error && 'c
 
 const FULL: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
-/** A host's error in these words where it is the caller's to mend, else as it is. */
+/** Converts an error of the host that the caller can correct; returns others unchanged. */
 export function asFault(error: unknown, path: string): unknown {
   if (error instanceof FileFault) return error;
   const code = codeOf(error);

@@ -1,7 +1,7 @@
 /**
- * What is in a folder, a page at a time, by name. Nothing is kept between pages: each goes through the whole folder as the kernel
- * gives it out, and keeps the names that come next, so that a folder of a million files costs a page's memory and a second of a
- * background thread, and what is added or deleted meanwhile neither shifts nor doubles the rest.
+ * Lists a folder by name, in pages without server state. Each page reads the whole folder and keeps
+ * only the next names, so a folder of a million files costs one page of memory and a second of a
+ * background thread. Concurrent changes neither shift nor repeat other entries.
  */
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
@@ -10,20 +10,20 @@ import { codeOf, FileFault } from './fault.ts';
 import { handlePath, kindOf, parsePath, withFolder } from './walk.ts';
 
 export interface FolderEntry {
-  /** With U+FFFD for what is no UTF-8. */
+  /** Invalid UTF-8 becomes U+FFFD. */
   name: string;
-  /** False for a name that is no UTF-8, which no path can say. */
+  /** False for invalid UTF-8, which no path can contain. */
   reachable: boolean;
   kind: FileKind;
   sizeBytes: number;
   modifiedAtMs: number;
-  /** Permissions, in octal. */
+  /** Octal permissions. */
   mode: string;
 }
 
 export interface FolderPage {
   entries: FolderEntry[];
-  /** Where the next page begins; null when there is none. */
+  /** Cursor of the next page; null at the end. */
   next: string | null;
 }
 
@@ -50,7 +50,7 @@ export async function listFolder(
 
 const READDIR_BATCH = 1024;
 
-/** The first names after one, in the order of their bytes; as Latin-1, which has a character for each byte. */
+/** Returns the first names after `afterName` in byte order, as Latin-1 (one character per byte). */
 async function namesAfter(
   folder: FileHandle,
   afterName: string,
@@ -68,7 +68,7 @@ async function namesAfter(
 
 const firstNames = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
 
-/** Null when it is gone since. */
+/** Null when deleted meanwhile. */
 async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry | null> {
   try {
     const stat = await lstat(Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]));

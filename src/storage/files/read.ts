@@ -1,4 +1,4 @@
-/** A file's bytes, from one place to another, of the very file that was looked at. */
+/** Reads a file through a handle, safe against replacement of the path. */
 import { constants, type BigIntStats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { asFault, FileFault } from './fault.ts';
@@ -9,12 +9,12 @@ const CHUNK_BYTES = 256 * 1024;
 export interface FileInfo {
   sizeBytes: number;
   modifiedAtMs: number;
-  /** Another after each change: of the file's number, size, and times, of which only the kernel sets the second. */
+  /** Changes with every change: inode, size, mtime, and ctime, which only the kernel sets. */
   version: string;
 }
 
 export interface OpenFile extends FileInfo {
-  /** From the byte `start` up to `end`, which is not in it. Throws when the file became shorter than that. */
+  /** Bytes from `start` to `end`, exclusive. Throws when the file was truncated. */
   bytes(start: number, end: number): AsyncGenerator<Uint8Array, void>;
 }
 
@@ -26,7 +26,6 @@ export function fileInfo(stat: BigIntStats): FileInfo {
   };
 }
 
-/** Lends the file, open. */
 export async function withFile<T>(root: string, path: string, use: (file: OpenFile) => Promise<T>): Promise<T> {
   const { parent, name } = splitPath(path);
   const file = await withFolder(root, parent, (folder) => openFile(folder, name, path));
@@ -39,7 +38,7 @@ async function openFile(folder: FileHandle, name: string, path: string): Promise
   return withHandle(found, async () => {
     const kind = kindOf(await found.stat());
     if (kind !== 'file') throw new FileFault('wrongKind', `"${path}" is ${kindPhrases[kind]}, not a file`);
-    // The same file again, whatever has its name by now.
+    // Reopens the inspected file, even if the name now belongs to another.
     return open(handlePath(found), constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
       throw asFault(error, path);
     });

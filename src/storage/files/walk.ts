@@ -1,15 +1,15 @@
 /**
- * The way to a file, a name at a time. An instance may put a link, a pipe or a device anywhere, and swap a folder for a link between
- * any two steps, so nothing is reached by a path of more than one name: each is opened in the handle of the folder before, without
- * following a link, and only named by that (`O_PATH`): no device is opened, no pipe waits for its other end. What it is, is asked of
- * the handle. Node has no `openat`; `/proc/self/fd/<n>/<name>` is the same to the kernel.
+ * Opens a path one name at a time. An instance may create links, pipes and devices, and swap a
+ * folder for a link between two steps. So each name is opened relative to the parent's handle, with
+ * `O_NOFOLLOW` and `O_PATH`, which opens no device and waits for no pipe; the kind comes from the
+ * handle. `/proc/self/fd/<n>/<name>` replaces `openat`, which Node lacks.
  */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/file-path.ts';
 import { asFault, codeOf, FileFault } from './fault.ts';
 
-/** Not among Node's constants; the same on x64 and arm64. */
+/** Not in Node's constants; equal on x64 and arm64. */
 const O_PATH = 0o10000000;
 const { O_NOFOLLOW, O_DIRECTORY } = constants;
 
@@ -25,7 +25,6 @@ export function kindOf(stat: Stat): FileKind {
   return stat.isSymbolicLink() ? 'link' : 'other';
 }
 
-/** As a sentence has it; a link is refused whatever it leads to. */
 export const kindPhrases: Record<FileKind, string> = {
   file: 'a file',
   folder: 'a folder',
@@ -33,7 +32,6 @@ export const kindPhrases: Record<FileKind, string> = {
   other: 'no file (a pipe, socket or device), which is not opened',
 };
 
-/** What the handle names. */
 export const handlePath = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`;
 export const childPath = (folder: FileHandle, name: string): string => `${handlePath(folder)}/${name}`;
 
@@ -43,7 +41,6 @@ export function parsePath(path: string): string[] {
   return namesOf(path);
 }
 
-/** The names of the folder that something is to be in, and its own. */
 export function splitPath(path: string): { parent: string[]; name: string } {
   const parent = parsePath(path);
   const name = parent.pop();
@@ -51,7 +48,7 @@ export function splitPath(path: string): { parent: string[]; name: string } {
   return { parent, name };
 }
 
-/** Only a name for what is there, or null: opens nothing. */
+/** Opens with `O_PATH`, without access to content; null when absent. */
 export async function openPath(folder: FileHandle, name: string): Promise<FileHandle | null> {
   try {
     return await open(childPath(folder, name), O_PATH | O_NOFOLLOW);
@@ -69,7 +66,7 @@ export async function withHandle<T>(handle: FileHandle, use: (handle: FileHandle
   }
 }
 
-/** Lends the folder at the end of these names. `orElse` is asked for one that is not there. */
+/** Runs `use` with the folder's handle. `onMissing` may create a missing folder. */
 export async function withFolder<T>(
   root: string,
   names: readonly string[],

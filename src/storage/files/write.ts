@@ -1,7 +1,7 @@
 /**
- * Files come in beside the volume's folder, where no instance sees them, and are moved to their place when they are whole and on disk:
- * a name stands for the file before or the file after, never for half of one. What a server that died left there goes with the next
- * upload; a storage that mounts file systems takes it away when it mounts one.
+ * Writes uploads to a staging folder outside of the volume, syncs, then renames: a name always
+ * refers to the complete old or the complete new file. Leftovers of a crashed server are removed by
+ * the next upload, or by the next mount of an image file.
  */
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -13,24 +13,24 @@ import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, with
 
 const FILE_MODE = 0o644;
 
-/** Of the same file system as the files, and in no instance. */
+/** On the same file system as the files, and in no instance. */
 export const uploadFolder = (root: string): string => join(dirname(root), 'uploads');
 
-/** What this process writes is told by the first part of the name from what another has left. */
+/** Prefix that tells this process's staging files from leftovers. */
 const processTag = randomUUID();
 let uploadCount = 0;
 
 export interface Upload {
   source: AsyncIterable<Uint8Array>;
-  /** Null when it is not told before. */
+  /** Null when unknown in advance. */
   sizeBytes: number | null;
   maxBytes: number;
-  /** Refuses to take the place of a file that is there. */
+  /** Fails with `exists` for an existing file. */
   onlyNew: boolean;
 }
 
 export interface WriteResult extends FileInfo {
-  /** False when it took the place of a file. */
+  /** False when a file was replaced. */
   created: boolean;
 }
 
@@ -48,7 +48,7 @@ export async function writeFile(root: string, path: string, upload: Upload, sign
         if (upload.onlyNew) await linkNew(staging, folder, name, path);
         else await rename(staging, childPath(folder, name));
         await syncFolder(folder);
-        // Only now: its new name is a change of the file, too.
+        // Read after the rename, which changes ctime.
         return { ...fileInfo(await file.stat({ bigint: true })), created: !replaces };
       });
     } catch (error) {
@@ -59,7 +59,7 @@ export async function writeFile(root: string, path: string, upload: Upload, sign
   });
 }
 
-/** Whether a file is there already. Said before the first byte; what comes in its place later, the move itself refuses or replaces whole. */
+/** Returns whether the file exists, to refuse early. Later races are settled by link or rename. */
 async function checkTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
   const stat = await lstat(childPath(folder, name)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null;
@@ -96,7 +96,7 @@ async function newStagingPath(root: string): Promise<string> {
   return join(folder, `${processTag}.${uploadCount}`);
 }
 
-/** All of it, on disk. */
+/** Writes and syncs all bytes. */
 async function receive(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
   let bytes = 0;
   for await (const chunk of source) {
@@ -115,7 +115,7 @@ async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let at = 0; at < chunk.length;) at += (await file.write(chunk, at)).bytesWritten;
 }
 
-/** Of two that come at once, the second is refused: a link is made only where nothing is. */
+/** A hard link fails if the name exists, so one of two concurrent uploads gets `exists`. */
 async function linkNew(staging: string, folder: FileHandle, name: string, path: string): Promise<void> {
   try {
     await link(staging, childPath(folder, name));
@@ -125,7 +125,7 @@ async function linkNew(staging: string, folder: FileHandle, name: string, path: 
   await unlink(staging);
 }
 
-/** So that the name, too, is there after a crash. */
+/** Makes a rename or removal survive a power cut. */
 export async function syncFolder(folder: FileHandle): Promise<void> {
   await withHandle(await open(handlePath(folder), constants.O_RDONLY | constants.O_DIRECTORY), (real) => real.sync());
 }

@@ -1,7 +1,6 @@
 /**
- * Copies of images at one moment, by sharing their blocks: whoever writes to the file system waits until the copy is made, some
- * milliseconds. A shell of its own stops and releases the writers, so that a server that dies meanwhile leaves nobody waiting; and the next
- * one releases whatever is still stopped.
+ * Atomic copies of images by shared blocks. Writers are frozen for some milliseconds. A separate
+ * shell freezes and thaws, so that a crash of the server leaves no writer frozen.
  */
 import { imageMutex } from './image-mutex.ts';
 import { spawn } from 'node:child_process';
@@ -18,7 +17,9 @@ made=$?
 fsfreeze --unfreeze "$1" || exit
 exit $made`;
 
-/** `image` is mounted on `mountPoint`, and perhaps elsewhere. Two copies of one are made one by one: what is stopped can't be stopped. */
+/**
+ * Copies `image`, mounted on `mountPoint`. Serialized: a frozen file system can't be frozen again.
+ */
 export const reflink = (image: string, to: string, mountPoint: string): Promise<void> =>
   imageMutex.run(image, async () => {
     const shell = spawn('sh', ['-c', SCRIPT, 'sh', mountPoint, image, to, FREEZE_LIMIT_S], {
@@ -29,7 +30,10 @@ export const reflink = (image: string, to: string, mountPoint: string): Promise<
     if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${stderr}`);
   });
 
-/** At the start of a server: writers below the root that one which died has stopped. Those of the others say that they are not. */
+/**
+ * Thaws, at server start, file systems below the root that a crash left frozen. `fsfreeze` fails
+ * for the others.
+ */
 export async function thawFileSystems(root: string): Promise<void> {
   for (const point of await listMountPoints())
     if (point.startsWith(`${root}/`)) await run('fsfreeze', ['--unfreeze', point]).catch(() => {});

@@ -1,19 +1,18 @@
-/** What a sparse file holds beside its holes. */
+/** Reads and writes sparse files without their holes. */
 import { open, stat } from 'node:fs/promises';
 import { run } from '../layout.ts';
 
 export interface SparseContent {
   sizeBytes: number;
-  /** Where each piece begins, and how long it is. */
   pieces: [start: number, length: number][];
-  /** All pieces, one after the other. */
+  /** All pieces, concatenated. */
   bytes: Buffer;
 }
 
 const STEP_BYTES = 64 * 1024;
 const ZEROS = Buffer.alloc(STEP_BYTES);
 
-/** Zeros that were written are as good as a hole. */
+/** Treats written zeros as holes. */
 export async function readSparse(path: string): Promise<SparseContent> {
   const { size: sizeBytes } = await stat(path);
   const pieces: SparseContent['pieces'] = [];
@@ -46,7 +45,7 @@ async function listExtents(path: string, sizeBytes: number): Promise<{ start: nu
   );
 }
 
-/** To be found there after a power cut. There must be no such file before. */
+/** Creates and syncs a file that must not exist. */
 export async function writeSparse(path: string, { sizeBytes, pieces, bytes }: SparseContent): Promise<void> {
   const file = await open(path, 'wx');
   try {

@@ -1,10 +1,10 @@
 /**
- * What empty disks are made from. Making a file system, and widening it while it is mounted, takes longer than all else that a new disk
- * needs; so what is in an empty image of a size is kept, some 2 MB whatever the size, and each disk of that size is written out from it. The
- * blocks are its own: nothing is shared with the template, and its first writes are as quick as any. (Its UUID is shared: `nouuid` is for that.)
+ * Templates of empty disks. Creating and growing a file system dominates the creation of a disk, so
+ * the content of an empty image is stored per size, 2 MB each, and written out for every disk.
+ * Disks share no blocks with a template, only a UUID (hence the mount option `nouuid`).
  *
- * Templates are files in `<root>/.empty`, named for their size and for how images are made. One that is missing, damaged or left half
- * made is made anew, so that the folder may be deleted at any time.
+ * Templates are files in `<root>/.empty`, named for version and size. A missing, damaged or
+ * incomplete one is rebuilt, so the folder may be deleted at any time.
  */
 import { imageMutex } from './image-mutex.ts';
 import { open, readdir, rm, rmdir, stat, writeFile } from 'node:fs/promises';
@@ -15,9 +15,9 @@ import { isMissing, moveDurably, removeTree } from '../layout.ts';
 import { readSparse, writeSparse, type SparseContent } from './sparse.ts';
 import { TEMPLATE_VERSION } from './xfs.ts';
 
-/** Of an empty file system: what it uses itself, and what its files do. */
+/** Usage of an empty file system: by itself, and by files. */
 const use = z.object({ ownBytes: z.number(), usedBytes: z.number() });
-type EmptyUsage = z.infer<typeof use>;
+export type EmptyUsage = z.infer<typeof use>;
 
 const header = z.object({ use, sizeBytes: z.number(), pieces: z.array(z.tuple([z.number(), z.number()])) });
 
@@ -29,20 +29,20 @@ interface Template {
 const TEMPLATE_NAME = /^(?:\.new-)?v\d+-\d+GB$/;
 
 /**
- * So many sizes, those last used: the disks that instances get by themselves have three or four, volumes mostly a few round ones. All
- * together take less than 40 MB, and one who asks for every size there is leaves no more.
+ * Least recently used sizes are deleted beyond this limit. Instances use three or four sizes,
+ * volumes a few round ones; 16 take less than 40 MB.
  */
 const TEMPLATE_LIMIT = 16;
 
 interface TemplateDeps {
   root: string;
-  /** Makes the folder with a whole empty image in it, which is not mounted any more. */
+  /** Creates `folder` with a complete, unmounted empty image. */
   build: (folder: string, sizeGB: number) => Promise<EmptyUsage & { image: string }>;
-  /** Removes a folder that `build` made or began, and what of it is mounted. */
+  /** Unmounts and removes a folder of `build`. */
   discard: (folder: string) => Promise<void>;
 }
 
-/** Its sum comes first, so that a damaged one is told from a whole one. */
+/** Prefixes a checksum. */
 function pack({ image: { bytes, ...about }, use }: Template): Buffer {
   const body = Buffer.concat([Buffer.from(`${JSON.stringify({ use, ...about })}\n`), bytes]);
   return Buffer.concat([Buffer.from(`${crc32(body)}\n`), body]);
@@ -78,7 +78,7 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
     }
   }
 
-  /** Those of another make, and what a server left that died while it made one. */
+  /** Deletes other versions and leftovers of a crash. */
   async function deleteExpired(): Promise<void> {
     try {
       for (const name of (await listNames()).filter((one) => !isCurrent(one))) {
@@ -86,11 +86,11 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
         await rm(join(folder, name), { force: true });
       }
     } catch {
-      // What is left is in nobody's way, and goes after a later start.
+      // Leftovers are harmless, and deleted after a later start.
     }
   }
 
-  /** One that can't be read is as good as none. */
+  /** Null also for an unreadable template. */
   async function read(sizeGB: number): Promise<Template | null> {
     const file = await open(pathOf(sizeGB)).catch(() => null);
     if (file === null) return null;
@@ -114,13 +114,13 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
       const packed = join(staging, 'packed');
       await writeFile(packed, pack(template), { flush: true });
       await moveDurably(packed, pathOf(sizeGB));
-      // Not mounted any more; its device goes a moment later, and nobody need wait for that.
+      // The loop device may still be detaching, which needs no wait.
       await removeTree(staging);
       await imageMutex.run(folder, evictOldest);
       return template;
     } catch (error) {
       await discard(staging);
-      // Where images can't be made at all nothing is left of the attempt.
+      // Leaves no trace where images can't be made.
       await rmdir(folder).catch(() => {});
       throw error;
     }
@@ -133,7 +133,7 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
     for (const { path } of all.toSorted((a, b) => b.usedMs - a.usedMs).slice(TEMPLATE_LIMIT)) await rm(path);
   }
 
-  /** Whoever asks for a size that is being read or made already gets that. */
+  /** Shares a read or build in progress. */
   function templateOf(sizeGB: number): Promise<Template> {
     const current = pending.get(sizeGB);
     if (current !== undefined) return current;
@@ -145,7 +145,7 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
   }
 
   return {
-    /** An empty image at `path`, where there is none, to be found there after a power cut. */
+    /** Writes and syncs an empty image at `path`, which must not exist. */
     async writeEmpty(path: string, sizeGB: number): Promise<EmptyUsage> {
       await (cleanup ??= deleteExpired());
       const template = await templateOf(sizeGB);

@@ -1,6 +1,7 @@
 /**
- * File systems inside image files. XFS: it grows while it is mounted with no more than the right to mount, and makes inodes as files come, so
- * that a disk of small files is full when its bytes are and not before. (`docs/decisions/0022-disks-are-xfs-in-image-files.md`)
+ * XFS file systems in image files. XFS grows while mounted with only the right to mount, and
+ * allocates inodes on demand, so small files can use all bytes
+ * (`docs/decisions/0022-disks-are-xfs-in-image-files.md`).
  */
 import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
@@ -8,13 +9,13 @@ import { run } from '../layout.ts';
 import { findLoopDevice, refreshSize } from './mounts.ts';
 
 const MIB = 1024 ** 2;
-/** Its log, which holds no files. */
+/** XFS log, unavailable to files. */
 const LOG_BYTES = 64 * MIB;
-/** Beyond the promised size: by what large files are found, and the head of each part that a wider file system gets. */
+/** Space beyond `sizeGB` for extents of large files and headers of added allocation groups. */
 const MARGIN_BYTES = 4 * MIB;
 const MARGIN_SHARE = 0.001;
 
-/** Bytes of the file system, and those of them that are in use: by files, and by itself. */
+/** Bytes; `usedBytes` includes metadata. */
 export interface FileSystemUsage {
   totalBytes: number;
   usedBytes: number;
@@ -25,21 +26,22 @@ export async function readUsage(mountPoint: string): Promise<FileSystemUsage> {
   return { totalBytes: bsize * blocks, usedBytes: bsize * (blocks - bfree) };
 }
 
-/** Empty images are kept under this name. Each change of what is in one takes the next, or later disks would still be made without it. */
+/** Increment with every change to empty images, or old templates stay in use. */
 export const TEMPLATE_VERSION = 'v1';
 
-/** An empty file system on a new sparse image, a little smaller than `sizeGB` wants: `widen` makes up for it. */
+/** Creates an XFS file system slightly smaller than `sizeGB`; `growFileSystem` adds the rest. */
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
   await writeFile(image, '');
   await truncate(image, sizeGB * BYTES_PER_GB + LOG_BYTES);
-  // A file whose blocks are shared makes a device of such sectors, and no smaller ones can be mounted from that.
+  // An image with shared blocks gives a device with 4096-byte sectors, which can't mount smaller
+  // ones.
   await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', image]);
 }
 
 /**
- * Widens a mounted file system until it holds `sizeGB` of files beside the `ownBytes` that it used when it was empty, whatever is written
- * meanwhile. One that is as wide already stays as it is. A widening that was cut off, or given up, has left an image that is longer than
- * its file system: it is cut to what is wanted now, or the file system would take all of it.
+ * Grows a mounted file system to hold `sizeGB` of files beside `ownBytes` of metadata; never
+ * shrinks. Truncates an image left too long by an interrupted grow first, since `xfs_growfs` would
+ * use all of it.
  */
 export async function growFileSystem(
   image: string,
@@ -55,7 +57,7 @@ export async function growFileSystem(
   await run('xfs_growfs', ['-d', mountPoint]);
 }
 
-/** Bytes of a device that a mounted file system takes, its log included. */
+/** Bytes of the device in use, including the log. */
 async function readLength(mountPoint: string): Promise<number> {
   const { stdout } = await run('xfs_growfs', ['-n', mountPoint]);
   const match = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);

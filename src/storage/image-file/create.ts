@@ -1,0 +1,136 @@
+/** Creation of disks in image files: empty ones from templates, copies by reflink or file by file. */
+import { mkdir, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { makeSemaphore } from '../../async/semaphore.ts';
+import type { DiskId } from '../../domain/disk.ts';
+import { StorageFault } from '../contract.ts';
+import { copyFiles } from '../copy-files.ts';
+import { diskPaths, moveDurably, requireFreeSpace, run } from '../layout.ts';
+import {
+  discardStaging,
+  filesIn,
+  imageIn,
+  mountIn,
+  mountOptions,
+  readFilesBytes,
+  readMetadata,
+  sourceIn,
+  unmountFolder,
+  withMounted,
+  writeMetadata,
+  type DiskMetadata,
+} from './image-folder.ts';
+import { mountImage, mountNewImage } from './mounts.ts';
+import { reflink } from './reflink.ts';
+import { makeTemplates, type EmptyUsage } from './templates.ts';
+import { growFileSystem, makeFileSystem, readUsage } from './xfs.ts';
+
+/** Copies have a limit of their own: they take long, and instances wait for empty disks. */
+const EMPTY_LIMIT = 8;
+const COPY_LIMIT = 2;
+
+/** Disks that a starting instance waits for stay mounted after creation. */
+const staysMounted = ({ kind }: DiskId): boolean => kind !== 'volume' && kind !== 'snapshot';
+
+/** Converts the host's errors of missing space, and of files over the maximum size, to `full`. */
+export async function withFullFault<T>(fn: () => Promise<T>): Promise<T> {
+  try {
+    return await fn();
+  } catch (error) {
+    const text = error instanceof Error ? error.message : '';
+    if (/ENOSPC|EFBIG|EDQUOT|No space left on device|File too large/.test(text))
+      throw new StorageFault('full', 'the storage of the region has not enough room for a disk of this size', error);
+    throw error;
+  }
+}
+
+interface CreateRequest {
+  disk: DiskId;
+  sizeGB: number;
+  from: DiskId | undefined;
+  signal: AbortSignal;
+}
+
+export function makeDiskCreator({ root, copies }: { root: string; copies: 'atomic' | 'live' }) {
+  const emptySlots = makeSemaphore(EMPTY_LIMIT);
+  const copySlots = makeSemaphore(COPY_LIMIT);
+  const templates = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
+
+  /** Creates in a staging folder, renamed when complete. */
+  async function create({ disk, sizeGB, from, signal }: CreateRequest): Promise<void> {
+    const { folder, staging } = diskPaths(root, disk);
+    await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
+    await discardStaging(staging);
+    await mkdir(mountIn(staging), { recursive: true, mode: 0o700 });
+    try {
+      const metadata = await (from === undefined
+        ? createEmpty(disk, sizeGB, staging)
+        : copy({ disk, sizeGB, from, signal }, staging));
+      signal.throwIfAborted();
+      await writeMetadata(staging, metadata);
+      await moveDurably(staging, folder);
+    } catch (error) {
+      await discardStaging(staging);
+      throw error;
+    }
+  }
+
+  async function createEmpty(disk: DiskId, sizeGB: number, staging: string): Promise<DiskMetadata> {
+    const { ownBytes, usedBytes } = await templates.writeEmpty(imageIn(staging), sizeGB);
+    if (!staysMounted(disk)) return { sizeGB, ownBytes, usedBytes };
+    await mountNewImage(imageIn(staging), mountIn(staging), mountOptions(disk));
+    return { sizeGB, ownBytes, usedBytes: null };
+  }
+
+  /** Mounts the source a second time, so it may be mounted and unmounted meanwhile. */
+  async function copy(request: CreateRequest & { from: DiskId }, staging: string): Promise<DiskMetadata> {
+    const { disk, sizeGB, from } = request;
+    const source = diskPaths(root, from).folder;
+    const { ownBytes } = await readMetadata(source, from);
+    await mkdir(sourceIn(staging), { mode: 0o700 });
+    await mountImage(imageIn(source), sourceIn(staging), mountOptions(from));
+    try {
+      if (copies === 'live') return await copyLive(request, staging, ownBytes);
+      await reflink(imageIn(source), imageIn(staging), sourceIn(staging));
+    } finally {
+      await run('umount', [sourceIn(staging)]);
+      await rmdir(sourceIn(staging));
+    }
+    return withMounted(disk, staging, async () => {
+      await growFileSystem(imageIn(staging), mountIn(staging), sizeGB, ownBytes);
+      return { sizeGB, ownBytes, usedBytes: await readFilesBytes(staging, ownBytes) };
+    });
+  }
+
+  async function copyLive(
+    { disk, sizeGB, signal }: CreateRequest,
+    staging: string,
+    sourceOwnBytes: number,
+  ): Promise<DiskMetadata> {
+    await requireFreeSpace(root, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
+    const empty = await createEmpty(disk, sizeGB, staging);
+    const usedBytes = await withMounted(disk, staging, async () => {
+      await copyFiles(join(sourceIn(staging), 'files'), filesIn(staging), signal);
+      return readFilesBytes(staging, empty.ownBytes);
+    });
+    return { ...empty, usedBytes };
+  }
+
+  return {
+    create: (request: CreateRequest): Promise<void> =>
+      (request.from === undefined ? emptySlots : copySlots).run(() => withFullFault(() => create(request))),
+  };
+}
+
+async function buildTemplate(folder: string, sizeGB: number): Promise<EmptyUsage & { image: string }> {
+  const [image, mountPoint] = [imageIn(folder), mountIn(folder)];
+  await mkdir(mountPoint, { recursive: true, mode: 0o700 });
+  await makeFileSystem(image, sizeGB);
+  await mountNewImage(image, mountPoint, mountOptions({ kind: 'volume' }));
+  await mkdir(filesIn(folder), { mode: 0o755 });
+  const { usedBytes: ownBytes } = await readUsage(mountPoint);
+  await growFileSystem(image, mountPoint, sizeGB, ownBytes);
+  const usedBytes = await readFilesBytes(folder, ownBytes);
+  await unmountFolder(folder);
+  return { image, ownBytes, usedBytes };
+}

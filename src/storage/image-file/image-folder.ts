@@ -1,0 +1,119 @@
+/**
+ * Folder of one disk: `image`, `disk.json`, and `mount/`, the mount point. Instances get `files`
+ * inside the image, a folder that is missing while unmounted, so nothing is written beside it.
+ */
+import { lstat, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { z } from 'zod';
+import type { DiskId } from '../../domain/disk.ts';
+import { StorageFault } from '../contract.ts';
+import { isFolder, isMissing, removeTree, run } from '../layout.ts';
+import { DEVICE_PAUSE_MS, DEVICE_TRIES, detachDevice, findLoopDevice, listMountPoints, mountImage } from './mounts.ts';
+import { readUsage } from './xfs.ts';
+
+export const imageIn = (folder: string): string => join(folder, 'image');
+export const mountIn = (folder: string): string => join(folder, 'mount');
+export const filesIn = (folder: string): string => join(mountIn(folder), 'files');
+/** Mount point for the source of a copy. */
+export const sourceIn = (staging: string): string => join(staging, 'source');
+const metadataIn = (folder: string): string => join(folder, 'disk.json');
+
+/** Written at creation, grow, mount and unmount. */
+const metadata = z.object({
+  sizeGB: z.number(),
+  /** Usage of the empty file system. */
+  ownBytes: z.number(),
+  /** Usage by files at the last unmount; null while mounted, and after a crash. */
+  usedBytes: z.number().nullable(),
+});
+export type DiskMetadata = z.infer<typeof metadata>;
+
+export async function readMetadata(folder: string, disk: DiskId): Promise<DiskMetadata> {
+  try {
+    return metadata.parse(JSON.parse(await readFile(metadataIn(folder), 'utf8')));
+  } catch (error) {
+    if (isMissing(error)) throw new StorageFault('notFound', `the ${disk.kind} disk ${disk.id} does not exist`, error);
+    throw error;
+  }
+}
+
+export async function writeMetadata(folder: string, content: DiskMetadata): Promise<void> {
+  await writeFile(`${metadataIn(folder)}.new`, JSON.stringify(content), { flush: true });
+  await rename(`${metadataIn(folder)}.new`, metadataIn(folder));
+}
+
+/** Images of a Docker inside contain device nodes and setuid programs, for its own containers. */
+export const mountOptions = ({ kind }: Pick<DiskId, 'kind'>): string[] => [
+  'nouuid',
+  'discard',
+  // Bounds preallocation for growing files, which counts as used.
+  'allocsize=1m',
+  ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
+];
+
+/** Compares devices, since the table of mounts grows with the number of disks. */
+export async function isMounted(folder: string): Promise<boolean> {
+  try {
+    const [own, inside] = await Promise.all([lstat(folder), lstat(mountIn(folder))]);
+    return own.dev !== inside.dev;
+  } catch (error) {
+    // A file system shut down after errors is still mounted, but fails every call.
+    return !isMissing(error);
+  }
+}
+
+export async function unmountFolder(folder: string): Promise<void> {
+  try {
+    await run('umount', [mountIn(folder)]);
+  } catch (error) {
+    throw new StorageFault('busy', 'a process of the host uses the disk', error);
+  }
+}
+
+/** Runs `fn` with the disk mounted, and unmounts a disk that was not mounted before. */
+export async function withMounted<T>(disk: DiskId, folder: string, fn: () => Promise<T>): Promise<T> {
+  if (await isMounted(folder)) return fn();
+  await mountImage(imageIn(folder), mountIn(folder), mountOptions(disk));
+  try {
+    return await fn();
+  } finally {
+    await unmountFolder(folder);
+  }
+}
+
+/** False for an empty image. */
+export async function hasImage(folder: string): Promise<boolean> {
+  try {
+    return (await stat(imageIn(folder))).size > 0;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+export async function readFilesBytes(folder: string, ownBytes: number): Promise<number> {
+  const { usedBytes } = await readUsage(filesIn(folder));
+  return Math.max(0, usedBytes - ownBytes);
+}
+
+/** Unmounts, and waits for the loop device. Throws `busy` while a container has a mount. */
+export async function detachFolder(folder: string): Promise<void> {
+  if (await isMounted(folder)) await unmountFolder(folder);
+  const device = await findLoopDevice(imageIn(folder));
+  if (device === null) return;
+  // Already detached, or never detaching: a server crashed between attach and mount.
+  await detachDevice(device).catch(() => {});
+  for (let tries = DEVICE_TRIES; (await findLoopDevice(imageIn(folder))) !== null; tries--) {
+    if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');
+    await delay(DEVICE_PAUSE_MS);
+  }
+}
+
+/** Removes an incomplete disk, with the mounts of a crashed server. */
+export async function discardStaging(staging: string): Promise<void> {
+  if (!(await isFolder(staging))) return;
+  if ((await listMountPoints()).has(sourceIn(staging))) await run('umount', [sourceIn(staging)]);
+  await detachFolder(staging);
+  await removeTree(staging);
+}
