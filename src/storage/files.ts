@@ -1,11 +1,7 @@
 /**
- * # Files of a disk
- *
- * File access without an instance. `root` is the folder returned by `Storage.mount`, `path` is
- * relative to it (`domain/file-path.ts`). Owners write there as root from inside an instance at the
- * same time, so links are never followed, and only files and folders are opened (`files/walk.ts`).
- * A mistake of the caller or a full disk rejects with a `FileFault`; other errors are faults of the
- * host.
+ * File access without an instance: `path` is relative to `root`, the result of `Storage.mount`.
+ * Owners write there at the same time, so no link is followed, and only files and folders are
+ * opened (`files/walk.ts`). A `FileFault` is the caller's mistake or a full disk.
  */
 export { makeFolder, remove } from './files/change.ts';
 export { FileFault } from './files/fault.ts';

@@ -1,17 +1,13 @@
-/**
- * Finds the largest entries of a folder, two levels deep, by `du`: a walk in this process would
- * block it.
- */
+/** Finds the largest entries, two levels deep, by `du`: a walk here would block the process. */
 import { spawn } from 'node:child_process';
 import { largestEntries, takeLargest } from '../domain/largest-entries.ts';
 import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;
-/** Bounds memory: each level may have millions of entries. */
+/** Bounds memory: a level may have millions of entries. */
 const CANDIDATE_LIMIT = 100;
 const DU_BLOCK = 1024;
 
-/** Largest first. Rejects with the signal's reason. Concurrent changes may be counted or not. */
 export async function findLargestEntries(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
   let entries: DiskEntry[] = [];
   for await (const line of runDu(folder, signal)) {
@@ -33,8 +29,8 @@ async function* runDu(folder: string, signal: AbortSignal): AsyncGenerator<strin
   child.on('error', () => {});
   child.stdout.setEncoding('utf8');
   let rest = '';
-  for await (const piece of child.stdout) {
-    const lines = (rest + String(piece)).split('\0');
+  for await (const chunk of child.stdout) {
+    const lines = (rest + String(chunk)).split('\0');
     rest = lines.pop() ?? '';
     yield* lines;
   }

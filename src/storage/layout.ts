@@ -1,8 +1,4 @@
-/**
- * Layout of disks on the host: `<root>/<kind>/<id>/`, beside it `.new-<id>` during creation and
- * `.gone-<id>` during deletion, so that partial disks never look complete. A marker in the root
- * names the installation.
- */
+/** Layout: `<root>/<kind>/<id>/`, `.new-<id>` during creation, `.gone-<id>` during deletion. */
 import { execFile, type ChildProcess } from 'node:child_process';
 import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -17,7 +13,7 @@ export const run = promisify(execFile);
 const ID_SEGMENT = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 const TRANSIENT_NAME = /^\.(?:new|gone)-(.+)$/;
 
-/** Missing when the root is foreign or not mounted. */
+/** Marker of the installation; missing when the root is foreign or not mounted. */
 const MARKER = '.berth-installation';
 
 export interface DiskRoot {
@@ -25,10 +21,7 @@ export interface DiskRoot {
   installation: string;
 }
 
-/**
- * Creates the root of a new installation; never replaces a missing one. Throws when the root
- * belongs to another installation.
- */
+/** Creates the root of a new installation. Throws for the root of another installation. */
 export async function prepareRoot(at: DiskRoot): Promise<void> {
   const { root, installation } = at;
   await mkdir(root, { recursive: true, mode: 0o711 });
@@ -57,7 +50,6 @@ export async function checkRoot({ root, installation }: DiskRoot): Promise<strin
 
 export interface DiskPaths {
   folder: string;
-  /** Path during creation, and during deletion (`trash`). */
   staging: string;
   trash: string;
 }
@@ -72,10 +64,7 @@ export function diskPaths(root: string, { kind, id }: DiskId): DiskPaths {
   return { folder, staging: sibling('new'), trash: sibling('gone') };
 }
 
-/**
- * Reports present from completed creation to completed deletion. An unmounted root is unknown,
- * never absent.
- */
+/** Present from completed creation to completed deletion; an unmounted root is unknown. */
 export async function observeDisk(
   at: DiskRoot,
   disk: DiskId,
@@ -93,14 +82,14 @@ export async function observeDisk(
 }
 
 export async function listDisks(root: string): Promise<DiskId[]> {
-  const found: DiskId[] = [];
+  const disks: DiskId[] = [];
   for (const kind of diskKinds) {
     for (const name of await listIds(join(root, kind))) {
-      if (kind !== 'shared') found.push({ kind, id: name });
-      else for (const inner of await listIds(join(root, kind, name))) found.push({ kind, id: `${name}/${inner}` });
+      if (kind !== 'shared') disks.push({ kind, id: name });
+      else for (const inner of await listIds(join(root, kind, name))) disks.push({ kind, id: `${name}/${inner}` });
     }
   }
-  return found;
+  return disks;
 }
 
 async function listIds(folder: string): Promise<string[]> {
@@ -118,7 +107,6 @@ export async function readSpace(root: string): Promise<Space> {
   return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
 }
 
-/** Whether copies can share blocks (`cp --reflink`). */
 export async function canReflink(root: string): Promise<boolean> {
   const [from, to] = [join(root, MARKER), join(root, '.reflink')];
   try {
@@ -144,7 +132,7 @@ export async function isFolder(folder: string): Promise<boolean> {
   }
 }
 
-/** Renames, and syncs the parent folder. */
+/** Survives a power cut. */
 export async function moveDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
   const parent = await open(dirname(to));
@@ -155,10 +143,7 @@ export async function moveDurably(from: string, to: string): Promise<void> {
   }
 }
 
-/**
- * Removes a tree by `rm`, which keeps this process responsive with millions of files, handles paths
- * over PATH_MAX, and works after `chmod` where owners removed permissions.
- */
+/** Leaves trees to `rm`, for millions of files, paths over PATH_MAX, and denied permissions. */
 export async function removeTree(folder: string): Promise<void> {
   try {
     await rmdir(folder);
@@ -171,7 +156,6 @@ export async function removeTree(folder: string): Promise<void> {
   }
 }
 
-/** Waits for the exit; returns code and end of stderr. */
 export async function waitForExit(
   child: Pick<ChildProcess, 'once'> & { stderr: Readable },
 ): Promise<{ code: number | null; stderr: string }> {

@@ -1,8 +1,4 @@
-/**
- * Disks as plain folders under one root: any file system, no privileges, soft size limits.
- * Instances get only the folder `files` of a disk and may set any mode on it; the parent folder
- * stays private, so no other account of the host reaches the files.
- */
+/** Disks as plain folders: any file system, no privileges. Only `files` is visible to instances. */
 import { execFile } from 'node:child_process';
 import { lstat, mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -81,7 +77,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
       await removeTree(staging);
       await removeTree(trash);
       if (!(await isFolder(folder))) return;
-      // Renamed first, so that a half-deleted disk can't be mounted and a new disk starts empty.
+      // Renamed first: a half-deleted disk can't be mounted, and a new disk starts empty.
       await rename(folder, trash);
       await removeTree(trash);
     },
@@ -92,19 +88,15 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
   };
 }
 
-/**
- * Allocated bytes of a tree; hard links count once, links are not followed. `du` keeps this process
- * responsive with millions of files; it fails if files vanish, but prints a sum.
- */
+/** Allocated bytes, hard links counted once. `du` prints a sum even if files vanish meanwhile. */
 async function usedBytes(folder: string, signal: AbortSignal): Promise<number | null> {
-  // Without the folder's own blocks, an empty disk uses 0 bytes.
-  const own = await lstat(folder).catch(() => null);
-  if (own === null) return null;
+  const stat = await lstat(folder).catch(() => null);
+  if (stat === null) return null;
   return new Promise((resolve, reject) => {
     execFile('du', ['-skx', '--', folder], { signal }, (error, stdout) => {
-      if (signal.aborted) return reject(error ?? new Error('called off'));
+      if (signal.aborted) return reject(error ?? new Error('aborted'));
       const blocks = /^(\d+)\s/.exec(stdout)?.[1];
-      resolve(blocks === undefined ? null : Math.max(0, Number(blocks) * DU_BLOCK - own.blocks * STAT_BLOCK));
+      resolve(blocks === undefined ? null : Math.max(0, Number(blocks) * DU_BLOCK - stat.blocks * STAT_BLOCK));
     });
   });
 }

@@ -1,4 +1,3 @@
-/** Creates folders, and deletes files and folders. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
@@ -17,7 +16,7 @@ export async function makeFolder(root: string, path: string): Promise<void> {
       await mkdir(childPath(parent, name), FOLDER_MODE);
       await syncFolder(parent);
     } catch (error) {
-      // Created concurrently: the next step checks the kind.
+      // Created concurrently.
       if (codeOf(error) !== 'EEXIST') throw error;
     }
   };
@@ -34,9 +33,9 @@ export async function remove(
 ): Promise<FileKind> {
   const { parent, name } = splitPath(path);
   return withFolder(root, parent, async (folder) => {
-    const found = await openPath(folder, name);
-    if (found === null) throw new FileFault('notFound', `"${path}" does not exist`);
-    const kind = await withHandle(found, async () => kindOf(await found.stat()));
+    const target = await openPath(folder, name);
+    if (target === null) throw new FileFault('notFound', `"${path}" does not exist`);
+    const kind = await withHandle(target, async () => kindOf(await target.stat()));
     try {
       if (kind !== 'folder') await unlink(childPath(folder, name));
       else if (recursive) await removeChildTree(folder, name, signal);
@@ -50,10 +49,7 @@ export async function remove(
   });
 }
 
-/**
- * Runs `rm` in the open folder: it follows no link, and keeps this process responsive with millions
- * of files.
- */
+/** Runs `rm` in the open folder: follows no link, and never blocks this process. */
 async function removeChildTree(folder: FileHandle, name: string, signal: AbortSignal): Promise<void> {
   const child = spawn('rm', ['-rf', '--one-file-system', '--', `/proc/self/fd/3/${name}`], {
     stdio: ['ignore', 'ignore', 'pipe', folder.fd],

@@ -1,7 +1,5 @@
 /**
- * Lists a folder by name, in pages without server state. Each page reads the whole folder and keeps
- * only the next names, so a folder of a million files costs one page of memory and a second of a
- * background thread. Concurrent changes neither shift nor repeat other entries.
+ * Lists pages by name without server state: concurrent changes neither shift nor repeat entries.
  */
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
@@ -17,13 +15,11 @@ export interface FolderEntry {
   kind: FileKind;
   sizeBytes: number;
   modifiedAtMs: number;
-  /** Octal permissions. */
   mode: string;
 }
 
 export interface FolderPage {
   entries: FolderEntry[];
-  /** Cursor of the next page; null at the end. */
   next: string | null;
 }
 
@@ -50,7 +46,7 @@ export async function listFolder(
 
 const READDIR_BATCH = 1024;
 
-/** Returns the first names after `afterName` in byte order, as Latin-1 (one character per byte). */
+/** First names after `afterName` in byte order, as Latin-1: one character per byte. */
 async function namesAfter(
   folder: FileHandle,
   afterName: string,
@@ -68,7 +64,6 @@ async function namesAfter(
 
 const firstNames = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
 
-/** Null when deleted meanwhile. */
 async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry | null> {
   try {
     const stat = await lstat(Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]));

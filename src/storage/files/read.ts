@@ -1,4 +1,3 @@
-/** Reads a file through a handle, safe against replacement of the path. */
 import { constants, type BigIntStats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { asFault, FileFault } from './fault.ts';
@@ -22,7 +21,7 @@ export function fileInfo(stat: BigIntStats): FileInfo {
   return {
     sizeBytes: Number(stat.size),
     modifiedAtMs: Number(stat.mtimeNs / 1_000_000n),
-    version: [stat.ino, stat.size, stat.mtimeNs, stat.ctimeNs].map((one) => one.toString(36)).join('-'),
+    version: [stat.ino, stat.size, stat.mtimeNs, stat.ctimeNs].map((field) => field.toString(36)).join('-'),
   };
 }
 
@@ -33,13 +32,13 @@ export async function withFile<T>(root: string, path: string, use: (file: OpenFi
 }
 
 async function openFile(folder: FileHandle, name: string, path: string): Promise<FileHandle> {
-  const found = await openPath(folder, name);
-  if (found === null) throw new FileFault('notFound', `"${path}" does not exist`);
-  return withHandle(found, async () => {
-    const kind = kindOf(await found.stat());
+  const target = await openPath(folder, name);
+  if (target === null) throw new FileFault('notFound', `"${path}" does not exist`);
+  return withHandle(target, async () => {
+    const kind = kindOf(await target.stat());
     if (kind !== 'file') throw new FileFault('wrongKind', `"${path}" is ${kindPhrases[kind]}, not a file`);
-    // Reopens the inspected file, even if the name now belongs to another.
-    return open(handlePath(found), constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
+    // Reopens the inspected file, whatever its name refers to now.
+    return open(handlePath(target), constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
       throw asFault(error, path);
     });
   });
@@ -48,10 +47,10 @@ async function openFile(folder: FileHandle, name: string, path: string): Promise
 const readChunks = (file: FileHandle): OpenFile['bytes'] =>
   async function* (start, end) {
     for (let at = start; at < end;) {
-      const piece = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, end - at));
-      const { bytesRead } = await file.read(piece, 0, piece.length, at);
+      const chunk = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, end - at));
+      const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
       if (bytesRead === 0) throw new Error('the file became shorter while it was read');
       at += bytesRead;
-      yield piece.subarray(0, bytesRead);
+      yield chunk.subarray(0, bytesRead);
     }
   };

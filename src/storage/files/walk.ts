@@ -1,8 +1,7 @@
 /**
- * Opens a path one name at a time. An instance may create links, pipes and devices, and swap a
- * folder for a link between two steps. So each name is opened relative to the parent's handle, with
- * `O_NOFOLLOW` and `O_PATH`, which opens no device and waits for no pipe; the kind comes from the
- * handle. `/proc/self/fd/<n>/<name>` replaces `openat`, which Node lacks.
+ * Opens paths name by name, relative to the parent's handle and without following links, since an
+ * instance may swap a folder for a link at any time. `O_PATH` opens no device and waits for no
+ * pipe. Node lacks `openat`; `/proc/self/fd/<n>/<name>` is equivalent.
  */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';

@@ -1,8 +1,4 @@
-/**
- * Writes uploads to a staging folder outside of the volume, syncs, then renames: a name always
- * refers to the complete old or the complete new file. Leftovers of a crashed server are removed by
- * the next upload, or by the next mount of an image file.
- */
+/** Stages uploads outside of the volume, then renames: a name always refers to a complete file. */
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
@@ -13,24 +9,21 @@ import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, with
 
 const FILE_MODE = 0o644;
 
-/** On the same file system as the files, and in no instance. */
+/** On the same file system as the files, but in no instance. */
 export const uploadFolder = (root: string): string => join(dirname(root), 'uploads');
 
-/** Prefix that tells this process's staging files from leftovers. */
+/** Tells own staging files from leftovers of a crashed server. */
 const processTag = randomUUID();
 let uploadCount = 0;
 
 export interface Upload {
   source: AsyncIterable<Uint8Array>;
-  /** Null when unknown in advance. */
   sizeBytes: number | null;
   maxBytes: number;
-  /** Fails with `exists` for an existing file. */
   onlyNew: boolean;
 }
 
 export interface WriteResult extends FileInfo {
-  /** False when a file was replaced. */
   created: boolean;
 }
 
@@ -59,7 +52,7 @@ export async function writeFile(root: string, path: string, upload: Upload, sign
   });
 }
 
-/** Returns whether the file exists, to refuse early. Later races are settled by link or rename. */
+/** Refuses early; link or rename settle later races. */
 async function checkTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
   const stat = await lstat(childPath(folder, name)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null;
@@ -96,7 +89,6 @@ async function newStagingPath(root: string): Promise<string> {
   return join(folder, `${processTag}.${uploadCount}`);
 }
 
-/** Writes and syncs all bytes. */
 async function receive(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
   let bytes = 0;
   for await (const chunk of source) {
@@ -115,7 +107,7 @@ async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let at = 0; at < chunk.length;) at += (await file.write(chunk, at)).bytesWritten;
 }
 
-/** A hard link fails if the name exists, so one of two concurrent uploads gets `exists`. */
+/** Of two concurrent uploads one gets `exists`, since a hard link replaces nothing. */
 async function linkNew(staging: string, folder: FileHandle, name: string, path: string): Promise<void> {
   try {
     await link(staging, childPath(folder, name));

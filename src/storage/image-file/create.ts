@@ -1,4 +1,4 @@
-/** Creation of disks in image files: empty ones from templates, copies by reflink or file by file. */
+/** Creation of disks in image files: empty from templates, copied by reflink or file by file. */
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeSemaphore } from '../../async/semaphore.ts';
@@ -25,14 +25,14 @@ import { reflink } from './reflink.ts';
 import { makeTemplates, type EmptyUsage } from './templates.ts';
 import { growFileSystem, makeFileSystem, readUsage } from './xfs.ts';
 
-/** Copies have a limit of their own: they take long, and instances wait for empty disks. */
+/** Separate limits, so that instances never wait for long copies. */
 const EMPTY_LIMIT = 8;
 const COPY_LIMIT = 2;
 
-/** Disks that a starting instance waits for stay mounted after creation. */
+/** Disks that a starting instance waits for stay mounted. */
 const staysMounted = ({ kind }: DiskId): boolean => kind !== 'volume' && kind !== 'snapshot';
 
-/** Converts the host's errors of missing space, and of files over the maximum size, to `full`. */
+/** Converts errors for missing space, or a file over the maximum size, to `full`. */
 export async function withFullFault<T>(fn: () => Promise<T>): Promise<T> {
   try {
     return await fn();

@@ -1,8 +1,4 @@
-/**
- * Disks as XFS file systems in sparse image files on loop devices: hard limits on any Linux host,
- * as root. `image-folder.ts` describes the folder of a disk, `create.ts` creation. Free space is
- * what images have not allocated.
- */
+/** Disks as XFS in sparse image files on loop devices: hard limits on any Linux host, as root. */
 import { rename } from 'node:fs/promises';
 import type { DiskId } from '../../domain/disk.ts';
 import { StorageFault, type Storage } from '../contract.ts';
@@ -40,7 +36,7 @@ import { growFileSystem } from './xfs.ts';
 
 const PROBE_DEADLINE_MS = 60_000;
 
-/** Creates a trial disk. Returns the host's error, or null where image files work. */
+/** Creates a trial disk; returns the host's error, or null where image files work. */
 export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
   const storage = makeImageFileStorage({ ...at, copies: 'live' });
   const trial: DiskId = { kind: 'volume', id: 'trial' };
@@ -85,7 +81,7 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
       if (await isMounted(folder)) return filesIn(folder);
       await writeMetadata(folder, { ...before, usedBytes: null });
       await mountImage(imageIn(folder), mountIn(folder), mountOptions(disk));
-      // Uploads need a mount, so these belong to a crashed server.
+      // Uploads of a crashed server.
       await removeTree(uploadFolder(filesIn(folder)));
       return filesIn(folder);
     },
@@ -111,7 +107,7 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
         if (await isMounted(folder)) return await readFilesBytes(folder, ownBytes);
         return (await hasImage(folder)) ? usedBytes : null;
       } catch (error) {
-        // Unmounted meanwhile: `files` is missing, and the host's file system was not read.
+        // Unmounted meanwhile.
         if (isMissing(error) || (error instanceof StorageFault && error.kind === 'notFound')) return null;
         throw error;
       }
@@ -128,7 +124,7 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
       await removeTree(trash);
       if (!(await isFolder(folder))) return;
       await detachFolder(folder);
-      // Renamed first, so that a half-deleted disk can't be mounted and a new disk starts empty.
+      // Renamed first: a half-deleted disk can't be mounted, and a new disk starts empty.
       await rename(folder, trash);
       await removeTree(trash);
     },

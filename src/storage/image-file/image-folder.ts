@@ -1,7 +1,4 @@
-/**
- * Folder of one disk: `image`, `disk.json`, and `mount/`, the mount point. Instances get `files`
- * inside the image, a folder that is missing while unmounted, so nothing is written beside it.
- */
+/** Instances get `mount/files`, inside the image: while unmounted no write can miss the image. */
 import { lstat, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -19,12 +16,10 @@ export const filesIn = (folder: string): string => join(mountIn(folder), 'files'
 export const sourceIn = (staging: string): string => join(staging, 'source');
 const metadataIn = (folder: string): string => join(folder, 'disk.json');
 
-/** Written at creation, grow, mount and unmount. */
 const metadata = z.object({
   sizeGB: z.number(),
-  /** Usage of the empty file system. */
   ownBytes: z.number(),
-  /** Usage by files at the last unmount; null while mounted, and after a crash. */
+  /** Usage by files at the last unmount; null while mounted or after a crash. */
   usedBytes: z.number().nullable(),
 });
 export type DiskMetadata = z.infer<typeof metadata>;
@@ -43,22 +38,22 @@ export async function writeMetadata(folder: string, content: DiskMetadata): Prom
   await rename(`${metadataIn(folder)}.new`, metadataIn(folder));
 }
 
-/** Images of a Docker inside contain device nodes and setuid programs, for its own containers. */
+/** Images of a Docker inside contain device nodes and setuid programs. */
 export const mountOptions = ({ kind }: Pick<DiskId, 'kind'>): string[] => [
   'nouuid',
   'discard',
-  // Bounds preallocation for growing files, which counts as used.
+  // Bounds preallocation, which counts as used.
   'allocsize=1m',
   ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
 ];
 
-/** Compares devices, since the table of mounts grows with the number of disks. */
+/** Compares devices: the table of mounts grows with the number of disks. */
 export async function isMounted(folder: string): Promise<boolean> {
   try {
-    const [own, inside] = await Promise.all([lstat(folder), lstat(mountIn(folder))]);
-    return own.dev !== inside.dev;
+    const [outer, inner] = await Promise.all([lstat(folder), lstat(mountIn(folder))]);
+    return outer.dev !== inner.dev;
   } catch (error) {
-    // A file system shut down after errors is still mounted, but fails every call.
+    // After a shutdown on errors a mounted file system fails every call.
     return !isMissing(error);
   }
 }
@@ -71,7 +66,7 @@ export async function unmountFolder(folder: string): Promise<void> {
   }
 }
 
-/** Runs `fn` with the disk mounted, and unmounts a disk that was not mounted before. */
+/** Runs `fn` with the disk mounted; restores the earlier state. */
 export async function withMounted<T>(disk: DiskId, folder: string, fn: () => Promise<T>): Promise<T> {
   if (await isMounted(folder)) return fn();
   await mountImage(imageIn(folder), mountIn(folder), mountOptions(disk));
@@ -82,7 +77,6 @@ export async function withMounted<T>(disk: DiskId, folder: string, fn: () => Pro
   }
 }
 
-/** False for an empty image. */
 export async function hasImage(folder: string): Promise<boolean> {
   try {
     return (await stat(imageIn(folder))).size > 0;
@@ -102,7 +96,7 @@ export async function detachFolder(folder: string): Promise<void> {
   if (await isMounted(folder)) await unmountFolder(folder);
   const device = await findLoopDevice(imageIn(folder));
   if (device === null) return;
-  // Already detached, or never detaching: a server crashed between attach and mount.
+  // Either detached already, or left by a crash between attach and mount.
   await detachDevice(device).catch(() => {});
   for (let tries = DEVICE_TRIES; (await findLoopDevice(imageIn(folder))) !== null; tries--) {
     if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');

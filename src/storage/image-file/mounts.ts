@@ -1,15 +1,13 @@
-/** Mounts and loop devices of this host. */
 import { imageMutex } from './image-mutex.ts';
 import { readdir, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isMissing, run } from '../layout.ts';
 
-/** A device detaches shortly after the last unmount, when pending writes and discards are done. */
+/** Pending writes and discards delay the detachment after the last unmount. */
 export const DEVICE_TRIES = 250;
 export const DEVICE_PAUSE_MS = 20;
 
-/** Mount points in this process's namespace. */
 export async function listMountPoints(): Promise<Set<string>> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return new Set(table.split('\n').map((line) => unescapeOctal(line.split(' ')[4] ?? '')));
@@ -19,13 +17,13 @@ export async function listMountPoints(): Promise<Set<string>> {
 const unescapeOctal = (text: string): string =>
   text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 8)));
 
-/** Loop device backed by the image; it exists while any mount does, also in a container. */
+/** Exists while any mount does, also in a container. */
 export async function findLoopDevice(image: string): Promise<string | null> {
   const names = (await readdir('/sys/block')).filter((name) => name.startsWith('loop'));
-  // In parallel: sequential reads would take longer than the mount itself.
+  // Sequential reads would take longer than the mount.
   const images = await Promise.all(names.map(readBackingFile));
-  const found = names[images.indexOf(image)];
-  return found === undefined ? null : `/dev/${found}`;
+  const name = names[images.indexOf(image)];
+  return name === undefined ? null : `/dev/${name}`;
 }
 
 async function readBackingFile(name: string): Promise<string | null> {
@@ -37,17 +35,13 @@ async function readBackingFile(name: string): Promise<string | null> {
   }
 }
 
-/** Detached between open and read. */
 const isDetached = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENODEV';
 
-/**
- * Mounts an image, by its existing loop device if any. Serialized by image, since two devices on
- * one image would corrupt it. The device detaches with the last mount.
- */
+/** Reuses the loop device: a second one would corrupt the image. Detaches with the last mount. */
 export const mountImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
   imageMutex.run(image, async () => mountByDevice(image, folder, options, await findLoopDevice(image)));
 
-/** Mounts an image just created: skips the search for a device. */
+/** Skips the search for the loop device of an image just created. */
 export const mountNewImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>
   imageMutex.run(image, () => mountByDevice(image, folder, options, null));
 
@@ -68,27 +62,23 @@ async function mountByDevice(
     } catch (error) {
       if (attached === null || tries === 0) throw error;
     } finally {
-      // Also covers a device that a crashed server attached but never mounted.
+      // Covers a device that a crashed server attached but never mounted.
       if (isMounted || attached === null) await detachDevice(device);
     }
-    // The device was detached meanwhile, and may now belong to another image.
-    if (tries === 0) throw new Error(`${image} could not be mounted: its device came and went`);
+    // The device was detached meanwhile, and may belong to another image.
+    if (tries === 0) throw new Error(`${image} could not be mounted: its loop device was detached again and again`);
     await delay(DEVICE_PAUSE_MS);
   }
 }
 
-/** Detaches after the last use; at once if unused. */
+/** Takes effect after the last use. */
 export const detachDevice = (device: string): Promise<unknown> => run('losetup', ['-d', device]);
 
-/**
- * Prefers direct I/O, which avoids double caching and double write-back. Set at creation: a later
- * change waits until the device is idle.
- */
+/** Direct I/O avoids double caching; set later, it would wait for an idle device. */
 async function attach(image: string): Promise<string> {
-  const loop = (...how: string[]) => run('losetup', ['--find', '--show', ...how, image]);
+  const loop = (...options: string[]) => run('losetup', ['--find', '--show', ...options, image]);
   const { stdout } = await loop('--direct-io=on').catch(() => loop());
   return stdout.trim();
 }
 
-/** Makes the kernel re-read the image's size. */
 export const refreshSize = (device: string): Promise<unknown> => run('losetup', ['-c', device]);

@@ -1,6 +1,5 @@
 /**
- * Atomic copies of images by shared blocks. Writers are frozen for some milliseconds. A separate
- * shell freezes and thaws, so that a crash of the server leaves no writer frozen.
+ * Copies atomically by shared blocks. A shell freezes and thaws, even if the server crashes.
  */
 import { imageMutex } from './image-mutex.ts';
 import { spawn } from 'node:child_process';
@@ -17,9 +16,7 @@ made=$?
 fsfreeze --unfreeze "$1" || exit
 exit $made`;
 
-/**
- * Copies `image`, mounted on `mountPoint`. Serialized: a frozen file system can't be frozen again.
- */
+/** Serialized: a frozen file system can't be frozen again. */
 export const reflink = (image: string, to: string, mountPoint: string): Promise<void> =>
   imageMutex.run(image, async () => {
     const shell = spawn('sh', ['-c', SCRIPT, 'sh', mountPoint, image, to, FREEZE_LIMIT_S], {
@@ -30,10 +27,7 @@ export const reflink = (image: string, to: string, mountPoint: string): Promise<
     if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${stderr}`);
   });
 
-/**
- * Thaws, at server start, file systems below the root that a crash left frozen. `fsfreeze` fails
- * for the others.
- */
+/** Thaws file systems that a crash left frozen; `fsfreeze` fails for the others. */
 export async function thawFileSystems(root: string): Promise<void> {
   for (const point of await listMountPoints())
     if (point.startsWith(`${root}/`)) await run('fsfreeze', ['--unfreeze', point]).catch(() => {});

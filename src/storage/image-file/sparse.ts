@@ -1,11 +1,9 @@
-/** Reads and writes sparse files without their holes. */
 import { open, stat } from 'node:fs/promises';
 import { run } from '../layout.ts';
 
 export interface SparseContent {
   sizeBytes: number;
   pieces: [start: number, length: number][];
-  /** All pieces, concatenated. */
   bytes: Buffer;
 }
 
@@ -26,8 +24,8 @@ export async function readSparse(path: string): Promise<SparseContent> {
         if (bytesRead < length) throw new Error(`${path} became shorter while it was read`);
         if (buffer.equals(ZEROS.subarray(0, length))) continue;
         bytes.push(buffer);
-        const last = pieces.at(-1);
-        if (last !== undefined && last[0] + last[1] === at) last[1] += length;
+        const previous = pieces.at(-1);
+        if (previous !== undefined && previous[0] + previous[1] === at) previous[1] += length;
         else pieces.push([at, length]);
       }
     }
@@ -45,7 +43,6 @@ async function listExtents(path: string, sizeBytes: number): Promise<{ start: nu
   );
 }
 
-/** Creates and syncs a file that must not exist. */
 export async function writeSparse(path: string, { sizeBytes, pieces, bytes }: SparseContent): Promise<void> {
   const file = await open(path, 'wx');
   try {

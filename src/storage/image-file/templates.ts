@@ -1,10 +1,7 @@
 /**
- * Templates of empty disks. Creating and growing a file system dominates the creation of a disk, so
- * the content of an empty image is stored per size, 2 MB each, and written out for every disk.
- * Disks share no blocks with a template, only a UUID (hence the mount option `nouuid`).
- *
- * Templates are files in `<root>/.empty`, named for version and size. A missing, damaged or
- * incomplete one is rebuilt, so the folder may be deleted at any time.
+ * Templates of empty disks: the content of an empty image per size, some 2 MB in `<root>/.empty`,
+ * saves creating and growing a file system. Disks share only the UUID of a template (hence
+ * `nouuid`). The folder may be deleted at any time.
  */
 import { imageMutex } from './image-mutex.ts';
 import { open, readdir, rm, rmdir, stat, writeFile } from 'node:fs/promises';
@@ -28,23 +25,18 @@ interface Template {
 
 const TEMPLATE_NAME = /^(?:\.new-)?v\d+-\d+GB$/;
 
-/**
- * Least recently used sizes are deleted beyond this limit. Instances use three or four sizes,
- * volumes a few round ones; 16 take less than 40 MB.
- */
+/** Evicts the least recently used sizes beyond 16, less than 40 MB. */
 const TEMPLATE_LIMIT = 16;
 
 interface TemplateDeps {
   root: string;
-  /** Creates `folder` with a complete, unmounted empty image. */
+  /** Creates `folder` with a complete, unmounted image. */
   build: (folder: string, sizeGB: number) => Promise<EmptyUsage & { image: string }>;
-  /** Unmounts and removes a folder of `build`. */
   discard: (folder: string) => Promise<void>;
 }
 
-/** Prefixes a checksum. */
-function pack({ image: { bytes, ...about }, use }: Template): Buffer {
-  const body = Buffer.concat([Buffer.from(`${JSON.stringify({ use, ...about })}\n`), bytes]);
+function pack({ image: { bytes, ...layout }, use }: Template): Buffer {
+  const body = Buffer.concat([Buffer.from(`${JSON.stringify({ use, ...layout })}\n`), bytes]);
   return Buffer.concat([Buffer.from(`${crc32(body)}\n`), body]);
 }
 
@@ -52,8 +44,8 @@ function unpack(packed: Buffer): Template | null {
   const [sum, body] = splitLine(packed);
   if (body.length === 0 || sum !== String(crc32(body))) return null;
   const [text, bytes] = splitLine(body);
-  const { use, ...about } = header.parse(JSON.parse(text));
-  return { use, image: { ...about, bytes } };
+  const { use, ...layout } = header.parse(JSON.parse(text));
+  return { use, image: { ...layout, bytes } };
 }
 
 function splitLine(lines: Buffer): [first: string, rest: Buffer] {
@@ -81,16 +73,13 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
   /** Deletes other versions and leftovers of a crash. */
   async function deleteExpired(): Promise<void> {
     try {
-      for (const name of (await listNames()).filter((one) => !isCurrent(one))) {
+      for (const name of (await listNames()).filter((name) => !isCurrent(name))) {
         await discard(join(folder, name));
         await rm(join(folder, name), { force: true });
       }
-    } catch {
-      // Leftovers are harmless, and deleted after a later start.
-    }
+    } catch {}
   }
 
-  /** Null also for an unreadable template. */
   async function read(sizeGB: number): Promise<Template | null> {
     const file = await open(pathOf(sizeGB)).catch(() => null);
     if (file === null) return null;
@@ -114,13 +103,12 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
       const packed = join(staging, 'packed');
       await writeFile(packed, pack(template), { flush: true });
       await moveDurably(packed, pathOf(sizeGB));
-      // The loop device may still be detaching, which needs no wait.
+      // The loop device may still be detaching.
       await removeTree(staging);
       await imageMutex.run(folder, evictOldest);
       return template;
     } catch (error) {
       await discard(staging);
-      // Leaves no trace where images can't be made.
       await rmdir(folder).catch(() => {});
       throw error;
     }
@@ -138,14 +126,14 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
     const current = pending.get(sizeGB);
     if (current !== undefined) return current;
     const template = read(sizeGB)
-      .then((found) => found ?? make(sizeGB))
+      .then((stored) => stored ?? make(sizeGB))
       .finally(() => pending.delete(sizeGB));
     pending.set(sizeGB, template);
     return template;
   }
 
   return {
-    /** Writes and syncs an empty image at `path`, which must not exist. */
+    /** Writes and syncs a new image. */
     async writeEmpty(path: string, sizeGB: number): Promise<EmptyUsage> {
       await (cleanup ??= deleteExpired());
       const template = await templateOf(sizeGB);

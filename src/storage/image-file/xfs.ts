@@ -1,7 +1,6 @@
 /**
- * XFS file systems in image files. XFS grows while mounted with only the right to mount, and
- * allocates inodes on demand, so small files can use all bytes
- * (`docs/decisions/0022-disks-are-xfs-in-image-files.md`).
+ * XFS grows while mounted, and allocates inodes on demand, so small files can use all bytes:
+ * `docs/decisions/0022-disks-are-xfs-in-image-files.md`.
  */
 import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
@@ -9,9 +8,8 @@ import { run } from '../layout.ts';
 import { findLoopDevice, refreshSize } from './mounts.ts';
 
 const MIB = 1024 ** 2;
-/** XFS log, unavailable to files. */
 const LOG_BYTES = 64 * MIB;
-/** Space beyond `sizeGB` for extents of large files and headers of added allocation groups. */
+/** Extents of large files, and headers of added allocation groups. */
 const MARGIN_BYTES = 4 * MIB;
 const MARGIN_SHARE = 0.001;
 
@@ -29,19 +27,17 @@ export async function readUsage(mountPoint: string): Promise<FileSystemUsage> {
 /** Increment with every change to empty images, or old templates stay in use. */
 export const TEMPLATE_VERSION = 'v1';
 
-/** Creates an XFS file system slightly smaller than `sizeGB`; `growFileSystem` adds the rest. */
+/** Slightly smaller than `sizeGB`; `growFileSystem` adds the rest. */
 export async function makeFileSystem(image: string, sizeGB: number): Promise<void> {
   await writeFile(image, '');
   await truncate(image, sizeGB * BYTES_PER_GB + LOG_BYTES);
-  // An image with shared blocks gives a device with 4096-byte sectors, which can't mount smaller
-  // ones.
+  // Loop devices of reflinked images have 4096-byte sectors, and mount nothing with smaller ones.
   await run('mkfs.xfs', ['-q', '-K', '-s', 'size=4096', '-m', 'reflink=0,rmapbt=0,finobt=0', image]);
 }
 
 /**
- * Grows a mounted file system to hold `sizeGB` of files beside `ownBytes` of metadata; never
- * shrinks. Truncates an image left too long by an interrupted grow first, since `xfs_growfs` would
- * use all of it.
+ * Grows a mounted file system to `sizeGB` of files beside `ownBytes`; never shrinks. First
+ * truncates an image left too long by an interrupted grow, since `xfs_growfs` would use all of it.
  */
 export async function growFileSystem(
   image: string,
