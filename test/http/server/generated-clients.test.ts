@@ -23,7 +23,7 @@ let server: ServerProcess;
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'berth-generated-'));
-  server = await startServerProcess({ nodePorts: '32250-32299', settings: { BERTH_ENGINE: 'simulated' } });
+  server = await startServerProcess({ nodePorts: '31920-31969', settings: { BERTH_ENGINE: 'simulated' } });
 });
 afterAll(async () => {
   await server?.stop();
