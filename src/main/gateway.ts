@@ -71,7 +71,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   const following = followLink({
     path: linkPath(config),
     dial: (id, port, signal) => late.dial(id, port, signal),
-    onTold: (told) => (late.fronts === null ? void before.push(told) : late.fronts.update(told)),
+    onUpdate: (update) => (late.fronts === null ? void before.push(update) : late.fronts.update(update)),
     log,
   });
   log.info({ socket: linkPath(config) }, 'waiting for the API process (BERTH_ROLE=api)');

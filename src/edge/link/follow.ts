@@ -36,7 +36,7 @@ export interface FollowDeps {
   /** Dials engines directly: a connection must not depend on the API. */
   dial: Forwarding['dial'];
   /** Receives each snapshot of the table and each change. */
-  onTold?: (told: RouteUpdate) => void;
+  onUpdate?: (update: RouteUpdate) => void;
   log: Log;
   now?: () => number;
 }
@@ -49,121 +49,60 @@ export interface Following {
   stop(): Promise<void>;
 }
 
-export function followLink({ path, dial, onTold = () => {}, log, now = Date.now }: FollowDeps): Following {
+export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.now }: FollowDeps): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
   const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });
-  const endings = makeRevocations();
-  let table: Map<string, GatewayRoute> | null = null;
-  let isThere = false;
-  const { promise: ready, resolve: tellReady } = Promise.withResolvers<{ issuer: string }>();
+  const revocations = makeRevocations();
+  let isApiUp = false;
 
-  async function ask<Answer extends z.ZodType>(verb: string, body: object, answer: Answer): Promise<z.output<Answer>> {
+  const ask: Ask = async (verb, body, answer) => {
     const { status, told } = await api.ask(`/${verb}`, body).catch((cause: unknown) => {
       throw away(cause);
     });
     if (status === 200) return answer.parse(told);
     throw refusalIn(told);
-  }
-
-  const answersOf = <Answer>(load: (question: string) => Promise<Answer>): Cache<Answer> =>
-    makeCache({
-      load,
-      now,
-      ttlMs: () => (isThere ? FRESH_MS : LONGEST_STALE_MS),
-      maxEntries: MAX_CACHED,
-      // Guessed secrets must not evict valid ones.
-      isCacheable: (answer) => answer !== null,
-      staleOnError: {
-        isAllowed: (error) => error instanceof Refusal && error.code === 'unavailable',
-        maxMs: LONGEST_STALE_MS,
-      },
-    });
-  const sessions = answersOf((secret) => ask('session', { secret }, sessionAnswer));
-  const shares = answersOf((token) => ask('share', { token }, shareAnswer));
-  const identities = answersOf((instanceId) => ask('ssh', { instanceId }, sshAnswer));
-  const tokens = answersOf((token) => ask('authenticate', { kind: 'token', token }, callerAnswer));
-  const keys = answersOf((key) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer));
+  };
+  const answers = makeAnswers({ ask, now, isApiUp: () => isApiUp });
   const reporter = makeReporter({
-    isThere: () => isThere,
+    isThere: () => isApiUp,
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
   });
-
-  /** Invalidates cached answers of accounts and instances with a revocation. */
-  function lookAnew(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
-    if (accounts.size > 0) {
-      sessions.invalidate((session) => session !== null && accounts.has(session.accountId));
-      for (const callers of [tokens, keys]) callers.invalidate(({ accountId }) => accounts.has(accountId));
-    }
-    if (instances.size > 0) shares.invalidate((opened) => opened !== null && instances.has(opened.instanceId));
-    tellEnded(accounts, instances);
-  }
-
-  /** After an outage of the API: makes all answers stale and rechecks open connections. */
-  function lookAtAll(before: ReadonlyMap<string, GatewayRoute>, after: ReadonlyMap<string, GatewayRoute>): void {
-    const accounts = new Set<string>();
-    const instances = new Set<string>();
-    for (const session of sessions.expireAll()) if (session !== null) accounts.add(session.accountId);
-    for (const callers of [tokens, keys]) for (const { accountId } of callers.expireAll()) accounts.add(accountId);
-    for (const opened of shares.expireAll()) if (opened !== null) instances.add(opened.instanceId);
-    identities.expireAll();
-    for (const [id, route] of before) if (!isDeepStrictEqual(route, after.get(id))) instances.add(id);
-    tellEnded(accounts, instances);
-  }
-
-  function tellEnded(accounts: ReadonlySet<string>, instances: ReadonlySet<string>): void {
-    for (const accountId of accounts) endings.publish({ accountId });
-    for (const instanceId of instances) endings.publish({ instanceId });
-  }
-
-  /** Reads until the stream ends, falls silent, or loses a line. */
-  async function read(stream: Readable): Promise<void> {
-    let fresh: Map<string, GatewayRoute> | null = null;
-    let last = 0;
-    let timer = setTimeout(() => {}, 0);
-    const listen = (): void => {
-      clearTimeout(timer);
-      timer = setTimeout(() => stream.destroy(new Error('the API says nothing any more')), SILENT_MS);
-    };
-    try {
-      listen();
-      for await (const text of createInterface({ input: stream })) {
-        listen();
-        const { number, snapshot, routes, gone, ended, issuer } = line.parse(JSON.parse(text));
-        if (number !== last + 1) throw new Error(`line ${number} of the API came behind line ${last}`);
-        last = number;
-        if (snapshot !== null) {
-          fresh ??= new Map();
-          for (const route of routes) fresh.set(route.instanceId, route);
-          if (snapshot === 'part') continue;
-          const before = table;
-          table = fresh;
-          fresh = null;
-          isThere = true;
-          if (before !== null) lookAtAll(before, table);
-          tellReady({ issuer });
-          reporter.sendAll();
-          onTold({ snapshot, routes: [...table.values()], gone });
-        } else {
-          for (const route of routes) table?.set(route.instanceId, route);
-          for (const id of gone) table?.delete(id);
-          lookAnew(new Set(ended), new Set([...routes.map(({ instanceId }) => instanceId), ...gone]));
-          onTold({ snapshot, routes, gone });
-        }
+  const publish = ({ accounts, instances }: Affected): void => {
+    for (const accountId of accounts) revocations.publish({ accountId });
+    for (const instanceId of instances) revocations.publish({ instanceId });
+  };
+  const { promise: ready, resolve: resolveReady } = Promise.withResolvers<{ issuer: string }>();
+  const table = makeTable({
+    onSnapshot(before, routes, { issuer, gone }) {
+      isApiUp = true;
+      if (before !== null) {
+        const affected = answers.expireAll();
+        for (const [id, route] of before) if (!isDeepStrictEqual(route, routes.get(id))) affected.instances.add(id);
+        publish(affected);
       }
-    } finally {
-      clearTimeout(timer);
-      stream.destroy();
-    }
-  }
+      resolveReady({ issuer });
+      reporter.sendAll();
+      onUpdate({ snapshot: 'last', routes: [...routes.values()], gone });
+    },
+    onChange({ snapshot, routes, gone, ended }) {
+      const affected = {
+        accounts: new Set(ended),
+        instances: new Set([...routes.map(({ instanceId }) => instanceId), ...gone]),
+      };
+      answers.invalidate(affected);
+      publish(affected);
+      onUpdate({ snapshot, routes, gone });
+    },
+  });
 
   async function follow(): Promise<void> {
     try {
-      await read(await api.open('/routes', ending.signal));
+      await readLines(await api.open('/routes', ending.signal), table.makeApply());
     } catch (error) {
-      if (!ending.signal.aborted && isThere) log.warn({ err: error }, 'the API is away; open connections stay open');
+      if (!ending.signal.aborted && isApiUp) log.warn({ err: error }, 'the API is away; open connections stay open');
     } finally {
-      isThere = false;
+      isApiUp = false;
     }
     throw new Error('the API closed the stream');
   }
@@ -171,24 +110,20 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
 
   return {
     ready,
-    authenticate: (credential) =>
-      credential.kind === 'token' ? tokens.get(credential.token) : keys.get(credential.key),
+    authenticate: answers.authenticate,
     forwarding: {
       async route(id) {
-        if (table === null) throw away();
-        return table.get(id) ?? null;
+        const routes = table.routes();
+        if (routes === null) throw away();
+        return routes.get(id) ?? null;
       },
-      session: (secret) => sessions.get(secret),
-      async share(token) {
-        const opened = await shares.get(token);
-        // A cached share may outlive its link.
-        return opened !== null && opened.expiresAtMs > now() ? opened : null;
-      },
-      ssh: (instanceId) => identities.get(instanceId),
+      session: answers.session,
+      share: answers.share,
+      ssh: answers.ssh,
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
       dial,
       beginTraffic: reporter.beginTraffic,
-      onRevoked: endings.onRevoked,
+      onRevoked: revocations.onRevoked,
     },
     async stop() {
       ending.abort();
@@ -197,6 +132,123 @@ export function followLink({ path, dial, onTold = () => {}, log, now = Date.now 
       api.stop();
     },
   };
+}
+
+type Ask = <Answer extends z.ZodType>(verb: string, body: object, answer: Answer) => Promise<z.output<Answer>>;
+
+interface Affected {
+  accounts: Set<string>;
+  instances: Set<string>;
+}
+
+/** Caches answers of the API: fresh for a second, or valid for a day while the API is away. */
+function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApiUp: () => boolean }) {
+  const cache = <Answer>(load: (question: string) => Promise<Answer>): Cache<Answer> =>
+    makeCache({
+      load,
+      now,
+      ttlMs: () => (isApiUp() ? FRESH_MS : LONGEST_STALE_MS),
+      maxEntries: MAX_CACHED,
+      // Guessed secrets must not evict valid ones.
+      isCacheable: (answer) => answer !== null,
+      staleOnError: {
+        isAllowed: (error) => error instanceof Refusal && error.code === 'unavailable',
+        maxMs: LONGEST_STALE_MS,
+      },
+    });
+  const sessions = cache((secret) => ask('session', { secret }, sessionAnswer));
+  const shares = cache((token) => ask('share', { token }, shareAnswer));
+  const identities = cache((instanceId) => ask('ssh', { instanceId }, sshAnswer));
+  const tokens = cache((token) => ask('authenticate', { kind: 'token', token }, callerAnswer));
+  const keys = cache((key) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer));
+
+  return {
+    authenticate: (credential: Parameters<IdentifyCredential>[0]) =>
+      credential.kind === 'token' ? tokens.get(credential.token) : keys.get(credential.key),
+    session: (secret: string) => sessions.get(secret),
+    ssh: (instanceId: string) => identities.get(instanceId),
+    async share(token: string) {
+      const share = await shares.get(token);
+      // A cached share may outlive its link.
+      return share !== null && share.expiresAtMs > now() ? share : null;
+    },
+    /** Drops answers about accounts and instances with a revocation. */
+    invalidate({ accounts, instances }: Affected): void {
+      if (accounts.size > 0) {
+        sessions.invalidate((session) => session !== null && accounts.has(session.accountId));
+        for (const callers of [tokens, keys]) callers.invalidate(({ accountId }) => accounts.has(accountId));
+      }
+      if (instances.size > 0) shares.invalidate((share) => share !== null && instances.has(share.instanceId));
+    },
+    /** Makes all answers stale, after an outage of the API. Returns the accounts and instances. */
+    expireAll(): Affected {
+      const accounts = new Set<string>();
+      const instances = new Set<string>();
+      for (const session of sessions.expireAll()) if (session !== null) accounts.add(session.accountId);
+      for (const callers of [tokens, keys]) for (const { accountId } of callers.expireAll()) accounts.add(accountId);
+      for (const share of shares.expireAll()) if (share !== null) instances.add(share.instanceId);
+      identities.expireAll();
+      return { accounts, instances };
+    },
+  };
+}
+
+type Line = z.output<typeof line>;
+type Routes = Map<string, GatewayRoute>;
+
+interface TableDeps {
+  onSnapshot: (before: Routes | null, routes: Routes, last: Line) => void;
+  onChange: (change: Line) => void;
+}
+
+/** Table of routes; null before the first snapshot. Stays valid while the API is away. */
+function makeTable({ onSnapshot, onChange }: TableDeps) {
+  let table: Routes | null = null;
+  return {
+    routes: (): ReadonlyMap<string, GatewayRoute> | null => table,
+    /** Returns what applies the lines of one stream. */
+    makeApply(): (received: Line) => void {
+      let fresh: Routes | null = null;
+      return (received) => {
+        const { snapshot, routes, gone } = received;
+        if (snapshot === null) {
+          for (const route of routes) table?.set(route.instanceId, route);
+          for (const id of gone) table?.delete(id);
+          return onChange(received);
+        }
+        fresh ??= new Map();
+        for (const route of routes) fresh.set(route.instanceId, route);
+        if (snapshot === 'part') return;
+        const before = table;
+        table = fresh;
+        fresh = null;
+        onSnapshot(before, table, received);
+      };
+    },
+  };
+}
+
+/** Reads until the stream ends, falls silent, or loses a line. */
+async function readLines(stream: Readable, apply: (received: Line) => void): Promise<void> {
+  let last = 0;
+  let timer = setTimeout(() => {}, 0);
+  const resetTimer = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => stream.destroy(new Error('the API says nothing any more')), SILENT_MS);
+  };
+  try {
+    resetTimer();
+    for await (const text of createInterface({ input: stream })) {
+      resetTimer();
+      const received = line.parse(JSON.parse(text));
+      if (received.number !== last + 1) throw new Error(`line ${received.number} of the API came behind line ${last}`);
+      last = received.number;
+      apply(received);
+    }
+  } finally {
+    clearTimeout(timer);
+    stream.destroy();
+  }
 }
 
 const away = (cause?: unknown): Refusal =>

@@ -79,92 +79,39 @@ const algorithms = {
 class RunEnded extends Error {}
 
 export function startFront(deps: FrontDeps): Front {
-  const { id, backend, access, unauthenticated, limits, log } = deps;
+  const { id, backend, access, limits, log } = deps;
   const ending = new AbortController();
-  const buffered = deps.buffered.forInstance();
-  const share = () => deps.limit.tryAcquire(id);
-  const acquireClient = makeLimit(MOST_CLIENTS, share);
-  const acquireChannel = makeLimit(MOST_CHANNELS, share);
-  const acquireCommand = makeLimit(MOST_COMMANDS, share);
+  const clients = makeClients(deps);
   const takeToken = makeTokenBucket(limits.connectionRate, () => performance.now());
-  /** Key of each logged-in client. */
-  const known = new Map<Client, string>();
-  let askedAtMs = -Infinity;
-
-  const welcome = (network: InstanceNetwork, ssh: Connection, toldApart: () => void): void => {
-    const client = makeClient({ ssh, log, instanceId: id, buffered, acquireChannel });
-    const agent = makeAgent(client, backend, id);
-    client.gone.addEventListener('abort', () => known.delete(client), { once: true });
-    authenticate({
-      client,
-      access: () => access(id),
-      onLogin(key) {
-        const over = acquireClient();
-        if (over === null) return client.end('the instance, or all of them together, have too many ssh connections');
-        client.gone.addEventListener('abort', over, { once: true });
-        known.set(client, key);
-        toldApart();
-      },
-    });
-    ssh.once('ready', () => {
-      serveForwards(client, network);
-      ssh.on('session', (accept, reject) => {
-        const over = client.tryAcquire();
-        if (over === null) return reject();
-        const session = accept();
-        session.once('close', () => {
-          forgetSession(ssh, session);
-          over();
-        });
-        const connection = connectionOf(ssh._sock);
-        serveSession({ client, agent, session, connection, backend, id, log, tryAcquire: acquireCommand });
-      });
-    });
-  };
+  let identityReadAtMs = -Infinity;
 
   /** Serves until the current run of the instance ends. */
   async function serve(signal: AbortSignal): Promise<void> {
     const identity = await access(id);
     if (identity === null) throw new Error('the instance is gone');
-    askedAtMs = performance.now();
+    identityReadAtMs = performance.now();
     const network = await backend.joinNetwork(id, withDeadline(signal, JOIN_MS));
-    const sockets = new Map<Duplex, () => void>();
     const settings = { keepaliveInterval: limits.keepaliveMs, keepaliveCountMax: limits.keepalives };
     const server = new ssh2.Server({ hostKeys: [identity.hostKey], ident: 'Berth', algorithms, ...settings });
+    const sockets = makeSockets(deps, takeToken);
     server.on('connection', (ssh) => {
-      const toldApart = sockets.get(ssh._sock);
-      if (toldApart) welcome(network, ssh, toldApart);
+      const onLogin = sockets.onLoginOf(ssh._sock);
+      if (onLogin) clients.add(network, ssh, onLogin);
       else ssh._sock.destroy();
     });
-    const arrived = (socket: NetworkConnection): void => {
-      socket.on('error', () => {});
-      if (!takeToken()) return void socket.destroy();
-      const close = (): void => void socket.destroy();
-      const late = setTimeout(close, limits.loginMs);
-      const forget = unauthenticated.add({ instanceId: id, address: socket.remoteAddress ?? '', close });
-      const toldApart = (): void => {
-        clearTimeout(late);
-        forget();
-      };
-      sockets.set(socket, toldApart);
-      // A half-open connection is useless.
-      socket.once('end', close);
-      socket.once('close', () => {
-        sockets.delete(socket);
-        toldApart();
-      });
-      server.injectSocket(socket);
+    const onConnection = (socket: NetworkConnection): void => {
+      if (sockets.accept(socket)) server.injectSocket(socket);
     };
     try {
-      const listening = await network.listen({ host: '', port: SSH_PORT }, arrived, withDeadline(signal, JOIN_MS));
+      const listening = await network.listen({ host: '', port: SSH_PORT }, onConnection, withDeadline(signal, JOIN_MS));
       log.info({ id }, 'serves ssh for an instance without sshd');
       hangUpLeftBehind(signal);
       await Promise.race([network.ended, untilAborted(signal)]);
       listening.close();
-      for (const client of known.keys()) client.ssh.end();
-      if (signal.aborted && known.size > 0) await sleep(GOODBYE_MS);
+      for (const client of clients.loggedIn.keys()) client.ssh.end();
+      if (signal.aborted && clients.loggedIn.size > 0) await sleep(GOODBYE_MS);
     } finally {
-      for (const socket of sockets.keys()) socket.destroy();
+      sockets.destroyAll();
       network.close();
     }
   }
@@ -187,34 +134,116 @@ export function startFront(deps: FrontDeps): Front {
     throw new RunEnded();
   }
 
+  const serving = retry(serveRun, {
+    signal: ending.signal,
+    firstMs: FIRST_PAUSE_MS,
+    maxMs: LONGEST_PAUSE_MS,
+    onError: makeFailureLog(deps),
+  });
+
+  return {
+    async check() {
+      if (clients.loggedIn.size === 0 && performance.now() - identityReadAtMs < ASK_AGAIN_MS) return;
+      const identity = await access(id);
+      identityReadAtMs = performance.now();
+      for (const [client, key] of clients.loggedIn)
+        if (identity === null || !identity.keys.includes(key)) client.end('its key was deleted');
+    },
+    async stop() {
+      ending.abort();
+      await serving;
+    },
+  };
+}
+
+/** Clients of an instance: their logins, sessions and limits. */
+function makeClients(deps: FrontDeps) {
+  const { id, backend, access, log } = deps;
+  const buffered = deps.buffered.forInstance();
+  const share = () => deps.limit.tryAcquire(id);
+  const acquireClient = makeLimit(MOST_CLIENTS, share);
+  const acquireChannel = makeLimit(MOST_CHANNELS, share);
+  const acquireCommand = makeLimit(MOST_COMMANDS, share);
+  /** Key of each logged-in client. */
+  const loggedIn = new Map<Client, string>();
+
+  function add(network: InstanceNetwork, ssh: Connection, onLogin: () => void): void {
+    const client = makeClient({ ssh, log, instanceId: id, buffered, acquireChannel });
+    const agent = makeAgent(client, backend, id);
+    client.gone.addEventListener('abort', () => loggedIn.delete(client), { once: true });
+    authenticate({
+      client,
+      access: () => access(id),
+      onLogin(key) {
+        const release = acquireClient();
+        if (release === null) return client.end('the instance, or all of them together, have too many ssh connections');
+        client.gone.addEventListener('abort', release, { once: true });
+        loggedIn.set(client, key);
+        onLogin();
+      },
+    });
+    ssh.once('ready', () => {
+      serveForwards(client, network);
+      ssh.on('session', (accept, reject) => {
+        const release = client.tryAcquire();
+        if (release === null) return reject();
+        const session = accept();
+        session.once('close', () => {
+          forgetSession(ssh, session);
+          release();
+        });
+        const connection = connectionOf(ssh._sock);
+        serveSession({ client, agent, session, connection, backend, id, log, tryAcquire: acquireCommand });
+      });
+    });
+  }
+
+  return { add, loggedIn };
+}
+
+/** Sockets of one run, each unauthenticated until its login. */
+function makeSockets({ id, unauthenticated, limits }: FrontDeps, takeToken: () => boolean) {
+  const sockets = new Map<Duplex, () => void>();
+  return {
+    onLoginOf: (socket: Duplex): (() => void) | undefined => sockets.get(socket),
+    /** False above the rate limit: the socket is destroyed. */
+    accept(socket: NetworkConnection): boolean {
+      socket.on('error', () => {});
+      if (!takeToken()) {
+        socket.destroy();
+        return false;
+      }
+      const close = (): void => void socket.destroy();
+      const late = setTimeout(close, limits.loginMs);
+      const forget = unauthenticated.add({ instanceId: id, address: socket.remoteAddress ?? '', close });
+      const settle = (): void => {
+        clearTimeout(late);
+        forget();
+      };
+      sockets.set(socket, settle);
+      // A half-open connection is useless.
+      socket.once('end', close);
+      socket.once('close', () => {
+        sockets.delete(socket);
+        settle();
+      });
+      return true;
+    },
+    destroyAll(): void {
+      for (const socket of sockets.keys()) socket.destroy();
+    },
+  };
+}
+
+/** Logs a repeated failure once. */
+function makeFailureLog({ id, log }: FrontDeps): (error: unknown) => void {
   let loggedMessage = '';
-  /** Logs a repeated failure once. */
-  function logFailure(error: unknown): void {
+  return (error) => {
     if (error instanceof RunEnded) return;
     const message = error instanceof Error ? error.message : String(error);
     const level = error instanceof EngineFault && error.kind === 'not_found' ? 'debug' : 'warn';
     if (message !== loggedMessage) log[level]({ id, err: error }, 'ssh cannot be served for an instance; retrying');
     loggedMessage = message;
-  }
-  const keeping = retry(serveRun, {
-    signal: ending.signal,
-    firstMs: FIRST_PAUSE_MS,
-    maxMs: LONGEST_PAUSE_MS,
-    onError: logFailure,
-  });
-
-  return {
-    async check() {
-      if (known.size === 0 && performance.now() - askedAtMs < ASK_AGAIN_MS) return;
-      const identity = await access(id);
-      askedAtMs = performance.now();
-      for (const [client, key] of known)
-        if (identity === null || !identity.keys.includes(key)) client.end('its key was deleted');
-    },
-    async stop() {
-      ending.abort();
-      await keeping;
-    },
   };
 }
 

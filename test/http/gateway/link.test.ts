@@ -112,11 +112,11 @@ async function api(
   return { link, tell, asked, open, began, followers, ended: endings.publish };
 }
 
-function follow(now?: () => number, onTold?: (told: RouteUpdate) => void): Following {
+function follow(now?: () => number, onUpdate?: (told: RouteUpdate) => void): Following {
   const dial = async (): Promise<never> => {
     throw new Error('nobody dials here');
   };
-  const following = followLink({ path, dial, log, ...(now ? { now } : {}), ...(onTold ? { onTold } : {}) });
+  const following = followLink({ path, dial, log, ...(now ? { now } : {}), ...(onUpdate ? { onUpdate } : {}) });
   followings.push(following);
   return following;
 }
