@@ -6,7 +6,7 @@
  */
 import { createHmac, hkdfSync } from 'node:crypto';
 import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency.ts';
-import type { Db } from '../../store/store.ts';
+import type { Db, Store } from '../../store/store.ts';
 import type { Idempotency } from './caller.ts';
 
 export type Idempotent = <Answer>(
@@ -34,3 +34,15 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
     return answer;
   };
 }
+
+/** Runs `fn` in a transaction of its own, once for each idempotency key. */
+export const idempotentWrite = <Answer>(
+  { store, now, idempotent }: { store: Pick<Store, 'write'>; now: () => number; idempotent: Idempotent },
+  accountId: string,
+  idempotency: Idempotency | null,
+  fn: (tx: Db, nowMs: number) => Promise<Answer>,
+): Promise<Answer> =>
+  store.write((tx) => {
+    const nowMs = now();
+    return idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
+  });

@@ -22,7 +22,7 @@ import type { Db, Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { ImageState, ImagePulls } from './image-pulls.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import type { Idempotent } from '../base/idempotent.ts';
+import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import { refuseLocalRegistry } from './registries.ts';
 import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
@@ -81,135 +81,131 @@ const MAX_NAMED_USERS = 5;
 const notFound = (id: string): Refusal =>
   new Refusal('not_found', `image ${id} not found; POST /api/image/list names those on offer`);
 
-export const makeImages = ({
-  store,
-  readCatalog,
-  regions,
-  imagePulls,
-  now,
-  idempotent,
-  randomUuid,
-  localRegistries,
-  changes,
-}: ImageDeps): Images => {
-  async function page(accountId: string, offset: number, limit: number) {
-    const catalogImages = [...(await readCatalog()).images.values()];
-    const shown = catalogImages.slice(offset, offset + limit).map((image) => ({
-      ...listed(image, imagePulls.stateOf({ ref: image.ref })),
-      isPublic: String(image.isPublic),
-    }));
-    const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - shown.length };
-    const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
-    const own = rows.map((row) => {
-      const image = ownImageFromRow(row);
-      const pulled = imagePulls.stateOf({ ref: image.ref, ownerId: accountId });
-      return { ...listed(image, ownState(image, pulled)), ref: image.ref, sizeBytes: image.sizeBytes };
-    });
-    return {
-      images: [...shown, ...own],
-      totalEntries: catalogImages.length + (await countOwnImages(store.read, accountId)),
-    };
-  }
+export const makeImages = (deps: ImageDeps): Images => ({
+  list: (caller, { currentPage, pageSize }) => listPage(deps, caller.accountId, (currentPage - 1) * pageSize, pageSize),
+  create: createImage(deps),
+  save: saveImage(deps),
+  delete: deleteImage(deps),
+});
 
+async function listPage(
+  { store, readCatalog, imagePulls }: ImageDeps,
+  accountId: string,
+  offset: number,
+  limit: number,
+) {
+  const catalogImages = [...(await readCatalog()).images.values()];
+  const shown = catalogImages.slice(offset, offset + limit).map((image) => ({
+    ...listed(image, imagePulls.stateOf({ ref: image.ref })),
+    isPublic: String(image.isPublic),
+  }));
+  const more = { offset: Math.max(0, offset - catalogImages.length), limit: limit - shown.length };
+  const rows = more.limit > 0 ? await ownImageRows(store.read, accountId, more.offset, more.limit) : [];
+  const own = rows.map((row) => {
+    const image = ownImageFromRow(row);
+    const pulled = imagePulls.stateOf({ ref: image.ref, ownerId: accountId });
+    return { ...listed(image, ownState(image, pulled)), ref: image.ref, sizeBytes: image.sizeBytes };
+  });
   return {
-    list: (caller, { currentPage, pageSize }) => page(caller.accountId, (currentPage - 1) * pageSize, pageSize),
+    images: [...shown, ...own],
+    totalEntries: catalogImages.length + (await countOwnImages(store.read, accountId)),
+  };
+}
 
-    async create({ accountId }, { name, ref: written }, idempotency) {
-      const { ref, server } = readOwnRef(written, regions);
-      if (!localRegistries) refuseLocalRegistry('ref', written, server);
-      const architecture = regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
-      return store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          await refuseTooMany(tx, accountId);
-          const id = randomUuid();
-          const facts = { id, ownerId: accountId, name, ref, architecture, tags: [], type: 'notebook' };
-          await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null });
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.created', subjectId: id, data: { name, ref } });
-          return { imageId: id };
-        });
-      });
-    },
-
-    async save({ accountId }, body, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const row = await lockInstance(tx, accountId, body.instanceId);
-          if (!row) throw instanceNotFound();
-          const instance = instanceFromRow(row);
-          const why = refusalOfSave(instance);
-          if (why) throw new Refusal('not_now', `can't save instance ${row.id} as an image: ${why}`);
-          const drivers = regions.of(row.regionId);
-          refuseWithoutSaving(drivers);
-          await refuseTooMany(tx, accountId);
-          const id = randomUuid();
-          const { architecture, tags, type } = instance.spec.image;
-          await insertOwnImage(tx, {
-            id,
-            ownerId: accountId,
-            name: body.name,
-            ref: `${drivers.savedPrefix}/${id}:1`,
-            architecture,
-            tags,
-            type,
-            createdAtMs: nowMs,
-            from: {
-              instanceId: row.id,
-              regionId: row.regionId,
-              operation: beginOperation('saveImage', 'user', nowMs),
-            },
-          });
-          const data = { name: body.name, instanceId: row.id };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.saveWished', subjectId: id, data });
-          return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
-        });
-      });
-      changes.publish({ subject: 'image', isDue: true });
-      return answer;
-    },
-
-    async delete({ accountId }, { imageId: id }, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const row = await lockOwnImage(tx, accountId, id);
-          if (!row) throw await unknownOrNotOwn(id);
-          const { generation, operation } = row;
-          const next = generation + 1;
-          const removal = beginOperation('deleteImage', 'user', nowMs);
-          if (row.fromInstanceId === null) {
-            await deleteOwnImageRow(tx, id);
-            const done = endOperation(removal, 'Succeeded', nowMs);
-            await archiveOperation(tx, accountId, { subjectId: id, generation: next, operation: done }, nowMs);
-          } else {
-            refuseUsed(id, await instancesUsingImage(tx, accountId, id));
-            if (operation !== null) {
-              const before = { subjectId: id, generation, operation: JSON.parse(operation) };
-              await archiveOperation(tx, accountId, before, nowMs);
-            }
-            await requestImageDeletion(tx, { id, generation: next, operation: removal }, nowMs);
-          }
-          const data = { name: row.name };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.deleted', subjectId: id, data });
-          return { imageId: id, operationId: operationId(id, next) };
-        });
-      });
-      changes.publish({ subject: 'image', isDue: true });
-      return answer;
-    },
+const createImage =
+  (deps: ImageDeps): Images['create'] =>
+  async ({ accountId }, { name, ref: written }, idempotency) => {
+    const { regions, localRegistries, randomUuid } = deps;
+    const { ref, server } = readOwnRef(written, regions);
+    if (!localRegistries) refuseLocalRegistry('ref', written, server);
+    const architecture = regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
+    return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      await refuseTooMany(tx, accountId);
+      const id = randomUuid();
+      const facts = { id, ownerId: accountId, name, ref, architecture, tags: [], type: 'notebook' };
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null });
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.created', subjectId: id, data: { name, ref } });
+      return { imageId: id };
+    });
   };
 
-  async function unknownOrNotOwn(id: string): Promise<Refusal> {
-    const catalogImages = (await readCatalog()).images.get(id);
-    return catalogImages === undefined
-      ? notFound(id)
-      : new Refusal(
-          'forbidden',
-          `image ${id} (${catalogImages.name}) is the operator's; only images of your own can be deleted`,
-        );
-  }
-};
+const saveImage =
+  (deps: ImageDeps): Images['save'] =>
+  async ({ accountId }, body, idempotency) => {
+    const { regions, randomUuid, changes } = deps;
+    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockInstance(tx, accountId, body.instanceId);
+      if (!row) throw instanceNotFound();
+      const instance = instanceFromRow(row);
+      const why = refusalOfSave(instance);
+      if (why) throw new Refusal('not_now', `can't save instance ${row.id} as an image: ${why}`);
+      const drivers = regions.of(row.regionId);
+      refuseWithoutSaving(drivers);
+      await refuseTooMany(tx, accountId);
+      const id = randomUuid();
+      const { architecture, tags, type } = instance.spec.image;
+      await insertOwnImage(tx, {
+        id,
+        ownerId: accountId,
+        name: body.name,
+        ref: `${drivers.savedPrefix}/${id}:1`,
+        architecture,
+        tags,
+        type,
+        createdAtMs: nowMs,
+        from: {
+          instanceId: row.id,
+          regionId: row.regionId,
+          operation: beginOperation('saveImage', 'user', nowMs),
+        },
+      });
+      const data = { name: body.name, instanceId: row.id };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.saveWished', subjectId: id, data });
+      return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
+    });
+    changes.publish({ subject: 'image', isDue: true });
+    return answer;
+  };
+
+const deleteImage =
+  (deps: ImageDeps): Images['delete'] =>
+  async ({ accountId }, { imageId: id }, idempotency) => {
+    const { readCatalog, changes } = deps;
+    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockOwnImage(tx, accountId, id);
+      if (!row) throw await unknownOrNotOwn(readCatalog, id);
+      const { generation, operation } = row;
+      const next = generation + 1;
+      const removal = beginOperation('deleteImage', 'user', nowMs);
+      if (row.fromInstanceId === null) {
+        await deleteOwnImageRow(tx, id);
+        const done = endOperation(removal, 'Succeeded', nowMs);
+        await archiveOperation(tx, accountId, { subjectId: id, generation: next, operation: done }, nowMs);
+      } else {
+        refuseUsed(id, await instancesUsingImage(tx, accountId, id));
+        if (operation !== null) {
+          const before = { subjectId: id, generation, operation: JSON.parse(operation) };
+          await archiveOperation(tx, accountId, before, nowMs);
+        }
+        await requestImageDeletion(tx, { id, generation: next, operation: removal }, nowMs);
+      }
+      const data = { name: row.name };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.deleted', subjectId: id, data });
+      return { imageId: id, operationId: operationId(id, next) };
+    });
+    changes.publish({ subject: 'image', isDue: true });
+    return answer;
+  };
+
+async function unknownOrNotOwn(readCatalog: ImageDeps['readCatalog'], id: string): Promise<Refusal> {
+  const catalogImage = (await readCatalog()).images.get(id);
+  return catalogImage === undefined
+    ? notFound(id)
+    : new Refusal(
+        'forbidden',
+        `image ${id} (${catalogImage.name}) is the operator's; only images of your own can be deleted`,
+      );
+}
 
 /** Locks the row of an own image. An image of another account is `not_found`. */
 export async function resolveImage(

@@ -12,7 +12,7 @@ import {
 } from '../../store/tables/registry-credentials.ts';
 import type { Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import type { Idempotent } from '../base/idempotent.ts';
+import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 
@@ -70,30 +70,27 @@ export const makeRegistries = ({
     }
     const { server } = read;
     if (!localRegistries) refuseLocalRegistry('server', written, server);
-    return store.write((tx) => {
-      const nowMs = now();
-      return idempotent(tx, accountId, idempotency, nowMs, async () => {
-        await lockOwnAccount(tx, accountId);
-        const { length } = await registryCredentialsOf(tx, accountId);
-        if (length >= MAX_REGISTRIES)
-          throw new Refusal(
-            'over_quota',
-            `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`,
-          );
-        const sealed = seal.seal(secret, sealContext(accountId, server));
-        const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
-        const twin = await insertRegistryCredential(tx, row);
-        if (twin) {
-          const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
-          throw new Refusal(
-            'name_taken',
-            `the account has credentials for ${server} already, as ${twin.username}; ${instead}`,
-          );
-        }
-        const data = { server, username };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
-        return { registry: { id: row.id, server, username } };
-      });
+    return idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
+      await lockOwnAccount(tx, accountId);
+      const { length } = await registryCredentialsOf(tx, accountId);
+      if (length >= MAX_REGISTRIES)
+        throw new Refusal(
+          'over_quota',
+          `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`,
+        );
+      const sealed = seal.seal(secret, sealContext(accountId, server));
+      const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
+      const twin = await insertRegistryCredential(tx, row);
+      if (twin) {
+        const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
+        throw new Refusal(
+          'name_taken',
+          `the account has credentials for ${server} already, as ${twin.username}; ${instead}`,
+        );
+      }
+      const data = { server, username };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
+      return { registry: { id: row.id, server, username } };
     });
   },
 
@@ -110,20 +107,17 @@ export const makeRegistries = ({
   },
 
   async delete({ accountId }, { id }, idempotency) {
-    await store.write((tx) => {
-      const nowMs = now();
-      return idempotent(tx, accountId, idempotency, nowMs, async () => {
-        await lockOwnAccount(tx, accountId);
-        const row = await deleteRegistryCredential(tx, accountId, id);
-        if (!row)
-          throw new Refusal(
-            'not_found',
-            `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`,
-          );
-        const data = { server: row.server, username: row.username };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
-        return {};
-      });
+    await idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
+      await lockOwnAccount(tx, accountId);
+      const row = await deleteRegistryCredential(tx, accountId, id);
+      if (!row)
+        throw new Refusal(
+          'not_found',
+          `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`,
+        );
+      const data = { server: row.server, username: row.username };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
+      return {};
     });
   },
 

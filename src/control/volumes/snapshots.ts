@@ -15,6 +15,7 @@ import type { Db } from '../../store/store.ts';
 import { poolNamed, allotDisk } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
 import { lockVolume, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
+import { idempotentWrite } from '../base/idempotent.ts';
 import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
@@ -45,43 +46,40 @@ async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promi
 }
 
 export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
-  const { store, regions, freeSpace, now, idempotent, randomUuid, changes } = deps;
+  const { store, regions, freeSpace, randomUuid, changes } = deps;
   return {
     async create({ accountId, username }, { volumeId: of, name }, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await lockVolume(tx, accountId, of);
-          refuseUnlessBound(volume, 'take a snapshot of');
-          const { regionId, sizeGB } = volume;
-          const drivers = regions.of(regionId);
-          const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: of })).pool);
-          freeSpace.refuseIfNearlyFull([pool]);
-          const snapshot: Snapshot = {
-            id: snapshotId(randomUuid()),
-            ownerId: volume.ownerId,
-            ownerName: username,
-            createdAtMs: nowMs,
-            name,
-            regionId,
-            volumeId: volume.id,
-            volumeName: volume.name,
-            volumeType: volume.type,
-            sizeGB,
-            consistency: pool.storage.capabilities().copies,
-            status: 'Pending',
-            generation: FIRST_GENERATION,
-            operation: beginOperation('createSnapshot', 'user', nowMs),
-          };
-          if (!(await insertSnapshot(tx, snapshot, nowMs))) throw new Refusal('name_taken', 'Snapshot already exists');
-          const { id, ownerId } = snapshot;
-          const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
-          await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
-          const data = { name, volumeId: of, sizeGB };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
-          const snapshotText = JSON.stringify(publicSnapshot(snapshot));
-          return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
-        });
+      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        const volume = await lockVolume(tx, accountId, of);
+        refuseUnlessBound(volume, 'take a snapshot of');
+        const { regionId, sizeGB } = volume;
+        const drivers = regions.of(regionId);
+        const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: of })).pool);
+        freeSpace.refuseIfNearlyFull([pool]);
+        const snapshot: Snapshot = {
+          id: snapshotId(randomUuid()),
+          ownerId: volume.ownerId,
+          ownerName: username,
+          createdAtMs: nowMs,
+          name,
+          regionId,
+          volumeId: volume.id,
+          volumeName: volume.name,
+          volumeType: volume.type,
+          sizeGB,
+          consistency: pool.storage.capabilities().copies,
+          status: 'Pending',
+          generation: FIRST_GENERATION,
+          operation: beginOperation('createSnapshot', 'user', nowMs),
+        };
+        if (!(await insertSnapshot(tx, snapshot, nowMs))) throw new Refusal('name_taken', 'Snapshot already exists');
+        const { id, ownerId } = snapshot;
+        const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
+        await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
+        const data = { name, volumeId: of, sizeGB };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
+        const snapshotText = JSON.stringify(publicSnapshot(snapshot));
+        return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
       });
       changes.publish({ subject: 'snapshot', isDue: true });
       return answer;
@@ -95,46 +93,34 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
     },
 
     async delete({ accountId }, body, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
-          const { id, name } = snapshot;
-          const deleted: Snapshot = {
-            ...snapshot,
-            status: 'Terminating',
-            generation: snapshot.generation + 1,
-            operation: beginOperation('deleteSnapshot', 'user', nowMs),
-          };
-          await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
-          return { id, operationId: operationId(id, deleted.generation) };
-        });
+      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
+        const { id, name } = snapshot;
+        const deleted: Snapshot = {
+          ...snapshot,
+          status: 'Terminating',
+          generation: snapshot.generation + 1,
+          operation: beginOperation('deleteSnapshot', 'user', nowMs),
+        };
+        await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
+        return { id, operationId: operationId(id, deleted.generation) };
       });
       changes.publish({ subject: 'snapshot', isDue: true });
       return answer;
     },
 
     async restore({ accountId, username }, body, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
-          const { id, status, volumeType: type } = snapshot;
-          if (status === 'Pending')
-            throw new Refusal(
-              'not_now',
-              `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`,
-            );
-          if (status === 'Failed')
-            throw new Refusal(
-              'not_now',
-              `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`,
-            );
-          const context = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
-          const owner = { ownerId: userId(accountId), ownerName: username };
-          return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
-        });
+      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
+        const { id, status, volumeType: type } = snapshot;
+        if (status === 'Pending')
+          throw new Refusal('not_now', `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`);
+        if (status === 'Failed')
+          throw new Refusal('not_now', `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`);
+        const context = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
+        const owner = { ownerId: userId(accountId), ownerName: username };
+        return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
       });
       changes.publish({ subject: 'volume', isDue: true });
       return answer;

@@ -23,7 +23,7 @@ import {
 import { poolNamed, poolForType, allotMore } from './disks.ts';
 import { createCopy, lockSourceDisk, createVolume, volumeNameTaken, type CopyRequest } from './new-volume.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import type { Idempotent } from '../base/idempotent.ts';
+import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
@@ -99,29 +99,26 @@ export function refuseUnlessBound(volume: Volume, action: string): void {
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, now, idempotent, randomUuid, changes } = deps;
+  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, randomUuid, changes } = deps;
   return {
     async create(caller, body, idempotency) {
       const { regions } = await readCatalog();
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-          if (!regions.has(body.region)) {
-            throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
-          }
-          const pool = poolForType(regionDrivers.of(body.region), body.volumeType);
-          freeSpace.refuseIfNearlyFull([pool]);
-          const spec = {
-            ownerId: userId(caller.accountId),
-            ownerName: caller.username,
-            name: body.name,
-            regionId: regionId(body.region),
-            type: body.volumeType,
-            sizeGB: body.sizeGB,
-            source: null,
-          };
-          return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
-        });
+      const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
+        if (!regions.has(body.region)) {
+          throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
+        }
+        const pool = poolForType(regionDrivers.of(body.region), body.volumeType);
+        freeSpace.refuseIfNearlyFull([pool]);
+        const spec = {
+          ownerId: userId(caller.accountId),
+          ownerName: caller.username,
+          name: body.name,
+          regionId: regionId(body.region),
+          type: body.volumeType,
+          sizeGB: body.sizeGB,
+          source: null,
+        };
+        return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
       });
       changes.publish({ subject: 'volume', isDue: true });
       return answer;
@@ -136,18 +133,15 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     expand: expandVolume(deps),
 
     async rename({ accountId }, { id, name }, idempotency) {
-      const renamed = store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await lockVolume(tx, accountId, id);
-          const next = { ...volume, name };
-          if (name !== volume.name) {
-            await writeVolumeName(tx, next);
-            const data = { name, formerName: volume.name };
-            await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
-          }
-          return { volumeText: JSON.stringify(publicVolume(next)) };
-        });
+      const renamed = idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        const volume = await lockVolume(tx, accountId, id);
+        const next = { ...volume, name };
+        if (name !== volume.name) {
+          await writeVolumeName(tx, next);
+          const data = { name, formerName: volume.name };
+          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
+        }
+        return { volumeText: JSON.stringify(publicVolume(next)) };
       });
       return renamed.catch((error: unknown) => {
         throw isUniqueViolation(error) ? volumeNameTaken() : error;
@@ -155,15 +149,12 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     },
 
     async copy({ accountId, username }, body, idempotency) {
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const volume = await lockVolume(tx, accountId, body.id);
-          refuseUnlessBound(volume, 'copy');
-          const context = { drivers: regionDrivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
-          const owner = { ownerId: userId(accountId), ownerName: username };
-          return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
-        });
+      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        const volume = await lockVolume(tx, accountId, body.id);
+        refuseUnlessBound(volume, 'copy');
+        const context = { drivers: regionDrivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
+        const owner = { ownerId: userId(accountId), ownerName: username };
+        return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
       });
       changes.publish({ subject: 'volume', isDue: true });
       return answer;
@@ -197,82 +188,77 @@ const getVolume =
   };
 
 const expandVolume =
-  ({ store, regions, freeSpace, now, idempotent, changes }: VolumeDeps): Volumes['expand'] =>
+  (deps: VolumeDeps): Volumes['expand'] =>
   async ({ accountId }, { id, sizeGB }, idempotency) => {
-    const answer = await store.write((tx) => {
-      const nowMs = now();
-      return idempotent(tx, accountId, idempotency, nowMs, async () => {
-        const volume = await lockVolume(tx, accountId, id);
-        refuseUnlessBound(volume, 'expand');
-        if (sizeGB < volume.sizeGB)
-          throw new Refusal(
-            'field_value',
-            `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
-          );
-        const drivers = regions.of(volume.regionId);
-        const disk = await lockSourceDisk(tx, { kind: 'volume', id });
-        const pool = poolNamed(drivers, disk.pool);
-        const { sizeLimit } = pool.storage.capabilities();
-        if (sizeGB === volume.sizeGB) {
-          const volumeText = JSON.stringify(publicVolume(volume));
-          return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
-        }
-        freeSpace.refuseIfNearlyFull([pool]);
-        if (await isCopySource(tx, disk))
-          throw new Refusal(
-            'not_now',
-            `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
-            { retryAfterS: 10 },
-          );
-        const larger: Volume = {
-          ...volume,
-          sizeGB,
-          generation: volume.generation + 1,
-          operation: beginOperation('expandVolume', 'user', nowMs),
-        };
-        await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
-        await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
-        const data = { sizeGB, fromGB: volume.sizeGB };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
-        const volumeText = JSON.stringify(publicVolume(larger));
-        return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
-      });
+    const { regions, freeSpace } = deps;
+    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      const volume = await lockVolume(tx, accountId, id);
+      refuseUnlessBound(volume, 'expand');
+      if (sizeGB < volume.sizeGB)
+        throw new Refusal(
+          'field_value',
+          `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
+        );
+      const drivers = regions.of(volume.regionId);
+      const disk = await lockSourceDisk(tx, { kind: 'volume', id });
+      const pool = poolNamed(drivers, disk.pool);
+      const { sizeLimit } = pool.storage.capabilities();
+      if (sizeGB === volume.sizeGB) {
+        const volumeText = JSON.stringify(publicVolume(volume));
+        return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
+      }
+      freeSpace.refuseIfNearlyFull([pool]);
+      if (await isCopySource(tx, disk))
+        throw new Refusal(
+          'not_now',
+          `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
+          { retryAfterS: 10 },
+        );
+      const larger: Volume = {
+        ...volume,
+        sizeGB,
+        generation: volume.generation + 1,
+        operation: beginOperation('expandVolume', 'user', nowMs),
+      };
+      await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
+      await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+      const data = { sizeGB, fromGB: volume.sizeGB };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
+      const volumeText = JSON.stringify(publicVolume(larger));
+      return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
     });
-    changes.publish({ subject: 'volume', isDue: true });
+    deps.changes.publish({ subject: 'volume', isDue: true });
     return answer;
   };
 
 const deleteVolume =
-  ({ store, now, idempotent, changes }: VolumeDeps): Volumes['delete'] =>
+  (deps: VolumeDeps): Volumes['delete'] =>
   async (caller, body, idempotency) => {
-    const answer = await store.write((tx) => {
-      const nowMs = now();
-      return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-        const volume = await lockVolume(tx, caller.accountId, body.id);
-        const { id, name } = volume;
-        const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
-        if (living.length > 0) {
-          const names = living.map(({ instanceId }) => instanceId).join(', ');
-          throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
-        }
-        const gone: Volume = {
-          ...volume,
-          status: 'Terminating',
-          generation: volume.generation + 1,
-          operation: beginOperation('deleteVolume', 'user', nowMs),
-        };
-        await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
-        await appendEvent(tx, {
-          accountId: caller.accountId,
-          atMs: nowMs,
-          kind: 'volume.deleted',
-          subjectId: id,
-          data: { name },
-          counts: { volumes: -1 },
-        });
-        return { id, operationId: operationId(id, gone.generation) };
+    const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
+      const volume = await lockVolume(tx, caller.accountId, body.id);
+      const { id, name } = volume;
+      const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
+      if (living.length > 0) {
+        const names = living.map(({ instanceId }) => instanceId).join(', ');
+        throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
+      }
+      const gone: Volume = {
+        ...volume,
+        status: 'Terminating',
+        generation: volume.generation + 1,
+        operation: beginOperation('deleteVolume', 'user', nowMs),
+      };
+      await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
+      await appendEvent(tx, {
+        accountId: caller.accountId,
+        atMs: nowMs,
+        kind: 'volume.deleted',
+        subjectId: id,
+        data: { name },
+        counts: { volumes: -1 },
       });
+      return { id, operationId: operationId(id, gone.generation) };
     });
-    changes.publish({ subject: 'volume', isDue: true });
+    deps.changes.publish({ subject: 'volume', isDue: true });
     return answer;
   };
