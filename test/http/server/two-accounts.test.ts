@@ -7,12 +7,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import type { JsonRoute, Route } from '../../../src/contract/route.ts';
 import { BASE_PATH, routeNames, routeOf, routes, type RouteName } from '../../../src/contract/routes.ts';
 import { fileUrl } from '../../../src/contract/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/access-matrix.ts';
 import { hosts, spellings } from '../gateway/path-spellings.ts';
 import { firstWish, running } from '../../fixtures/first-launch.ts';
+import { bodyOf, idsOf, streamTarget } from './route-requests.ts';
 import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 interface Person {
@@ -174,43 +174,6 @@ test('the gateway: no variant of path, host or credential opens Alice’s instan
       .status;
   expect([await byLink(8003), await byLink(8002), await byLink(8888)]).toEqual([200, 401, 401]);
 });
-
-/** A body with the ids that satisfies every route. */
-const bodyOf = (ids: Record<string, string | undefined>): object => ({
-  ...ids,
-  id: ids['volumeId'],
-  name: 'hostile',
-  port: 8002,
-  access: 'public',
-  seconds: 60,
-  minutes: 1,
-  sizeGB: 2,
-  dataDiskSize: 100,
-  path: '',
-  command: ['true'],
-  terminal: 'one',
-  source: 'console',
-});
-
-const idsOf = (name: RouteName): string[] => {
-  const route = routeOf(name);
-  const schema = route.kind === 'json' ? route.body : route.query;
-  const shape: unknown = 'shape' in schema ? schema.shape : {};
-  const inPath = route.path.includes('{id}') ? ['id'] : [];
-  return [
-    ...Object.keys(shape ?? {}).filter((field) => /^id$|Id$/.test(field) && field !== 'instanceTypeId'),
-    ...inPath,
-  ];
-};
-
-/** Path and query of a stream, with the values a JSON route has in its body. */
-function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<string, unknown>): string {
-  const shape: unknown = 'shape' in route.query ? route.query.shape : {};
-  const query = new URLSearchParams();
-  for (const field of Object.keys(shape ?? {}))
-    if (/Id$|^command$/.test(field)) query.set(field, String(values[field]));
-  return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
-}
 
 test('the API: every route with an id answers Mallory for Alice’s id as for an unknown one', async () => {
   const nobody = never();

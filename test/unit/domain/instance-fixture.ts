@@ -2,6 +2,7 @@
 import { noUsage } from '../../../src/domain/disk.ts';
 import { imageId, instanceIdOf, instanceTypeId, regionId, userId } from '../../../src/domain/ids.ts';
 import { noStopPolicy } from '../../../src/domain/stop-policy.ts';
+import { instanceStatuses } from '../../../src/domain/instance-states.ts';
 import type { Instance } from '../../../src/domain/instance.ts';
 import { beginOperation } from '../../../src/domain/operation.ts';
 
@@ -77,3 +78,13 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
   },
   ...over,
 });
+
+/** Statuses that each desired state can meet. */
+export const possibleStates = (
+  [
+    ['running', ['Initializing', 'PullingImage', 'Starting', 'Restarting', 'Running']],
+    ['stopped', instanceStatuses.filter((status) => status !== 'Released' && status !== 'Archived')],
+    ['archived', ['Running', 'Stopped', 'StartingFailed', 'Archived']],
+    ['released', ['Released']],
+  ] as const
+).flatMap(([desired, statuses]) => statuses.map((status) => ({ desired, status })));

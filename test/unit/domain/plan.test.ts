@@ -1,21 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import {
   defaultLimits,
-  desiredStates,
   instanceStatuses,
   isLasting,
-  legalActions,
   permanentReason,
   phases,
   transitions,
-  refusalOfAction,
   type DesiredState,
 } from '../../../src/domain/instance-states.ts';
 import type { Instance, Observed } from '../../../src/domain/instance.ts';
 import { beginOperation, type Cause } from '../../../src/domain/operation.ts';
 import { failPermanently, plan, type InstanceObservation, type Step } from '../../../src/domain/plan.ts';
-import { applyAction } from '../../../src/domain/desired-state.ts';
-import { anInstance } from './instance-fixture.ts';
+import { anInstance, possibleStates } from './instance-fixture.ts';
 
 const limits = defaultLimits;
 const now = 1_000_000_000_000;
@@ -44,17 +40,7 @@ const at = (desired: DesiredState, observed: Partial<Observed>, more: Partial<In
 const created: InstanceObservation = { ...ended, exitCode: null, startedAtMs: 0 };
 const saved = { ref: 'archive:1', sizeBytes: 1, generation: 1, replaces: [] };
 
-/** Statuses that each desired state can meet. */
-const possible = (
-  [
-    ['running', ['Initializing', 'PullingImage', 'Starting', 'Restarting', 'Running']],
-    ['stopped', instanceStatuses.filter((status) => status !== 'Released' && status !== 'Archived')],
-    ['archived', ['Running', 'Stopped', 'StartingFailed', 'Archived']],
-    ['released', ['Released']],
-  ] as const
-).flatMap(([desired, statuses]) => statuses.map((status) => ({ desired, status })));
-
-const allCases = possible.flatMap(({ desired, status }) =>
+const allCases = possibleStates.flatMap(({ desired, status }) =>
   phases.flatMap((phase) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
@@ -148,7 +134,7 @@ describe('plan', () => {
   });
 
   test('unknown is not absent: nothing is made, halted or destroyed on it', () => {
-    for (const { desired, status } of possible)
+    for (const { desired, status } of possibleStates)
       expect(['rest', 'mark']).toContain(plan(at(desired, { status }), unknown, now, limits).do);
   });
 
@@ -471,60 +457,5 @@ describe('plan', () => {
     }
     expect(plan(at('released', { status: 'Released', phase: 'Cleaned' }), absent, now, limits).do).toBe('rest');
     expect(plan(at('released', { status: 'Released', phase: 'Cleaned' }), running, now, limits).do).toBe('destroy');
-  });
-});
-
-describe('actions', () => {
-  test('terminate is legal in every state', () => {
-    for (const status of instanceStatuses)
-      for (const desired of desiredStates) expect(refusalOfAction('terminate', status, desired)).toBeNull();
-  });
-
-  test('from every state that lasts, something but the end leads on', () => {
-    for (const { desired, status } of possible) {
-      if (!isLasting(status) || status === 'Released') continue;
-      if (desired === 'stopped' && status === 'Running') continue; // already stopping
-      const legal = legalActions(status, desired).filter((action) => action !== 'terminate');
-      expect(legal, `${desired} ${status}`).not.toEqual([]);
-    }
-    expect(legalActions('Released', 'released')).toEqual([]);
-  });
-
-  test('each refusal says what would work', () => {
-    expect(refusalOfAction('start', 'Running', 'running')).toMatch(/stop or restart/);
-    expect(refusalOfAction('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
-    expect(refusalOfAction('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
-    expect(refusalOfAction('start', 'Running', 'stopped')).toMatch(/still stopping/);
-    expect(refusalOfAction('start', 'Stopped', 'archived')).toMatch(/stop it first/);
-    expect(refusalOfAction('restart', 'Stopped', 'stopped')).toMatch(/use start/);
-    expect(refusalOfAction('restart', 'Running', 'stopped')).toBe(
-      'it is stopping; wait until it is Stopped, then start it',
-    );
-    expect(refusalOfAction('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
-    expect(refusalOfAction('archive', 'Starting', 'running')).toMatch(
-      /only one that is Running, Stopped or StartingFailed/,
-    );
-    expect(refusalOfAction('archive', 'Archived', 'archived')).toMatch(/start it/);
-    expect(refusalOfAction('archive', 'Running', 'archived')).toMatch(/already/);
-  });
-
-  test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
-    for (const { desired, status } of possible) {
-      const instance = at(desired, { status });
-      for (const action of legalActions(status, desired)) {
-        for (const everEnsured of [true, false])
-          expect(
-            () => applyAction(action, { ...instance, everEnsured }, now),
-            `${action} of ${desired} ${status}`,
-          ).not.toThrow();
-      }
-    }
-  });
-
-  test('a failed start may be started again, and an archive under way be given up', () => {
-    expect(refusalOfAction('start', 'StartingFailed', 'stopped')).toBeNull();
-    expect(refusalOfAction('start', 'InitializationFailed', 'stopped')).toBeNull();
-    for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
-      expect(refusalOfAction('stop', status, 'archived')).toBeNull();
   });
 });

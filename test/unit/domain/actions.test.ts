@@ -1,0 +1,65 @@
+/** Which action each state allows, what a refusal says, and that each legal action has a move. */
+import { expect, test } from 'vitest';
+import { applyAction } from '../../../src/domain/desired-state.ts';
+import {
+  desiredStates,
+  instanceStatuses,
+  isLasting,
+  legalActions,
+  refusalOfAction,
+} from '../../../src/domain/instance-states.ts';
+import { anInstance, possibleStates } from './instance-fixture.ts';
+
+test('terminate is legal in every state', () => {
+  for (const status of instanceStatuses)
+    for (const desired of desiredStates) expect(refusalOfAction('terminate', status, desired)).toBeNull();
+});
+
+test('from every state that lasts, something but the end leads on', () => {
+  for (const { desired, status } of possibleStates) {
+    if (!isLasting(status) || status === 'Released') continue;
+    if (desired === 'stopped' && status === 'Running') continue; // already stopping
+    const legal = legalActions(status, desired).filter((action) => action !== 'terminate');
+    expect(legal, `${desired} ${status}`).not.toEqual([]);
+  }
+  expect(legalActions('Released', 'released')).toEqual([]);
+});
+
+test('each refusal says what would work', () => {
+  expect(refusalOfAction('start', 'Running', 'running')).toMatch(/stop or restart/);
+  expect(refusalOfAction('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
+  expect(refusalOfAction('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
+  expect(refusalOfAction('start', 'Running', 'stopped')).toMatch(/still stopping/);
+  expect(refusalOfAction('start', 'Stopped', 'archived')).toMatch(/stop it first/);
+  expect(refusalOfAction('restart', 'Stopped', 'stopped')).toMatch(/use start/);
+  expect(refusalOfAction('restart', 'Running', 'stopped')).toBe(
+    'it is stopping; wait until it is Stopped, then start it',
+  );
+  expect(refusalOfAction('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
+  expect(refusalOfAction('archive', 'Starting', 'running')).toMatch(
+    /only one that is Running, Stopped or StartingFailed/,
+  );
+  expect(refusalOfAction('archive', 'Archived', 'archived')).toMatch(/start it/);
+  expect(refusalOfAction('archive', 'Running', 'archived')).toMatch(/already/);
+});
+
+test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
+  for (const { desired, status } of possibleStates) {
+    const { observed } = anInstance();
+    const instance = anInstance({ desired, observed: { ...observed, status } });
+    for (const action of legalActions(status, desired)) {
+      for (const everEnsured of [true, false])
+        expect(
+          () => applyAction(action, { ...instance, everEnsured }, 1_000_000_000_000),
+          `${action} of ${desired} ${status}`,
+        ).not.toThrow();
+    }
+  }
+});
+
+test('a failed start may be started again, and an archive under way be given up', () => {
+  expect(refusalOfAction('start', 'StartingFailed', 'stopped')).toBeNull();
+  expect(refusalOfAction('start', 'InitializationFailed', 'stopped')).toBeNull();
+  for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)
+    expect(refusalOfAction('stop', status, 'archived')).toBeNull();
+});
