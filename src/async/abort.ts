@@ -1,4 +1,4 @@
-/** Helpers for `AbortSignal`: react once, race an operation, add a deadline. */
+/** Reacts to an `AbortSignal`: subscribe, race an operation, add a deadline. */
 import type { Writable } from 'node:stream';
 
 /** Calls `fn` at abort, or now if the signal is aborted. Returns the unsubscribe function. */
@@ -11,7 +11,9 @@ export function onAbort(signal: AbortSignal, fn: () => void): () => void {
   return () => signal.removeEventListener('abort', fn);
 }
 
-/** Settles like `operation`; an abort rejects with `errorOf(signal)`, and the operation continues. */
+/**
+ * Settles like `operation`; an abort rejects with `errorOf(signal)`, and the operation continues.
+ */
 export async function raceAbort<T>(
   operation: Promise<T>,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** A map bounded by entries and bytes. It evicts the least recently used entry first. */
+/** A map bounded by entries and bytes; evicts the least recently used entry first. */
 export interface BoundedMap<Value> {
   /** Marks the entry as used. */
   get(key: string): Value | undefined;
@@ -22,7 +22,7 @@ export function makeBoundedMap<Value extends NonNullable<unknown>>({
   maxBytes = Infinity,
   bytesOf = () => 0,
 }: MapBounds<Value>): BoundedMap<Value> {
-  /** A Map iterates in insertion order, so the first entry is the least recently used. */
+  /** A Map iterates in insertion order: the first entry is the least recently used. */
   const values = new Map<string, Value>();
   let bytes = 0;
 

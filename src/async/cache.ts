@@ -1,5 +1,5 @@
 /**
- * A cache with a TTL and a bound. Each key has one load in flight at most. While the source fails,
+ * A cache with a TTL and a bound. Each key has at most one load in flight. While the source fails,
  * stale values are returned. Reading a fresh value costs one map look-up.
  */
 import { makeBoundedMap } from './bounded-map.ts';
@@ -11,9 +11,9 @@ export interface CacheOptions<Value> {
   /** Measured from the start of the load, so a value is never older than its TTL. */
   ttlMs: number | (() => number);
   maxEntries: number;
-  /** Whether a loaded value is cached. Default: all are. */
+  /** Default: every loaded value is cached. */
   isCacheable?: (value: Value) => boolean;
-  /** End of the value itself, whatever the TTL. */
+  /** End of the value, whatever the TTL. */
   expiresAtMs?: (value: Value) => number;
   /** Allowed errors return a value of up to `maxMs` instead. Any other error drops the value. */
   staleOnError?: { isAllowed: (error: unknown) => boolean; maxMs: number };
@@ -24,11 +24,11 @@ export interface Cache<Value> {
   peek(key: string): Value | undefined;
   /** The fresh value; else loads it, or joins the load in flight. */
   get(key: string): Promise<Value>;
-  /** Loads now, whatever is cached. */
+  /** Ignores the cache. */
   reload(key: string): Promise<Value>;
-  /** Drops matching entries. Loads in flight may predate the change: nobody joins or caches them. */
+  /** Drops matching entries, and disowns loads in flight, which may predate the change. */
   invalidate(matches: (value: Value, key: string) => boolean): void;
-  /** The same for one key, without a walk through all entries. */
+  /** Same for one key, without a walk through all entries. */
   invalidateKey(key: string): void;
   /** Makes all entries stale and returns their values. Nobody joins or caches loads in flight. */
   expireAll(): Value[];
@@ -53,7 +53,7 @@ export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
     if (entry === undefined) return undefined;
     const nowMs = now();
     const ageMs = nowMs - entry.loadedAtMs;
-    // A clock that was set back must not make an old value look new.
+    // A clock set back must not make an old value look new.
     return ageMs >= 0 && ageMs < maxAgeMs && nowMs < expiresAtMs(entry.value) ? entry : undefined;
   }
 
@@ -120,5 +120,5 @@ export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
   };
 }
 
-/** Copies a sliced string: V8 would retain the header that the key was cut from. */
+/** Copies a sliced string: V8 would retain the header behind the key. */
 const ownCopy = (key: string): string => Buffer.from(key).toString();

@@ -28,7 +28,7 @@ export interface KeyedLimit {
   readonly total: number;
 }
 
-/** Grants `total` permits at once. A `perKey` that depends on what is free leaves capacity for new keys. */
+/** Grants `total` permits at once. A `perKey` below the free ones leaves capacity for new keys. */
 export function makeKeyedLimit(max: { total: number; perKey: number | ((free: number) => number) }): KeyedLimit {
   const counts = new Map<string, number>();
   let total = 0;
@@ -58,7 +58,7 @@ export interface RateLimit {
   perSecond: number;
 }
 
-/** A token bucket: `burst` at once, then `perSecond`. Returns whether a token was taken. */
+/** A token bucket: `burst` at once, then `perSecond`. False when it is empty. */
 export function makeTokenBucket({ burst, perSecond }: RateLimit, now: () => number): () => boolean {
   let tokens = burst;
   let refilledAtMs = now();

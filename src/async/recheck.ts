@@ -1,7 +1,6 @@
 /**
- * Collects invalidated keys and checks them in batches, one batch at a time. Keys that arrive during
- * a check form the next batch: many invalidations cause few checks, and none is missed.
- *
+ * Collects invalidated keys and checks them in batches, one batch at a time. Keys that arrive
+ * during a check form the next batch: many invalidations cause few checks, and none is missed.
  * Returns the function to call for each invalidated key. `check` must not reject.
  */
 export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<void>): (key: Key) => void {

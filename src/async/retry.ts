@@ -39,9 +39,8 @@ export function makeBackOff({ firstMs, maxMs = firstMs, jitter = 0, random = Mat
 }
 
 /**
- * Calls `attempt` until it resolves. An attempt that has connected calls `reset`, so the next failure
- * starts from the first pause. Resolves to undefined when the signal aborts first; a running attempt
- * is awaited, and its error dropped.
+ * Calls `attempt` until success. A connected attempt calls `reset`: the next failure
+ * starts from the first pause. An abort resolves to undefined, after the running attempt.
  */
 export async function retry<T>(
   attempt: (reset: () => void) => Promise<T>,

@@ -1,6 +1,6 @@
 /**
- * A semaphore that is fair between owners: waiting owners are served round-robin, so two hundred
- * calls of one owner do not delay the single call of another. Calls of one owner run in order.
+ * A semaphore, fair between owners: waiting owners are served round-robin, so two hundred calls of
+ * one owner do not delay the single call of another. Calls of one owner run in order.
  */
 import { enqueue, reasonOf, type WaitOptions, type WaitQueue } from './wait-queue.ts';
 

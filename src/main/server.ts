@@ -15,7 +15,7 @@ import type { Region } from '../domain/catalog.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeApi } from '../edge/http/api.ts';
-import { askTerminals } from '../edge/link/terminal-client.ts';
+import { makeTerminalClient } from '../edge/link/terminal-client.ts';
 import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
@@ -144,7 +144,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       );
     const imageId = await offer({ key: 'notebook', ...drivers.notebookImage });
 
-    const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
+    const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
     if (terminals) opened.push(async () => terminals.stop());
     const running = makeControl({
       ...(terminals ? { terminals } : {}),

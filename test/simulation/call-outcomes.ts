@@ -1,27 +1,27 @@
-/** What may go wrong in a simulated world, and who decides it: a seed, or a test that wants one thing at one place. */
+/** Faults of a simulated world, drawn from a seed or chosen by a test. */
 import type { FaultKind } from '../../src/domain/engine-fault.ts';
 import { faultKinds } from '../../src/domain/engine-fault.ts';
 import type { Verb } from '../../src/engines/simulated/faults.ts';
 import type { Schedule } from './schedule.ts';
 
-export const mishapModes = [
-  'slow', // it reaches the engine that much later, whether or not anybody waits for it by then
-  'late', // it takes effect, and the answer comes that much later
-  'lost', // it takes effect, and no answer comes
-  'dropped', // it never reaches the engine, and no answer comes
+export const engineFaultModes = [
+  'slow', // reaches the engine late, even after the caller gave up
+  'late', // takes effect, with a late answer
+  'lost', // takes effect, without an answer
+  'dropped', // neither effect nor answer
   'failBefore',
   'failAfter',
-  'halfway', // created and not started, stopped and not removed
-  'lying', // success, and nothing was done
-  'garbage', // it takes effect, and the answer is not understood
-  'twice', // it takes effect again, that much later
-  'another', // what is answered is of another instance: ids that nobody asked about
-  'foreign', // beside what there is, things are told that are not ours
+  'halfway', // created but not started; stopped but not removed
+  'lying', // success without effect
+  'garbage', // takes effect, with a malformed answer
+  'twice', // takes effect again later
+  'another', // answers with the ids of another instance
+  'foreign', // adds foreign objects to the answer
 ] as const;
-export type MishapMode = (typeof mishapModes)[number];
+export type EngineFaultMode = (typeof engineFaultModes)[number];
 
-export interface Mishap {
-  mode: MishapMode;
+export interface EngineFaultChoice {
+  mode: EngineFaultMode;
   ms: number;
   kind: FaultKind;
 }
@@ -29,7 +29,7 @@ export interface Mishap {
 export interface EngineCall {
   verb: Verb;
   about: string;
-  /** Counts all calls of the run, from 1. */
+  /** Position among all engine calls of the run, from 1. */
   nth: number;
 }
 
@@ -39,27 +39,30 @@ export interface StorageCall {
   nth: number;
 }
 
-export const storageModes = ['late', 'failBefore', 'failAfter', 'unknown'] as const;
-export interface StorageMishap {
-  mode: (typeof storageModes)[number];
+export const storageFaultModes = ['late', 'failBefore', 'failAfter', 'unknown'] as const;
+export interface StorageFaultChoice {
+  mode: (typeof storageFaultModes)[number];
   ms: number;
 }
 
-/** `full`: the disk is, nothing is written. `io`: the sync failed, and whether it is written (`ioDone`) nobody can tell. */
-export type CommitMishap = 'full' | 'io' | 'ioDone';
+/**
+ * `full`: disk full, nothing is written. `io`: sync failed, not durable; `ioDone`: failed but
+ * durable.
+ */
+export type CommitFault = 'full' | 'io' | 'ioDone';
 
-export interface Fate {
-  /** Whether the server is killed here. Steps are counted from 1. */
+export interface FaultPlan {
+  /** Steps are counted from 1. */
   kills(step: number): boolean;
-  engine(call: EngineCall): Mishap | undefined;
-  storage(call: StorageCall): StorageMishap | undefined;
-  commit(nth: number): CommitMishap | undefined;
-  /** Whether this changing statement finds no room on the disk. */
+  engine(call: EngineCall): EngineFaultChoice | undefined;
+  storage(call: StorageCall): StorageFaultChoice | undefined;
+  commit(nth: number): CommitFault | undefined;
+  /** Fails a changing statement with a full disk. */
   statement(nth: number): boolean;
   hint(): 'lost' | 'doubled' | undefined;
 }
 
-export const kindly: Fate = {
+export const noFaults: FaultPlan = {
   kills: () => false,
   engine: () => undefined,
   storage: () => undefined,
@@ -68,8 +71,8 @@ export const kindly: Fate = {
   hint: () => undefined,
 };
 
-/** Each seed has its own mix: what is common in one never happens in another, so that rare meetings come about somewhere. */
-export function drawnFate(schedule: Schedule): Fate {
+/** Each seed has its own mix of fault rates, so that rare combinations occur. */
+export function drawFaultPlan(schedule: Schedule): FaultPlan {
   const rate = (never: number, from: number, to: number): number =>
     schedule.chance(never) ? 0 : from * (to / from) ** schedule.random();
   const kills = rate(0.3, 1 / 3_000, 1 / 60);
@@ -78,7 +81,7 @@ export function drawnFate(schedule: Schedule): Fate {
   const commit = rate(0.6, 0.001, 0.03);
   const statement = rate(0.6, 0.0003, 0.01);
   const hint = rate(0.5, 0.05, 1);
-  const modes = mishapModes.filter(() => schedule.chance(0.6));
+  const modes = engineFaultModes.filter(() => schedule.chance(0.6));
   const longestMs = schedule.spread(1_000, 1_200_000);
   return {
     kills: () => schedule.chance(kills),
@@ -87,7 +90,9 @@ export function drawnFate(schedule: Schedule): Fate {
         ? { mode: schedule.oneOf(modes), ms: schedule.spread(1, longestMs), kind: schedule.oneOf(faultKinds) }
         : undefined,
     storage: () =>
-      schedule.chance(storage) ? { mode: schedule.oneOf(storageModes), ms: schedule.spread(1, longestMs) } : undefined,
+      schedule.chance(storage)
+        ? { mode: schedule.oneOf(storageFaultModes), ms: schedule.spread(1, longestMs) }
+        : undefined,
     commit: () => (schedule.chance(commit) ? schedule.oneOf(['full', 'full', 'io', 'ioDone'] as const) : undefined),
     statement: () => schedule.chance(statement),
     hint: () => (schedule.chance(hint) ? schedule.oneOf(['lost', 'doubled'] as const) : undefined),

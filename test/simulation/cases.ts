@@ -1,18 +1,24 @@
-/** Names of runs, as they are given to `npm run simulate`: one line says all that a run hangs on. */
-import { mishapModes, storageModes, type CommitMishap, type MishapMode, type StorageMishap } from './call-outcomes.ts';
+/** Names of runs for `npm run simulate`. A name determines the run. */
+import {
+  engineFaultModes,
+  storageFaultModes,
+  type CommitFault,
+  type EngineFaultMode,
+  type StorageFaultChoice,
+} from './call-outcomes.ts';
 
-export const stories = [0, 1, 2, 3] as const;
+export const scenarioNumbers = [0, 1, 2, 3] as const;
 
 export type Case =
   | { kind: 'seed'; seed: number }
-  /** One of the fixed stories, and the server dies at this step of it. */
+  /** Kills the server at this step of a fixed scenario. */
   | { kind: 'crash'; story: number; step: number }
-  /** And this call to the engine goes so. */
-  | { kind: 'engine'; story: number; nth: number; mode: MishapMode }
-  | { kind: 'storage'; story: number; nth: number; mode: StorageMishap['mode'] }
-  | { kind: 'commit'; story: number; nth: number; mode: CommitMishap }
+  /** Applies the mode to this engine call. */
+  | { kind: 'engine'; story: number; nth: number; mode: EngineFaultMode }
+  | { kind: 'storage'; story: number; nth: number; mode: StorageFaultChoice['mode'] }
+  | { kind: 'commit'; story: number; nth: number; mode: CommitFault }
   | { kind: 'statement'; story: number; nth: number }
-  /** And every request is sent twice at once. */
+  /** Sends every request twice at once. */
   | { kind: 'twice'; story: number; seed: number }
   | { kind: 'outage'; story: number; atMs: number; forMs: number; how: Outage }
   | { kind: 'lie'; story: number; how: Lie; seed: number };
@@ -24,7 +30,7 @@ export type Lie = (typeof lies)[number];
 
 export const commitModes = ['full', 'io', 'ioDone'] as const;
 
-/** `crash:1:17`: in the second story, at its 17th step. */
+/** Parses a name: `crash:1:17` is step 17 of the second scenario. */
 export function caseOf(name: string): Case {
   const [kind, ...rest] = name.split(':');
   const number = (at: number): number => {
@@ -46,9 +52,9 @@ export function caseOf(name: string): Case {
     case 'crash':
       return { kind, story, step: number(1) };
     case 'engine':
-      return { kind, story, nth: number(1), mode: among(mishapModes, 2) };
+      return { kind, story, nth: number(1), mode: among(engineFaultModes, 2) };
     case 'storage':
-      return { kind, story, nth: number(1), mode: among(storageModes, 2) };
+      return { kind, story, nth: number(1), mode: among(storageFaultModes, 2) };
     case 'commit':
       return { kind, story, nth: number(1), mode: among(commitModes, 2) };
     case 'statement':

@@ -1,11 +1,14 @@
-/** Looks at the database after each commit, through a connection of its own, and says what is wrong. Only what changed is looked at anew. */
+/**
+ * Checks the database after each commit, through a connection of its own. Reads only changed
+ * tables.
+ */
 import { DatabaseSync } from 'node:sqlite';
 import { transitions, type InstanceStatus } from '../../src/domain/instance-states.ts';
 import { instanceFromRow, type InstanceRow } from '../../src/store/tables/instances.ts';
 import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
 import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import type { VolumeRow } from '../../src/store/tables/volumes.ts';
-import { ownersOfChanges, stoppedForNothing, wrongLine, wrongTurns } from './fairness.ts';
+import { ownersOfChanges, unjustifiedStop, wrongQueue, overtakenEntries } from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
@@ -19,7 +22,7 @@ import {
   type AccountCounts,
   type DiskRow,
   type PoolRow,
-  type Kept,
+  type StoredInstance,
   type PortRow,
 } from './invariants.ts';
 import type { Model } from './model.ts';
@@ -45,7 +48,7 @@ interface AccountRow extends AccountCounts {
 
 export const LISTED_FOR_MS = 3_600_000;
 
-/** By one event; an image that can't be had any more is two at once: it was Starting, and is given up. */
+/** One event, or two at once for a missing image: Starting, then failed permanently. */
 const moves = (from: InstanceStatus, to: InstanceStatus): boolean =>
   from === to ||
   Object.values(transitions[from]).includes(to) ||
@@ -56,16 +59,16 @@ export class Checker {
   #database: DatabaseSync | null = null;
   #connection: SqliteConnection | null = null;
   #writer: SqliteConnection | null = null;
-  instances = new Map<string, Kept>();
+  instances = new Map<string, StoredInstance>();
   volumes = new Map<string, VolumeRow>();
   snapshots = new Map<string, SnapshotRow>();
-  /** Of each disk that is a copy, of what; also of those that are gone. */
+  /** Source of each copied disk, deleted ones included. */
   readonly #copyOf = new Map<string, string>();
   #accounts: AccountRow[] = [];
   #lastEvent = 0;
   readonly #seq = new Map<string, number>();
   readonly dirty = new Set<string>();
-  /** Statuses as the transaction under way has them, and as the last commit has. */
+  /** Statuses in the open transaction, and at the last commit. */
   #statuses = new Map<string, InstanceStatus>();
   #pending: Map<string, InstanceStatus> | null = null;
 
@@ -73,7 +76,7 @@ export class Checker {
     this.#model = model;
   }
 
-  /** Another life, another file: all is looked at anew. Events must be those that there were, and may be more. */
+  /** Reads everything again after a restart. Earlier events must be unchanged; more may follow. */
   open(file: string): string[] {
     this.close();
     this.#database = new DatabaseSync(file, { readOnly: true });
@@ -96,13 +99,13 @@ export class Checker {
     return this.#connection.run<Row>(sql, given).rows;
   }
 
-  /** The disk that all of it comes from, copy by copy. */
+  /** Follows copies back to the disk that was created empty. */
   originOf(disk: string): string {
     const from = this.#copyOf.get(disk);
     return from === undefined ? disk : this.originOf(from);
   }
 
-  /** What is being made of it. */
+  /** Copies of the disk in progress. */
   copiesOf(from: { kind: string; id: string }): string[] {
     const copies = [...this.volumes.values()].filter(
       ({ id, status }) => status === 'Pending' && this.#copyOf.get(`volume/${id}`) === `${from.kind}/${from.id}`,
@@ -113,7 +116,10 @@ export class Checker {
     return [...copies, ...snapshots].map(({ id }) => id);
   }
 
-  /** Inside of the transaction, at the end of one work: statuses move along the table, each by one event. */
+  /**
+   * Called inside the transaction, after each operation: every status change is one legal
+   * transition.
+   */
   released(writer: DatabaseSync): string[] {
     if (!this.dirty.has('instance')) return [];
     const wrong: string[] = [];
@@ -135,7 +141,7 @@ export class Checker {
     return wrong;
   }
 
-  /** What an engine had all along begins as it is. */
+  /** An adopted instance starts in the state that the engine reports. */
   #isAdopted(writer: DatabaseSync, id: string): boolean {
     const sql = 'select operation from instance where id = ?';
     return this.#writing(writer)
@@ -146,7 +152,7 @@ export class Checker {
       });
   }
 
-  /** The connection of this life that writes: what it has not committed only it can see. */
+  /** Writing connection of the current server, the only one that sees uncommitted rows. */
   #writing(writer: DatabaseSync): SqliteConnection {
     if (this.#writer?.database !== writer) this.#writer = new SqliteConnection(writer);
     return this.#writer;
@@ -203,7 +209,7 @@ export class Checker {
     if (dirty.has('instance') || dirty.has('region')) {
       const regions = this.rows<RegionRow>('select * from region').map(countsOf);
       wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
-      wrong.push(...wrongTurns(before.instances, all, regions), ...wrongLine(all));
+      wrong.push(...overtakenEntries(before.instances, all, regions), ...wrongQueue(all));
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
@@ -227,7 +233,7 @@ export class Checker {
 
   #readInstances(): string[] {
     const wrong: string[] = [];
-    const next = new Map<string, Kept>();
+    const next = new Map<string, StoredInstance>();
     for (const row of this.rows<InstanceRow>('select * from instance')) {
       const before = this.instances.get(row.id);
       const same = before !== undefined && isSame(before.row, row);
@@ -236,14 +242,14 @@ export class Checker {
       if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
       if (before?.instance.desired === 'released' && row.desired !== 'released')
         wrong.push(`${row.id} was released, and is wished ${row.desired}`);
-      if (before) wrong.push(...stoppedForNothing(before, kept));
+      if (before) wrong.push(...unjustifiedStop(before, kept));
       next.set(row.id, kept);
     }
     this.instances = next;
     return wrong;
   }
 
-  /** A list is read anew only when its account's version has moved. */
+  /** Clients reload a list only when the version of the account changes. */
   #unmovedVersions(before: readonly AccountRow[], changed: readonly string[]): string[] {
     return before
       .filter(({ id, version }) => {
@@ -253,7 +259,7 @@ export class Checker {
       .map(({ id }) => `something that ${id} lists has changed, and its version has not`);
   }
 
-  /** Numbers go on by one, and none that was seen is seen otherwise. */
+  /** Event numbers increase by one and never change. */
   #readEvents(): string[] {
     const wrong: string[] = [];
     const fresh = this.rows<{ id: number; accountId: string; seq: number }>(
@@ -274,7 +280,7 @@ export class Checker {
   }
 }
 
-/** But for leases and due times, which the instance itself says nothing of. */
+/** Ignores leases and due times. */
 const isSame = (one: InstanceRow, other: InstanceRow): boolean =>
   one.publicText === other.publicText &&
   one.observed === other.observed &&

@@ -3,29 +3,29 @@ import { Refusal } from '../../src/domain/refusal.ts';
 import type { World } from './world.ts';
 
 export interface Request {
-  /** For the trace: `stop notebook-…`. */
+  /** Shown in the trace: `stop notebook-…`. */
   text: string;
   caller: Caller;
   key: string | null;
   send(control: Control, idempotency: Idempotency | null): Promise<unknown>;
-  /** It is on its way: from here on it may be taken. */
+  /** The request was sent; the server may execute it from now on. */
   sent(): void;
-  /** `first` is false where the answer is one that was kept for the key, or may be. */
+  /** `first` is false for an answer that is, or may be, stored under the key. */
   answered(answer: unknown, first: boolean): void;
   refused(refusal: Refusal): void;
-  /** Everything asked must be possible: a refusal is wrong. */
+  /** A refusal is a failure. */
   mustSucceed?: boolean;
 }
 
-/** Keys are good for a day; where the date has jumped by half of one, nobody counts on them. */
+/** Keys expire after a day. After a clock jump of half a day clients stop relying on keys. */
 const KEYS_TRUSTED_MS = 12 * 3_600_000;
 const ASK_AGAIN_MS = 3_000;
 const PATIENCE = 40;
 
-/** Requests that are under way or will be sent again. */
+/** Requests in flight or waiting for a retry. */
 export const openRequests = new WeakMap<World, Set<Request>>();
 
-export function ask(world: World, request: Request): void {
+export function sendRequest(world: World, request: Request): void {
   const open = openRequests.get(world) ?? new Set();
   openRequests.set(world, open.add(request));
   attempt(world, request, 1);
@@ -36,14 +36,14 @@ function attempt(world: World, request: Request, nth: number): void {
   const { text, key, caller } = request;
   const done = (): void => void openRequests.get(world)?.delete(request);
   const again = (): void => {
-    const mayAgain = key !== null && world.wall.aheadMs < KEYS_TRUSTED_MS;
+    const mayAgain = key !== null && world.wallClock.aheadMs < KEYS_TRUSTED_MS;
     if (request.mustSucceed || (mayAgain && nth < PATIENCE))
       schedule.later(schedule.between(1, ASK_AGAIN_MS), () => attempt(world, request, nth + 1));
     else done();
   };
-  const { life } = world;
-  const control = life?.running?.control;
-  if (!life || !control) {
+  const { server } = world;
+  const control = server?.running?.control;
+  if (!server || !control) {
     return again();
   }
   schedule.say(`${caller.username} asks: ${text}${key === null ? '' : ` with key ${key}`}`);
@@ -54,11 +54,11 @@ function attempt(world: World, request: Request, nth: number): void {
     over = true;
     again();
   };
-  life.ended.signal.addEventListener('abort', lost, { once: true });
+  server.ended.signal.addEventListener('abort', lost, { once: true });
   const hear = (how: () => void): void => {
-    if (over || !life.alive) return;
+    if (over || !server.alive) return;
     over = true;
-    life.ended.signal.removeEventListener('abort', lost);
+    server.ended.signal.removeEventListener('abort', lost);
     how();
   };
   request.send(control, key === null ? null : { key, route: text, bodyHash: text }).then(

@@ -1,8 +1,8 @@
-/** `npm run simulate`: runs seeds, or one case that failed, with its trace. */
+/** `npm run simulate`: runs seeds, or one failed case with its trace. */
 import { parseArgs } from 'node:util';
 import { caseOf } from './cases.ts';
 import { huntPlanted } from './planted-command.ts';
-import { runAll, stopThreads, type Told } from './worker-pool.ts';
+import { runAll, stopThreads, type CaseResult } from './worker-pool.ts';
 
 const USAGE = `npm run simulate -- --seed 1234                one seed, with its trace
 npm run simulate -- --case crash:1:17          one case of the other tests, with its trace
@@ -35,14 +35,14 @@ if (values.planted) process.exit((await huntPlanted(positionals[0], count)) > 0 
 if (wanted !== undefined) caseOf(wanted);
 
 const threads = values.threads === undefined ? {} : { threads: Number(values.threads) };
-const failed: Told[] = [];
+const failed: CaseResult[] = [];
 let done = 0;
 let virtualMs = 0;
 let steps = 0;
 
-const traceOf = ({ trace }: Told, lines: number): string => trace.trimEnd().split('\n').slice(-lines).join('\n');
+const traceOf = ({ trace }: CaseResult, lines: number): string => trace.trimEnd().split('\n').slice(-lines).join('\n');
 
-function hear(told: Told): boolean {
+function report(told: CaseResult): boolean {
   done += 1;
   virtualMs += told.virtualMs;
   steps += told.steps;
@@ -63,7 +63,7 @@ function* names(): Generator<string> {
 }
 
 const beganMs = performance.now();
-await runAll(names(), hear, wanted === undefined ? threads : { threads: 1, withTrace: true });
+await runAll(names(), report, wanted === undefined ? threads : { threads: 1, withTrace: true });
 await stopThreads();
 const tookS = (performance.now() - beganMs) / 1000;
 const hours = (virtualMs / 3_600_000).toFixed(1);

@@ -1,4 +1,4 @@
-/** What is still to be done in a world, or wrong in one in which nothing is: empty when all is at rest and every wish is met. */
+/** Unfinished work of a world, and violations after faults stop; empty when converged. */
 import { diskKey } from '../../src/domain/disk.ts';
 import { diskIdsOf } from '../../src/domain/disk-usage.ts';
 import { stopDueAtMs } from '../../src/domain/stop-policy.ts';
@@ -6,14 +6,14 @@ import { isLasting } from '../../src/domain/instance-states.ts';
 import { ownedBy } from '../../src/engines/simulated/answers.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
-import { wrongAtRest, type Kept } from './invariants.ts';
+import { wrongAtRest, type StoredInstance } from './invariants.ts';
 import { ownImages } from './instance-requests.ts';
 import { ids, region } from './template.ts';
 import type { World } from './world.ts';
 
-export function unrest(world: World): string[] {
-  const { checker, engine, life, storage } = world;
-  if (!life?.running) return ['no server is up'];
+export function unfinished(world: World): string[] {
+  const { checker, engine, server, storage } = world;
+  if (!server?.running) return ['no server is up'];
   const [waiting] = openRequests.get(world) ?? [];
   if (waiting) return [`nobody has answered: ${waiting.text}`];
   const busy = checker.rows<{ id: string }>(
@@ -38,7 +38,7 @@ export function unrest(world: World): string[] {
     if (desired === 'running' && observed.diagnosis !== '')
       wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
     const overMs = stopDueAtMs(instance);
-    if (overMs !== null && overMs < world.wall.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
+    if (overMs !== null && overMs < world.wallClock.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
     if (desired === 'archived' && observed.status !== 'Archived')
       wrong.push(`${row.id} is to be archived, and is ${observed.status}`);
     if (desired === 'stopped' && observed.status === 'Running') wrong.push(`${row.id} is stopped, and says Running`);
@@ -56,7 +56,7 @@ export function unrest(world: World): string[] {
     const keys = checker.rows<{ publicKey: string }>('select publicKey from sshKey where accountId = ?', row.ownerId);
     const given = (fileOf(container.spec, 'authorized_keys')?.content ?? '').split('\n').filter((line) => line !== '');
     const should = keys.map(({ publicKey }) => publicKey);
-    if (given.toSorted().join() !== should.toSorted().join() && !world.liedAbout.has(row.id))
+    if (given.toSorted().join() !== should.toSorted().join() && !world.falselyEnsured.has(row.id))
       wrong.push(`${row.id} lets in by ${given.length} ssh keys, not by these ${should.length}`);
     if (JSON.stringify(container.spec.nodePorts) !== JSON.stringify(instance.nodePorts))
       wrong.push(`${row.id} has other node ports than it says`);
@@ -103,9 +103,9 @@ export function unrest(world: World): string[] {
   return wrong;
 }
 
-const disksOfKept = ({ instance }: Pick<Kept, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
+const disksOfKept = ({ instance }: Pick<StoredInstance, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
 
-/** After all was terminated and deleted: what is left of it. */
+/** Objects left after everything was deleted. */
 export function leftovers(world: World): string[] {
   const { checker, engine, storage } = world;
   const wrong = ownedBy(engine.host, ids.installation).map(

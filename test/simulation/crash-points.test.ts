@@ -1,21 +1,20 @@
 /**
- * A server that dies loses nothing, wherever it dies: each step of stories that together use everything is tried in turn. A step is whatever the
- * process does that others see, or hears from others: before and after each commit, each call to engine and storage, each answer, each
- * timer. They are counted by the run itself, so none is forgotten. The server dies at one of six, at level long at two of three, at level soak at each.
+ * The server loses nothing, wherever it is killed. Every step of the scenarios is a crash point:
+ * each commit, engine or storage call, answer and timer. Level short tries one of six, long two of
+ * three, soak all.
  */
 import { expect, test } from 'vitest';
-import { stories } from './cases.ts';
+import { scenarioNumbers } from './cases.ts';
 import { atLevel } from '../fixtures/level.ts';
-import { failuresOf, outcomeOf } from './failures.ts';
+import { failedRuns, runCase } from './failures.ts';
 
-/** Whether the server dies at this step of this story. */
 const isTried = (at: number, nth: number): boolean =>
   atLevel({ short: at % 6 === nth % 6, long: at % 3 !== nth % 3, soak: true });
 const OF_INSTANCES = ['commit instance', 'engine ensure', 'hint'];
 const tellsOfInstances = (story: string[]): boolean => story.some((line) => line.includes('launch'));
 
-test.for(stories)('survives its end at any step of story %i', { timeout: 600_000 }, async (nth) => {
-  const { wrong, trace } = await outcomeOf(`crash:${nth}:0`);
+test.for(scenarioNumbers)('survives its end at any step of story %i', { timeout: 600_000 }, async (nth) => {
+  const { wrong, trace } = await runCase(`crash:${nth}:0`);
   expect(wrong).toBeNull();
   const last = /^\S+ all faults stop$/m.exec(trace);
   const story = trace.slice(0, last?.index).split('\n');
@@ -28,5 +27,5 @@ test.for(stories)('survives its end at any step of story %i', { timeout: 600_000
       `the story has a step of the kind ${kind}`,
     ).toBe(true);
   const tried = numbered.filter((_, at) => isTried(at, nth));
-  expect(await failuresOf(tried.map((step) => `crash:${nth}:${step}`))).toEqual([]);
+  expect(await failedRuns(tried.map((step) => `crash:${nth}:${step}`))).toEqual([]);
 });

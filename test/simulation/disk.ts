@@ -1,31 +1,31 @@
 /**
- * The disk of a simulated server: real SQLite on real files. What is done through its writing connection is watched where Node hands it
- * to SQLite, so that commits can fail, and crashes can come before and after them. A crash leaves what had been made durable and no
- * more: if the connection syncs its log with each commit, that is the files as they stand; if not, what they were at its start.
+ * Disk of a simulated server: real SQLite on real files. Node's SQLite calls on the writing
+ * connection are intercepted, to fail commits and to crash before or after one. A crash keeps the
+ * durable state only: the current files if the connection syncs its log, else the files at its
+ * start.
  */
 import { copyFileSync, rmSync, writeFileSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 
-/** What happens on the writing connection. Each may throw, and then SQLite is not asked. */
+/** Called before SQLite. An error skips the SQLite call. */
 export interface Watcher {
-  /** A statement that changes this table. */
   write(table: string): void;
-  /** A work has ended and is part of its group. */
+  /** An operation has ended and joined its group commit. */
   released(writer: DatabaseSync): void;
   rolledBack(): void;
-  /** `commit` makes it durable; called not at all, once, or once and then throws. */
+  /** `commit` makes the group durable. The watcher may skip the call, or throw after it. */
   commit(commit: () => void): void;
 }
 
 const watchers = new Map<string, Watcher>();
 const writers = new Map<string, DatabaseSync>();
 const opened = new Map<string, Set<DatabaseSync>>();
-/** Of these tables most statements only move leases and due times, of which nobody but the passes takes note. */
+/** Most statements on these tables only move leases and due times. */
 const LEASED = new Set(['instance', 'volume', 'snapshot', 'image']);
 const OF_LEASES_ALONE = /^\s*(?:with .*)?update (?!.*"(?:publicText|listed|state)")/is;
 const CHANGE = /\b(?:insert into|update|delete from)\s+"?(\w+)"?/i;
 
-/** Once in each thread. */
+/** Call once per thread. */
 export function watchDatabases(): void {
   const { prepare } = DatabaseSync.prototype;
   DatabaseSync.prototype.prepare = function prepareWatched(this: DatabaseSync, sql, ...more) {
@@ -73,7 +73,7 @@ export class Disk {
   readonly #folder: string;
   #file: string;
   #serial = 0;
-  /** What a connection that does not sync would fall back to. */
+  /** Files to fall back to when the connection does not sync. */
   #synced: string | null = null;
 
   constructor(folder: string, template: Uint8Array) {
@@ -90,7 +90,7 @@ export class Disk {
     watchers.set(this.#file, watcher);
   }
 
-  /** To be called once the server has opened it. */
+  /** Call after the server opened the database. */
   opened(): void {
     const writer = writers.get(this.#file);
     const mode = writer?.prepare('pragma synchronous').get()?.['synchronous'];
@@ -99,7 +99,10 @@ export class Disk {
     this.#synced = this.#copy();
   }
 
-  /** What is left of it goes on under another name; answers what closes and removes the old files, for when nothing is awake. */
+  /**
+   * Moves the durable state to a new file. Returns a function that removes the old files, to be
+   * called when the process is idle.
+   */
   crash(): () => void {
     const old = this.#file;
     const databases = opened.get(old) ?? [];

@@ -1,21 +1,24 @@
-/** Every verb of the engine goes wrong in every way, from every state in which it is called; and the store and the storage at each of their deeds. */
+/**
+ * Each engine verb fails in each mode from each instance state; commits, statements and storage
+ * calls fail too.
+ */
 import { expect, test } from 'vitest';
 import { atLevel, isLong, isSoak } from '../fixtures/level.ts';
-import { commitModes, stories } from './cases.ts';
-import { mishapModes, storageModes } from './call-outcomes.ts';
-import { failuresOf, outcomeOf } from './failures.ts';
+import { commitModes, scenarioNumbers } from './cases.ts';
+import { engineFaultModes, storageFaultModes } from './call-outcomes.ts';
+import { failedRuns, runCase } from './failures.ts';
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at + 1);
-/** Of what there are many, most are alike. */
+/** Samples calls, most of which are alike. */
 const isTried = (nth: number, at: number, oneIn: { short: number; long: number }): boolean =>
   isSoak || nth % atLevel(oneIn) === at % atLevel(oneIn);
 const TIMEOUT = { timeout: 600_000 };
 
-/** Of each story: how often each is called in it when nothing goes wrong. */
-const counted = await Promise.all(stories.map((story) => outcomeOf(`crash:${story}:0`)));
+/** Number of calls in each fault-free scenario. */
+const counted = await Promise.all(scenarioNumbers.map((story) => runCase(`crash:${story}:0`)));
 
 test('a call to the engine may go wrong in any way, from any state', TIMEOUT, async () => {
-  /** The first call of each verb in each state. */
+  /** First call of each verb in each state. */
   const first = new Map<string, string>();
   for (const [story, { engineCalls, wrong }] of counted.entries()) {
     expect(wrong).toBeNull();
@@ -36,27 +39,27 @@ test('a call to the engine may go wrong in any way, from any state', TIMEOUT, as
   ])
     expect(verbs).toContain(verb);
   for (const verb of ['saveImage', 'removeImage']) expect(verbs).toContain(verb);
-  const everywhere = [...first.values()].flatMap((call) => mishapModes.map((mode) => `engine:${call}:${mode}`));
+  const everywhere = [...first.values()].flatMap((call) => engineFaultModes.map((mode) => `engine:${call}:${mode}`));
   expect(everywhere.length).toBeGreaterThan(300);
-  // Once for each verb, by turns from each of its states.
+  // Each verb and mode once, from alternating states.
   const oncePerVerb = [...verbs].flatMap((verb) => {
     const calls = [...first].filter(([how]) => how.split(' ')[0] === verb).map(([, call]) => call);
-    return mishapModes.map((mode, at) => `engine:${calls[at % calls.length]}:${mode}`);
+    return engineFaultModes.map((mode, at) => `engine:${calls[at % calls.length]}:${mode}`);
   });
   const names = isLong ? everywhere : oncePerVerb;
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });
 
 test('a call to the storage may go wrong in any way, each of them in some of the ways', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
     upTo(storageCalls).flatMap((nth) =>
-      storageModes.flatMap((mode, at) =>
+      storageFaultModes.flatMap((mode, at) =>
         isTried(nth, at, { short: 8, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
       ),
     ),
   );
   expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });
 
 test('a commit may fail, be lost, or be kept and called lost, some of them in one of these ways', TIMEOUT, async () => {
@@ -68,7 +71,7 @@ test('a commit may fail, be lost, or be kept and called lost, some of them in on
     ),
   );
   expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });
 
 test('a statement may find the disk full, some of them in a short run', TIMEOUT, async () => {
@@ -76,12 +79,12 @@ test('a statement may find the disk full, some of them in a short run', TIMEOUT,
     upTo(statements).flatMap((nth) => (isTried(nth, 0, { short: 40, long: 5 }) ? [`statement:${story}:${nth}`] : [])),
   );
   expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });
 
 test('each request may be sent twice at once', TIMEOUT, async () => {
-  const names = stories.flatMap((story) =>
+  const names = scenarioNumbers.flatMap((story) =>
     upTo(atLevel({ short: 2, long: 10 })).map((seed) => `twice:${story}:${seed}`),
   );
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });

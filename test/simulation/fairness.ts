@@ -1,17 +1,17 @@
 /**
- * Of two looks at a database, one after the other: that nobody passed the line for capacity, that lists know of every change, and that
- * whoever was stopped by itself had it coming.
+ * Compares two states of a database: nobody overtakes the capacity queue, lists report every
+ * change, and each automatic stop has a cause.
  */
 import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
 import { fits, RESERVATION_MS } from '../../src/domain/placement.ts';
-import type { Kept, RegionCounts } from './invariants.ts';
+import type { StoredInstance, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
-const needOf = ({ instance }: Kept): Capacity => capacityOf(instance.spec.type);
+const needOf = ({ instance }: StoredInstance): Capacity => capacityOf(instance.spec.type);
 
-/** What of a region is not its account's own. */
-function beside(total: Capacity, all: readonly Kept[], ownerId: string): Capacity {
+/** Capacity of a region without the account's own usage. */
+function capacityWithout(total: Capacity, all: readonly StoredInstance[], ownerId: string): Capacity {
   const held = all.filter(({ row }) => row.holdsCapacity === 1 && row.ownerId === ownerId).map(needOf);
   const sum = (name: (typeof resources)[number]): number => held.reduce((more, need) => more + need[name], 0);
   return {
@@ -21,37 +21,38 @@ function beside(total: Capacity, all: readonly Kept[], ownerId: string): Capacit
   };
 }
 
-/** Those of a region for whom room is kept at that time, as the database stands. */
-function keptFor(all: readonly Kept[], total: Capacity, nowMs: number): Map<string, Kept> {
+/** Queued instances of a region with a reservation at `nowMs`. */
+function reservedFor(all: readonly StoredInstance[], total: Capacity, nowMs: number): Map<string, StoredInstance> {
   const line = all
     .filter(({ row }) => row.waitsSinceMs !== null)
     .toSorted((a, b) => (a.row.waitsSinceMs ?? 0) - (b.row.waitsSinceMs ?? 0));
   const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
   const kept = [...firsts.values()].filter((one) => {
     const sinceMs = nowMs - one.instance.requestedAtMs;
-    return sinceMs >= 0 && sinceMs < RESERVATION_MS && fits(needOf(one), beside(total, all, one.row.ownerId));
+    return sinceMs >= 0 && sinceMs < RESERVATION_MS && fits(needOf(one), capacityWithout(total, all, one.row.ownerId));
   });
   return new Map(kept.map((one) => [one.row.id, one]));
 }
 
-/** Who was placed left enough free for those that waited before it and for whom room is kept: of each resource that it took itself. */
-export function wrongTurns(
-  before: ReadonlyMap<string, Kept>,
-  after: readonly Kept[],
+/** A placement leaves enough of each resource for reservations of earlier entries. */
+export function overtakenEntries(
+  before: ReadonlyMap<string, StoredInstance>,
+  after: readonly StoredInstance[],
   regions: readonly RegionCounts[],
 ): string[] {
   return regions.flatMap(({ id, used, total }) => {
-    const ofRegion = (all: Iterable<Kept>): Kept[] => [...all].filter(({ row }) => row.regionId === id);
+    const ofRegion = (all: Iterable<StoredInstance>): StoredInstance[] =>
+      [...all].filter(({ row }) => row.regionId === id);
     const [was, is] = [ofRegion(before.values()), ofRegion(after)];
     const placed = is.filter(({ row }) => row.holdsCapacity === 1 && before.get(row.id)?.row.holdsCapacity !== 1);
     return placed.flatMap((one) => {
-      // What an engine had all along was adopted, not placed.
+      // Adopted, not placed.
       if (one.instance.operation.cause === 'operator') return [];
       const sinceMs = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
       const nowMs = one.instance.requestedAtMs;
-      // In a commit of several works it may have been so only before, or only after.
-      const still = keptFor(is, total, nowMs);
-      const first = [...keptFor(was, total, nowMs).values()].filter(
+      // Several operations may share a commit: both states must agree.
+      const still = reservedFor(is, total, nowMs);
+      const first = [...reservedFor(was, total, nowMs).values()].filter(
         ({ row }) => still.has(row.id) && (row.waitsSinceMs ?? Infinity) < sinceMs,
       );
       const short = resources.filter((name) => {
@@ -65,8 +66,8 @@ export function wrongTurns(
   });
 }
 
-/** In line is only who is to run and has no place. */
-export const wrongLine = (all: readonly Kept[]): string[] =>
+/** Only instances that should run and hold no capacity are queued. */
+export const wrongQueue = (all: readonly StoredInstance[]): string[] =>
   all
     .filter(({ row }) => row.waitsSinceMs !== null && (row.desired !== 'running' || row.holdsCapacity === 1))
     .map(({ row }) => `${row.id} is in line, is wished ${row.desired}, and holds capacity: ${row.holdsCapacity}`);
@@ -78,7 +79,7 @@ interface Listed {
   listed: number;
 }
 
-/** Whose lists show something else now. */
+/** Accounts with a changed list. */
 export function ownersOfChanges(before: readonly Listed[], after: readonly Listed[]): Set<string> {
   const shown = (rows: readonly Listed[]): Map<string, Listed> =>
     new Map(rows.flatMap((row) => (row.listed === 1 ? [[row.id, row]] : [])));
@@ -89,12 +90,12 @@ export function ownersOfChanges(before: readonly Listed[], after: readonly Liste
   return new Set(changed.map(({ ownerId }) => ownerId));
 }
 
-/** What was set before the stop, or with it in one commit, says so. */
-export function stoppedForNothing(before: Kept, { row, instance }: Kept): string[] {
+/** The stop policy before or after the change must justify the stop. */
+export function unjustifiedStop(before: StoredInstance, { row, instance }: StoredInstance): string[] {
   const { kind, cause } = instance.operation;
   if (kind !== 'stop' || row.generation === before.row.generation) return [];
   const nowMs = instance.requestedAtMs;
-  const any = (isSo: (ends: Kept['instance']['stopPolicy']) => boolean): boolean =>
+  const any = (isSo: (ends: StoredInstance['instance']['stopPolicy']) => boolean): boolean =>
     isSo(before.instance.stopPolicy) || isSo(instance.stopPolicy);
   const { runningSinceMs } = before.instance.observed;
   const had = {

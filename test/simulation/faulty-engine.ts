@@ -1,21 +1,21 @@
 /**
- * The engine as one life of the server reaches it: over a connection on which calls and answers are late, lost, doubled and false. What
- * was sent before a kill may still arrive after it.
+ * Engine as seen by one server run: over a connection that delays, loses, doubles and falsifies
+ * calls. A call sent before a kill may arrive afterwards.
  */
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
-import type { Life } from './server-run.ts';
+import type { ServerRun } from './server-run.ts';
 
 interface Ask<T> {
   verb: Verb;
   about: string;
   signal: AbortSignal;
   deed: (signal: AbortSignal) => Promise<T>;
-  /** The answer, made to be of another than was asked. */
+  /** Changes the answer to another instance's. */
   another?: (answer: T) => T;
-  /** The answer, with things that are not ours. */
+  /** Adds foreign objects to the answer. */
   foreign?: (answer: T) => T;
 }
 
@@ -36,10 +36,10 @@ const strangers: OwnedObject[] = [
   { ...strange, kind: 'network', id: 'nobody', engineName: 'berth-net', imageRef: null },
 ];
 
-/** Nobody gives such a call up: it is on its way. */
+/** Never aborted: the call is on the network. */
 const onItsWay = new AbortController().signal;
 
-export function watchedEngine(life: Life): Engine {
+export function faultyEngine(life: ServerRun): Engine {
   const { world } = life;
   const { schedule, engine } = world;
 
@@ -48,7 +48,7 @@ export function watchedEngine(life: Life): Engine {
       const what = `engine ${verb} ${about}`;
       if (!life.step(what)) return;
       if (signal.aborted) return reject(aborted(signal));
-      const mishap = world.engineMishap(verb, about);
+      const mishap = world.nextEngineFault(verb, about);
       const { mode, ms = 0, kind = 'unreachable' } = mishap ?? {};
       if (mishap) schedule.say(`… ${mode} ${ms} ${kind}`);
       const twisted = (answer: T): T =>
@@ -113,9 +113,11 @@ export function watchedEngine(life: Life): Engine {
     (progress: ImageProgress): void =>
       void life.later(0, () => onProgress(progress));
   const unknown = (reason: string): Observation => ({ kind: 'unknown', reason });
-  /** The date on which it started is the machine's, which is not what the simulated host counts by. */
+  /** The host dates the start by the wall clock, not by simulated time. */
   const dated = (seen: Observation): Observation =>
-    seen.kind === 'present' && seen.startedAtMs > 0 ? { ...seen, startedAtMs: world.wall.at(seen.startedAtMs) } : seen;
+    seen.kind === 'present' && seen.startedAtMs > 0
+      ? { ...seen, startedAtMs: world.wallClock.at(seen.startedAtMs) }
+      : seen;
 
   return {
     probe: (signal) => ask({ verb: 'probe', about: '', signal, deed: (by) => engine.probe(by) }),
@@ -125,7 +127,7 @@ export function watchedEngine(life: Life): Engine {
         about: '',
         signal,
         deed: async (by) =>
-          (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wall.at(one.createdAtMs) })),
+          (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
         another: (owned) => owned.map((one) => ({ ...one, id: stranger })),
         foreign: (owned) => [...owned, ...strangers],
       }),
@@ -155,36 +157,36 @@ export function watchedEngine(life: Life): Engine {
     async pushImage(ref, onProgress, signal, credentials) {
       const deed = (by: AbortSignal): Promise<void> => engine.pushImage(ref, told(onProgress), by, credentials);
       await ask({ verb: 'pushImage', about: ref, signal, deed });
-      world.intents.isKept(ref);
+      world.preconditions.markSaved(ref);
     },
     removeImage(ref, signal) {
-      world.intents.mayRemoveImage(ref);
+      world.preconditions.mayRemoveImage(ref);
       return ask({ verb: 'removeImage', about: ref, signal, deed: (by) => engine.removeImage(ref, by) });
     },
     discard(owned, signal) {
-      world.intents.mayDiscard(owned);
+      world.preconditions.mayDiscard(owned);
       return ask({ verb: 'discard', about: owned.engineName, signal, deed: (by) => engine.discard(owned, by) });
     },
     async ensure(spec, signal) {
-      world.intents.mayEnsure(spec);
+      world.preconditions.mayEnsure(spec);
       return dated(await ask({ verb: 'ensure', about: spec.id, signal, deed: (by) => engine.ensure(spec, by) }));
     },
     halt: (id, graceMs, signal) => ask({ verb: 'halt', about: id, signal, deed: (by) => engine.halt(id, graceMs, by) }),
     destroy(id, signal) {
-      world.intents.mayDestroy(id);
+      world.preconditions.mayDestroy(id);
       return ask({ verb: 'destroy', about: id, signal, deed: (by) => engine.destroy(id, by) });
     },
     async saveImage(id, ref, signal) {
-      world.intents.maySave(id, ref);
+      world.preconditions.maySave(id, ref);
       const deed = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
       const saved = await ask({ verb: 'saveImage', about: id, signal, deed });
-      if (!world.pushes) world.intents.isKept(ref);
+      if (!world.pushes) world.preconditions.markSaved(ref);
       return saved;
     },
     watch(onHint, signal) {
       engine.watch(
         (id) => {
-          const mishap = world.fateNow.hint();
+          const mishap = world.faults.hint();
           if (mishap === 'lost') return;
           for (let times = mishap === 'doubled' ? 2 : 1; times > 0; times--) {
             life.later(schedule.between(0, 20), () => {

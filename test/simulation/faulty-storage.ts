@@ -1,15 +1,17 @@
-/** The storage as one life of the server reaches it: slowly, and not always. What it asks for must follow from what it has written down. */
+/**
+ * Storage as seen by one server run: slow and unreliable. Calls must follow from committed rows.
+ */
 import type { DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { StorageCall } from './call-outcomes.ts';
-import type { Life } from './server-run.ts';
+import type { ServerRun } from './server-run.ts';
 import { nameOf } from './storage.ts';
 
-export function watchedStorage(life: Life): Storage {
+export function faultyStorage(life: ServerRun): Storage {
   const { world } = life;
   const { schedule, storage } = world;
 
-  /** Now and then it says that it has no room: what was to be made is given up. */
+  /** Sometimes full: then the created object fails permanently. */
   const refusal = (verb: StorageCall['verb'], about: string): Error =>
     (verb === 'create' || verb === 'grow') && schedule.chance(0.4)
       ? new StorageFault('full', `no room to ${verb} ${about}`)
@@ -18,14 +20,14 @@ export function watchedStorage(life: Life): Storage {
   const ask = <T>(verb: StorageCall['verb'], about: string, deed: () => Promise<T>, unknown?: T): Promise<T> =>
     new Promise((resolve, reject) => {
       if (!life.step(`storage ${verb} ${about}`)) return;
-      const mishap = world.storageMishap(verb, about);
+      const mishap = world.nextStorageFault(verb, about);
       if (mishap) schedule.say(`… ${mishap.mode} ${mishap.ms}`);
       const answer = (deliver: () => void, ms = schedule.between(0, 3)): void =>
         void life.later(ms, () => {
           if (life.step(`storage ${verb} ${about} answers`)) deliver();
         });
       const broken = new Error(`the storage could not ${verb} ${about}`);
-      // It reaches the storage even if the server dies now.
+      // Reaches the storage even after a kill.
       schedule.later(schedule.between(0, 3), () => {
         if (mishap?.mode === 'failBefore') return answer(() => reject(refusal(verb, about)));
         if (mishap?.mode === 'unknown' && unknown !== undefined) return answer(() => resolve(unknown));
@@ -39,7 +41,7 @@ export function watchedStorage(life: Life): Storage {
       });
     });
 
-  /** It takes a while, ends when it is called off, and dies with the server; then what was begun stays. */
+  /** Takes time. An abort ends the copy, a kill leaves an incomplete one. */
   async function copying(disk: DiskId, signal: AbortSignal): Promise<void> {
     storage.begun.add(nameOf(disk));
     await new Promise<void>((resolve) => {
@@ -54,7 +56,7 @@ export function watchedStorage(life: Life): Storage {
   return {
     capabilities: () => storage.capabilities(),
     create(disk, sizeGB, signal, from) {
-      world.intents.mayMakeDisk(disk);
+      world.preconditions.mayCreateDisk(disk);
       if (from === undefined) return ask('create', nameOf(disk), () => storage.create(disk, sizeGB, signal));
       return ask('create', nameOf(disk), async () => {
         await copying(disk, signal);
@@ -63,7 +65,7 @@ export function watchedStorage(life: Life): Storage {
     },
     grow: (disk, sizeGB) => ask('grow', nameOf(disk), () => storage.grow(disk, sizeGB)),
     unmount(disk) {
-      world.intents.mayUnmount(disk);
+      world.preconditions.mayUnmount(disk);
       return ask('unmount', nameOf(disk), () => storage.unmount(disk));
     },
     mount: (disk) => ask('mount', nameOf(disk), () => storage.mount(disk)),
@@ -72,7 +74,7 @@ export function watchedStorage(life: Life): Storage {
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),
     largestEntries: (disk, signal) => storage.largestEntries(disk, signal),
     destroy(disk) {
-      world.intents.mayDestroyDisk(disk);
+      world.preconditions.mayDestroyDisk(disk);
       return ask('destroy', nameOf(disk), () => storage.destroy(disk));
     },
     listOwned: () => storage.listOwned(),

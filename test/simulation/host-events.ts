@@ -1,5 +1,5 @@
-/** What may befall the simulated machine by itself or by others, each drawn whole. */
-import { leaveOrphan } from './orphan-requests.ts';
+/** Random events on the simulated host. */
+import { createOrphan } from './orphan-requests.ts';
 import type { World } from './world.ts';
 
 const SECOND = 1_000;
@@ -7,7 +7,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-type Befall = (world: World) => void;
+type HostEvent = (world: World) => void;
 
 const anyContainer = ({ engine, schedule, checker }: World): (typeof found)[number] | null => {
   const found = [...checker.instances.values()]
@@ -16,8 +16,8 @@ const anyContainer = ({ engine, schedule, checker }: World): (typeof found)[numb
   return found.length === 0 ? null : schedule.oneOf(found);
 };
 
-/** With how often each comes. */
-const befalls: readonly (readonly [number, string, Befall])[] = [
+/** Weight, description and effect of each event. */
+const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
   [
     3,
     'the engine is away',
@@ -49,13 +49,13 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
       const { host } = world.engine;
       const kept = host.saveState();
       schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
-        if (world.healed) return;
+        if (world.hasHealed) return;
         schedule.say('the engine is restored');
         void host.restoreState(kept);
       });
     },
   ],
-  [2, 'a container of ours stands there that nobody wished', leaveOrphan],
+  [2, 'a container of ours stands there that nobody wished', createOrphan],
   [1, 'the image is removed', ({ engine }) => engine.host.dropImage('berth.local/test:1')],
   [
     2,
@@ -69,25 +69,25 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
   [
     2,
     'the date jumps',
-    ({ wall, schedule }) => {
+    ({ wallClock, schedule }) => {
       const ms = schedule.oneOf([1, -1]) * schedule.spread(SECOND, schedule.chance(0.3) ? DAY : HOUR);
       schedule.say(`by ${ms} ms`);
-      wall.jump(ms);
+      wallClock.jump(ms);
     },
   ],
   [
     1,
     'the date stands still',
-    ({ wall, schedule }) => {
-      wall.standStill();
-      schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => wall.goOn());
+    ({ wallClock, schedule }) => {
+      wallClock.standStill();
+      schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => wallClock.goOn());
     },
   ],
   [
     1,
     'the server is held up',
-    ({ life, schedule }) => {
-      if (life) life.heldUntilMs = schedule.nowMs + schedule.spread(SECOND, 10 * MINUTE);
+    ({ server, schedule }) => {
+      if (server) server.pausedUntilMs = schedule.nowMs + schedule.spread(SECOND, 10 * MINUTE);
     },
   ],
   [2, 'the server is killed', (world) => world.kill()],
@@ -99,7 +99,7 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
       if (volumes.length === 0) return;
       const disk = schedule.oneOf(volumes);
       storage.lose(disk);
-      // One that was deleted meanwhile, or given up, stays away: nobody would look for it again.
+      // The server never retries a volume that was deleted or that failed permanently.
       schedule.later(schedule.spread(SECOND, 20 * MINUTE), () => {
         const status = checker.volumes.get(disk.slice('volume/'.length))?.status;
         if (status !== undefined && status !== 'Failed') storage.find(disk);
@@ -107,11 +107,11 @@ const befalls: readonly (readonly [number, string, Befall])[] = [
     },
   ],
 ];
-const allTurns = befalls.reduce((sum, [turns]) => sum + turns, 0);
+const totalWeight = hostEvents.reduce((sum, [turns]) => sum + turns, 0);
 
-export function befall(world: World): void {
-  let turn = world.schedule.random() * allTurns;
-  for (const [turns, text, deed] of befalls) {
+export function drawHostEvent(world: World): void {
+  let turn = world.schedule.random() * totalWeight;
+  for (const [turns, text, deed] of hostEvents) {
     turn -= turns;
     if (turn >= 0) continue;
     world.schedule.say(text);

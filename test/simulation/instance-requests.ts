@@ -6,30 +6,30 @@ import type { World } from './world.ts';
 const hasId = (answer: unknown): answer is { imageId: string } =>
   typeof answer === 'object' && answer !== null && 'imageId' in answer && typeof answer.imageId === 'string';
 
-interface Asked {
+interface PendingPolicy {
   alone: boolean;
 }
 
-/** Of each instance, those that have not been answered; one that never is stays. */
-const endsUnderWay = new WeakMap<World, Map<string, Set<Asked>>>();
+/** Unanswered requests by instance; those without any answer stay. */
+const pendingPolicies = new WeakMap<World, Map<string, Set<PendingPolicy>>>();
 
-function endsOf(world: World, id: string): Set<Asked> {
-  const all = endsUnderWay.get(world) ?? new Map<string, Set<Asked>>();
-  endsUnderWay.set(world, all);
+function pendingOf(world: World, id: string): Set<PendingPolicy> {
+  const all = pendingPolicies.get(world) ?? new Map<string, Set<PendingPolicy>>();
+  pendingPolicies.set(world, all);
   const some = all.get(id) ?? new Set();
   all.set(id, some);
   return some;
 }
 
-/** It has no key: asked twice it is the same. */
-export function setEnds(world: World, caller: Caller, id: string): Request {
-  const { schedule, wall, checker } = world;
-  const underWay = endsOf(world, id);
-  const mine: Asked = { alone: true };
+/** Idempotent by itself, so it has no key. */
+export function setStopPolicy(world: World, caller: Caller, id: string): Request {
+  const { schedule, wallClock, checker } = world;
+  const underWay = pendingOf(world, id);
+  const mine: PendingPolicy = { alone: true };
   const inMs = schedule.spread(1_000, 600_000);
-  const stopAtMs = schedule.chance(0.7) ? wall.now() + inMs : null;
+  const stopAtMs = schedule.chance(0.7) ? wallClock.now() + inMs : null;
   const maxRunMs = schedule.chance(0.3) ? 60_000 * schedule.between(1, 10) : null;
-  // Its load is drawn, and would keep every second one.
+  // The drawn load would keep half of the instances active.
   const idle = schedule.chance(0.2) ? idlePolicy(60_000 * schedule.between(1, 5), { ignore: ['cpu'] }) : null;
   return {
     text: `ends of ${id}: at ${stopAtMs}, after ${maxRunMs}, idle for ${idle?.afterMs ?? null}`,
@@ -44,8 +44,8 @@ export function setEnds(world: World, caller: Caller, id: string): Request {
     answered() {
       underWay.delete(mine);
       const kept = checker.instances.get(id)?.instance.stopPolicy;
-      // A start takes off a time that is over; and of two at once either may have been the last.
-      const isOver = kept?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wall.now();
+      // A start clears a passed stop time; of two concurrent requests either may win.
+      const isOver = kept?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wallClock.now();
       const asSet =
         (kept?.stopAtMs === stopAtMs || isOver) && kept?.maxRunMs === maxRunMs && kept?.idle?.afterMs === idle?.afterMs;
       if (mine.alone && !asSet) world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
@@ -67,7 +67,7 @@ export function keepAlive(world: World, caller: Caller, id: string): Request {
       const kept = checker.instances.get(id)?.instance.stopPolicy.keepAliveUntilMs ?? 0;
       const until =
         typeof answer === 'object' && answer !== null && 'keepAliveUntilMs' in answer ? answer.keepAliveUntilMs : null;
-      // Another may ask for longer at the same moment.
+      // A concurrent request may ask for longer.
       if (typeof until !== 'number' || kept < until)
         world.fail(`${id} was to be kept until ${String(until)}, and is until ${kept}`);
     },
@@ -75,7 +75,7 @@ export function keepAlive(world: World, caller: Caller, id: string): Request {
   };
 }
 
-/** Takes the present wish back: of a launch that is a terminate, of all else a stop. */
+/** Cancels the current operation: a launch by terminate, any other by stop. */
 export function cancel(world: World, caller: Caller, id: string, key: string | null): Request {
   const { model, checker } = world;
   const operationId = `${id}.${checker.instances.get(id)?.instance.generation ?? 1}`;
@@ -89,8 +89,8 @@ export function cancel(world: World, caller: Caller, id: string, key: string | n
     key,
     send: (control, idempotency) => control.operations.cancel(caller, { operationId }, idempotency),
     sent() {
-      model.wish(id, 'released');
-      model.wish(id, 'stopped');
+      model.requested(id, 'released');
+      model.requested(id, 'stopped');
     },
     answered(_, first) {
       const [row] = checker.rows<{ desired: string }>('select desired from instance where id = ?', id);
@@ -138,9 +138,9 @@ export function deleteImage(world: World, caller: Caller, imageId: string, key: 
   };
 }
 
-/** Those that were saved from instances. */
+/** Images saved from instances. */
 export const ownImages = (world: World, ownerId?: string): { id: string; ownerId: string; state: string }[] =>
-  world.life
+  world.server
     ? world.checker
         .rows<{ id: string; ownerId: string; state: string }>(
           'select id, "ownerId", state from image where "fromInstanceId" is not null',

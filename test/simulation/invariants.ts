@@ -1,6 +1,6 @@
 /**
- * What must hold of a whole database, and of what an engine holds, each as a function that says what is wrong. Both the simulation, after
- * each of its steps, and the tests over real time ask these.
+ * Invariants of a database and of the engine's objects. Each function returns the violations. The
+ * simulation checks them after each step; tests on real time use them too.
  */
 import { instance as instanceSchema } from '../../src/contract/instance.ts';
 import { capacityOf, type Capacity, type Region } from '../../src/domain/catalog.ts';
@@ -13,7 +13,7 @@ import type { InstanceRow } from '../../src/store/tables/instances.ts';
 import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import { volumeFromRow, type VolumeRow } from '../../src/store/tables/volumes.ts';
 
-export interface Kept {
+export interface StoredInstance {
   row: InstanceRow;
   instance: Instance;
 }
@@ -44,12 +44,12 @@ const differ = (what: string, are: unknown, should: unknown): string[] => {
   return is === ought ? [] : [`${what}: ${is} instead of ${ought}`];
 };
 
-/** Whether its node ports are its own: until its container is gone. */
-const hasPorts = ({ instance }: Kept): boolean =>
+/** An instance owns its node ports until its container is gone. */
+const hasPorts = ({ instance }: StoredInstance): boolean =>
   instance.desired !== 'released' || instance.observed.phase === 'Cleaning';
 
-/** The counters of a region are the sums of those who hold something. */
-export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly Kept[]): string[] {
+/** Counters of a region equal the sums of its instances. */
+export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly StoredInstance[]): string[] {
   return regions.flatMap(({ id, used }) => {
     const mine = all.filter(({ row }) => row.regionId === id);
     const held = mine
@@ -66,7 +66,7 @@ export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all
   });
 }
 
-/** What is given out is there, as long as no engine has shrunk. */
+/** Allocations fit the capacity while no engine shrinks. */
 export const overbooked = (regions: readonly RegionCounts[]): string[] =>
   regions.flatMap(({ id, used, total }) =>
     (['cpuMilli', 'memoryMiB', 'gpus', 'nodePorts'] as const)
@@ -74,8 +74,8 @@ export const overbooked = (regions: readonly RegionCounts[]): string[] =>
       .map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
   );
 
-/** Each living instance has its node ports in the table that makes them unique, and nobody else has any. */
-export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): string[] {
+/** Each active instance has its node ports in the unique table; no other row exists. */
+export function wrongPorts(ports: readonly PortRow[], all: readonly StoredInstance[]): string[] {
   const line = ({ regionId, nodePort, instanceId, port }: PortRow): string =>
     `${regionId} ${nodePort} ${instanceId} ${port}`;
   const should = all
@@ -92,8 +92,8 @@ export function wrongPorts(ports: readonly PortRow[], all: readonly Kept[]): str
   ];
 }
 
-/** What the list shows is what the columns say, and keeps the contract. */
-export function wrongText({ row, instance }: Kept, region: Region | undefined): string[] {
+/** Public text matches the columns and the contract. */
+export function wrongText({ row, instance }: StoredInstance, region: Region | undefined): string[] {
   if (!region) return [`instance ${row.id} is in no region`];
   const text: unknown = JSON.parse(row.publicText);
   const parsed = instanceSchema.safeParse(text);
@@ -123,7 +123,7 @@ export interface PoolRow {
   limitGB: number;
 }
 
-/** What is promised of a pool is the sum of its disks, and never more than may be. */
+/** Reserved pool space is the sum of its disks, and within the limit. */
 export const wrongPools = (pools: readonly PoolRow[], disks: readonly DiskRow[]): string[] =>
   pools.flatMap(({ id, usedGB, limitGB }) => {
     const own = disks.filter((disk) => `${disk.regionId}/${disk.pool}` === id);
@@ -133,7 +133,10 @@ export const wrongPools = (pools: readonly PoolRow[], disks: readonly DiskRow[])
     ];
   });
 
-/** Each volume and snapshot has its disk written down, as large as it is, until nothing of it is left; one that failed has none. */
+/**
+ * Each volume and snapshot has its disk row, with its size, until it is gone; a failed one has
+ * none.
+ */
 export function wrongDisks(
   disks: readonly DiskRow[],
   volumes: readonly Pick<VolumeRow, 'id' | 'status' | 'sizeGB'>[],
@@ -148,7 +151,7 @@ export function wrongDisks(
   return [
     ...standing.flatMap(({ disk, status, sizeGB }) => {
       const has = byId.get(disk)?.sizeGB;
-      // One that failed and is deleted had none any more.
+      // A failed one had none before its deletion.
       if (status === 'Terminating' && has === undefined) return [];
       return differ(`GB written down for ${disk}, ${status}`, has, status === 'Failed' ? undefined : sizeGB);
     }),
@@ -158,7 +161,7 @@ export function wrongDisks(
   ];
 }
 
-/** Totals are what walking all pages finds. */
+/** Totals equal the count over all pages. */
 export function wrongTotals(
   accounts: readonly AccountCounts[],
   instances: readonly Pick<InstanceRow, 'ownerId' | 'listed'>[],
@@ -172,7 +175,7 @@ export function wrongTotals(
   ]);
 }
 
-/** Events are numbered 1, 2, 3 …, up to what the account says. */
+/** Events are numbered from 1 to the account's counter. */
 export function wrongEvents(eventSeq: number, numbers: readonly number[]): string[] {
   const gap = numbers.findIndex((number, at) => number !== at + 1);
   return [
@@ -181,15 +184,17 @@ export function wrongEvents(eventSeq: number, numbers: readonly number[]): strin
   ];
 }
 
-/** Only at rest: who holds capacity is who is to run, and the engine runs these and knows of no others. */
-export function wrongAtRest(all: readonly Kept[], owned: readonly OwnedObject[]): string[] {
+/**
+ * Only when converged: instances that hold capacity should run, and the engine runs exactly these.
+ */
+export function wrongAtRest(all: readonly StoredInstance[], owned: readonly OwnedObject[]): string[] {
   const standing = new Map(
     all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),
   );
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one.running]));
   return [
     ...all.flatMap(({ row, instance }) => {
-      // It is given back once the engine has said that it stands still.
+      // Capacity is released once the engine reports the stop.
       if (instance.desired === 'stopped' && row.dueAtMs !== null) return [];
       const what = `${row.id}, ${instance.desired} ${row.status}, holds capacity`;
       return differ(what, row.holdsCapacity === 1, isToRun(instance));
@@ -205,5 +210,5 @@ export function wrongAtRest(all: readonly Kept[], owned: readonly OwnedObject[])
   ];
 }
 
-/** Who waits in line has no place to run in yet. */
+/** A queued instance has no capacity yet. */
 const isToRun = ({ desired, waitsSinceMs }: Instance): boolean => desired === 'running' && waitsSinceMs === null;

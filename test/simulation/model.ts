@@ -1,33 +1,32 @@
 /**
- * What the clients of a run know: whatever was acknowledged to them must be what the database says from then on. A request that got no
- * answer may have been taken or not; which of both shows when the next life of the server begins.
+ * What clients know: every acknowledged request must stay in the database. A request without an
+ * answer may have been executed; the next server run shows which.
  */
-import type { Kept } from './invariants.ts';
+import type { StoredInstance } from './invariants.ts';
 
-type Wish = Kept['instance']['desired'];
+type DesiredState = StoredInstance['instance']['desired'];
 
 type DiskRows = ReadonlyMap<string, { ownerId: string; status: string }>;
 
 interface KnownInstance {
   ownerId: string;
-  acknowledged: Wish;
-  /** Wishes that were sent and have not been answered. */
-  maybe: Wish[];
+  acknowledged: DesiredState;
+  /** Desired states sent but not answered. */
+  maybe: DesiredState[];
 }
 
-/** A volume or a snapshot. */
 export interface KnownDisk {
   ownerId: string;
   there: boolean;
   maybeDeleted: boolean;
 }
 
-/** Who gave up: passes may, and say why. */
-const gaveUp = ({ row, instance }: Kept): boolean =>
+/** A reconcile may fail permanently, and reports why. */
+const failedPermanently = ({ row, instance }: StoredInstance): boolean =>
   row.status === 'StartingFailed' ||
   row.status === 'InitializationFailed' ||
   endedByItself.has(instance.operation.cause);
-const archiveFailed = ({ instance: { operation } }: Kept): boolean =>
+const archiveFailed = ({ instance: { operation } }: StoredInstance): boolean =>
   operation.kind === 'archive' && operation.state === 'Failed';
 const endedByItself = new Set<string>(['ScheduledStop', 'MaxRunTime', 'IdleStop']);
 
@@ -35,28 +34,28 @@ export class Model {
   readonly instances = new Map<string, KnownInstance>();
   readonly volumes = new Map<string, KnownDisk>();
   readonly snapshots = new Map<string, KnownDisk>();
-  /** Names of launches, each sent once or with one key, and whether they were refused. */
+  /** Outcome of launches by name. Each is sent once, or with one key. */
   readonly launches = new Map<string, 'sent' | 'refused'>();
   readonly #answers = new Map<string, string>();
 
-  wish(id: string, wish: Wish): void {
+  requested(id: string, wish: DesiredState): void {
     this.instances.get(id)?.maybe.push(wish);
   }
 
-  refused(id: string, wish: Wish): void {
+  refused(id: string, wish: DesiredState): void {
     const known = this.instances.get(id);
     const at = known?.maybe.indexOf(wish) ?? -1;
     if (at >= 0) known?.maybe.splice(at, 1);
   }
 
-  acknowledged(id: string, wish: Wish): void {
+  acknowledged(id: string, wish: DesiredState): void {
     this.refused(id, wish);
     const known = this.instances.get(id);
-    // Nothing is wished of a released one any more: an answer that was kept for a key comes late.
+    // A released instance has no other desired state; a stored answer may arrive late.
     if (known && known.acknowledged !== 'released') known.acknowledged = wish;
   }
 
-  /** One key, one answer: an acknowledged request that is sent again is answered as before. */
+  /** Idempotency: the same key always gets the same answer. */
   answered(key: string | null, answer: unknown): string[] {
     if (key === null) return [];
     const text = JSON.stringify(answer) ?? 'nothing';
@@ -69,7 +68,7 @@ export class Model {
     return key !== null && this.#answers.has(key);
   }
 
-  wrong(all: ReadonlyMap<string, Kept>, latestDateMs: number, listedForMs: number): string[] {
+  wrong(all: ReadonlyMap<string, StoredInstance>, latestDateMs: number, listedForMs: number): string[] {
     const wrong: string[] = [];
     for (const [id, known] of this.instances) {
       const kept = all.get(id);
@@ -82,7 +81,7 @@ export class Model {
       const asWished = may.includes(instance.desired);
       const ended =
         instance.desired === 'stopped' &&
-        ((may.includes('running') && gaveUp(kept)) || (may.includes('archived') && archiveFailed(kept)));
+        ((may.includes('running') && failedPermanently(kept)) || (may.includes('archived') && archiveFailed(kept)));
       if (!asWished && !ended)
         wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
@@ -102,7 +101,7 @@ export class Model {
     return wrong;
   }
 
-  /** A volume or snapshot was answered with, for the first time or again. */
+  /** Records a volume or snapshot from an answer. */
   isThere(disks: 'volumes' | 'snapshots', id: string, ownerId: string): void {
     if (!this[disks].has(id)) this[disks].set(id, { ownerId, there: true, maybeDeleted: false });
   }
@@ -120,8 +119,11 @@ export class Model {
     return [...wrong('volume', this.volumes, volumes), ...wrong('snapshot', this.snapshots, snapshots)];
   }
 
-  /** Another life of the server has begun: nothing of those before can be taken any more, and what was shows. */
-  settle(all: ReadonlyMap<string, Kept>, volumes: DiskRows, snapshots: DiskRows): void {
+  /**
+   * After a restart no earlier request can still be executed: unanswered ones are resolved from the
+   * rows.
+   */
+  settle(all: ReadonlyMap<string, StoredInstance>, volumes: DiskRows, snapshots: DiskRows): void {
     for (const [id, known] of this.instances) {
       const kept = all.get(id);
       if (kept && known.maybe.includes(kept.instance.desired)) known.acknowledged = kept.instance.desired;
@@ -140,8 +142,8 @@ export class Model {
     this.adopt(all, volumes, snapshots);
   }
 
-  adopt(all: ReadonlyMap<string, Kept>, volumes: DiskRows, snapshots: DiskRows): void {
-    // Whoever got no answer finds what he made in his lists.
+  adopt(all: ReadonlyMap<string, StoredInstance>, volumes: DiskRows, snapshots: DiskRows): void {
+    // A client without an answer finds the created object in its lists.
     for (const [id, { row, instance }] of all)
       if (!this.instances.has(id))
         this.instances.set(id, { ownerId: row.ownerId, acknowledged: instance.desired, maybe: [] });

@@ -1,22 +1,22 @@
 import type { Caller } from '../../src/control/index.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
-import { ask, type Request } from './client.ts';
+import { sendRequest, type Request } from './client.ts';
 import { callers, images, types } from './template.ts';
 import type { World } from './world.ts';
 
-/** Of no seed's range, so that nobody else has drawn it. */
+/** Outside of the drawn range, to avoid conflicts. */
 const FIRST_PORT = 29_000;
 
-/** Two sweeps must have seen it. */
+/** Two sweeps must have found the orphan. */
 const HEARD_OF_MS = [30_000, 300_000] as const;
 
-/** And an operator who hears of it. */
-export function leaveOrphan(world: World): void {
+/** Creates an orphan, and an operator who handles it. */
+export function createOrphan(world: World): void {
   const { engine, schedule } = world;
   schedule.later(schedule.spread(...HEARD_OF_MS), () => {
-    const request = handleStray(world, schedule.oneOf(callers));
-    if (request) ask(world, request);
+    const request = handleOrphan(world, schedule.oneOf(callers));
+    if (request) sendRequest(world, request);
   });
   const id = instanceIdOf(schedule.uuid());
   const made = engine.ensure(
@@ -38,15 +38,15 @@ export function leaveOrphan(world: World): void {
     new AbortController().signal,
   );
   made.catch((error: unknown) => {
-    // The engine was away, or its image is not there: then there is none.
+    // The engine is down or lacks the image: there is no orphan.
     if (!(error instanceof EngineFault)) throw error;
   });
 }
 
-/** Adopts it or has it deleted. Null: there is none, or nobody knows of it yet. */
-export function handleStray(world: World, caller: Caller): Request | null {
+/** Adopts or deletes an orphan. Null: none is known. */
+export function handleOrphan(world: World, caller: Caller): Request | null {
   const { checker, model, schedule } = world;
-  const orphans = world.life
+  const orphans = world.server
     ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from orphan where "watchedMs" > 0')
     : [];
   if (orphans.length === 0) return null;
@@ -68,7 +68,7 @@ export function handleStray(world: World, caller: Caller): Request | null {
         id,
       );
       if (!row) return world.fail(`${strayId} was adopted as ${id}, and that is not in the database`);
-      // Whoever finds it in his lists may have wished something by now.
+      // The owner may have listed and changed it by now.
       if (!model.instances.has(id)) model.adopt(checker.instances, checker.volumes, checker.snapshots);
     },
     refused: () => {},

@@ -1,8 +1,8 @@
-/** Engines that are away, and engines that lie: what they hold is wished again once they can be believed. */
+/** Engine outages and false answers: instances recover afterwards. */
 import { expect, test } from 'vitest';
 import { atLevel, isSoak, sampled } from '../fixtures/level.ts';
-import { lies, outages, stories } from './cases.ts';
-import { failuresOf } from './failures.ts';
+import { lies, outages, scenarioNumbers } from './cases.ts';
+import { failedRuns } from './failures.ts';
 
 const SECOND = 1_000;
 const TIMEOUT = { timeout: 600_000 };
@@ -15,13 +15,13 @@ test(
     const from = atLevel({ short: half, long: half, soak: [1.06, 1.2, 1.4, 1.5, 1.7, 1.9, 2.1, 2.4] });
     const some = [SECOND, 60 * SECOND];
     const lasting = atLevel({ short: some, long: some, soak: [SECOND, 10 * SECOND, 60 * SECOND, 600 * SECOND] });
-    const names = stories.flatMap((story) =>
+    const names = scenarioNumbers.flatMap((story) =>
       from.flatMap((second) =>
         outages.flatMap((how) => lasting.map((ms) => `outage:${story}:${second * SECOND}:${ms}:${how}`)),
       ),
     );
-    // Seven shares no factor with the numbers of moments and of lengths: each of these is among them.
-    expect(await failuresOf(sampled(names, { oneIn: 7 }))).toEqual([]);
+    // Seven shares no factor with the numbers of moments and durations, so each of them is tried.
+    expect(await failedRuns(sampled(names, { oneIn: 7 }))).toEqual([]);
   },
 );
 
@@ -29,14 +29,14 @@ test(`an engine may be away for an hour${isSoak ? ', and for a day' : ''}`, TIME
   const hours = isSoak ? [1, 24] : [1];
   const kinds = isSoak ? outages : (['away', 'silent'] as const);
   const names = kinds.flatMap((how) => hours.map((count) => `outage:1:1500:${count * 3_600 * SECOND}:${how}`));
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });
 
 test('an engine may lie for as long as it likes', TIMEOUT, async () => {
-  const names = stories.flatMap((story) =>
+  const names = scenarioNumbers.flatMap((story) =>
     lies.flatMap((how) =>
       Array.from({ length: atLevel({ short: 1, long: 5 }) }, (_, seed) => `lie:${story}:${how}:${seed}`),
     ),
   );
-  expect(await failuresOf(names)).toEqual([]);
+  expect(await failedRuns(names)).toEqual([]);
 });

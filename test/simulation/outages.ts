@@ -1,6 +1,6 @@
-/** Outages and lies that are tried one by one, over the fixed story. */
+/** Outages and lies of the engine during a fixed scenario. */
 import type { Case } from './cases.ts';
-import { kindly, type EngineCall, type Fate, type Mishap } from './call-outcomes.ts';
+import { noFaults, type EngineCall, type FaultPlan, type EngineFaultChoice } from './call-outcomes.ts';
 import type { Schedule } from './schedule.ts';
 import type { World } from './world.ts';
 
@@ -9,11 +9,11 @@ type LieCase = Extract<Case, { kind: 'lie' }>;
 
 const FLAP_MS = 3_000;
 
-/** It takes calls and never answers. */
-export function outageFate({ how, atMs, forMs }: OutageCase, schedule: Schedule): Fate {
-  if (how !== 'silent') return kindly;
-  const silent: Mishap = { mode: 'dropped', ms: 0, kind: 'unreachable' };
-  return { ...kindly, engine: () => (schedule.nowMs >= atMs && schedule.nowMs < atMs + forMs ? silent : undefined) };
+/** `silent`: calls get no answer. */
+export function outageFaults({ how, atMs, forMs }: OutageCase, schedule: Schedule): FaultPlan {
+  if (how !== 'silent') return noFaults;
+  const silent: EngineFaultChoice = { mode: 'dropped', ms: 0, kind: 'unreachable' };
+  return { ...noFaults, engine: () => (schedule.nowMs >= atMs && schedule.nowMs < atMs + forMs ? silent : undefined) };
 }
 
 export function planOutage({ schedule, engine: { host } }: World, { how, atMs, forMs }: OutageCase): void {
@@ -32,8 +32,8 @@ export function planOutage({ schedule, engine: { host } }: World, { how, atMs, f
 
 const SHARE = 0.5;
 
-/** For the whole of the story each second call of the kind gets such an answer. */
-export function lieFate({ how }: LieCase, schedule: Schedule): Fate {
+/** Half of the calls of a kind get a false answer. */
+export function lieFaults({ how }: LieCase, schedule: Schedule): FaultPlan {
   const lied: Record<LieCase['how'], readonly EngineCall['verb'][]> = {
     runs: ['observe'],
     gone: ['destroy'],
@@ -44,7 +44,7 @@ export function lieFate({ how }: LieCase, schedule: Schedule): Fate {
   };
   const mode = how === 'another' || how === 'foreign' ? how : 'lying';
   return {
-    ...kindly,
+    ...noFaults,
     engine: ({ verb }) =>
       lied[how].includes(verb) && schedule.chance(SHARE) ? { mode, ms: 0, kind: 'unreachable' } : undefined,
   };

@@ -1,10 +1,13 @@
-/** `npm run simulate -- --planted [name]`: hunts planted faults, two at a time, and says where and by what each is found. */
+/**
+ * `npm run simulate -- --planted [name]`: hunts planted faults, two at a time, and prints the seed
+ * and invariant that find each.
+ */
 import { hunt, makeCopy } from './planted-copies.ts';
 import { plantedFaults, type PlantedFault } from './planted-faults.ts';
 
 const AT_ONCE = 2;
 
-/** Answers how many were not found. */
+/** Returns the number of faults not found. */
 export async function huntPlanted(wanted: string | undefined, mostSeeds: number): Promise<number> {
   const faults = wanted === undefined ? plantedFaults : plantedFaults.filter(({ name }) => name === wanted);
   if (faults.length === 0) {

@@ -1,6 +1,6 @@
 /**
- * A planted fault is hunted in a copy of the source and of the simulation, in a folder of its own that is gone afterwards. Only what the
- * simulation says of a run counts: a copy that does not load, or a thread that dies, is no find but an error.
+ * Hunts a planted fault in a temporary copy of source and simulation. Only a failed run counts as
+ * found; a copy that does not load, or a dead thread, is an error.
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,16 +10,16 @@ import type { PlantedFault } from './planted-faults.ts';
 import { runAll } from './worker-pool.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** All that a thread of the simulation loads; `package.json` says that these are modules. */
+/** `package.json` makes these files modules. */
 const copied = ['package.json', 'src', 'test/simulation'];
 
-/** However it is wrapped and indented. */
+/** Ignores wrapping and indentation. */
 const patternOf = ({ find }: PlantedFault): RegExp => {
   const words = find.trim().split(/\s+/);
   return new RegExp(words.map((word) => word.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('\\s+'), 'g');
 };
 
-/** Why it can't be planted in today's source; null: it can. */
+/** Reason why the fault does not fit the current source, or null. */
 export function whyNotPlanted(fault: PlantedFault): string | null {
   const { name, file, find, replace } = fault;
   if (find.trim() === replace.trim()) return `${name} changes nothing`;
@@ -28,12 +28,11 @@ export function whyNotPlanted(fault: PlantedFault): string | null {
 }
 
 export interface Copy {
-  /** The module that a thread of the simulation runs. */
   worker: URL;
   remove(): void;
 }
 
-/** Null: nothing is planted in it. */
+/** Null: an unchanged copy. */
 export function makeCopy(fault: PlantedFault | null): Copy {
   const why = fault && whyNotPlanted(fault);
   if (why) throw new Error(why);
@@ -58,7 +57,7 @@ export interface Find {
   wrong: string;
 }
 
-/** The first of so many seeds in which something is wrong; null when there is none. */
+/** First failed seed, or null. */
 export async function firstWrong({ worker }: Copy, seeds: { from: number; count: number }): Promise<Find | null> {
   let found: Find | null = null;
   const numbers = Array.from({ length: seeds.count }, (_, at) => seeds.from + at);
@@ -74,7 +73,7 @@ export async function firstWrong({ worker }: Copy, seeds: { from: number; count:
   return found;
 }
 
-/** Looks for it in the seeds from 0 on. One in which something is wrong without the fault too is no find. */
+/** Tries seeds from 0. A seed that also fails without the fault does not count. */
 export async function hunt(fault: PlantedFault, sound: Copy, mostSeeds: number): Promise<Find | null> {
   const planted = makeCopy(fault);
   try {

@@ -1,10 +1,12 @@
-/** Do the tests bite: faults are planted in copies of the source, and the simulation must find each (`planted-faults.ts`). */
+/** Mutation tests of the simulation: each planted fault must be found. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { atLevel, isSoak } from '../fixtures/level.ts';
 import { firstWrong, hunt, makeCopy, whyNotPlanted, type Copy } from './planted-copies.ts';
 import { plantedFaults } from './planted-faults.ts';
 
-/** Found within a few seeds, each by another kind of look: the others take minutes, and have their turn in a long run. */
+/**
+ * Found within a few seeds, by different invariants. The others take minutes and run at level soak.
+ */
 const quick = new Set([
   'commits-are-not-synced',
   'a-late-result-overwrites-the-desired-state',
@@ -14,7 +16,7 @@ const quick = new Set([
   'an-old-archive-counts-as-the-new-one',
   'a-copy-is-created-empty',
 ]);
-/** At level short: one that a check of data finds, one of leases, one of the wire to the engine. */
+/** At level short: one of data, one of leases, one of engine calls. */
 const quickest = new Set([
   'commits-are-not-synced',
   'a-superseded-reconcile-is-not-aborted',

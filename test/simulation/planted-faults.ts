@@ -1,20 +1,20 @@
 /**
- * Faults that the simulation must find: each is one exact change of one source file, as a tired hand could make it. They are planted in a
- * copy, never here (`planted-copies.ts`). A source that has moved on makes its fault inapplicable; the test says so at once.
+ * Faults that the simulation must find: each is one exact change of one source file, planted in a
+ * copy (`planted-copies.ts`). The test names faults that no longer fit the source.
  */
 export interface PlantedFault {
   name: string;
-  /** Below `src/`. */
+  /** Relative to `src/`. */
   file: string;
-  /** Occurs exactly once in it, however it is wrapped. */
+  /** Occurs exactly once in the file, ignoring whitespace. */
   find: string;
   replace: string;
-  /** What a user or the operator would live to see. */
+  /** Effect on a user or the operator. */
   suffers: string;
 }
 
 export const plantedFaults: readonly PlantedFault[] = [
-  // ---- what is durable
+  // ---- durability
   {
     name: 'commits-are-not-synced',
     file: 'store/db/sqlite.ts',
@@ -79,7 +79,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: 'if (held.get(id) !== generation && abort.signal.aborted) abort.abort();',
     suffers: 'who terminates an instance waits until its pull is over',
   },
-  // ---- records and counts
+  // ---- rows and counters
   {
     name: 'the-list-version-is-not-incremented',
     file: 'store/tables/events.ts',
@@ -136,7 +136,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: 'if (nodePort !== avoided) return nodePort;',
     suffers: 'two instances have the same node port, and one of them does not come up',
   },
-  // ---- wishes
+  // ---- desired state
   {
     name: 'a-request-does-not-make-its-row-due',
     file: 'control/instances/actions.ts',
@@ -174,7 +174,7 @@ export const plantedFaults: readonly PlantedFault[] = [
       '.set({ stopPolicy: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',
     suffers: 'an instance that was to stop at night runs, and bills, on',
   },
-  // ---- passes
+  // ---- reconciles
   {
     name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/instances/bring-up.ts',
@@ -243,7 +243,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: '',
     suffers: 'a volume of 40 GB is full at 20',
   },
-  // ---- the plan and the table
+  // ---- plan and state table
   {
     name: 'a-release-ends-before-clean-up',
     file: 'domain/plan.ts',

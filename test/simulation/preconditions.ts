@@ -1,4 +1,7 @@
-/** Whatever is asked of engine and storage must follow from what was made durable before: nothing is made that could not be found again, and nothing removed that is still wished. */
+/**
+ * Preconditions of engine and storage calls: a row exists for each created object, and nothing
+ * desired is removed.
+ */
 import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
 import type { EngineSpec, OwnedObject } from '../../src/engines/contract.ts';
@@ -7,32 +10,33 @@ import { diskIdsOf } from '../../src/domain/disk-usage.ts';
 import type { Checker } from './checker.ts';
 import type { World } from './world.ts';
 
-export interface Intents {
+export interface Preconditions {
   mayEnsure(spec: EngineSpec): void;
   mayDestroy(id: InstanceId): void;
   mayRemoveImage(ref: string): void;
   maySave(id: InstanceId, ref: string): void;
   mayDiscard(owned: OwnedObject): void;
-  mayMakeDisk(disk: DiskId): void;
+  mayCreateDisk(disk: DiskId): void;
   mayDestroyDisk(disk: DiskId): void;
   mayUnmount(disk: DiskId): void;
-  /** The engine says that this image holds a root disk now, where it is to be in the end. */
-  isKept(ref: string): void;
+  /** The engine reports that the image holds a root disk, in its final registry. */
+  markSaved(ref: string): void;
 }
 
-export function makeIntents(
+export function makePreconditions(
   world: Pick<World, 'pushes' | 'engine'>,
   checker: Checker,
   wrong: (text: string) => void,
-): Intents {
+): Preconditions {
   const kept = new Set<string>();
   return {
-    isKept: (ref) => void kept.add(ref),
+    markSaved: (ref) => void kept.add(ref),
     mayEnsure({ id, generation, nodePorts }) {
       const kept = checker.instances.get(id);
       if (!kept) return wrong(`the engine is asked to make ${id}, which is not written down`);
       const { row, instance } = kept;
-      // A wish may have moved on since the pass looked; what it asks for then is put right by the next.
+      // The desired state may have changed since the reconcile read it; the next one corrects the
+      // result.
       if (row.generation > generation) return;
       if (row.everEnsured !== 1) wrong(`the engine is asked to make ${id}, and that it was is not written down`);
       if (instance.desired !== 'running')
@@ -49,7 +53,6 @@ export function makeIntents(
       if (!instance || instance.desired === 'released' || !world.engine.host.holds(id)) return;
       const { archive, desired } = instance;
       const text = `the engine is asked to remove ${id}, which is wished ${desired}, and its root disk is not kept`;
-      // One that is archived has its root disk in the image that is written down.
       if (archive === null) return wrong(text);
       if (!kept.has(archive.ref)) wrong(`${text}: nobody has said that ${archive.ref} is`);
       if (archive.generation !== instance.generation) wrong(`${text}: ${archive.ref} is older`);
@@ -83,7 +86,7 @@ export function makeIntents(
         wrong(`the engine is asked to discard ${engineName}, which is wished ${instance.desired}`);
       if (kind === 'image') this.mayRemoveImage(engineName);
     },
-    mayMakeDisk({ kind, id }) {
+    mayCreateDisk({ kind, id }) {
       const [disk] = checker.rows('select id from disk where id = ?', `${kind}/${id}`);
       if (!disk) wrong(`the storage is asked to make ${kind}/${id}, which is not written down`);
     },

@@ -2,11 +2,11 @@ import type { Caller } from '../../src/control/index.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';
 
-/** One that gives to whoever brings the right secret, one that gives to all, one that has nothing. */
+/** A private, a public and a missing image. */
 const refs = ['private.invalid/own:1', 'berth.local/own:1', 'missing.invalid/own:1'];
 
 const idsOf = (world: World, table: string, owner: string, ownerId: string, more = ''): string[] =>
-  world.life
+  world.server
     ? world.checker
         .rows<{ id: string }>(`select id from ${table} where "${owner}" = ? ${more}`, ownerId)
         .map(({ id }) => id)
@@ -23,7 +23,7 @@ const member = (answer: unknown, name: string): unknown =>
     ? new Map<string, unknown>(Object.entries(answer)).get(name)
     : undefined;
 
-/** Makes a thing of one table, of which the answer tells the id. */
+/** Creates an object; its answer contains the id. */
 function made(
   world: World,
   request: Omit<Request, 'sent' | 'answered' | 'refused'>,

@@ -1,4 +1,4 @@
-/** A run hangs on its name and on nothing else: what failed once can be looked at again, byte for byte. */
+/** A run depends on its name only: a failure can be replayed byte for byte. */
 import { execFileSync } from 'node:child_process';
 import { afterAll, expect, test } from 'vitest';
 import { runAll, stopThreads } from './worker-pool.ts';

@@ -2,7 +2,7 @@ import type { Caller, Control } from '../../src/control/index.ts';
 import type { LaunchInput } from '../../src/control/instances/launch.ts';
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
-import { cancel, deleteImage, keepAlive, ownImages, saveImage, setEnds } from './instance-requests.ts';
+import { cancel, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import {
@@ -13,7 +13,7 @@ import {
   expandVolume,
   renameVolume,
 } from './storage-requests.ts';
-import { handleStray } from './orphan-requests.ts';
+import { handleOrphan } from './orphan-requests.ts';
 import type { World } from './world.ts';
 
 const initScripts = [
@@ -36,7 +36,7 @@ export interface LaunchChoice {
   initScript?: string;
   volumes?: string[];
   waitMs?: number | null;
-  /** Of the caller's own, instead of those on offer. */
+  /** One of the caller's own, instead of the catalog. */
   ownImage?: string | undefined;
 }
 
@@ -102,7 +102,7 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
   };
 }
 
-const wishes = {
+const desiredAfter = {
   stop: 'stopped',
   start: 'running',
   restart: 'running',
@@ -110,7 +110,7 @@ const wishes = {
   terminate: 'released',
 } as const;
 
-export function act(
+export function instanceAction(
   world: World,
   caller: Caller,
   action: Action,
@@ -119,7 +119,7 @@ export function act(
   waitMs: number | null = null,
 ): Request {
   const { model } = world;
-  const wish = wishes[action];
+  const wish = desiredAfter[action];
   return {
     text: `${action} ${id}`,
     caller,
@@ -128,7 +128,7 @@ export function act(
       action === 'start'
         ? control.instances.start(caller, { instanceId: id }, idempotency, waitMs)
         : control.instances[action](caller, { instanceId: id }, idempotency),
-    sent: () => model.wish(id, wish),
+    sent: () => model.requested(id, wish),
     answered(_, first) {
       const row = world.checker.rows<{ desired: string }>('select desired from instance where id = ?', id)[0];
       if (!row) return world.fail(`${action} of ${id} was acknowledged, and it is not in the database`);
@@ -158,7 +158,7 @@ export function createVolume(world: World, caller: Caller, key: string | null, n
   };
 }
 
-/** An ed25519 key of 32 drawn bytes, as OpenSSH writes it. */
+/** An ed25519 key with 32 drawn bytes, in OpenSSH format. */
 function sshKey(world: World): string {
   const part = (bytes: Uint8Array): Buffer => {
     const length = Buffer.alloc(4);
@@ -208,7 +208,6 @@ const ownDisks = ({ model }: World, what: 'volumes' | 'snapshots', caller: Calle
   [...model[what]].filter(([, { ownerId, there }]) => there && ownerId === caller.accountId).map(([id]) => id);
 const ownVolumes = (world: World, caller: Caller): string[] => ownDisks(world, 'volumes', caller);
 
-/** On one of the caller's volumes, or snapshots. */
 const onDisk =
   (
     what: 'volumes' | 'snapshots',
@@ -227,7 +226,7 @@ const drawnCopy =
     return copyVolume(world, caller, from, key, { id, name: drawnName(world), sizeGB });
   };
 
-/** Mostly those for which it is legal now, or else little would ever happen. */
+/** Prefers instances for which the action is legal, so that most requests take effect. */
 function targets(world: World, caller: Caller, which: Action): string[] {
   const ids = ownInstances(world, caller);
   const legal = ids.filter((id) => {
@@ -246,7 +245,7 @@ const action =
   (world, caller) => {
     const ids = targets(world, caller, which);
     if (ids.length === 0) return null;
-    return act(world, caller, which, world.schedule.oneOf(ids), keyOf(world), drawnWaitMs(world));
+    return instanceAction(world, caller, which, world.schedule.oneOf(ids), keyOf(world), drawnWaitMs(world));
   };
 
 const onOwn =
@@ -282,18 +281,18 @@ const disksDraws: readonly Draw[] = [
   onDisk('snapshots', deleteSnapshot),
 ];
 
-/** What can't be done for want of something to do it with makes that. */
-const ofDisks: Draw = (world, caller) =>
+/** Creates the missing object when no request is possible. */
+const drawDiskRequest: Draw = (world, caller) =>
   world.schedule.oneOf(disksDraws)(world, caller) ??
   onDisk('volumes', (...at) => createSnapshot(...at, `s${at[0].schedule.between(1, 3)}`))(world, caller) ??
   createVolume(world, caller, keyOf(world), drawnName(world));
 
-/** With how often each is asked among all. */
+/** Relative frequency of each request. */
 const kinds: readonly (readonly [number, Draw])[] = [
-  [2, onOwn('stop', (world, caller, id) => setEnds(world, caller, id))],
+  [2, onOwn('stop', (world, caller, id) => setStopPolicy(world, caller, id))],
   [1, onOwn('stop', (world, caller, id) => keepAlive(world, caller, id))],
   [2, drawFromRegistry],
-  [2, handleStray],
+  [2, handleOrphan],
   [1, onOwn('stop', (world, caller, id) => cancel(world, caller, id, keyOf(world)))],
   [2, onOwn('archive', (world, caller, id) => saveImage(world, caller, id, keyOf(world), `i${serialOf(world)}`))],
   [
@@ -311,26 +310,25 @@ const kinds: readonly (readonly [number, Draw])[] = [
   [4, action('terminate')],
   [3, (world, caller) => createVolume(world, caller, keyOf(world), `v${world.schedule.between(1, 6)}`)],
   [2, onDisk('volumes', deleteVolume)],
-  [10, ofDisks],
+  [10, drawDiskRequest],
   [3, (world, caller) => createSshKey(world, caller, keyOf(world))],
   [
     1,
     (world, caller) => {
-      const rows = world.life
+      const rows = world.server
         ? world.checker.rows<{ id: string }>('select id from sshKey where accountId = ?', caller.accountId)
         : [];
       return rows.length === 0 ? null : deleteSshKey(world, caller, world.schedule.oneOf(rows).id, keyOf(world));
     },
   ],
 ];
-const allTurns = kinds.reduce((sum, [turns]) => sum + turns, 0);
+const totalWeight = kinds.reduce((sum, [turns]) => sum + turns, 0);
 
-/** So that there is something to work with. */
 export const drawLaunch = (world: World): Request => drawnLaunch(world, world.schedule.oneOf(callers));
 
 export function drawRequest(world: World): Request | null {
   const caller = world.schedule.oneOf(callers);
-  let turn = world.schedule.random() * allTurns;
+  let turn = world.schedule.random() * totalWeight;
   for (const [turns, draw] of kinds) {
     turn -= turns;
     if (turn < 0) return draw(world, caller);

@@ -1,4 +1,4 @@
-/** Runs cases one after another in a thread of their own, in which there is no real time. */
+/** Runs cases one after another in a thread without real time. */
 import { mkdtempSync, rmSync, existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { run, type Outcome } from './run.ts';
 import { forbidRealTime } from './schedule.ts';
 import { makeTemplate } from './template.ts';
 
-/** In memory where the system has such a place: what is written is lost on purpose anyway. */
+/** In memory where possible: the data is lost on purpose anyway. */
 const place = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
 export interface Runner {

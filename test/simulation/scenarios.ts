@@ -1,35 +1,43 @@
 import type { Caller } from '../../src/control/index.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
-import { ask, type Request } from './client.ts';
-import { befall } from './host-events.ts';
-import { act, createSshKey, createVolume, drawLaunch, drawRequest, launch, type LaunchChoice } from './requests.ts';
+import { sendRequest, type Request } from './client.ts';
+import { drawHostEvent } from './host-events.ts';
+import {
+  instanceAction,
+  createSshKey,
+  createVolume,
+  drawLaunch,
+  drawRequest,
+  launch,
+  type LaunchChoice,
+} from './requests.ts';
 import { copyVolume, createSnapshot, deleteSnapshot, deleteVolume, expandVolume } from './storage-requests.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
-/** Plans it, and answers when the last of it is to happen, in milliseconds of the run. */
-export function drawnStory(world: World): number {
+/** Schedules random requests and events. Returns the end in milliseconds of the run. */
+export function drawScenario(world: World): number {
   const { schedule } = world;
   const spanMs = schedule.spread(20_000, 1_200_000);
   for (let count = schedule.between(0, 3); count > 0; count--)
-    schedule.later((schedule.random() * spanMs) / 10, () => ask(world, drawLaunch(world)));
+    schedule.later((schedule.random() * spanMs) / 10, () => sendRequest(world, drawLaunch(world)));
   for (let count = schedule.between(8, 24); count > 0; count--) {
     schedule.later(schedule.random() * spanMs, () => {
       const burst = schedule.chance(0.2) ? schedule.between(2, 4) : 1;
       for (let nth = 0; nth < burst; nth++) {
         const request = drawRequest(world);
         if (!request) continue;
-        ask(world, request);
-        if (request.key !== null && schedule.chance(0.2)) ask(world, request);
+        sendRequest(world, request);
+        if (request.key !== null && schedule.chance(0.2)) sendRequest(world, request);
       }
     });
   }
   for (let count = schedule.between(0, 6); count > 0; count--)
-    schedule.later(schedule.random() * spanMs, () => befall(world));
+    schedule.later(schedule.random() * spanMs, () => drawHostEvent(world));
   return spanMs;
 }
 
-type Tell = (world: World, key: () => string) => readonly (readonly [afterMs: number, make: () => Request])[];
+type Scenario = (world: World, key: () => string) => readonly (readonly [afterMs: number, make: () => Request])[];
 
 const nobody = 'notebook-00000000-0000-4000-8000-000000000000';
 const nothing = '00000000-0000-4000-8000-000000000000';
@@ -40,8 +48,8 @@ const ann = (): Caller => {
   return first;
 };
 
-/** What the fixed stories are told with: the instances and volumes of a world by the order in which they were made. */
-const words = (world: World, key: () => string) => {
+/** Requests of the fixed scenarios. Objects are addressed by order of creation. */
+const scenarioRequests = (world: World, key: () => string) => {
   const { model } = world;
   const volume = (at: number): string => [...model.volumes.keys()][at] ?? nothing;
   const snapshot = (at: number): string => [...model.snapshots.keys()][at] ?? nothing;
@@ -49,7 +57,7 @@ const words = (world: World, key: () => string) => {
     volume,
     start: (choice: LaunchChoice) => (): Request => launch(world, ann(), key(), choice),
     on: (action: Action, at: number) => (): Request =>
-      act(world, ann(), action, [...model.instances.keys()][at] ?? nobody, key()),
+      instanceAction(world, ann(), action, [...model.instances.keys()][at] ?? nobody, key()),
     createSshKey: (): Request => createSshKey(world, ann(), key()),
     createVolume: (): Request => createVolume(world, ann(), key(), 'data'),
     deleteVolume: (): Request => deleteVolume(world, ann(), volume(0), key()),
@@ -65,12 +73,12 @@ const words = (world: World, key: () => string) => {
 };
 
 /**
- * Together they ask everything, in the states that they find, one after the other. There are several, because what is tried at each of
- * their steps takes as long as the whole of one.
+ * Together the scenarios use every request. Several short ones, because crash points take quadratic
+ * time.
  */
-const stories: readonly Tell[] = [
+const scenarios: readonly Scenario[] = [
   (world, key) => {
-    const { start, on, createSshKey: addKey } = words(world, key);
+    const { start, on, createSshKey: addKey } = scenarioRequests(world, key);
     return [
       [50, start({ type: 2, ports: [80, 8_888], initScript: '#!/bin/sh\n# berth-sim: exit 3 after 400ms\n' })],
       [600, on('stop', 0)],
@@ -83,7 +91,13 @@ const stories: readonly Tell[] = [
     ];
   },
   (world, key) => {
-    const { start, on, createVolume: addVolume, deleteVolume: dropVolume, startWithVolume } = words(world, key);
+    const {
+      start,
+      on,
+      createVolume: addVolume,
+      deleteVolume: dropVolume,
+      startWithVolume,
+    } = scenarioRequests(world, key);
     return [
       [50, addVolume],
       [5, startWithVolume],
@@ -98,7 +112,7 @@ const stories: readonly Tell[] = [
     ];
   },
   (world, key) => {
-    const { start, on } = words(world, key);
+    const { start, on } = scenarioRequests(world, key);
     return [
       [50, start({ type: 3, ports: [80] })],
       [200, on('archive', 0)],
@@ -114,7 +128,7 @@ const stories: readonly Tell[] = [
     ];
   },
   (world, key) => {
-    const told = words(world, key);
+    const told = scenarioRequests(world, key);
     return [
       [50, told.createVolume],
       [100, told.createSnapshot],
@@ -128,21 +142,21 @@ const stories: readonly Tell[] = [
   },
 ];
 
-/** In which the last of it is done. */
+/** Time for the last request. */
 const AFTER_MS = 300;
 
-/** Plans one of them, and answers when the last of it is to happen. */
-export function fixedStory(world: World, nth: number, more: { twice?: boolean } = {}): number {
+/** Schedules one of them. Returns its end. */
+export function fixedScenario(world: World, nth: number, more: { twice?: boolean } = {}): number {
   let keys = 0;
-  const tell = stories[nth];
-  if (!tell) throw new Error(`there is no story ${nth}, only 0 to ${stories.length - 1}`);
+  const tell = scenarios[nth];
+  if (!tell) throw new Error(`there is no story ${nth}, only 0 to ${scenarios.length - 1}`);
   let atMs = 1_000;
   for (const [afterMs, make] of tell(world, () => `f${keys++}`)) {
     atMs += afterMs;
     world.schedule.later(atMs, () => {
       const request = make();
-      ask(world, request);
-      if (more.twice) ask(world, request);
+      sendRequest(world, request);
+      if (more.twice) sendRequest(world, request);
     });
   }
   return atMs + AFTER_MS;

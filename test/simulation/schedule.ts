@@ -1,19 +1,17 @@
 /**
- * The one time and the one order of a simulated world. All that happens is a task of this queue: the earliest is done, whoever comes to
- * it first of those at one moment is drawn, and the next follows once nothing of the process is awake any more. So a run hangs on its
- * seed and on nothing else.
+ * Clock and scheduler of a simulated world. Runs the earliest task, draws the order of simultaneous
+ * tasks, and continues once the process is idle. A run depends on its seed only.
  */
 import { makeRandom, type Random } from '../../src/engines/simulated/random.ts';
 
 interface Task {
   atMs: number;
-  /** Decides between those of one moment. */
+  /** Order of simultaneous tasks. */
   turn: number;
   serial: number;
   deed: (() => void) | null;
 }
 
-/** What was answered by a deadline of real time, or drawn from elsewhere, would not be the same again. */
 export class Schedule {
   readonly random: Random;
   readonly trace: string[] = [];
@@ -28,20 +26,20 @@ export class Schedule {
     this.#turns = makeRandom(`${seed} turns`);
   }
 
-  /** Does it that much later. Answers what calls it off. */
+  /** Returns the cancel function. */
   later(ms: number, deed: () => void): () => void {
     const task: Task = { atMs: this.nowMs + Math.max(0, ms), turn: this.#turns(), serial: this.#serial++, deed };
     this.#push(task);
     return () => (task.deed = null);
   }
 
-  /** When the next task is due; null when there is none. */
+  /** Null when no task is left. */
   nextAtMs(): number | null {
     while (this.#heap[0]?.deed === null) this.#pop();
     return this.#heap[0]?.atMs ?? null;
   }
 
-  /** Does the next task, and waits until all that it woke sleeps again. */
+  /** Runs the next task, and waits until the process is idle. */
   async step(): Promise<void> {
     const task = this.#pop();
     if (!task?.deed) return;
@@ -59,7 +57,7 @@ export class Schedule {
     return Math.floor(from + this.random() * (to - from + 1));
   }
 
-  /** Long ones are as likely as short ones: a drawn power. */
+  /** Log-uniform: short durations are as likely as long ones. */
   spread(fromMs: number, toMs: number): number {
     return Math.round(fromMs * (toMs / fromMs) ** this.random());
   }
@@ -129,15 +127,18 @@ export class Schedule {
 const realImmediate = globalThis.setImmediate;
 let immediates = 0;
 
-/** Waits until nothing is awake: promises and ticks run out before the event loop turns, immediates are counted. */
+/**
+ * Resolves when the process is idle: promises and ticks run before the event loop turns; immediates
+ * are counted.
+ */
 async function quiet(): Promise<void> {
   do await new Promise<void>((resolve) => void realImmediate(resolve));
   while (immediates > 0);
 }
 
 /**
- * For good, in a thread of its own: whoever reads the real clock, or sleeps by it, or draws by himself, is told so. A run that did
- * could not be replayed.
+ * Call once per thread. Any use of real time or randomness throws: such a run could not be
+ * replayed.
  */
 export function forbidRealTime(): void {
   const forbidden = (what: string) => (): never => {

@@ -1,7 +1,6 @@
 /**
- * One life of the simulated server: real control on the real store, with every way out of the process watched. A kill leaves it where
- * it is: whatever it waits for never comes, whatever it asks for is not heard, and the next life begins with the same disk, engine and
- * storage.
+ * One run of the simulated server: real control and store, with all I/O intercepted. A kill leaves
+ * pending calls unanswered and drops new ones; the next run has the same disk, engine and storage.
  */
 import { makeControl, type RunningControl } from '../../src/control/wiring.ts';
 import { makeRegions, type RegionDrivers } from '../../src/control/base/regions.ts';
@@ -12,21 +11,21 @@ import { migrations } from '../../src/store/migrations/all.ts';
 import type { Scheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
-import { watchedEngine } from './faulty-engine.ts';
-import { watchedStorage } from './faulty-storage.ts';
+import { faultyEngine } from './faulty-engine.ts';
+import { faultyStorage } from './faulty-storage.ts';
 import { ids, nodePortRange, poolGB } from './template.ts';
 import type { World } from './world.ts';
 
 const never = <T>(): Promise<T> => new Promise<T>(() => {});
 
-export class Life {
+export class ServerRun {
   readonly world: World;
   readonly number: number;
   alive = true;
-  /** The process is held up until then: a machine that swaps, a debugger. */
-  heldUntilMs = 0;
+  /** Pauses the process, like a swapping machine or a debugger. */
+  pausedUntilMs = 0;
   running: RunningControl | null = null;
-  /** Aborted by the kill: connections of the process break. */
+  /** Aborted by the kill: connections break. */
   readonly ended = new AbortController();
 
   constructor(world: World, number: number) {
@@ -34,18 +33,18 @@ export class Life {
     this.number = number;
   }
 
-  /** One more step of this process; false when it is dead, or dies here. */
+  /** Counts a step. False when the process is dead or dies here. */
   step(text: string): boolean {
     return this.alive && this.world.step(this, text) && this.alive;
   }
 
-  /** Something that will reach the process after that long, if it still lives. */
+  /** Delivers a callback after `ms`, if the process still runs. */
   later(ms: number, deed: () => void): () => void {
     const { schedule } = this.world;
     let callOff = (): void => {};
     const arrive = (): void => {
       if (!this.alive) return;
-      if (schedule.nowMs < this.heldUntilMs) callOff = schedule.later(this.heldUntilMs - schedule.nowMs, arrive);
+      if (schedule.nowMs < this.pausedUntilMs) callOff = schedule.later(this.pausedUntilMs - schedule.nowMs, arrive);
       else deed();
     };
     callOff = schedule.later(ms, arrive);
@@ -67,8 +66,8 @@ export class Life {
     disk.opened();
     const drivers: RegionDrivers = {
       regionId: regionId(ids.region),
-      engine: watchedEngine(this),
-      pools: [{ name: 'default', storage: watchedStorage(this), sizeGB: poolGB, overcommit: 1, space: null }],
+      engine: faultyEngine(this),
+      pools: [{ name: 'default', storage: faultyStorage(this), sizeGB: poolGB, overcommit: 1, space: null }],
       sharedDiskGB: 20,
       nodePortRange,
       nodePortAddress: '127.0.0.1',
@@ -110,7 +109,6 @@ export class Life {
     this.running = running;
   }
 
-  /** Ends it without a word. */
   kill(): void {
     this.alive = false;
     this.running = null;
@@ -144,7 +142,7 @@ export class Life {
     const { schedule } = this.world;
     return {
       defer: (deed) => void this.later(schedule.between(0, 2), deed),
-      // A group closes after 2 ms: now and then after its first work.
+      // A group closes after 2 ms, sometimes after its first operation.
       elapsed: () => schedule.nowMs + schedule.between(0, 3),
       after: (ms, deed) => this.later(ms, deed),
       threads: false,
@@ -152,13 +150,13 @@ export class Life {
   }
 
   #time(): Time {
-    const { schedule, wall } = this.world;
+    const { schedule, wallClock } = this.world;
     const later = (ms: number, deed: () => void): (() => void) =>
       this.later(ms, () => {
         if (this.step('timer')) deed();
       });
     return {
-      now: () => wall.now(),
+      now: () => wallClock.now(),
       elapsed: () => schedule.nowMs,
       sleep: (ms, signal) =>
         new Promise((resolve, reject) => {

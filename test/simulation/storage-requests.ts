@@ -1,6 +1,6 @@
 import type { Caller } from '../../src/control/index.ts';
 import type { CopyRequest } from '../../src/control/volumes/new-volume.ts';
-import { ask, type Request } from './client.ts';
+import { sendRequest, type Request } from './client.ts';
 import type { KnownDisk } from './model.ts';
 import type { World } from './world.ts';
 
@@ -41,7 +41,6 @@ export function renameVolume(world: World, caller: Caller, id: string, key: stri
   };
 }
 
-/** Of a volume, or of a snapshot. */
 export function copyVolume(
   world: World,
   caller: Caller,
@@ -62,10 +61,10 @@ export function copyVolume(
       const id = idIn(answer, 'volumeText');
       if (id === null) return world.fail(`a copy was answered with ${JSON.stringify(answer)}`);
       world.model.isThere('volumes', id, caller.accountId);
-      // Many want what was copied no longer, and say so at once.
+      // Often deletes the copied disk soon, during the copy.
       if (!world.schedule.chance(0.3)) return;
       const gone = from === 'snapshots' ? deleteSnapshot : deleteVolume;
-      ask(world, gone(world, caller, wish.id, null));
+      sendRequest(world, gone(world, caller, wish.id, null));
     },
     refused: () => {},
   };
@@ -113,7 +112,9 @@ export function deleteVolume(world: World, caller: Caller, id: string, key: stri
   };
 }
 
-/** What the model makes of a delete: it may be gone once asked, is once answered, and is not once refused. */
+/**
+ * Effect of a delete on the model: possible once sent, certain once answered, none once refused.
+ */
 function isGone(known: KnownDisk | undefined): Pick<Request, 'sent' | 'answered' | 'refused'> {
   return {
     sent: () => {

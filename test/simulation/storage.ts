@@ -1,18 +1,18 @@
-/** A storage in memory that keeps the contract, for disks that outlive the simulated server. */
+/** A storage in memory that follows the contract and outlives the simulated server. */
 import { diskKinds, type DiskId, type DiskEntry } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 
 export interface MemoryStorage extends Storage {
-  /** What there is, as `kind/id`, and its size. */
+  /** Size by `kind/id`. */
   readonly there: ReadonlyMap<string, number>;
-  /** What each of them holds: the name of the disk that began empty, and that it is a copy of a copy of. */
+  /** Content of each disk: the name of the first disk in its chain of copies. */
   readonly holds: ReadonlyMap<string, string>;
   readonly mounted: ReadonlySet<string>;
-  /** Copies that are being made, and what is left of those that were cut off. */
+  /** Copies in progress, and remains of aborted ones. */
   readonly begun: Set<string>;
-  /** Bytes that its files take, and what takes most of it. */
+  /** Used bytes and largest entries. */
   hold(disk: DiskId, bytes: number, biggest?: DiskEntry[]): void;
-  /** A backing is lost, or found again. */
+  /** Loses a backing, until `find`. */
   lose(disk: string): void;
   find(disk: string): void;
 }

@@ -1,4 +1,7 @@
-/** The database that every run begins with: the real migrations, and what an installation begins with. Its ids are always the same. */
+/**
+ * Initial database of every run: real migrations and the data of a new installation, with constant
+ * ids.
+ */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Caller } from '../../src/control/index.ts';
@@ -16,9 +19,9 @@ const uuid = (kind: number, number: number): string =>
   `${String(kind).padStart(8, '0')}-0000-4000-8000-${String(number).padStart(12, '0')}`;
 
 export const ids = { installation: uuid(1, 1), region: uuid(2, 1) };
-/** Few, so that they are used up and come back soon. */
+/** Few ports, so that they run out. */
 export const nodePortRange = { first: 30_000, last: 30_015 };
-/** Of the one pool: little enough to be used up now and then. */
+/** Small enough to fill up. */
 export const poolGB = 400;
 export const capacity = { cpuMilli: 6_000, memoryMiB: 16_384, gpus: 3 };
 
@@ -62,7 +65,7 @@ export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   sessionId: null,
 }));
 
-/** The bytes of the database file. */
+/** Bytes of the database file. */
 export async function makeTemplate(folder: string): Promise<Uint8Array> {
   const own = mkdtempSync(join(folder, 'template-'));
   const file = join(own, 'berth.db');

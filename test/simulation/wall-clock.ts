@@ -1,9 +1,9 @@
-/** The date of the simulated machine: it may jump, and stand still, while time goes on. */
+/** Wall clock of the simulated machine: may jump or stand still while monotonic time continues. */
 import type { Schedule } from './schedule.ts';
 
 interface Stretch {
   fromMs: number;
-  /** What the date says at its beginning. */
+  /** Wall time at the start of the segment. */
   dateMs: number;
   still: boolean;
 }
@@ -11,13 +11,13 @@ interface Stretch {
 /** 2027-01-15. */
 const FIRST_MS = 1_800_000_000_000;
 
-export class Wall {
+export class WallClock {
   readonly #schedule: Schedule;
   readonly #stretches: Stretch[] = [{ fromMs: 0, dateMs: FIRST_MS, still: false }];
-  /** The furthest that it ever was ahead of what has passed: records that are kept for a time may be gone by then. */
+  /** Furthest lead over monotonic time; stored records may have expired by then. */
   aheadMs = 0;
   #latestMs = 0;
-  /** By how much it was set back in all: deadlines that were set before come that much later. */
+  /** Sum of backward jumps, which delays earlier deadlines. */
   setBackMs = 0;
 
   constructor(schedule: Schedule) {
@@ -28,14 +28,14 @@ export class Wall {
     return this.at(this.#schedule.nowMs);
   }
 
-  /** What the date said when that much time had passed. */
+  /** Wall time after `passedMs`. */
   at(passedMs: number): number {
     const stretch = this.#stretches.findLast(({ fromMs }) => fromMs <= passedMs) ?? this.#stretches[0];
     if (!stretch) throw new Error('there is always a first stretch');
     return Math.floor(stretch.dateMs + (stretch.still ? 0 : passedMs - stretch.fromMs));
   }
 
-  /** The furthest that it ever said. */
+  /** Latest wall time ever shown. */
   latestMs(): number {
     return Math.max(this.now(), this.#latestMs);
   }

@@ -1,27 +1,29 @@
-/** Threads that run cases, each one case after another. A thread loads the whole server, so it is used again until `stopThreads`. */
+/**
+ * A pool of worker threads for cases. A thread loads the whole server, so it is reused until
+ * `stopThreads`.
+ */
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { Outcome } from './run.ts';
 
-export interface Told extends Outcome {
+export interface CaseResult extends Outcome {
   name: string;
 }
 
-/** What a thread is told, and what it tells. */
-export interface Question {
+export interface CaseRequest {
   name: string;
-  /** Also when nothing was wrong: a trace is long. */
+  /** Default: failed runs only; traces are long. */
   withTrace: boolean;
 }
 
 const ownModule = new URL('./worker.ts', import.meta.url);
-/** Threads of `ownModule` that run nothing now. */
+/** Unused threads of `ownModule`. */
 const idle: Worker[] = [];
 
-/** In the order in which they end; `hear` answers whether to go on. */
+/** Results arrive in order of completion; `onResult` returns whether to continue. */
 export async function runAll(
   names: Iterable<string>,
-  hear: (told: Told) => boolean,
+  onResult: (told: CaseResult) => boolean,
   { threads = availableParallelism(), withTrace = false, worker: module = ownModule } = {},
 ): Promise<void> {
   const left = names[Symbol.iterator]();
@@ -34,8 +36,8 @@ export async function runAll(
     try {
       for (let next = left.next(); goOn && !next.done; next = left.next()) {
         const name = next.value;
-        worker.postMessage({ name, withTrace } satisfies Question);
-        goOn = hear({ name, ...(await answerOf(worker, name)) }) && goOn;
+        worker.postMessage({ name, withTrace } satisfies CaseRequest);
+        goOn = onResult({ name, ...(await answerOf(worker, name)) }) && goOn;
       }
     } catch (error) {
       await worker.terminate();
@@ -46,7 +48,7 @@ export async function runAll(
   }
 }
 
-/** Ends the threads, which remove their databases. */
+/** Stops the threads, which remove their databases. */
 export async function stopThreads(): Promise<void> {
   await Promise.all(idle.splice(0).map(stop));
 }

@@ -1,12 +1,12 @@
-/** A thread that runs cases: without real time, so nothing else may live in it. */
+/** Worker thread for cases. It has no real time, so it runs nothing else. */
 import { parentPort } from 'node:worker_threads';
-import type { Question } from './worker-pool.ts';
+import type { CaseRequest } from './worker-pool.ts';
 import { makeRunner } from './runner.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this is a thread of the simulation; npm run simulate starts it');
 const runner = await makeRunner();
-port.on('message', (question: Question | null) => {
+port.on('message', (question: CaseRequest | null) => {
   if (question === null) {
     runner.stop();
     port.close();
@@ -18,7 +18,7 @@ port.on('message', (question: Question | null) => {
       const trace = withTrace || outcome.wrong !== null ? outcome.trace : '';
       port.postMessage({ ...outcome, trace });
     },
-    // Thrown where nobody can hear it but the one who asked: rejections are what the runner collects.
+    // Throws outside of the promise: the runner collects rejections.
     (error: unknown) =>
       setImmediate(() => {
         throw error;

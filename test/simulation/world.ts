@@ -1,6 +1,7 @@
 /**
- * A whole simulated world: one engine, one storage and one disk that last, and a server that is killed and started again over them. Each
- * commit, call, answer and timer of the server is a step; it may die at any, and after each what it left is looked at.
+ * A simulated world: an engine, a storage and a disk that last, and a server that is killed and
+ * restarted. Each commit, call, answer and timer is a step. The server may die at any of them;
+ * invariants are checked after each.
  */
 import type { Verb } from '../../src/engines/simulated/faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
@@ -9,16 +10,22 @@ import type { Limits } from '../../src/domain/instance-states.ts';
 import type { OrphanPolicy } from '../../src/domain/orphan.ts';
 import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
-import { kindly, type Fate, type Mishap, type StorageCall, type StorageMishap } from './call-outcomes.ts';
-import { makeIntents, type Intents } from './preconditions.ts';
-import { Life } from './server-run.ts';
+import {
+  noFaults,
+  type FaultPlan,
+  type EngineFaultChoice,
+  type StorageCall,
+  type StorageFaultChoice,
+} from './call-outcomes.ts';
+import { makePreconditions, type Preconditions } from './preconditions.ts';
+import { ServerRun } from './server-run.ts';
 import { Model } from './model.ts';
 import { Schedule } from './schedule.ts';
 import { makeMemoryStorage, type MemoryStorage } from './storage.ts';
 import { capacity, ids } from './template.ts';
-import { Wall } from './wall-clock.ts';
+import { WallClock } from './wall-clock.ts';
 
-/** The process itself comes to its end here: whatever is on the stack unwinds, and does nothing more. */
+/** Unwinds the stack of a killed process. */
 class Killed extends Error {}
 
 const slowTimes: Partial<Times> = {
@@ -37,34 +44,34 @@ const failure = (errcode: number, text: string): Error => Object.assign(new Erro
 
 export class World {
   readonly schedule: Schedule;
-  readonly wall: Wall;
+  readonly wallClock: WallClock;
   readonly storage: MemoryStorage;
   readonly engine: SimulatedEngine;
   readonly disk: Disk;
   readonly model = new Model();
   readonly checker = new Checker(this.model);
-  readonly intents: Intents;
-  /** How the next call of that verb about that thing is done; set just before it. */
+  readonly preconditions: Preconditions;
+  /** Mode of the next call, by verb and subject; set just before the call. */
   readonly armed = new Map<string, 'halfway' | 'lying'>();
   /**
-   * Instances that the engine said to have brought up to date, and had not; or has been told twice, the second time after something newer:
-   * nobody can see that of a container that runs.
+   * Instances with a false `ensure` answer, or a late duplicate of an old one: a running container
+   * hides both.
    */
-  readonly liedAbout = new Set<string>();
-  /** What is wrong, once something is: the run ends there. */
-  wrong: string | null = null;
-  /** Nothing befalls it any more. */
-  healed = false;
+  readonly falselyEnsured = new Set<string>();
+  /** First violation; ends the run. */
+  violation: string | null = null;
+  /** Host events have stopped. */
+  hasHealed = false;
   readonly installation = ids.installation;
   steps = 0;
-  life: Life | null = null;
-  lives = 0;
-  fateNow: Fate;
-  /** Whether archives go to a registry. */
+  server: ServerRun | null = null;
+  serverRuns = 0;
+  faults: FaultPlan;
+  /** Archives go to a registry. */
   readonly pushes: boolean;
   readonly orphans: OrphanPolicy;
   limits: Partial<Limits>;
-  /** Of each call to the engine: its verb, and how what it is about stood then. */
+  /** Verb of each engine call, with the state of its instance. */
   readonly engineCalls: string[] = [];
   #storageCalls = 0;
   #commits = 0;
@@ -74,7 +81,7 @@ export class World {
     seed: string;
     folder: string;
     template: Uint8Array;
-    fate: (schedule: Schedule) => Fate;
+    fate: (schedule: Schedule) => FaultPlan;
     limits?: (schedule: Schedule) => Partial<Limits>;
     orphans?: (schedule: Schedule) => OrphanPolicy;
     pushes?: (schedule: Schedule) => boolean;
@@ -82,10 +89,10 @@ export class World {
   }) {
     const schedule = new Schedule(options.seed);
     this.schedule = schedule;
-    this.wall = new Wall(schedule);
+    this.wallClock = new WallClock(schedule);
     this.disk = new Disk(options.folder, options.template);
     this.storage = makeMemoryStorage();
-    this.fateNow = options.fate(schedule);
+    this.faults = options.fate(schedule);
     this.pushes = options.pushes?.(schedule) ?? false;
     this.orphans = options.orphans?.(schedule) ?? { action: 'delete', retentionMs: 0 };
     this.limits = options.limits?.(schedule) ?? {};
@@ -116,44 +123,44 @@ export class World {
         return mode && { mode };
       },
     });
-    this.intents = makeIntents(this, this.checker, (text) => this.fail(text));
+    this.preconditions = makePreconditions(this, this.checker, (text) => this.fail(text));
   }
 
   fail(text: string): void {
-    if (this.wrong !== null) return;
+    if (this.violation !== null) return;
     this.schedule.say(`WRONG: ${text}`);
-    this.wrong = text;
+    this.violation = text;
   }
 
-  /** One step of the server. False when it is dead after it. */
-  step(life: Life, text: string): boolean {
-    if (life !== this.life || !life.alive) return false;
+  /** Counts a step. False when the server is dead afterwards. */
+  step(life: ServerRun, text: string): boolean {
+    if (life !== this.server || !life.alive) return false;
     this.steps += 1;
     this.schedule.say(`${this.steps} ${text}`);
-    if (!this.fateNow.kills(this.steps)) return true;
+    if (!this.faults.kills(this.steps)) return true;
     this.kill();
     return false;
   }
 
   kill(): void {
-    const { life } = this;
-    if (!life) return;
-    this.schedule.say(`life ${life.number} is killed`);
-    life.kill();
-    this.life = null;
+    const { server } = this;
+    if (!server) return;
+    this.schedule.say(`life ${server.number} is killed`);
+    server.kill();
+    this.server = null;
     this.checker.close();
     this.schedule.later(0, this.disk.crash());
   }
 
-  /** Another life begins, if none is there. */
-  begin(): void {
-    if (this.life) return;
-    const life = new Life(this, ++this.lives);
-    this.life = life;
+  /** Starts a server run unless one is active. */
+  startServer(): void {
+    if (this.server) return;
+    const life = new ServerRun(this, ++this.serverRuns);
+    this.server = life;
     this.schedule.say(`life ${life.number} begins`);
     this.#report(this.checker.open(this.disk.file));
     const { instances, volumes, snapshots } = this.checker;
-    this.#report(this.model.wrong(instances, this.wall.latestMs(), LISTED_FOR_MS));
+    this.#report(this.model.wrong(instances, this.wallClock.latestMs(), LISTED_FOR_MS));
     this.#report(this.model.wrongDisks(volumes, snapshots));
     this.model.settle(instances, volumes, snapshots);
     life.start(this.limits).catch((error: unknown) => {
@@ -163,25 +170,25 @@ export class World {
     });
   }
 
-  engineMishap(verb: Verb, about: string): Mishap | undefined {
+  nextEngineFault(verb: Verb, about: string): EngineFaultChoice | undefined {
     const instance = this.checker.instances.get(about)?.instance;
     const how = instance ? ` ${instance.desired} ${instance.observed.status} ${instance.observed.phase}` : '';
-    const mishap = this.fateNow.engine({ verb, about, nth: this.engineCalls.push(`${verb}${how}`) });
-    if (verb === 'ensure' && (mishap?.mode === 'lying' || mishap?.mode === 'twice')) this.liedAbout.add(about);
+    const mishap = this.faults.engine({ verb, about, nth: this.engineCalls.push(`${verb}${how}`) });
+    if (verb === 'ensure' && (mishap?.mode === 'lying' || mishap?.mode === 'twice')) this.falselyEnsured.add(about);
     return mishap;
   }
 
-  storageMishap(verb: StorageCall['verb'], about: string): StorageMishap | undefined {
-    return this.fateNow.storage({ verb, about, nth: ++this.#storageCalls });
+  nextStorageFault(verb: StorageCall['verb'], about: string): StorageFaultChoice | undefined {
+    return this.faults.storage({ verb, about, nth: ++this.#storageCalls });
   }
 
-  watcherOf(life: Life): Watcher {
+  watcherOf(life: ServerRun): Watcher {
     const { checker } = this;
     return {
       write: (table) => {
         if (!life.alive) return;
         checker.dirty.add(table);
-        if (this.fateNow.statement(++this.#statements)) {
+        if (this.faults.statement(++this.#statements)) {
           this.schedule.say(`no room to write to ${table}`);
           throw failure(SQLITE_FULL, 'database or disk is full');
         }
@@ -192,13 +199,13 @@ export class World {
       rolledBack: () => checker.rolledBack(),
       commit: (commit) => {
         if (!life.alive) throw new Killed('killed before a commit');
-        const mishap = this.fateNow.commit(++this.#commits);
+        const mishap = this.faults.commit(++this.#commits);
         if (!life.step(`commit ${[...checker.dirty].join(' ')}`)) throw new Killed('killed before a commit');
         if (mishap) this.schedule.say(`… ${mishap}`);
         if (mishap === 'full') throw failure(SQLITE_FULL, 'database or disk is full');
         if (mishap === 'io') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         commit();
-        this.#report(checker.committed(this.wall.latestMs()));
+        this.#report(checker.committed(this.wallClock.latestMs()));
         if (mishap === 'ioDone') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         if (!life.step('committed')) throw new Killed('killed after a commit');
       },
@@ -213,17 +220,17 @@ export class World {
     };
   }
 
-  /** From here on nothing goes wrong any more. */
+  /** Stops all faults. */
   heal(): void {
     this.schedule.say('all faults stop');
-    this.healed = true;
-    this.fateNow = kindly;
-    this.wall.goOn();
+    this.hasHealed = true;
+    this.faults = noFaults;
+    this.wallClock.goOn();
     this.engine.host.comeBack();
   }
 
   async stop(): Promise<void> {
-    if (this.life) this.kill();
+    if (this.server) this.kill();
     await this.engine.stop();
     await this.engine.host.stop();
     while (this.schedule.nextAtMs() === this.schedule.nowMs) await this.schedule.step();

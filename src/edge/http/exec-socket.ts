@@ -10,7 +10,12 @@ import { channels, closeCodes, signalMessage, terminalSize } from '../../contrac
 import { routes } from '../../contract/routes.ts';
 import { type Commands, type OpenExec, type Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { BadMessage, makeLine, type Line, type LineDeps } from '../socket/socket-connection.ts';
+import {
+  BadMessage,
+  makeSocketConnection,
+  type SocketConnection,
+  type SocketConnectionDeps,
+} from '../socket/socket-connection.ts';
 import type { SocketHandler } from './sockets.ts';
 
 interface Deps {
@@ -35,18 +40,18 @@ export const execSocket = ({ commands, log }: Deps): SocketHandler<z.output<(typ
 
 interface ServedExec {
   socket: WebSocket;
-  heartbeat: Pick<LineDeps, 'whyEnded' | 'beatMs'>;
+  heartbeat: Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>;
   running: OpenExec;
   kill: () => void;
   timeoutSeconds: number | undefined;
 }
 
-function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec): Line {
-  const line = makeLine({
+function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec): SocketConnection {
+  const line = makeSocketConnection({
     socket,
     badMessage: closeCodes.badMessage,
     ...heartbeat,
-    take: (data, isText) => handleMessage(running, data, isText),
+    onMessage: (data, isText) => handleMessage(running, data, isText),
   });
   let timedOut = false;
   const timer =
@@ -77,7 +82,7 @@ function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec)
   return line;
 }
 
-async function pump(stream: Readable, channel: number, line: Line): Promise<void> {
+async function pump(stream: Readable, channel: number, line: SocketConnection): Promise<void> {
   for await (const chunk of stream) await line.send(chunk, Buffer.of(channel));
 }
 

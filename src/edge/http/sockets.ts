@@ -14,7 +14,7 @@ import { BASE_PATH, routeNames, routeOf } from '../../contract/routes.ts';
 import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { Line, LineDeps } from '../socket/socket-connection.ts';
+import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
 import type { LoginWatch } from './login-watch.ts';
 import type { Authorize } from './mount.ts';
 import { queryOf } from './request-headers.ts';
@@ -44,7 +44,7 @@ export interface SocketDeps {
 }
 
 export interface OpenedSocket {
-  serve(socket: WebSocket, heartbeat: Pick<LineDeps, 'whyEnded' | 'beatMs'>): Line;
+  serve(socket: WebSocket, heartbeat: Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>): SocketConnection;
   /** Called if the handshake failed. */
   abandon(): void;
 }
@@ -61,7 +61,7 @@ export type MountSocket = <Query>(handler: SocketHandler<Query>) => void;
 
 export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
-  const open = new Map<WebSocket, Line>();
+  const open = new Map<WebSocket, SocketConnection>();
   const protocols = new Set<string>();
   const server = new WebSocketServer({
     noServer: true,
@@ -114,7 +114,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         const { socket, head } = upgrade;
         const gone = new AbortController();
         socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
-        let line: Line | undefined;
+        let line: SocketConnection | undefined;
         const holder = { request, caller };
         const unwatch = deps.logins.watch(holder, (why) => {
           if (line) line.close(closeCodes.loginEnded, why);
@@ -135,8 +135,8 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         reply.raw.detachSocket(socket);
         server.handleUpgrade(request.raw, socket, head, (made) => {
           const carried = begun.serve(made, {
-            beatMs: deps.beatMs,
-            async whyEnded() {
+            heartbeatMs: deps.beatMs,
+            async endReason() {
               const why = await deps.logins.whyEnded(holder);
               return why === null ? null : { code: closeCodes.loginEnded, why };
             },

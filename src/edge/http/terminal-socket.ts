@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import { routes } from '../../contract/routes.ts';
 import type { Commands, Terminals } from '../../control/index.ts';
-import { carryTerminal } from '../socket/carry-terminal.ts';
+import { bridgeTerminal } from '../socket/carry-terminal.ts';
 import type { SocketHandler } from './sockets.ts';
 
 interface Deps {
@@ -20,7 +20,7 @@ export const terminalSocket = ({
     const attached = await terminals.attach(caller, { instanceId, name, size: { columns, rows } }, gone);
     return {
       abandon: () => attached.leave(),
-      serve: (socket, heartbeat) => carryTerminal({ socket, name, attached, ...heartbeat }),
+      serve: (socket, heartbeat) => bridgeTerminal({ socket, name, attached, ...heartbeat }),
     };
   },
 });

@@ -19,17 +19,17 @@ import {
   type Log,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeAsker } from './socket-client.ts';
-import { refusalIn } from './replies.ts';
-import { callerAnswer, line, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
+import { makeSocketClient } from './socket-client.ts';
+import { parseRefusal } from './replies.ts';
+import { callerAnswer, routeMessage, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
-const AGAIN_MS = 250;
-const FRESH_MS = 1_000;
+const RETRY_MS = 250;
+const ANSWER_TTL_MS = 1_000;
 /** Lifetime of an unused gateway session: bound on cached answers while the API is away. */
-const LONGEST_STALE_MS = 24 * 3_600_000;
+const MAX_STALE_MS = 24 * 3_600_000;
 const MAX_CACHED = 10_000;
-const ASK_MS = 5_000;
+const REQUEST_MS = 5_000;
 
 export interface FollowDeps {
   path: string;
@@ -52,20 +52,20 @@ export interface Following {
 export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.now }: FollowDeps): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
-  const api = makeAsker({ socketPath: path, headers: { 'x-gateway': gateway }, patienceMs: ASK_MS });
+  const api = makeSocketClient({ socketPath: path, headers: { 'x-gateway': gateway }, timeoutMs: REQUEST_MS });
   const revocations = makeRevocations();
   let isApiUp = false;
 
-  const ask: Ask = async (verb, body, answer) => {
-    const { status, told } = await api.ask(`/${verb}`, body).catch((cause: unknown) => {
-      throw away(cause);
+  const ask: Ask = async (verb, request, answer) => {
+    const { status, body } = await api.post(`/${verb}`, request).catch((cause: unknown) => {
+      throw unavailable(cause);
     });
-    if (status === 200) return answer.parse(told);
-    throw refusalIn(told);
+    if (status === 200) return answer.parse(body);
+    throw parseRefusal(body);
   };
   const answers = makeAnswers({ ask, now, isApiUp: () => isApiUp });
   const reporter = makeReporter({
-    isThere: () => isApiUp,
+    isConnected: () => isApiUp,
     send: (report) => ask('traffic', report, z.null()).then(() => {}),
   });
   const publish = ({ accounts, instances }: Affected): void => {
@@ -106,7 +106,7 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
     }
     throw new Error('the API closed the stream');
   }
-  const following = retry(follow, { signal: ending.signal, firstMs: AGAIN_MS });
+  const following = retry(follow, { signal: ending.signal, firstMs: RETRY_MS });
 
   return {
     ready,
@@ -114,7 +114,7 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
     forwarding: {
       async route(id) {
         const routes = table.routes();
-        if (routes === null) throw away();
+        if (routes === null) throw unavailable();
         return routes.get(id) ?? null;
       },
       session: answers.session,
@@ -134,7 +134,7 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
   };
 }
 
-type Ask = <Answer extends z.ZodType>(verb: string, body: object, answer: Answer) => Promise<z.output<Answer>>;
+type Ask = <Answer extends z.ZodType>(verb: string, request: object, answer: Answer) => Promise<z.output<Answer>>;
 
 interface Affected {
   accounts: Set<string>;
@@ -147,13 +147,13 @@ function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApi
     makeCache({
       load,
       now,
-      ttlMs: () => (isApiUp() ? FRESH_MS : LONGEST_STALE_MS),
+      ttlMs: () => (isApiUp() ? ANSWER_TTL_MS : MAX_STALE_MS),
       maxEntries: MAX_CACHED,
       // Guessed secrets must not evict valid ones.
       isCacheable: (answer) => answer !== null,
       staleOnError: {
         isAllowed: (error) => error instanceof Refusal && error.code === 'unavailable',
-        maxMs: LONGEST_STALE_MS,
+        maxMs: MAX_STALE_MS,
       },
     });
   const sessions = cache((secret) => ask('session', { secret }, sessionAnswer));
@@ -193,12 +193,12 @@ function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApi
   };
 }
 
-type Line = z.output<typeof line>;
+type RouteMessage = z.output<typeof routeMessage>;
 type Routes = Map<string, GatewayRoute>;
 
 interface TableDeps {
-  onSnapshot: (before: Routes | null, routes: Routes, last: Line) => void;
-  onChange: (change: Line) => void;
+  onSnapshot: (before: Routes | null, routes: Routes, last: RouteMessage) => void;
+  onChange: (change: RouteMessage) => void;
 }
 
 /** Table of routes; null before the first snapshot. Stays valid while the API is away. */
@@ -207,7 +207,7 @@ function makeTable({ onSnapshot, onChange }: TableDeps) {
   return {
     routes: (): ReadonlyMap<string, GatewayRoute> | null => table,
     /** Returns what applies the lines of one stream. */
-    makeApply(): (received: Line) => void {
+    makeApply(): (received: RouteMessage) => void {
       let fresh: Routes | null = null;
       return (received) => {
         const { snapshot, routes, gone } = received;
@@ -229,7 +229,7 @@ function makeTable({ onSnapshot, onChange }: TableDeps) {
 }
 
 /** Reads until the stream ends, falls silent, or loses a line. */
-async function readLines(stream: Readable, apply: (received: Line) => void): Promise<void> {
+async function readLines(stream: Readable, apply: (received: RouteMessage) => void): Promise<void> {
   let last = 0;
   let timer = setTimeout(() => {}, 0);
   const resetTimer = (): void => {
@@ -240,7 +240,7 @@ async function readLines(stream: Readable, apply: (received: Line) => void): Pro
     resetTimer();
     for await (const text of createInterface({ input: stream })) {
       resetTimer();
-      const received = line.parse(JSON.parse(text));
+      const received = routeMessage.parse(JSON.parse(text));
       if (received.number !== last + 1) throw new Error(`line ${received.number} of the API came behind line ${last}`);
       last = received.number;
       apply(received);
@@ -251,7 +251,7 @@ async function readLines(stream: Readable, apply: (received: Line) => void): Pro
   }
 }
 
-const away = (cause?: unknown): Refusal =>
+const unavailable = (cause?: unknown): Refusal =>
   new Refusal(
     'unavailable',
     'the API is away for a moment, and only what was open before can be reached: try again soon',

@@ -1,8 +1,7 @@
-/** Listens on a local socket that only Berth's own user may open. */
 import { chmod, rm } from 'node:fs/promises';
 import type { Server } from 'node:http';
 
-/** Replaces the socket of a process that died. */
+/** Replaces the socket of a process that died. Only Berth's own user may open the new one. */
 export async function listenAt(server: Server, path: string): Promise<void> {
   await rm(path, { force: true });
   await new Promise<void>((resolve, reject) => {
@@ -11,6 +10,5 @@ export async function listenAt(server: Server, path: string): Promise<void> {
       resolve();
     });
   });
-  // Other users may read the folder.
   await chmod(path, 0o600);
 }

@@ -1,16 +1,15 @@
-/** Replies over the link: JSON, or a refusal that the other side throws again. */
 import type { ServerResponse } from 'node:http';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { refused } from './wire.ts';
+import { refusalBody } from './wire.ts';
 
 const JSON_TYPE = { 'Content-Type': 'application/json' };
 
-export function say(res: ServerResponse, answered: unknown): void {
-  res.writeHead(200, JSON_TYPE).end(JSON.stringify(answered));
+export function sendJson(res: ServerResponse, body: unknown): void {
+  res.writeHead(200, JSON_TYPE).end(JSON.stringify(body));
 }
 
-export function refuse(log: Pick<Log, 'error'>, res: ServerResponse, error: unknown): void {
+export function sendRefusal(log: Pick<Log, 'error'>, res: ServerResponse, error: unknown): void {
   if (res.headersSent) return void res.destroy();
   if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of another process could not be answered');
   const { code, message, retryAfterS } =
@@ -18,7 +17,7 @@ export function refuse(log: Pick<Log, 'error'>, res: ServerResponse, error: unkn
   res.writeHead(409, JSON_TYPE).end(JSON.stringify({ code, message, retryAfterS }));
 }
 
-export function refusalIn(told: unknown): Refusal {
-  const { code, message, retryAfterS } = refused.parse(told);
+export function parseRefusal(body: unknown): Refusal {
+  const { code, message, retryAfterS } = refusalBody.parse(body);
   return new Refusal(code, message, retryAfterS === undefined ? {} : { retryAfterS });
 }

@@ -5,38 +5,38 @@ import type { TrafficReport } from './wire.ts';
 const EVERY_MS = 1_000;
 
 export interface Reporter extends Pick<Forwarding, 'beginTraffic'> {
-  /** Sends unchanged counts too, for an API that just started. */
+  /** Includes unchanged counts, for an API that just started. */
   sendAll(): void;
   stop(): void;
 }
 
 export function makeReporter(deps: {
   send: (report: TrafficReport) => Promise<void>;
-  isThere: () => boolean;
+  isConnected: () => boolean;
 }): Reporter {
   const counts: Record<TrafficKind, Map<string, TrafficReport[number]>> = { use: new Map(), poll: new Map() };
   const changed = new Set<TrafficReport[number]>();
   let sending = false;
 
   async function send(): Promise<void> {
-    if (sending || changed.size === 0 || !deps.isThere()) return;
+    if (sending || changed.size === 0 || !deps.isConnected()) return;
     sending = true;
-    const told = [...changed];
+    const sent = [...changed];
     changed.clear();
-    const report = told.map((one) => ({ ...one }));
+    const report = sent.map((one) => ({ ...one }));
     try {
       await deps.send(report);
-      for (const [at, one] of told.entries()) forget(one, report[at]?.began ?? 0);
+      for (const [at, one] of sent.entries()) subtract(one, report[at]?.began ?? 0);
     } catch {
-      // The API is away: the next report repeats these counts.
-      for (const one of told) changed.add(one);
+      // During an outage the next report repeats these counts.
+      for (const one of sent) changed.add(one);
     } finally {
       sending = false;
     }
   }
 
-  function forget(one: TrafficReport[number], told: number): void {
-    one.began -= told;
+  function subtract(one: TrafficReport[number], reported: number): void {
+    one.began -= reported;
     if (one.open === 0 && one.began === 0 && !changed.has(one)) counts[one.kind].delete(one.instanceId);
   }
 

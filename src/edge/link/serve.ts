@@ -1,15 +1,15 @@
-/** The API's side of the link: streams routes to gateways, answers them, counts their traffic. */
+/** The API's side of the link: streams routes to gateways, answers requests, counts traffic. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeCounted, type Counted } from './traffic-counts.ts';
+import { makeTrafficCounts, type TrafficCounts } from './traffic-counts.ts';
 import { listenAt } from './listen.ts';
-import { refuse, say } from './replies.ts';
+import { sendRefusal, sendJson } from './replies.ts';
 import {
   authenticateQuestion,
   HEARTBEAT_MS,
-  lineText,
+  updateLine,
   redeemQuestion,
   sessionQuestion,
   shareQuestion,
@@ -17,7 +17,7 @@ import {
   traffic,
 } from './wire.ts';
 
-const MOST_UNREAD_BYTES = 256 * 1024 ** 2;
+const MAX_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
 export interface LinkDeps {
@@ -37,10 +37,10 @@ export interface Link {
 export async function serveLink(deps: LinkDeps): Promise<Link> {
   const { path, log } = deps;
   const ending = new AbortController();
-  const gateways = new Map<string, Counted>();
+  const gateways = new Map<string, TrafficCounts>();
   const served = { ...deps, gateways, ending: ending.signal };
   const server = createServer((req, res) => {
-    answer(served, req, res).catch((error: unknown) => refuse(log, res, error));
+    handleRequest(served, req, res).catch((error: unknown) => sendRefusal(log, res, error));
   });
   await listenAt(server, path);
   return {
@@ -54,61 +54,61 @@ export async function serveLink(deps: LinkDeps): Promise<Link> {
 }
 
 interface Served extends LinkDeps {
-  gateways: Map<string, Counted>;
+  gateways: Map<string, TrafficCounts>;
   ending: AbortSignal;
 }
 
-async function answer(served: Served, req: IncomingMessage, res: ServerResponse): Promise<void> {
+async function handleRequest(served: Served, req: IncomingMessage, res: ServerResponse): Promise<void> {
   const { authenticate, forwarding, gateways } = served;
   const gateway = String(req.headers['x-gateway'] ?? '');
   switch (`${req.method} ${req.url}`) {
     case 'GET /routes':
-      return tellRoutes(served, gateway, res);
+      return streamRoutes(served, gateway, res);
     case 'POST /authenticate': {
       const { accountId } = await authenticate(authenticateQuestion.parse(await json(req)));
-      return say(res, { accountId });
+      return sendJson(res, { accountId });
     }
     case 'POST /session':
-      return say(res, await forwarding.session(sessionQuestion.parse(await json(req)).secret));
+      return sendJson(res, await forwarding.session(sessionQuestion.parse(await json(req)).secret));
     case 'POST /share':
-      return say(res, await forwarding.share(shareQuestion.parse(await json(req)).token));
+      return sendJson(res, await forwarding.share(shareQuestion.parse(await json(req)).token));
     case 'POST /redeem':
-      return say(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
+      return sendJson(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
     case 'POST /ssh':
-      return say(res, await forwarding.ssh(sshQuestion.parse(await json(req)).instanceId));
+      return sendJson(res, await forwarding.ssh(sshQuestion.parse(await json(req)).instanceId));
     case 'POST /traffic':
-      gateways.get(gateway)?.take(traffic.parse(await json(req)));
-      return say(res, null);
+      gateways.get(gateway)?.update(traffic.parse(await json(req)));
+      return sendJson(res, null);
     default:
       throw new Refusal('not_found', `the link knows no ${req.method} ${req.url}`);
   }
 }
 
 /** A gateway is present as long as it reads this stream. */
-async function tellRoutes(served: Served, gateway: string, res: ServerResponse): Promise<void> {
+async function streamRoutes(served: Served, gateway: string, res: ServerResponse): Promise<void> {
   const { routeTable, forwarding, gateways, issuer, log } = served;
   const gone = new AbortController();
   res.once('close', () => gone.abort());
-  const counted = makeCounted(forwarding.beginTraffic);
-  gateways.set(gateway, counted);
+  const counts = makeTrafficCounts(forwarding.beginTraffic);
+  gateways.set(gateway, counts);
   log.info({ gateway }, 'a gateway follows');
   let number = 0;
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  const tell = (told: RouteUpdate, ended: string[] = []): void => {
-    res.write(lineText(told, { number: ++number, issuer, ended }));
+  const send = (update: RouteUpdate, ended: string[] = []): void => {
+    res.write(updateLine(update, { number: ++number, issuer, ended }));
     // A gateway that stopped reading gets a snapshot when it reconnects.
-    if (res.writableLength > MOST_UNREAD_BYTES) res.destroy();
+    if (res.writableLength > MAX_UNREAD_BYTES) res.destroy();
   };
-  const beat = setInterval(() => tell(NO_ROUTES), HEARTBEAT_MS);
+  const heartbeat = setInterval(() => send(NO_ROUTES), HEARTBEAT_MS);
   // A revocation at an instance is sent with its route.
-  const unfollow = forwarding.onRevoked((ended) => 'accountId' in ended && tell(NO_ROUTES, [ended.accountId]));
+  const unfollow = forwarding.onRevoked((ended) => 'accountId' in ended && send(NO_ROUTES, [ended.accountId]));
   try {
-    await routeTable.follow(tell, AbortSignal.any([gone.signal, served.ending]));
+    await routeTable.follow(send, AbortSignal.any([gone.signal, served.ending]));
   } finally {
-    clearInterval(beat);
+    clearInterval(heartbeat);
     unfollow();
-    counted.end();
-    if (gateways.get(gateway) === counted) gateways.delete(gateway);
+    counts.end();
+    if (gateways.get(gateway) === counts) gateways.delete(gateway);
     res.end();
     log.info({ gateway }, 'a gateway follows no longer');
   }

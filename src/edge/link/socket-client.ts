@@ -2,42 +2,45 @@
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 
-const AT_ONCE = 8;
+const MAX_CONNECTIONS = 8;
 
-export interface Asker {
-  /** Rejects when no answer came in time. */
-  ask(path: string, body: object): Promise<{ status: number; told: unknown }>;
-  /** Opens an endless stream. Rejects when it did not start in time. */
+export interface SocketClient {
+  /** Rejects after `timeoutMs` without an answer. */
+  post(path: string, body: object): Promise<{ status: number; body: unknown }>;
   open(path: string, signal: AbortSignal): Promise<IncomingMessage>;
   stop(): void;
 }
 
-export function makeAsker(deps: { socketPath: string; headers: Record<string, string>; patienceMs: number }): Asker {
-  const { socketPath, headers, patienceMs } = deps;
-  const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
+export function makeSocketClient(deps: {
+  socketPath: string;
+  headers: Record<string, string>;
+  timeoutMs: number;
+}): SocketClient {
+  const { socketPath, headers, timeoutMs } = deps;
+  const agent = new Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS });
 
   function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      // The stream must not occupy one of the pooled connections.
-      const from = body === null ? false : agent;
+      // The stream must not occupy a pooled connection.
+      const pool = body === null ? false : agent;
       const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
-      const asked = request({ socketPath, method, path, agent: from, headers: { ...headers, ...length }, signal });
-      asked.on('response', resolve);
-      asked.on('error', reject);
-      asked.end(body ?? undefined);
+      const req = request({ socketPath, method, path, agent: pool, headers: { ...headers, ...length }, signal });
+      req.on('response', resolve);
+      req.on('error', reject);
+      req.end(body ?? undefined);
     });
   }
 
   return {
-    async ask(path, body) {
-      const reply = await send('POST', path, JSON.stringify(body), AbortSignal.timeout(patienceMs));
-      return { status: reply.statusCode ?? 0, told: await json(reply) };
+    async post(path, body) {
+      const reply = await send('POST', path, JSON.stringify(body), AbortSignal.timeout(timeoutMs));
+      return { status: reply.statusCode ?? 0, body: await json(reply) };
     },
     async open(path, signal) {
-      const late = new AbortController();
-      const timer = setTimeout(() => late.abort(new Error('it does not answer')), patienceMs);
+      const timeout = new AbortController();
+      const timer = setTimeout(() => timeout.abort(new Error('it does not answer')), timeoutMs);
       try {
-        return await send('GET', path, null, AbortSignal.any([signal, late.signal]));
+        return await send('GET', path, null, AbortSignal.any([signal, timeout.signal]));
       } finally {
         clearTimeout(timer);
       }

@@ -1,4 +1,4 @@
-/** The API's client for terminals in the gateway process; `unavailable` while that is away. */
+/** The API's client for terminals in the gateway process. Throws `unavailable` during an outage. */
 import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
@@ -7,28 +7,28 @@ import type { z } from 'zod';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeLine, type Line } from '../socket/socket-connection.ts';
-import { makeAsker } from './socket-client.ts';
-import { refusalIn } from './replies.ts';
+import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
+import { makeSocketClient } from './socket-client.ts';
+import { parseRefusal } from './replies.ts';
 import { listAnswer } from './wire.ts';
 
 /** Longer than the gateway's own deadlines. */
-const ASK_MS = 40_000;
-const MOST_SHOWN_BYTES = 1024 * 1024;
+const REQUEST_MS = 40_000;
+const MAX_MESSAGE_BYTES = 1024 * 1024;
 
-export interface AskedTerminals extends TerminalHost {
+export interface TerminalClient extends TerminalHost {
   stop(): void;
 }
 
-export function askTerminals({ path }: { path: string }): AskedTerminals {
-  const there = makeAsker({ socketPath: path, headers: {}, patienceMs: ASK_MS });
+export function makeTerminalClient({ path }: { path: string }): TerminalClient {
+  const client = makeSocketClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS });
 
-  async function ask(verb: string, body: object): Promise<unknown> {
-    const { status, told } = await there.ask(`/${verb}`, body).catch((cause: unknown) => {
-      throw away(cause);
+  async function ask(verb: string, request: object): Promise<unknown> {
+    const { status, body } = await client.post(`/${verb}`, request).catch((cause: unknown) => {
+      throw unavailable(cause);
     });
-    if (status !== 200) throw refusalIn(told);
-    return told;
+    if (status !== 200) throw parseRefusal(body);
+    return body;
   }
 
   return {
@@ -36,31 +36,31 @@ export function askTerminals({ path }: { path: string }): AskedTerminals {
     async close(place) {
       await ask('close', place);
     },
-    async attach(wish, signal) {
-      const url = `ws://berth.invalid/attach?wish=${encodeURIComponent(JSON.stringify(wish))}`;
+    async attach(request, signal) {
+      const url = `ws://berth.invalid/attach?wish=${encodeURIComponent(JSON.stringify(request))}`;
       const socket = new WebSocket(url, TERMINAL_PROTOCOL, {
         createConnection: () => connect(path),
         perMessageDeflate: false,
-        maxPayload: MOST_SHOWN_BYTES,
-        handshakeTimeout: ASK_MS,
+        maxPayload: MAX_MESSAGE_BYTES,
+        handshakeTimeout: REQUEST_MS,
       });
       const leave = (): void => socket.terminate();
       signal.addEventListener('abort', leave, { once: true });
       try {
-        return await attached(socket);
+        return await attachOver(socket);
       } catch (error) {
         socket.terminate();
         signal.throwIfAborted();
-        throw error instanceof Refusal ? error : away(error);
+        throw error instanceof Refusal ? error : unavailable(error);
       } finally {
         signal.removeEventListener('abort', leave);
       }
     },
-    stop: () => there.stop(),
+    stop: () => client.stop(),
   };
 }
 
-const away = (cause: unknown): Refusal =>
+const unavailable = (cause: unknown): Refusal =>
   new Refusal('unavailable', 'the process that holds the terminals is away for a moment: try again soon', {
     detail: cause,
     retryAfterS: 2,
@@ -68,36 +68,35 @@ const away = (cause: unknown): Refusal =>
 
 type Text = z.output<typeof terminalServerMessage>;
 
-/** Resolves when the gateway confirms the attachment. */
-function attached(socket: WebSocket): Promise<AttachedTerminal> {
+function attachOver(socket: WebSocket): Promise<AttachedTerminal> {
   return new Promise((resolve, reject) => {
-    const told = makeHandOver<TerminalMessage>();
-    const line: Line = makeLine({
+    const messages = makeHandOver<TerminalMessage>();
+    const connection: SocketConnection = makeSocketConnection({
       socket,
       badMessage: closeCodes.badMessage,
-      take(data, isText) {
-        if (!isText) return told.give({ kind: 'output', bytes: data });
+      onMessage(data, isText) {
+        if (!isText) return messages.put({ kind: 'output', bytes: data });
         const text = terminalServerMessage.parse(JSON.parse(data.toString('utf8')));
-        if (text.type === 'attached') return resolve(terminalOver(line, text, told.taken()));
-        return told.give(toldBy(text));
+        if (text.type === 'attached') return resolve(attachedTerminal(connection, text, messages.values()));
+        return messages.put(messageOf(text));
       },
     });
     socket.once('error', reject);
     socket.once('unexpected-response', (_request, reply: IncomingMessage) => {
-      json(reply).then((refusal) => reject(refusalIn(refusal)), reject);
+      json(reply).then((refusal) => reject(parseRefusal(refusal)), reject);
     });
-    void line.settled.then(({ code, why }) => {
+    void connection.settled.then(({ code, why }) => {
       reject(new Error(why));
-      if (code === closeCodes.ended) void told.give({ kind: 'ended', exitCode: null, why });
-      else if (code !== 1000) void told.give({ kind: 'lost', why: LOST });
-      told.end();
+      if (code === closeCodes.ended) void messages.put({ kind: 'ended', exitCode: null, why });
+      else if (code !== 1000) void messages.put({ kind: 'lost', why: LOST });
+      messages.end();
     });
   });
 }
 
 const LOST = 'the way to the terminal was lost; attach again';
 
-function toldBy(text: Exclude<Text, { type: 'attached' }>): TerminalMessage {
+function messageOf(text: Exclude<Text, { type: 'attached' }>): TerminalMessage {
   switch (text.type) {
     case 'size':
       return { kind: 'size', columns: text.columns, rows: text.rows };
@@ -110,74 +109,72 @@ function toldBy(text: Exclude<Text, { type: 'attached' }>): TerminalMessage {
   }
 }
 
-function terminalOver(
-  line: Line,
+function attachedTerminal(
+  connection: SocketConnection,
   { created, columns, rows }: Extract<Text, { type: 'attached' }>,
-  told: AsyncIterable<TerminalMessage>,
+  messages: AsyncIterable<TerminalMessage>,
 ): AttachedTerminal {
-  const lost = (): void => {}; // its end is told
-  let wanted: Parameters<AttachedTerminal['resize']>[0] | null = null;
-  let isSizing = false;
-  /** Sends one size at a time; only the last of those queued is sent. */
+  const ignoreClosed = (): void => {}; // the end is a message of its own
+  let pendingSize: Parameters<AttachedTerminal['resize']>[0] | null = null;
+  let isSending = false;
   async function sendSize(): Promise<void> {
-    if (isSizing) return;
-    isSizing = true;
-    for (let size = wanted; size !== null; size = wanted) {
-      wanted = null;
-      await line.send(JSON.stringify({ type: 'resize', ...size })).catch(lost);
+    if (isSending) return;
+    isSending = true;
+    for (let size = pendingSize; size !== null; size = pendingSize) {
+      pendingSize = null;
+      await connection.send(JSON.stringify({ type: 'resize', ...size })).catch(ignoreClosed);
     }
-    isSizing = false;
+    isSending = false;
   }
   return {
     created,
     size: { columns, rows },
-    messages: told,
-    type: (bytes) => line.send(bytes).catch(lost),
+    messages: messages,
+    type: (bytes) => connection.send(bytes).catch(ignoreClosed),
     resize(size) {
-      wanted = size;
+      pendingSize = size;
       void sendSize();
     },
-    leave: () => line.close(1000, 'the viewer left'),
+    leave: () => connection.close(1000, 'the viewer left'),
   };
 }
 
 interface HandOver<Thing> {
-  /** Resolves when the value was taken, or the reader is gone. */
-  give(thing: Thing): Promise<void>;
+  /** Resolves when the reader took the value or left. */
+  put(thing: Thing): Promise<void>;
   end(): void;
-  taken(): AsyncGenerator<Thing, void>;
+  values(): AsyncGenerator<Thing, void>;
 }
 
-/** Hand-over between a writer and a reader, with back-pressure. */
 function makeHandOver<Thing>(): HandOver<Thing> {
-  const given: { thing: Thing; done: () => void }[] = [];
-  let over = false;
+  const pending: { thing: Thing; done: () => void }[] = [];
+  let hasEnded = false;
   let wake = (): void => {};
   return {
-    give(thing) {
-      if (over) return Promise.resolve();
+    put(thing) {
+      if (hasEnded) return Promise.resolve();
       return new Promise((done) => {
-        given.push({ thing, done });
+        pending.push({ thing, done });
         wake();
       });
     },
     end() {
-      over = true;
+      hasEnded = true;
       wake();
     },
-    async *taken() {
+    async *values() {
       try {
         for (;;) {
-          const next = given.shift();
+          const next = pending.shift();
           if (next !== undefined) {
             next.done();
             yield next.thing;
-          } else if (over) return;
+          } else if (hasEnded) return;
           else await new Promise<void>((resolve) => (wake = resolve));
         }
       } finally {
-        over = true;
-        for (const { done } of given.splice(0)) done();
+        hasEnded = true;
+        for (const { done } of pending.splice(0)) done();
       }
     },
   };

@@ -6,13 +6,13 @@ import { WebSocketServer } from 'ws';
 import { MAX_MESSAGE_BYTES, TERMINAL_PROTOCOL } from '../../contract/exec.ts';
 import type { TerminalHost, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { carryTerminal } from '../socket/carry-terminal.ts';
-import type { Line } from '../socket/socket-connection.ts';
+import { bridgeTerminal } from '../socket/carry-terminal.ts';
+import type { SocketConnection } from '../socket/socket-connection.ts';
 import { listenAt } from './listen.ts';
-import { refuse, say } from './replies.ts';
-import { listQuestion, terminalPlace, terminalWish } from './wire.ts';
+import { sendRefusal, sendJson } from './replies.ts';
+import { listQuestion, terminalKey, terminalRequest } from './wire.ts';
 
-export interface ServedTerminals {
+export interface TerminalServer {
   stop(): Promise<void>;
 }
 
@@ -25,8 +25,8 @@ export async function serveTerminals({
   path: string;
   terminals: TerminalHost;
   log: Log;
-}): Promise<ServedTerminals> {
-  const lines = new Set<Line>();
+}): Promise<TerminalServer> {
+  const connections = new Set<SocketConnection>();
   const sockets = new WebSocketServer({
     noServer: true,
     clientTracking: false,
@@ -38,36 +38,35 @@ export async function serveTerminals({
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     switch (`${req.method} ${req.url}`) {
       case 'POST /list':
-        return say(res, await terminals.list(listQuestion.parse(await json(req)).instanceId));
+        return sendJson(res, await terminals.list(listQuestion.parse(await json(req)).instanceId));
       case 'POST /close':
-        await terminals.close(terminalPlace.parse(await json(req)));
-        return say(res, null);
+        await terminals.close(terminalKey.parse(await json(req)));
+        return sendJson(res, null);
       default:
         throw new Refusal('not_found', `nothing answers to ${req.method} ${req.url}`);
     }
   }
 
   async function attach(req: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
-    const asked = new URL(req.url ?? '', 'http://berth.invalid');
-    if (asked.pathname !== '/attach')
-      throw new Refusal('not_found', `nothing answers to an upgrade at ${asked.pathname}`);
-    const wish = terminalWish.parse(JSON.parse(asked.searchParams.get('wish') ?? ''));
+    const url = new URL(req.url ?? '', 'http://berth.invalid');
+    if (url.pathname !== '/attach') throw new Refusal('not_found', `nothing answers to an upgrade at ${url.pathname}`);
+    const request = terminalRequest.parse(JSON.parse(url.searchParams.get('wish') ?? ''));
     const gone = new AbortController();
     socket.once('close', () => gone.abort());
-    const attached = await terminals.attach(wish, gone.signal);
+    const attached = await terminals.attach(request, gone.signal);
     if (socket.destroyed) return attached.leave();
     let isUpgraded = false;
-    sockets.handleUpgrade(req, socket, head, (made) => {
+    sockets.handleUpgrade(req, socket, head, (upgraded) => {
       isUpgraded = true;
-      const line = carryTerminal({ socket: made, name: wish.name, attached });
-      lines.add(line);
-      void line.closed.then(() => lines.delete(line));
+      const connection = bridgeTerminal({ socket: upgraded, name: request.name, attached });
+      connections.add(connection);
+      void connection.closed.then(() => connections.delete(connection));
     });
     if (!isUpgraded) attached.leave();
   }
 
   const server = createServer((req, res) => {
-    answer(req, res).catch((error: unknown) => refuse(log, res, error));
+    answer(req, res).catch((error: unknown) => sendRefusal(log, res, error));
   });
   server.on('upgrade', (req, socket, head) => {
     socket.on('error', () => socket.destroy());
@@ -78,16 +77,16 @@ export async function serveTerminals({
       res.shouldKeepAlive = false;
       res.assignSocket(socket);
       res.once('finish', () => socket.destroySoon());
-      refuse(log, res, error);
+      sendRefusal(log, res, error);
     });
   });
   await listenAt(server, path);
   return {
     async stop() {
-      for (const line of lines) line.close(1001, 'the process that holds the terminals stops');
+      for (const connection of connections) connection.close(1001, 'the process that holds the terminals stops');
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeAllConnections();
-      await Promise.all([closed, ...[...lines].map((line) => line.closed)]);
+      await Promise.all([closed, ...[...connections].map((connection) => connection.closed)]);
     },
   };
 }

@@ -1,24 +1,24 @@
 import type { Forwarding } from '../../control/index.ts';
 import type { TrafficReport } from './wire.ts';
 
-export interface Counted {
-  take(report: TrafficReport): void;
+export interface TrafficCounts {
+  update(report: TrafficReport): void;
   end(): void;
 }
 
-export function makeCounted(began: Forwarding['beginTraffic']): Counted {
+export function makeTrafficCounts(began: Forwarding['beginTraffic']): TrafficCounts {
   const open = new Map<string, (() => void)[]>();
   return {
-    take(report) {
-      for (const { instanceId, kind, open: wanted, began: came } of report) {
+    update(report) {
+      for (const { instanceId, kind, open: wanted, began: begun } of report) {
         const key = `${kind} ${instanceId}`;
-        const dones = open.get(key) ?? [];
-        // Connections that came and went between two reports count as use.
-        if (came > 0 && dones.length >= wanted) began(instanceId, kind)();
-        while (dones.length < wanted) dones.push(began(instanceId, kind));
-        while (dones.length > wanted) dones.pop()?.();
+        const endCallbacks = open.get(key) ?? [];
+        // Connections begun and ended between two reports count as use.
+        if (begun > 0 && endCallbacks.length >= wanted) began(instanceId, kind)();
+        while (endCallbacks.length < wanted) endCallbacks.push(began(instanceId, kind));
+        while (endCallbacks.length > wanted) endCallbacks.pop()?.();
         if (wanted === 0) open.delete(key);
-        else open.set(key, dones);
+        else open.set(key, endCallbacks);
       }
     },
     end() {

@@ -1,11 +1,7 @@
 /**
- * Protocol between the API and a gateway process: HTTP over a local socket that only Berth's own user
- * may open. `GET /routes` is an endless stream of numbered JSON lines: all routes, then each change
- * and each account with a revocation. `POST /authenticate`, `/session`, `/share`, `/redeem` and `/ssh`
- * query the database. `POST /traffic` reports connections per instance, for idle detection.
- *
- * The gateway's socket serves `POST /list` and `/close` of terminals, and `GET /attach`, upgraded to
- * a WebSocket that speaks `berth.terminal.v1`.
+ * Protocol between API and gateway process: HTTP over local sockets. The API's `GET /routes`
+ * streams numbered JSON lines: all routes, then changes and revocations. The gateway's `GET
+ * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */
 import { z } from 'zod';
 import type { Caller, GatewayRoute, RouteUpdate } from '../../control/index.ts';
@@ -28,22 +24,21 @@ const route = z.object({
 });
 
 /** `number` counts lines from 1 and reveals a lost one; `issuer` is the one of access tokens. */
-export const line = z.object({
+export const routeMessage = z.object({
   number: z.number(),
   issuer: z.string(),
   snapshot: z.enum(['part', 'last']).nullable(),
   routes: z.array(route),
   gone: z.array(z.string()),
-  /** Accounts with a revoked login, key or session. */
   ended: z.array(z.string()).default([]),
 });
 
 const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
 
-export const lineText = (told: RouteUpdate, more: { number: number; issuer: string; ended: string[] }): string =>
-  `${JSON.stringify({ ...more, ...told, routes: told.routes.map(routeText) })}\n`;
+export const updateLine = (update: RouteUpdate, more: { number: number; issuer: string; ended: string[] }): string =>
+  `${JSON.stringify({ ...more, ...update, routes: update.routes.map(routeText) })}\n`;
 
-/** Idle streams send empty lines. A longer silence means that the peer is lost. */
+/** Idle streams send empty lines. A longer silence means a lost peer. */
 export const HEARTBEAT_MS = 2_000;
 export const SILENT_MS = 10_000;
 
@@ -57,7 +52,6 @@ export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
 export const sshQuestion = z.object({ instanceId: z.string() });
 
-/** Only the fields that the gateway uses. */
 export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
 export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
 export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() }).nullable();
@@ -78,10 +72,9 @@ export const traffic = z.array(
 );
 export type TrafficReport = z.output<typeof traffic>;
 
-/** Requests to the gateway process, which holds the terminals. */
-export const terminalPlace = z.object({ instanceId, name: z.string() });
+export const terminalKey = z.object({ instanceId, name: z.string() });
 const size = { columns: z.number(), rows: z.number() };
-export const terminalWish = terminalPlace.extend({ ownerId: z.string(), size: z.object(size) });
+export const terminalRequest = terminalKey.extend({ ownerId: z.string(), size: z.object(size) });
 export const listQuestion = z.object({ instanceId });
 export const listAnswer = z.array(
   z.object({
@@ -93,7 +86,7 @@ export const listAnswer = z.array(
   }),
 );
 
-export const refused = z.object({
+export const refusalBody = z.object({
   code: z.enum(refusalCodes),
   message: z.string(),
   retryAfterS: z.number().optional(),

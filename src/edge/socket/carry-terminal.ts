@@ -3,63 +3,69 @@ import type { WebSocket } from 'ws';
 import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalMessage } from '../../control/index.ts';
 import type { z } from 'zod';
-import { BadMessage, makeLine, type Line, type LineDeps } from './socket-connection.ts';
+import {
+  BadMessage,
+  makeSocketConnection,
+  type SocketConnection,
+  type SocketConnectionDeps,
+} from './socket-connection.ts';
 
-interface Carried extends Pick<LineDeps, 'whyEnded' | 'beatMs'> {
+interface TerminalBridgeOptions extends Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'> {
   socket: WebSocket;
   name: string;
   attached: AttachedTerminal;
 }
 
 /** Resolves when either side ends. */
-export function carryTerminal({ socket, name, attached, ...beats }: Carried): Line {
-  const line = makeLine({
+export function bridgeTerminal({ socket, name, attached, ...heartbeat }: TerminalBridgeOptions): SocketConnection {
+  const connection = makeSocketConnection({
     socket,
     badMessage: closeCodes.badMessage,
-    ...beats,
-    take: (data, isText) => (isText ? attached.resize(sizeIn(data)) : attached.type(data)),
+    ...heartbeat,
+    onMessage: (data, isText) => (isText ? attached.resize(parseSize(data)) : attached.type(data)),
   });
-  void line.closed.then(() => attached.leave());
-  const tell = (told: z.output<typeof terminalServerMessage>): Promise<void> => line.send(JSON.stringify(told));
-  const carry = async (): Promise<void> => {
+  void connection.closed.then(() => attached.leave());
+  const send = (message: z.output<typeof terminalServerMessage>): Promise<void> =>
+    connection.send(JSON.stringify(message));
+  const run = async (): Promise<void> => {
     try {
-      await tell({ type: 'attached', terminal: name, created: attached.created, ...attached.size });
-      for await (const told of attached.messages) await pass(told, line, tell);
+      await send({ type: 'attached', terminal: name, created: attached.created, ...attached.size });
+      for await (const message of attached.messages) await forwardMessage(message, connection, send);
     } catch {
       // The socket is closed or closing.
-      line.close(1011, 'the server failed');
+      connection.close(1011, 'the server failed');
     } finally {
       attached.leave();
     }
   };
-  void carry();
-  return line;
+  void run();
+  return connection;
 }
 
-async function pass(
-  told: TerminalMessage,
-  line: Line,
-  tell: (told: z.output<typeof terminalServerMessage>) => Promise<void>,
+async function forwardMessage(
+  message: TerminalMessage,
+  connection: SocketConnection,
+  send: (told: z.output<typeof terminalServerMessage>) => Promise<void>,
 ): Promise<void> {
-  switch (told.kind) {
+  switch (message.kind) {
     case 'output':
-      return line.send(told.bytes);
+      return connection.send(message.bytes);
     case 'reset':
-      return tell({ type: 'reset' });
+      return send({ type: 'reset' });
     case 'size':
-      return tell({ type: 'size', columns: told.columns, rows: told.rows });
+      return send({ type: 'size', columns: message.columns, rows: message.rows });
     case 'ended':
-      if (told.exitCode === null) return line.close(closeCodes.ended, told.why);
-      await tell({ type: 'exit', exitCode: told.exitCode });
-      return line.close(1000, told.why);
+      if (message.exitCode === null) return connection.close(closeCodes.ended, message.why);
+      await send({ type: 'exit', exitCode: message.exitCode });
+      return connection.close(1000, message.why);
     case 'lost':
-      return line.close(closeCodes.lost, told.why);
+      return connection.close(closeCodes.lost, message.why);
     default:
-      return told satisfies never;
+      return message satisfies never;
   }
 }
 
-function sizeIn(data: Buffer): z.output<typeof terminalClientMessage> {
+function parseSize(data: Buffer): z.output<typeof terminalClientMessage> {
   try {
     return terminalClientMessage.parse(JSON.parse(data.toString('utf8')));
   } catch {

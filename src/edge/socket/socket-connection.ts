@@ -1,7 +1,7 @@
 /**
- * A WebSocket with back-pressure both ways: a message is sent after the last reached the kernel, and
- * none is read while one is handled. Pings find a dead peer; a peer that reads nothing is cut off
- * after ten minutes.
+ * A WebSocket with back-pressure both ways: a message is sent after the last reached the kernel,
+ * and none is read while one is handled. Pings find a dead peer; a peer that reads nothing is cut
+ * off after ten minutes.
  */
 import { WebSocket, type RawData } from 'ws';
 
@@ -17,7 +17,7 @@ const MOST_REASON_BYTES = 123;
 /** A message outside of the protocol. Its text becomes the close reason. */
 export class BadMessage extends Error {}
 
-export interface Line {
+export interface SocketConnection {
   /** Rejects once closed. Bytes are sent as binary after `head`, a string as text. */
   send(data: Uint8Array | string, head?: Uint8Array): Promise<void>;
   close(code: number, why: string): void;
@@ -27,86 +27,92 @@ export interface Line {
   settled: Promise<{ code: number; why: string }>;
 }
 
-export interface LineDeps {
+export interface SocketConnectionDeps {
   socket: WebSocket;
   /** Called for one message at a time. An error closes the socket. */
-  take: (data: Buffer, isText: boolean) => Promise<void> | void;
+  onMessage: (data: Buffer, isText: boolean) => Promise<void> | void;
   /** Close code of a `BadMessage`. */
   badMessage: number;
-  beatMs?: number | undefined;
+  heartbeatMs?: number | undefined;
   /** Called at each heartbeat. A returned reason closes the socket. */
-  whyEnded?: () => Promise<{ code: number; why: string } | null>;
+  endReason?: () => Promise<{ code: number; why: string } | null>;
 }
 
-export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS }: LineDeps): Line {
+export function makeSocketConnection({
+  socket,
+  onMessage,
+  badMessage,
+  endReason,
+  heartbeatMs = BEAT_MS,
+}: SocketConnectionDeps): SocketConnection {
   const { promise: closed, resolve } = Promise.withResolvers<{ code: number; why: string }>();
   let silentBeats = 0;
   let sending = 0;
   let waiting = 0;
   let last = Promise.resolve();
-  let asking = false;
+  let isChecking = false;
   let weClosed = false;
-  let late: NodeJS.Timeout | undefined;
+  let closeTimer: NodeJS.Timeout | undefined;
 
-  const heard = (): void => {
+  const resetSilence = (): void => {
     silentBeats = 0;
   };
   const close = (code: number, why: string): void => {
     if (socket.readyState === WebSocket.CLOSED) return;
     weClosed = true;
-    socket.close(code, atMost(why));
+    socket.close(code, truncateReason(why));
     // Unread messages would hide the peer's close frame.
     socket.resume();
-    late ??= setTimeout(() => socket.terminate(), CLOSE_MS);
+    closeTimer ??= setTimeout(() => socket.terminate(), CLOSE_MS);
   };
   const fail = (error: unknown): void => {
     if (error instanceof BadMessage) close(badMessage, error.message);
     else close(1011, 'the server failed');
   };
-  const hold = (room: Promise<void>): void => {
+  const pauseUntil = (handling: Promise<void>): void => {
     waiting += 1;
     socket.pause();
-    last = room.catch(fail).finally(() => {
+    last = handling.catch(fail).finally(() => {
       waiting -= 1;
       if (waiting === 0) socket.resume();
     });
   };
   // Messages before the peer's close count; those after our close do not.
-  const taken = (data: Buffer, isText: boolean): Promise<void> | void => {
-    if (!weClosed) return take(data, isText);
+  const handle = (data: Buffer, isText: boolean): Promise<void> | void => {
+    if (!weClosed) return onMessage(data, isText);
   };
 
   socket.on('message', (raw: RawData, isBinary) => {
-    heard();
+    resetSilence();
     const data = bytesOf(raw);
-    if (waiting > 0) return hold(last.then(() => taken(data, !isBinary)));
+    if (waiting > 0) return pauseUntil(last.then(() => handle(data, !isBinary)));
     try {
-      const room = taken(data, !isBinary);
-      if (room) hold(room);
+      const handling = handle(data, !isBinary);
+      if (handling) pauseUntil(handling);
     } catch (error) {
       fail(error);
     }
   });
-  socket.on('pong', heard);
-  socket.on('ping', heard);
+  socket.on('pong', resetSilence);
+  socket.on('ping', resetSilence);
   socket.on('error', () => socket.terminate()); // a close follows
   const timer = setInterval(() => {
     silentBeats = waiting > 0 ? 0 : silentBeats + 1;
     if (silentBeats > (sending > 0 ? STUCK_BEATS : DEAD_BEATS)) return socket.terminate();
     if (socket.readyState === WebSocket.OPEN) socket.ping();
-    if (!whyEnded || asking) return;
-    asking = true;
-    whyEnded()
+    if (!endReason || isChecking) return;
+    isChecking = true;
+    endReason()
       .then((why) => {
         if (why !== null) close(why.code, why.why);
       })
       .catch(() => {}) // a failed check ends nothing
-      .finally(() => (asking = false));
-  }, beatMs);
+      .finally(() => (isChecking = false));
+  }, heartbeatMs);
   timer.unref();
   socket.once('close', (code, reason) => {
     clearInterval(timer);
-    clearTimeout(late);
+    clearTimeout(closeTimer);
     resolve({ code, why: reason.toString() });
   });
 
@@ -122,7 +128,7 @@ export function makeLine({ socket, take, badMessage, whyEnded, beatMs = BEAT_MS 
         if (head) socket.send(head, { binary, fin: false });
         socket.send(data, { binary }, (error) => {
           sending -= 1;
-          heard();
+          resetSilence();
           if (error) refused(error);
           else sent();
         });
@@ -135,7 +141,7 @@ const bytesOf = (raw: RawData): Buffer =>
   Buffer.isBuffer(raw) ? raw : Array.isArray(raw) ? Buffer.concat(raw) : Buffer.from(raw);
 
 /** Cuts between characters. */
-function atMost(why: string): string {
+function truncateReason(why: string): string {
   let text = why;
   while (Buffer.byteLength(text) > MOST_REASON_BYTES) text = text.slice(0, -1);
   return text.toWellFormed();

@@ -1,4 +1,4 @@
-/** Agent forwarding: a Unix socket in the instance for one connection, closed with the connection. */
+/** Agent forwarding: a Unix socket in the instance per connection. */
 import type { Duplex } from 'node:stream';
 import type { SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
@@ -14,21 +14,21 @@ export interface Agent {
 }
 
 export function makeAgent(client: Client, backend: Pick<SshBackend, 'listenUnix'>, id: InstanceId): Agent {
-  let asked: Promise<string | null> | null = null;
+  let listening: Promise<string | null> | null = null;
 
-  const arrived = (connection: Duplex): void =>
+  const onConnection = (connection: Duplex): void =>
     forwardConnection(client, connection, (opened) => openAgentChannel(client.ssh, opened));
 
   async function listen(): Promise<string> {
     if (client.tryAcquire() === null) throw new Error('it has too many channels');
     const signal = AbortSignal.any([client.gone, AbortSignal.timeout(LISTEN_MS)]);
-    const { pathInside, close } = await backend.listenUnix(id, arrived, signal);
+    const { pathInside, close } = await backend.listenUnix(id, onConnection, signal);
     if (client.gone.aborted) close();
     else client.gone.addEventListener('abort', close, { once: true });
     return pathInside;
   }
 
   return {
-    path: () => (asked ??= listen().catch(() => null)),
+    path: () => (listening ??= listen().catch(() => null)),
   };
 }

@@ -1,11 +1,8 @@
-/**
- * Back-pressure of a connection: while its socket has unsent data, and during a key exchange, when
- * ssh2 buffers all writes.
- */
+/** Back-pressure: unsent data, or a key exchange, when ssh2 buffers all writes. */
 import type { Connection } from 'ssh2';
 import { isExchangingKeys } from './ssh2-inside.ts';
 
-/** Null when the connection accepts data; else resolves when the caller should check again. */
+/** Null when the connection accepts data; else resolves when to check again. */
 export type Backpressure = () => Promise<void> | null;
 
 export function makeBackpressure(ssh: Connection, gone: AbortSignal): Backpressure {

@@ -1,13 +1,13 @@
 /**
- * Limits buffered bytes per instance and in total: bytes that clients sent and nobody read, and bytes
- * they do not read. ssh2 accepts data beyond its window and buffers every reply without bound.
+ * Limits buffered bytes per instance and in total: unread bytes from clients, and bytes that
+ * clients do not read. ssh2 accepts data beyond its window and buffers every reply without bound.
  */
 export interface BufferedBytes {
   forInstance(): InstanceBytes;
 }
 
 export interface InstanceBytes {
-  /** False when the instance is over its limit; the client that sent them is disconnected. */
+  /** False when the instance is over its limit; the sender is disconnected. */
   accept(bytes: number): boolean;
   /** Counts this buffer until the returned function is called. */
   watch(length: () => number): () => void;

@@ -1,8 +1,4 @@
-/**
- * Commands that start a session in the instance as sshd would: as root in its home, with the shell of
- * `/etc/passwd` and the environment of image, engine and `images/start.sh`. The first output, on the
- * terminal or else on stderr, is the process id: signals need it, and no engine reports it.
- */
+/** Commands of a session, as sshd starts them. The first output is the process id, for signals. */
 import type { ExecRequest, TerminalSize } from './instance-driver.ts';
 
 export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
@@ -11,7 +7,6 @@ const PROGRAM = 'berth-ssh';
 
 /** Appended to PATH: as in `images/start.sh`, then the tools that Berth mounts. */
 const FOLDERS = '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin';
-/** Paths on Debian, Fedora, Alpine and Arch. */
 const SFTP_SERVERS =
   '/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /opt/berth/bin/sftp-server';
 
@@ -112,7 +107,7 @@ export const hangUpCommand: readonly string[] = ['/bin/sh', '-c', HANG_UP, PROGR
 
 const LONGEST_PID = 12;
 
-/** Splits the process id from the first output. Null: incomplete. */
+/** Null: incomplete. */
 export function readPid(bytes: Buffer): { pid: number | null; rest: Buffer } | null {
   const end = bytes.indexOf('\n');
   if (end === -1 && bytes.length < LONGEST_PID) return null;
@@ -120,7 +115,7 @@ export function readPid(bytes: Buffer): { pid: number | null; rest: Buffer } | n
   return said === null ? { pid: null, rest: bytes } : { pid: Number(said[0]), rest: bytes.subarray(end + 1) };
 }
 
-/** Variables a client may not set. Images have few locales, and an unknown one breaks programs. */
+/** Images have few locales, and an unknown one breaks programs. */
 const NOT_THE_CLIENTS =
   /^(HOME|USER|LOGNAME|SHELL|PATH|MAIL|LANG|LANGUAGE|LC_.*|SSH_.*|BERTH_.*|LD_.*|ENV|BASH_ENV|IFS)$/;
 

@@ -1,6 +1,6 @@
 /**
- * Forwards a connection from the instance to the client. The permit is released when the client has
- * answered and closed its channel, not when the connection ends: ssh2 keeps the request until then.
+ * Forwards a connection from the instance to the client. The permit is released with the channel,
+ * not the connection: ssh2 keeps the request until then.
  */
 import type { Duplex } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
@@ -11,21 +11,21 @@ export type OpenChannel = (opened: (channel: ServerChannel | null) => void) => v
 
 export function forwardConnection(client: Client, connection: Duplex, open: OpenChannel): void {
   connection.on('error', () => {});
-  const over = client.tryAcquire();
-  if (over === null) return void connection.destroy();
+  const release = client.tryAcquire();
+  if (release === null) return void connection.destroy();
   const refused = (): void => {
     connection.destroy();
-    over();
+    release();
   };
-  const ask = async (): Promise<void> => {
+  const requestChannel = async (): Promise<void> => {
     // A client that reads nothing gets no requests; connections wait, up to the limit.
     for (let busy = client.backpressure(); busy !== null; busy = client.backpressure()) await busy;
     if (client.gone.aborted || connection.destroyed) return refused();
     open((channel) => {
       if (channel === null) return refused();
-      channel.once('close', over);
+      channel.once('close', release);
       joinStreams(client, channel, connection);
     });
   };
-  ask().catch((error: unknown) => client.end(String(error)));
+  requestChannel().catch((error: unknown) => client.end(String(error)));
 }

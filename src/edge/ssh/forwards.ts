@@ -1,4 +1,3 @@
-/** Port forwarding to the instance (-L, -D) and from ports that it opens inside (-R). */
 import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
@@ -8,75 +7,75 @@ import { makeLimit } from '../../async/limits.ts';
 
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
-const MOST_LISTENING = 64;
-/** As sshd without `GatewayPorts`: forwarded ports are reachable from the instance only. */
+const MAX_LISTENING = 64;
+/** As sshd without `GatewayPorts`: reachable from the instance only. */
 const INSIDE = '127.0.0.1';
 
 export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
   /** Counts pending listens too: one packet of the client may request many. */
-  const beginListening = makeLimit(MOST_LISTENING, client.tryAcquire);
+  const beginListening = makeLimit(MAX_LISTENING, client.tryAcquire);
   const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
   client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {
-    const over = client.tryAcquire();
-    if (over === null) return reject();
+    const release = client.tryAcquire();
+    if (release === null) return reject();
     network.connect({ host, port }, within(CONNECT_MS)).then(
       (connection) => {
         connection.on('error', () => {});
         if (client.gone.aborted) return connection.destroy();
         const channel = accept();
-        // The connection's close does not count: ssh2 keeps channels that the client never closes.
-        channel.once('close', over);
+        // Not the connection's close: ssh2 keeps channels that the client never closes.
+        channel.once('close', release);
         joinStreams(client, channel, connection);
       },
       () => {
-        over();
+        release();
         if (!client.gone.aborted) reject();
       },
     );
   });
 
-  const arrived = (asked: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
+  const forward = (request: TcpipBindInfo, port: number, connection: NetworkConnection): void => {
     const from = connection.remoteAddress ?? INSIDE;
     forwardConnection(client, connection, (opened) => {
-      client.ssh.forwardOut(asked.bindAddr, port, from, 0, (error, channel) => opened(error ? null : channel));
+      client.ssh.forwardOut(request.bindAddr, port, from, 0, (error, channel) => opened(error ? null : channel));
     });
   };
 
-  async function listen(asked: TcpipBindInfo): Promise<number> {
-    const over = beginListening();
-    if (over === null) throw new Error('it listens on too many ports already');
+  async function listen(request: TcpipBindInfo): Promise<number> {
+    const release = beginListening();
+    if (release === null) throw new Error('it listens on too many ports already');
     try {
-      let chosen = asked.bindPort;
-      const onConnection = (connection: NetworkConnection): void => arrived(asked, chosen, connection);
-      const opened = await network.listen({ host: INSIDE, port: asked.bindPort }, onConnection, within(LISTEN_MS));
-      chosen = opened.port;
+      let port = request.bindPort;
+      const onConnection = (connection: NetworkConnection): void => forward(request, port, connection);
+      const opened = await network.listen({ host: INSIDE, port: request.bindPort }, onConnection, within(LISTEN_MS));
+      port = opened.port;
       const close = (): void => {
         opened.close();
-        over();
+        release();
       };
       if (client.gone.aborted) close();
-      else listening.set(keyOf({ ...asked, bindPort: chosen }), { close });
-      return chosen;
+      else listening.set(keyOf({ ...request, bindPort: port }), { close });
+      return port;
     } catch (error) {
-      over();
+      release();
       throw error;
     }
   }
 
-  const cancel = (asked: TcpipBindInfo): boolean => {
-    const key = keyOf(asked);
+  const cancel = (request: TcpipBindInfo): boolean => {
+    const key = keyOf(request);
     listening.get(key)?.close();
     return listening.delete(key);
   };
 
-  client.ssh.on('request', (accept, reject, name, asked) => {
-    if (name === 'cancel-tcpip-forward' && 'bindPort' in asked) return cancel(asked) ? accept?.() : reject?.();
-    if (name !== 'tcpip-forward' || !('bindPort' in asked)) return reject?.();
+  client.ssh.on('request', (accept, reject, name, request) => {
+    if (name === 'cancel-tcpip-forward' && 'bindPort' in request) return cancel(request) ? accept?.() : reject?.();
+    if (name !== 'tcpip-forward' || !('bindPort' in request)) return reject?.();
     // ssh2 replies in order and buffers later requests.
     client.ssh._sock.pause();
-    listen(asked)
+    listen(request)
       .then(
         (port) => !client.gone.aborted && accept?.(port),
         () => !client.gone.aborted && reject?.(),

@@ -26,11 +26,11 @@ import { forgetSession } from './ssh2-inside.ts';
 const JOIN_MS = 30_000;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 15_000;
-const MOST_CLIENTS = 128;
-const MOST_COMMANDS = 256;
-const MOST_CHANNELS = 1_024;
+const MAX_CLIENTS = 128;
+const MAX_COMMANDS = 256;
+const MAX_CHANNELS = 1_024;
 /** Keeps the identity cached for times when the API is away. */
-const ASK_AGAIN_MS = 60_000;
+const RECHECK_MS = 60_000;
 const GOODBYE_MS = 500;
 
 export interface FrontDeps {
@@ -143,7 +143,7 @@ export function startFront(deps: FrontDeps): Front {
 
   return {
     async check() {
-      if (clients.loggedIn.size === 0 && performance.now() - identityReadAtMs < ASK_AGAIN_MS) return;
+      if (clients.loggedIn.size === 0 && performance.now() - identityReadAtMs < RECHECK_MS) return;
       const identity = await access(id);
       identityReadAtMs = performance.now();
       for (const [client, key] of clients.loggedIn)
@@ -161,9 +161,9 @@ function makeClients(deps: FrontDeps) {
   const { id, backend, access, log } = deps;
   const buffered = deps.buffered.forInstance();
   const share = () => deps.limit.tryAcquire(id);
-  const acquireClient = makeLimit(MOST_CLIENTS, share);
-  const acquireChannel = makeLimit(MOST_CHANNELS, share);
-  const acquireCommand = makeLimit(MOST_COMMANDS, share);
+  const acquireClient = makeLimit(MAX_CLIENTS, share);
+  const acquireChannel = makeLimit(MAX_CHANNELS, share);
+  const acquireCommand = makeLimit(MAX_COMMANDS, share);
   /** Key of each logged-in client. */
   const loggedIn = new Map<Client, string>();
 

@@ -18,8 +18,7 @@ export interface SshFrontsDeps {
 }
 
 export interface SshFronts {
-  /** Applies a snapshot or a change of the routes. */
-  update(told: RouteUpdate): void;
+  update(update: RouteUpdate): void;
   stop(): Promise<void>;
 }
 
@@ -34,17 +33,17 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const buffered = makeBufferedBytes(bufferedBytesLimits);
   const stopping = new Set<Promise<void>>();
   let snapshot = new Set<string>();
-  let isOver = false;
+  let isStopped = false;
 
-  const leave = (id: InstanceId): void => {
+  const stopFront = (id: InstanceId): void => {
     const front = fronts.get(id);
     if (!front) return;
     fronts.delete(id);
     const stopped = front.stop().finally(() => stopping.delete(stopped));
     stopping.add(stopped);
   };
-  const heard = ({ instanceId: id, sshFront }: GatewayRoute): void => {
-    if (!sshFront) leave(id);
+  const applyRoute = ({ instanceId: id, sshFront }: GatewayRoute): void => {
+    if (!sshFront) stopFront(id);
     else if (!fronts.has(id))
       fronts.set(id, startFront({ id, backend, access, unauthenticated, limit, buffered, limits, log }));
   };
@@ -52,26 +51,26 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const timer = setInterval(() => {
     for (const [id, front] of fronts)
       front.check().catch((error: unknown) => {
-        log.warn({ id, err: error }, 'could not ask anew whether ssh sessions may stay; they stay until the next time');
+        log.warn({ id, err: error }, 'could not recheck ssh sessions; they stay open until the next check');
       });
   }, checkEveryMs);
   timer.unref();
 
   return {
     update({ snapshot: part, routes, gone }) {
-      if (isOver) return;
-      for (const route of routes) heard(route);
-      for (const id of fronts.keys()) if (gone.includes(id)) leave(id);
+      if (isStopped) return;
+      for (const route of routes) applyRoute(route);
+      for (const id of fronts.keys()) if (gone.includes(id)) stopFront(id);
       if (part === null) return;
       for (const { instanceId, sshFront } of routes) if (sshFront) snapshot.add(instanceId);
       if (part === 'part') return;
-      for (const id of fronts.keys()) if (!snapshot.has(id)) leave(id);
+      for (const id of fronts.keys()) if (!snapshot.has(id)) stopFront(id);
       snapshot = new Set();
     },
     async stop() {
-      isOver = true;
+      isStopped = true;
       clearInterval(timer);
-      for (const id of fronts.keys()) leave(id);
+      for (const id of fronts.keys()) stopFront(id);
       await Promise.all(stopping);
     },
   };

@@ -1,4 +1,4 @@
-/** Joins a channel and a connection of the instance. Each direction ends alone, with back-pressure. */
+/** Joins a channel and a connection of the instance. Each direction ends alone. */
 import type { Duplex } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
 import type { Client } from './client.ts';
@@ -28,18 +28,18 @@ export function joinStreams(client: Client, channel: ServerChannel, stream: Dupl
   if (client.gone.aborted || stream.destroyed) leave();
 }
 
-/** Pipes the client's data; drops it once the target is closed. */
+/** Drops data once the target is closed. */
 export function feed(channel: ServerChannel, into: NodeJS.WritableStream & { destroyed?: boolean }): void {
-  let isOver = false;
-  const over = (): void => {
-    isOver = true;
+  let isClosed = false;
+  const discardInput = (): void => {
+    isClosed = true;
     channel.resume();
   };
-  into.on('close', over);
-  into.on('error', over);
+  into.on('close', discardInput);
+  into.on('error', discardInput);
   into.on('drain', () => channel.resume());
   channel.on('data', (bytes: Buffer) => {
-    if (!isOver && into.writable && !into.write(bytes)) channel.pause();
+    if (!isClosed && into.writable && !into.write(bytes)) channel.pause();
   });
   channel.once('end', () => into.end());
 }

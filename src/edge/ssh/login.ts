@@ -1,11 +1,10 @@
-/** Authentication: user root with a key of the owning account. Everything else is refused silently. */
+/** Authentication: user root with a key of the owning account. All else is refused silently. */
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
 import type { Forwarding } from '../../control/index.ts';
 import type { Client } from './client.ts';
 import { isValidSignature } from './signature.ts';
 
-/** Each key that an agent offers counts. */
-const MOST_TRIES = 20;
+const MAX_TRIES = 20;
 
 export interface LoginDeps {
   client: Client;
@@ -18,32 +17,32 @@ export function authenticate({ client, access, onLogin }: LoginDeps): void {
   let tries = 0;
 
   /** `offered`: the key is accepted; its signature follows with the next request. */
-  async function judge(asked: AuthContext): Promise<'in' | 'offered' | 'refused'> {
-    if (asked.method !== 'publickey' || asked.username !== 'root') return 'refused';
-    const key = asked.key.data.toString('base64');
+  async function verify(request: AuthContext): Promise<'in' | 'offered' | 'refused'> {
+    if (request.method !== 'publickey' || request.username !== 'root') return 'refused';
+    const key = request.key.data.toString('base64');
     const identity = await access();
     if (identity === null || !identity.keys.includes(key)) return 'refused';
-    if (asked.signature === undefined || asked.blob === undefined) return 'offered';
-    const proof = { type: asked.key.algo, blob: asked.key.data, hash: asked.hashAlgo };
-    if (!isValidSignature({ ...proof, signed: asked.blob, signature: asked.signature })) return 'refused';
+    if (request.signature === undefined || request.blob === undefined) return 'offered';
+    const proof = { type: request.key.algo, blob: request.key.data, hash: request.hashAlgo };
+    if (!isValidSignature({ ...proof, signed: request.blob, signature: request.signature })) return 'refused';
     if (client.gone.aborted) return 'refused';
     onLogin(key);
     return 'in';
   }
 
-  async function decide(asked: AuthContext): Promise<void> {
-    const verdict = await judge(asked);
+  async function reply(request: AuthContext): Promise<void> {
+    const verdict = await verify(request);
     if (client.gone.aborted) return;
-    if (verdict === 'offered' && asked.method === 'publickey') asked.key.algo = algorithmOf(asked);
-    if (verdict !== 'refused') return asked.accept();
+    if (verdict === 'offered' && request.method === 'publickey') request.key.algo = algorithmOf(request);
+    if (verdict !== 'refused') return request.accept();
     tries += 1;
-    if (tries > MOST_TRIES) return client.end('too many tries to log in');
-    asked.reject(['publickey']);
+    if (tries > MAX_TRIES) return client.end('too many tries to log in');
+    request.reject(['publickey']);
   }
 
-  client.ssh.on('authentication', (asked) => {
+  client.ssh.on('authentication', (request) => {
     // The API is away and nothing is cached.
-    decide(asked).catch((error: unknown) => client.end(`its login could not be judged: ${String(error)}`));
+    reply(request).catch((error: unknown) => client.end(`its login could not be verified: ${String(error)}`));
   });
 }
 

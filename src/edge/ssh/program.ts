@@ -1,9 +1,7 @@
 /**
- * The program of a session, run by the engine's exec. Does what sshd gets from the kernel:
- *
- * - Signals go to the process group by a second exec, with the process id that `commands.ts` prints.
- * - A client that leaves hangs up its terminal. Without a terminal the command continues, as under
- *   sshd, until it writes; then it gets PIPE, and harder signals while it goes on writing.
+ * The program of a session, run by the engine's exec. Signals go to the process group by a second
+ * exec. A client that leaves hangs up its terminal; a command without one continues, as under sshd,
+ * until a write fails with PIPE, then harder signals.
  */
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
@@ -22,9 +20,8 @@ const OPEN_MS = 30_000;
 const SIGNAL_MS = 10_000;
 /** Grace period after HUP, then KILL. */
 const HUNG_UP_MS = 10_000;
-/** Between two signals to a command that writes after its client left. */
 const PIPE_MS = 2_000;
-/** PIPE first, as under sshd. Programs that ignore it expect a failed write, which exec lacks. */
+/** Programs that ignore PIPE expect a failed write, which exec lacks. */
 const TO_WRITERS = ['PIPE', 'HUP', 'TERM', 'KILL'];
 /** Exit code of ssh for a failed connection. */
 const NOT_BEGUN = 255;
@@ -45,49 +42,48 @@ export interface ProgramDeps {
 export interface Program {
   resize(size: TerminalSize): void;
   signal(name: string): void;
-  /** The client closed the channel. */
   leave(): void;
 }
 
 export function runProgram(deps: ProgramDeps): Program {
   const { client, backend, id, log, channel, output } = deps;
   let exec: OpenExec | null = null;
-  const { promise: pid, resolve: knowPid } = Promise.withResolvers<number | null>();
+  const { promise: pid, resolve: resolvePid } = Promise.withResolvers<number | null>();
   let hasEnded = false;
   let isClosed = false;
   let left = (): void => {};
   const sent = new Set<string>();
 
-  const signals = oneByOne(async (signal: string) => {
+  const signals = makeCoalescingQueue(async (signal: string) => {
     const leader = await pid;
     if (leader === null || hasEnded) return;
     await backend.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
       log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
     });
   });
-  const sizes = oneByOne(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
+  const sizes = makeCoalescingQueue(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
 
   async function run(): Promise<void> {
-    const over = deps.tryAcquire();
-    if (over === null)
+    const release = deps.tryAcquire();
+    if (release === null)
       return refuse(
         'this instance, or all of them together, have too many commands open; end some of them, or close other sessions',
       );
     try {
-      const wish = await deps.request();
+      const request = await deps.request();
       if (client.gone.aborted) return;
       const opening = AbortSignal.any([client.gone, AbortSignal.timeout(OPEN_MS)]);
-      exec = await backend.openExec(id, execRequest(wish), opening);
-      await carry(exec, wish.terminal);
+      exec = await backend.openExec(id, execRequest(request), opening);
+      await carry(exec, request.terminal);
     } finally {
-      knowPid(null);
-      over();
+      resolvePid(null);
+      release();
     }
   }
 
   async function carry(opened: OpenExec, terminal: TerminalSize | null): Promise<void> {
     const hasTerminal = terminal !== null;
-    const leave = makeHangUp(hasTerminal, signals.instead);
+    const leave = makeHangUp(hasTerminal, signals.replace);
     // Subscribe before the first await: the command may exit at once.
     const exited = opened.exited.then(
       (code) => ({ code }),
@@ -104,7 +100,7 @@ export function runProgram(deps: ProgramDeps): Program {
       if (client.gone.aborted || isClosed) left();
       const [first, other] = hasTerminal ? [opened.stdout, opened.stderr] : [opened.stderr, opened.stdout];
       // Read both streams: an unread one blocks the other.
-      const begun = stripPid(first).then(knowPid);
+      const begun = stripPid(first).then(resolvePid);
       // Earlier input would be echoed before the process id.
       if (hasTerminal) await begun;
       feed(channel, opened.stdin);
@@ -154,11 +150,11 @@ export function runProgram(deps: ProgramDeps): Program {
     .catch((error: unknown) => client.end(String(error)));
 
   return {
-    resize: sizes.instead,
+    resize: sizes.replace,
     signal(name) {
       if (signalNumbers[name] === undefined) return;
       sent.add(name);
-      signals.also(name);
+      signals.add(name);
     },
     leave() {
       isClosed = true;
@@ -167,33 +163,31 @@ export function runProgram(deps: ProgramDeps): Program {
   };
 }
 
-/** Runs one operation at a time; an equal pending value is queued once, like a pending signal. */
-function oneByOne<T>(deed: (asked: T) => Promise<unknown>): { also(asked: T): void; instead(asked: T): void } {
+function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): { add(value: T): void; replace(value: T): void } {
   const waiting = new Set<T>();
-  let isUnderWay = false;
-  const go = async (): Promise<void> => {
-    if (isUnderWay) return;
-    isUnderWay = true;
+  let isRunning = false;
+  const drain = async (): Promise<void> => {
+    if (isRunning) return;
+    isRunning = true;
     for (const next of waiting) {
       waiting.delete(next);
-      await deed(next);
+      await fn(next);
     }
-    isUnderWay = false;
+    isRunning = false;
   };
-  const also = (asked: T): void => {
-    waiting.add(asked);
-    void go();
+  const add = (value: T): void => {
+    waiting.add(value);
+    void drain();
   };
   return {
-    also,
-    instead(asked) {
+    add,
+    replace(value) {
       waiting.clear();
-      also(asked);
+      add(value);
     },
   };
 }
 
-/** Signals a command whose client left. */
 function makeHangUp(hasTerminal: boolean, kill: (signal: string) => void) {
   let timer: NodeJS.Timeout | null = null;
   let next = 0;
@@ -215,17 +209,16 @@ function makeHangUp(hasTerminal: boolean, kill: (signal: string) => void) {
   };
 }
 
-/** Removes the process id from the output. */
 async function stripPid(stream: Readable): Promise<number | null> {
   const parts: Buffer[] = [];
   for (;;) {
     const bytes: Buffer | null = stream.read();
     if (bytes !== null) parts.push(bytes);
-    const told = readPid(Buffer.concat(parts));
-    if (told !== null || stream.readableEnded || stream.destroyed) {
-      const rest = told?.rest ?? Buffer.concat(parts);
+    const found = readPid(Buffer.concat(parts));
+    if (found !== null || stream.readableEnded || stream.destroyed) {
+      const rest = found?.rest ?? Buffer.concat(parts);
       if (rest.length > 0 && !stream.readableEnded) stream.unshift(rest);
-      return told?.pid ?? null;
+      return found?.pid ?? null;
     }
     if (bytes === null) await Promise.race([once(stream, 'readable'), once(stream, 'close')]).catch(() => {});
   }

@@ -1,4 +1,3 @@
-/** One session: its terminal, environment and agent requests, then one command, shell or subsystem. */
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
 import type { Agent } from './agent.ts';
 import type { Client } from './client.ts';
@@ -14,7 +13,6 @@ export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'output' | 'r
   client: Client;
   agent: Agent;
   session: Session;
-  /** Value of SSH_CONNECTION. */
   connection: string;
 }
 

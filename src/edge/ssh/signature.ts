@@ -1,14 +1,13 @@
 /**
- * Verifies signatures for every key type that accounts may register: ed25519, ECDSA on the NIST
- * curves, RSA with SHA-2, and security keys (OpenSSH's PROTOCOL.u2f), which sign a text around the
- * hash of the data and report whether a person touched them. SHA-1 and unknown types are rejected.
+ * Verifies signatures of ed25519, ECDSA on the NIST curves, RSA with SHA-2, and security keys
+ * (OpenSSH's PROTOCOL.u2f), which report whether a person touched them. SHA-1 and unknown types are
+ * rejected.
  */
 import { createHash, createPublicKey, verify, type JsonWebKey, type KeyObject } from 'node:crypto';
 
 export interface SignatureProof {
   /** Key type; `ssh-rsa` also for SHA-2 signatures. */
   type: string;
-  /** Public key in ssh wire encoding. */
   blob: Buffer;
   /** RSA only: hash named by the client; undefined means SHA-1. */
   hash: string | undefined;
@@ -34,7 +33,7 @@ export function isValidSignature(proof: SignatureProof): boolean {
   try {
     return holds(proof);
   } catch {
-    return false; // malformed key or signature
+    return false;
   }
 }
 
@@ -75,7 +74,7 @@ function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean
 
 const ecdsaKey = (key: KeyObject) => ({ key, dsaEncoding: 'ieee-p1363' as const });
 
-/** Text that a security key signs instead; null without a touch. */
+/** Null without a touch. */
 function securityKeySignature(given: { application: Buffer; signed: Buffer; signature: Buffer }): {
   made: Buffer;
   text: Buffer | null;
@@ -112,7 +111,6 @@ function fixed(number: Buffer, bytes: number): Buffer {
   return Buffer.concat([Buffer.alloc(bytes - short.length), short]);
 }
 
-/** Reads length-prefixed ssh fields. */
 function readerOf(whole: Buffer): { bytes: () => Buffer; text: () => string } {
   let at = 0;
   const bytes = (): Buffer => {

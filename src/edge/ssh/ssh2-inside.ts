@@ -15,7 +15,6 @@ interface Outgoing {
 
 declare module 'ssh2' {
   interface Server {
-    /** Needs only a stream. */
     injectSocket(socket: Duplex): void;
   }
   interface Connection {
@@ -33,7 +32,7 @@ declare module 'ssh2' {
     _channel: unknown;
   }
   interface Channel {
-    /** Data beyond the client's window. ssh2 keeps it after the write and would send it again. */
+    /** Data beyond the client's window. ssh2 would send it again after the write. */
     _chunk: Buffer | undefined;
     _chunkcb: (() => void) | undefined;
     _chunkErr: Buffer | undefined;
@@ -46,10 +45,7 @@ interface ChannelOpened {
   type: string;
 }
 
-/**
- * Rejects unless the installed ssh2 has the members used here. Call before serving. Members of
- * channels are checked by `outgoingOf`, since a channel needs a client.
- */
+/** Rejects if ssh2 lacks the members used here. Channels are checked by `outgoingOf`. */
 export async function checkSsh2(): Promise<void> {
   const server = new ssh2.Server({ hostKeys: [ssh2.utils.generateKeyPairSync('ed25519').private] });
   const socket = new Duplex({ read() {}, write: (_bytes, _encoding, done) => done() });
@@ -69,7 +65,6 @@ export async function checkSsh2(): Promise<void> {
   }
 }
 
-/** Names of the private members that the connection lacks. */
 export function missingMembers(connection: unknown): string[] {
   const at = (value: unknown, name: string): unknown =>
     typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
@@ -90,13 +85,12 @@ const PACKET_BYTES = 32 * 1024;
 const CHECK_MS = 10_000;
 const AGENT = 'auth-agent@openssh.com';
 
-/** Opens a channel to the client's agent: ssh2 has the message, but no call for it. */
 export function openAgentChannel(client: Connection, opened: (channel: ServerChannel | null) => void): void {
-  const told: ChannelOpened = Object.assign(
+  const callback: ChannelOpened = Object.assign(
     (error: Error | undefined, channel: ServerChannel) => opened(error ? null : channel),
     { type: AGENT },
   );
-  const channel = client._chanMgr.add(told);
+  const channel = client._chanMgr.add(callback);
   if (channel === -1) return opened(null);
   client._protocol.openssh_authAgent(channel, WINDOW_BYTES, PACKET_BYTES);
 }

@@ -1,7 +1,7 @@
 /**
  * Limits unauthenticated connections per address, per instance and in total. A newcomer is always
- * accepted, and the oldest connection of the largest group is closed for it: idle connections lock
- * nobody out, even when all come from one address, such as an engine's proxy.
+ * accepted, and the oldest connection of the largest group is closed: idle connections lock nobody
+ * out, even when all come from one address, such as an engine's proxy.
  */
 
 export interface UnauthenticatedConnection {
@@ -20,21 +20,21 @@ export const unauthenticatedLimits: UnauthenticatedLimits = { perAddress: 32, pe
 
 export interface UnauthenticatedConnections {
   /** Returns the remove function, for a closed or authenticated connection. */
-  add(stranger: UnauthenticatedConnection): () => void;
+  add(connection: UnauthenticatedConnection): () => void;
 }
 
 export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): UnauthenticatedConnections {
   // Oldest first.
   const all = new Set<UnauthenticatedConnection>();
   return {
-    add(stranger) {
-      all.add(stranger);
-      const one = connectionToClose([...all], stranger, limits);
-      if (one !== null) {
-        all.delete(one);
-        one.close();
+    add(connection) {
+      all.add(connection);
+      const victim = connectionToClose([...all], connection, limits);
+      if (victim !== null) {
+        all.delete(victim);
+        victim.close();
       }
-      return () => void all.delete(stranger);
+      return () => void all.delete(connection);
     },
   };
 }
@@ -42,11 +42,11 @@ export function makeUnauthenticatedConnections(limits: UnauthenticatedLimits): U
 /** Pure. `all` is sorted oldest first and includes the newcomer. */
 export function connectionToClose(
   all: readonly UnauthenticatedConnection[],
-  comer: UnauthenticatedConnection,
+  newcomer: UnauthenticatedConnection,
   limits: UnauthenticatedLimits,
 ): UnauthenticatedConnection | null {
-  const atInstance = all.filter(({ instanceId }) => instanceId === comer.instanceId);
-  const ofAddress = atInstance.filter(({ address }) => address === comer.address);
+  const atInstance = all.filter(({ instanceId }) => instanceId === newcomer.instanceId);
+  const ofAddress = atInstance.filter(({ address }) => address === newcomer.address);
   if (ofAddress.length > limits.perAddress) return ofAddress[0] ?? null;
   if (atInstance.length > limits.perInstance) return oldestOfLargestGroup(atInstance, ({ address }) => address);
   if (all.length > limits.total) return oldestOfLargestGroup(all, ({ instanceId }) => instanceId);

@@ -1,7 +1,6 @@
 /**
- * Write queue of a channel: one block at a time, each after the client took the last. ssh2 alone
- * buffers up to the client's window (4 GB if it says so) and all writes during a key exchange, and
- * mixes up stdout and stderr once both wait.
+ * Write queue of a channel: one block at a time. ssh2 alone buffers up to the client's window (4 GB
+ * if the client says so) and all writes during a key exchange, and mixes up stdout and stderr.
  */
 import type { ServerChannel } from 'ssh2';
 import type { Backpressure } from './backpressure.ts';

@@ -12,7 +12,7 @@ import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/co
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow.ts';
 import { serveLink, type Link } from '../../../src/edge/link/serve.ts';
-import { lineText } from '../../../src/edge/link/wire.ts';
+import { updateLine } from '../../../src/edge/link/wire.ts';
 import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -339,7 +339,11 @@ test('where a line was lost all of it is told anew', async () => {
     res.once('close', () => (closed += 1));
     for (const number of numbers)
       res.write(
-        lineText(number === 1 ? told : { ...told, snapshot: null, routes: [] }, { number, issuer: ISSUER, ended: [] }),
+        updateLine(number === 1 ? told : { ...told, snapshot: null, routes: [] }, {
+          number,
+          issuer: ISSUER,
+          ended: [],
+        }),
       );
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));

@@ -8,8 +8,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeTerminalHost } from '../../../src/control/inside/terminals/local-host.ts';
 import type { TerminalHost, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
 import { realTime } from '../../../src/control/base/time.ts';
-import { askTerminals } from '../../../src/edge/link/terminal-client.ts';
-import { serveTerminals, type ServedTerminals } from '../../../src/edge/link/terminal-server.ts';
+import { makeTerminalClient } from '../../../src/edge/link/terminal-client.ts';
+import { serveTerminals, type TerminalServer } from '../../../src/edge/link/terminal-server.ts';
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-fixture.ts';
 import { startEdge } from '../api/harness.ts';
@@ -29,7 +29,7 @@ interface Apart extends ExecRoom {
 async function apart(): Promise<Apart> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
   const path = join(folder, 'terminals.sock');
-  let served: ServedTerminals | null = null;
+  let served: TerminalServer | null = null;
   let end = async (): Promise<void> => {};
   let up = async (): Promise<void> => {};
   const room = await execRoom({
@@ -44,7 +44,7 @@ async function apart(): Promise<Apart> {
         };
       };
       await up();
-      const asked = askTerminals({ path });
+      const asked = makeTerminalClient({ path });
       onTestFinished(async () => {
         if (served) await end();
         asked.stop();
@@ -187,7 +187,7 @@ test('of sizes wanted faster than they go over the socket one is on its way, and
     }),
   };
   const served = await serveTerminals({ path, terminals, log });
-  const asked = askTerminals({ path });
+  const asked = makeTerminalClient({ path });
   onTestFinished(async () => {
     asked.stop();
     await served.stop();

@@ -15,25 +15,25 @@ describe('an address means one instance and one port', () => {
     [`/forward/${A}/8000/v1/models?a=%2e%2e`, 8000, `/forward/${A}/8000`, '/v1/models?a=%2e%2e'],
     [`/forward/${A}/65535//x//y`, 65535, `/forward/${A}/65535`, '//x//y'],
     [`/forward/${A}/1/.hidden/%2ehidden/...`, 1, `/forward/${A}/1`, '/.hidden/%2ehidden/...'],
-  ])('%s', (path, port, prefix, inwardPath) => {
+  ])('%s', (path, port, prefix, upstreamPath) => {
     expect(targetOf('h', path, null)).toMatchObject({
       kind: 'instance',
       instanceId: A,
       port,
       prefix,
-      inwardPath,
-      slashed: null,
+      upstreamPath,
+      withSlash: null,
     });
   });
 
   test('without the slash, the one with it is named, query and all', () => {
     expect(targetOf('h', `/notebook/${A}?a=b`, null)).toMatchObject({
-      slashed: `/notebook/${A}/?a=b`,
-      inwardPath: `/notebook/${A}?a=b`,
+      withSlash: `/notebook/${A}/?a=b`,
+      upstreamPath: `/notebook/${A}?a=b`,
     });
     expect(targetOf('h', `/forward/${A}/80?a=b`, null)).toMatchObject({
-      slashed: `/forward/${A}/80/?a=b`,
-      inwardPath: '/?a=b',
+      withSlash: `/forward/${A}/80/?a=b`,
+      upstreamPath: '/?a=b',
     });
   });
 
@@ -140,7 +140,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
       expect(targetOf('h', resolved, null)).toMatchObject({
         instanceId: target.instanceId,
         port: target.port,
-        surface: target.mount,
+        mount: target.mount,
       });
     }),
     { numRuns: 20_000 },
@@ -156,11 +156,11 @@ test('a path below the prefix reaches the instance as it was written', () => {
       expect(targetOf('h', `/forward/${B}/${port + 1}${rest}`, null)).toMatchObject({
         instanceId: B,
         port: port + 1,
-        inwardPath: rest,
+        upstreamPath: rest,
       });
       expect(targetOf('h', `/notebook/${B}${rest}`, null)).toMatchObject({
         instanceId: B,
-        inwardPath: `/notebook/${B}${rest}`,
+        upstreamPath: `/notebook/${B}${rest}`,
       });
     }),
   );
