@@ -177,8 +177,8 @@ function insideUseCases(
   terminals: TerminalHost,
 ): Pick<Control, 'commands' | 'terminals' | 'metrics'> {
   return {
-    commands: makeCommands({ store, openExec: routes.openExec, began: traffic.beginTraffic, time }),
-    terminals: makeTerminals({ store, terminals, began: traffic.beginTraffic }),
+    commands: makeCommands({ store, openExec: routes.openExec, beginTraffic: traffic.beginTraffic, time }),
+    terminals: makeTerminals({ store, terminals, beginTraffic: traffic.beginTraffic }),
     metrics: makeMetrics({ store, now, sampler }),
   };
 }

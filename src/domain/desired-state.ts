@@ -35,7 +35,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         stopPolicy: withoutPastStop(instance.stopPolicy, nowMs),
         observed: {
           ...cleared,
-          status: nextStatus(observed.status, hadContainer(instance) ? 'start' : 'startAnew'),
+          status: nextStatus(observed.status, hadContainer(instance) ? 'start' : 'relaunch'),
           phase: 'Queued',
           stoppedAtMs: 0,
         },

@@ -12,11 +12,11 @@ export const usedPercent = ({ usageBytes, sizeGB }: Pick<Disk, 'usageBytes' | 's
 export const isFull = (disk: Pick<Disk, 'usageBytes' | 'sizeGB'>): boolean => usedPercent(disk) >= FULL_PERCENT;
 
 /** Returns the level warned of from now on, and whether to notify the owner. */
-export function nextWarning(percent: number, warnedPercent: number): { warnedPercent: number; tell: boolean } {
+export function nextWarning(percent: number, warnedPercent: number): { warnedPercent: number; notify: boolean } {
   const reached = WARN_AT_PERCENT.findLast((level) => percent >= level) ?? 0;
-  if (reached > warnedPercent) return { warnedPercent: reached, tell: true };
+  if (reached > warnedPercent) return { warnedPercent: reached, notify: true };
   const level = WARN_AT_PERCENT.findLast((level) => level <= warnedPercent && percent > level - HYSTERESIS_PERCENT);
-  return { warnedPercent: level ?? 0, tell: false };
+  return { warnedPercent: level ?? 0, notify: false };
 }
 
 /** Example: `the data disk is 97 % full; most of it is in /root/dataDisk/runs (12.1 GB)`. */

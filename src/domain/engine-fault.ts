@@ -38,11 +38,11 @@ export class EngineFault extends Error {
   readonly reason: FaultReason | undefined;
   readonly takenNodePort: number | undefined;
 
-  constructor(kind: FaultKind, message: string, more: FaultOptions) {
-    super(message, { cause: more.cause });
+  constructor(kind: FaultKind, message: string, options: FaultOptions) {
+    super(message, { cause: options.cause });
     this.kind = kind;
-    this.retry = more.retry;
-    this.reason = more.reason;
-    this.takenNodePort = more.takenNodePort;
+    this.retry = options.retry;
+    this.reason = options.reason;
+    this.takenNodePort = options.takenNodePort;
   }
 }

@@ -23,12 +23,12 @@ export interface IdlePolicy {
   gpuPercent: number;
 }
 
-export const idlePolicy = (afterMs: number, more: Partial<IdlePolicy> = {}): IdlePolicy => ({
+export const idlePolicy = (afterMs: number, overrides: Partial<IdlePolicy> = {}): IdlePolicy => ({
   afterMs,
   ignore: [],
   cpuPercent: 10, // a notebook server with an open page idles at 1–2 %
   gpuPercent: 5,
-  ...more,
+  ...overrides,
 });
 
 export interface Signal {

@@ -46,7 +46,7 @@ export type InstanceStatus = (typeof instanceStatuses)[number];
 /** Stop and archive change the status only once they are done. */
 export const statusEvents = [
   'start', // requested, of an instance that had a container
-  'startAnew', // requested, of one that never had
+  'relaunch', // requested, of one that never had
   'restart',
   'terminate',
   'pull', // image bytes arrive
@@ -118,15 +118,15 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
     archive: 'Archived',
     terminate: 'Released',
   },
-  Stopped: { start: 'Starting', startAnew: 'Initializing', archive: 'Archived', terminate: 'Released' },
+  Stopped: { start: 'Starting', relaunch: 'Initializing', archive: 'Archived', terminate: 'Released' },
   StartingFailed: {
     start: 'Starting',
-    startAnew: 'Initializing',
+    relaunch: 'Initializing',
     stop: 'Stopped', // after a failed or cancelled archive
     archive: 'Archived',
     terminate: 'Released',
   },
-  InitializationFailed: { startAnew: 'Initializing', terminate: 'Released' },
+  InitializationFailed: { relaunch: 'Initializing', terminate: 'Released' },
   Archived: { start: 'Starting', terminate: 'Released' },
   Released: {},
 };

@@ -42,12 +42,12 @@ export type PositionMatch = 'before' | 'at' | 'after' | 'lost';
 
 /** Classifies lines from `DISORDER_MS` before the position on. `lost`: no longer stored. */
 export function makePositionSearch(position: LogPosition): (line: LogPosition | null) => PositionMatch {
-  let found = false;
+  let isFound = false;
   return (line) => {
-    if (found) return 'after';
+    if (isFound) return 'after';
     if (line === null) return 'before';
-    found = line.atMs === position.atMs && line.nth === position.nth;
-    if (found) return 'at';
+    isFound = line.atMs === position.atMs && line.nth === position.nth;
+    if (isFound) return 'at';
     return line.atMs > position.atMs + DISORDER_MS ? 'lost' : 'before';
   };
 }

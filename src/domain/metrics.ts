@@ -97,16 +97,16 @@ export function foldSpans(atMs: number, spans: readonly MetricsSpan[]): MetricsS
   const mean: number[] = [];
   const max: number[] = [];
   for (let at = 0; at < width; at++) {
-    let [sum, known, largest] = [0, 0, Number.NaN];
+    let [sum, measured, largest] = [0, 0, Number.NaN];
     for (const span of spans) {
       const value = span.mean[at] ?? Number.NaN;
       const top = span.max[at] ?? Number.NaN;
       if (Number.isNaN(value)) continue;
       sum += value;
-      known++;
+      measured++;
       if (!(largest >= top)) largest = top;
     }
-    mean.push(known === 0 ? Number.NaN : Math.round(sum / known));
+    mean.push(measured === 0 ? Number.NaN : Math.round(sum / measured));
     max.push(largest);
   }
   return { atMs, mean, max };
@@ -132,7 +132,7 @@ export function foldIntoSteps(
   const within = Map.groupBy(spans, ({ atMs }) => startOfStep(atMs, stepMs));
   return Array.from({ length: Math.round((toMs - fromMs) / stepMs) }, (_, nth) => {
     const atMs = fromMs + nth * stepMs;
-    const found = within.get(atMs);
-    return found === undefined ? null : foldSpans(atMs, found);
+    const spansOfStep = within.get(atMs);
+    return spansOfStep === undefined ? null : foldSpans(atMs, spansOfStep);
   });
 }

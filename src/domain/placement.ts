@@ -80,11 +80,11 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
     free: (): Capacity => free,
     reservedCount: (): number => reservedCount,
     mayReserve,
-    /** Whether the next entry is placed now. `held`: capacity its account's instances hold. */
-    visit(entry: QueuedRequest, held: Capacity): boolean {
+    /** Whether the next entry is placed now. `accountUse`: capacity its account's instances hold. */
+    visit(entry: QueuedRequest, accountUse: Capacity): boolean {
       const { need, ownerId } = entry;
       const isPlaced = fits(need, free);
-      const own = addCapacity(held, placedCapacity.get(ownerId) ?? zeroCapacity);
+      const own = addCapacity(accountUse, placedCapacity.get(ownerId) ?? zeroCapacity);
       const isReserved = mayReserve(entry) && fits(need, subtractCapacity(region.total, own));
       if (isPlaced) placedCapacity.set(ownerId, addCapacity(need, placedCapacity.get(ownerId) ?? zeroCapacity));
       else accountsWaiting.add(ownerId);

@@ -39,8 +39,8 @@ export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeB
 /** `usageBytes`: data on its disks, part of the limit. */
 export function limitGB({ sizeGB, overcommit }: PoolRules, space: Space, usageBytes: number): number {
   if (sizeGB !== null) return Math.floor(sizeGB * overcommit);
-  const roomBytes = Math.min(space.totalBytes, space.freeBytes + usageBytes) - reservedBytes(space.totalBytes);
-  return Math.max(0, Math.floor((roomBytes / BYTES_PER_GB) * overcommit));
+  const availableBytes = Math.min(space.totalBytes, space.freeBytes + usageBytes) - reservedBytes(space.totalBytes);
+  return Math.max(0, Math.floor((availableBytes / BYTES_PER_GB) * overcommit));
 }
 
 const NEARLY_PROMISED_SHARE = 0.9;

@@ -32,11 +32,11 @@ export class Refusal extends Error {
   /** Absent when waiting does not help. */
   readonly retryAfterS: number | undefined;
 
-  constructor(code: RefusalCode, message: string, more: { detail?: unknown; retryAfterS?: number } = {}) {
+  constructor(code: RefusalCode, message: string, options: { detail?: unknown; retryAfterS?: number } = {}) {
     super(message);
     this.code = code;
-    this.detail = more.detail;
-    this.retryAfterS = more.retryAfterS;
+    this.detail = options.detail;
+    this.retryAfterS = options.retryAfterS;
   }
 }
 

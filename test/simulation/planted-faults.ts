@@ -40,7 +40,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-late-result-overwrites-the-desired-state',
     file: 'store/tables/instances.ts',
-    find: ".where('generation', '=', p('heldGeneration'))",
+    find: ".where('generation', '=', p('leasedGeneration'))",
     replace: '',
     suffers: 'who stops an instance sees it run on: the pass of the start before writes over the stop',
   },

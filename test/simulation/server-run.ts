@@ -61,7 +61,7 @@ export class ServerRun {
       error: (facts: object, text: string) => this.#tell('says', facts, text),
     };
     disk.watch(world.watcherOf(this));
-    const store = await openSqlite({ file: disk.file, migrations, log, pace: this.#pace() });
+    const store = await openSqlite({ file: disk.file, migrations, log, scheduler: this.#scheduler() });
     if (!this.alive) return;
     disk.opened();
     const drivers: RegionDrivers = {
@@ -138,7 +138,7 @@ export class ServerRun {
     };
   }
 
-  #pace(): Scheduler {
+  #scheduler(): Scheduler {
     const { schedule } = this.world;
     return {
       defer: (deed) => void this.later(schedule.between(0, 2), deed),

@@ -31,15 +31,15 @@ export interface IdleStatus {
   because: string;
   idleSinceMs: number | null;
   willStopAtMs: number | null;
-  lookedAtMs: number | null;
+  checkedAtMs: number | null;
   signals: (Signal & { says: 'active' | 'idle' | 'stale' })[];
 }
 
-const AT_ONCE = 8;
-const AT_ONCE_EACH = 2;
+const MAX_CHECKS = 8;
+const CHECKS_PER_OWNER = 2;
 const IDS_AT_ONCE = 500;
-const LOOK_DEADLINE_MS = 10_000;
-const TRAFFIC_KEPT_MS = 3_600_000;
+const CHECK_DEADLINE_MS = 10_000;
+const TRAFFIC_RETENTION_MS = 3_600_000;
 
 export interface IdleDetectorDeps extends TaskDeps {
   limits: IdleLimits;
@@ -52,7 +52,7 @@ export interface ReportedSignal extends Signal {
 }
 
 export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
-  lookedAtMs: number;
+  checkedAtMs: number;
   signals: ReportedSignal[];
 }
 
@@ -67,41 +67,42 @@ interface Watched {
   ownerId: string;
   /** Run and policy; another pair resets the state. */
   of: string;
-  nextLookMs: number;
+  nextCheckMs: number;
   signals: Signal[];
-  judgement: IdleVerdict | null;
+  verdict: IdleVerdict | null;
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
   const { store, regions, now, time, log, limits, traffic, stopping } = deps;
+  const { warn, stop } = makeIdleActions(deps);
   const watched = new Map<string, Watched>();
-  const looks = new Map<string, Promise<void>>();
-  const semaphore = makeSemaphore(AT_ONCE, { perOwner: AT_ONCE_EACH });
+  const checks = new Map<string, Promise<void>>();
+  const semaphore = makeSemaphore(MAX_CHECKS, { perOwner: CHECKS_PER_OWNER });
   let cursor = '';
 
   const entryOf = (instance: Instance): Watched => {
     const of = watchedAs(instance);
     const before = watched.get(instance.id);
-    const entry = before?.of === of ? before : unseen(instance.ownerId, of);
+    const entry = before?.of === of ? before : newWatch(instance.ownerId, of);
     watched.set(instance.id, entry);
     return entry;
   };
 
   /** Rereads the row, as the check may have waited for a permit. */
-  const lookAt = async (id: string): Promise<void> => {
+  const check = async (id: string): Promise<void> => {
     const [row] = await runningRowsAmong(store.read, [id]);
     if (!row?.idleAfterMs) return void watched.delete(id);
     const instance = instanceFromRow(row);
     const policy = instance.stopPolicy.idle;
     if (!policy) return;
     const entry = entryOf(instance);
-    entry.nextLookMs = now() + limits.checkEveryMs;
+    entry.nextCheckMs = now() + limits.checkEveryMs;
     const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
     const inside = {
       engine: regions.of(row.regionId).engine,
       id: instance.id,
       time,
-      signal: deadlineWithin({ stopping, time }, LOOK_DEADLINE_MS),
+      signal: deadlineWithin({ stopping, time }, CHECK_DEADLINE_MS),
     };
     const read = await readSignals({
       inside,
@@ -114,49 +115,83 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     });
     if (stopping.aborted) return;
     // A failed read does not discard a signal that is still fresh.
-    entry.signals = read.map((signal) => (signal.atMs > 0 ? signal : (lastOf(entry, signal.name) ?? signal)));
+    entry.signals = read.map((signal) =>
+      signal.atMs > 0 ? signal : (freshSignal(entry, signal.name, now(), limits) ?? signal),
+    );
     const nowMs = now();
-    const judgement = assessIdleness(
+    const verdict = assessIdleness(
       { policy, required, limits },
-      entry.judgement?.watch ?? noIdleWatch,
+      entry.verdict?.watch ?? noIdleWatch,
       entry.signals,
       nowMs,
     );
-    if (judgement.action === 'warn') await warn(instance, judgement);
-    if (judgement.action === 'stop') await stop(instance, policy, judgement, nowMs);
-    entry.judgement = judgement;
-    const { willStopAtMs } = judgement;
+    if (verdict.action === 'warn') await warn(instance, verdict);
+    if (verdict.action === 'stop') await stop(instance, policy, verdict, nowMs);
+    entry.verdict = verdict;
+    const { willStopAtMs } = verdict;
     // The stop happens at the announced time, not at the next regular check.
-    if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextLookMs = Math.min(entry.nextLookMs, willStopAtMs);
+    if (willStopAtMs !== null && willStopAtMs > nowMs) entry.nextCheckMs = Math.min(entry.nextCheckMs, willStopAtMs);
   };
 
   const findNext = async (): Promise<void> => {
     const afterId = cursor;
     const ids = await idleWatchedIds(store.read, afterId, IDS_AT_ONCE);
     cursor = ids.length === IDS_AT_ONCE ? (ids.at(-1) ?? '') : '';
-    const there = new Set(ids);
+    const listedIds = new Set(ids);
     for (const id of watched.keys())
-      if (id > afterId && (cursor === '' || id <= cursor) && !there.has(id)) watched.delete(id);
-    const found = await runningRowsAmong(
+      if (id > afterId && (cursor === '' || id <= cursor) && !listedIds.has(id)) watched.delete(id);
+    const unwatched = await runningRowsAmong(
       store.read,
       ids.filter((id) => !watched.has(id)),
     );
-    for (const { id, ownerId } of found) watched.set(id, unseen(ownerId, ''));
+    for (const { id, ownerId } of unwatched) watched.set(id, newWatch(ownerId, ''));
   };
 
   const begin = (id: string, ownerId: string): void => {
-    const look = semaphore
-      .run(() => lookAt(id), { owner: ownerId, signal: stopping })
+    const running = semaphore
+      .run(() => check(id), { owner: ownerId, signal: stopping })
       .catch((error: unknown) => {
-        if (!stopping.aborted) log.warn({ id, err: error }, 'an instance could not be judged; it is looked at again');
+        if (!stopping.aborted)
+          log.warn({ id, err: error }, 'the idleness of an instance could not be assessed; retrying');
       })
-      .finally(() => looks.delete(id));
-    looks.set(id, look);
+      .finally(() => checks.delete(id));
+    checks.set(id, running);
   };
 
-  const lastOf = ({ signals }: Watched, name: Signal['name']): Signal | undefined =>
-    signals.find((signal) => signal.name === name && isFresh(signal, now(), limits));
+  return {
+    async tick() {
+      traffic.forget(TRAFFIC_RETENTION_MS);
+      await findNext();
+      const nowMs = now();
+      for (const [id, { ownerId, nextCheckMs }] of watched) {
+        // A later time means a clock step.
+        const isDue = nextCheckMs <= nowMs || nextCheckMs > nowMs + limits.checkEveryMs;
+        if (isDue && !checks.has(id) && !stopping.aborted) begin(id, ownerId);
+      }
+    },
+    async settled() {
+      await Promise.all(checks.values());
+    },
+    report(instance) {
+      const entry = watched.get(instance.id);
+      return entry?.of === watchedAs(instance) ? reportOf(entry, now(), limits) : null;
+    },
+  };
+}
 
+function reportOf({ verdict, signals }: Watched, nowMs: number, limits: IdleLimits): IdleReport | null {
+  if (!verdict) return null;
+  const { action: _, watch, ...assessed } = verdict;
+  const says = (signal: Signal): ReportedSignal['says'] =>
+    !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.assessedAtMs, limits) ? 'active' : 'idle';
+  return {
+    ...assessed,
+    checkedAtMs: watch.assessedAtMs,
+    signals: signals.map((signal) => ({ ...signal, says: says(signal) })),
+  };
+}
+
+function makeIdleActions({ store, now, traffic, stopAutomatically }: IdleDetectorDeps) {
   const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: IdleVerdict): Promise<void> =>
     store.write(async (tx) => {
       const row = await lockInstance(tx, ownerId, id);
@@ -169,55 +204,36 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     instance: Instance,
     policy: IdlePolicy,
     { idleSinceMs }: IdleVerdict,
-    judgedAtMs: number,
+    assessedAtMs: number,
   ): Promise<void> => {
-    const seconds = Math.round((judgedAtMs - (idleSinceMs ?? judgedAtMs)) / 1000);
+    const seconds = Math.round((assessedAtMs - (idleSinceMs ?? assessedAtMs)) / 1000);
     const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
-    await deps.stopAutomatically(instance, (held, nowMs) => {
-      const sameRun = held.observed.status === 'Running' && watchedAs(held) === watchedAs(instance);
+    await stopAutomatically(instance, (current, nowMs) => {
+      const isSameRun = current.observed.status === 'Running' && watchedAs(current) === watchedAs(instance);
       // A request after the assessment is in no signal yet.
-      const quiet = traffic.of(held.id, ['use']).lastMs < judgedAtMs && held.stopPolicy.keepAliveUntilMs <= nowMs;
-      return sameRun && quiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
+      const isQuiet =
+        traffic.of(current.id, ['use']).lastMs < assessedAtMs && current.stopPolicy.keepAliveUntilMs <= nowMs;
+      return isSameRun && isQuiet ? { cause: 'IdleStop', why: { because, idleSince: idleSinceMs } } : null;
     });
   };
 
-  return {
-    async tick() {
-      traffic.forget(TRAFFIC_KEPT_MS);
-      await findNext();
-      const nowMs = now();
-      for (const [id, { ownerId, nextLookMs }] of watched) {
-        // A later time means a clock step.
-        const isDue = nextLookMs <= nowMs || nextLookMs > nowMs + limits.checkEveryMs;
-        if (isDue && !looks.has(id) && !stopping.aborted) begin(id, ownerId);
-      }
-    },
-    async settled() {
-      await Promise.all(looks.values());
-    },
-    report(instance) {
-      const entry = watched.get(instance.id);
-      if (!entry?.judgement || entry.of !== watchedAs(instance)) return null;
-      const { action: _, watch, ...judged } = entry.judgement;
-      const nowMs = now();
-      const says = (signal: Signal): ReportedSignal['says'] =>
-        !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.assessedAtMs, limits) ? 'active' : 'idle';
-      return {
-        ...judged,
-        lookedAtMs: watch.assessedAtMs,
-        signals: entry.signals.map((one) => ({ ...one, says: says(one) })),
-      };
-    },
-  };
+  return { warn, stop };
 }
 
-const unseen = (ownerId: string, of: string): Watched => ({
+const newWatch = (ownerId: string, of: string): Watched => ({
   ownerId,
   of,
-  nextLookMs: 0,
+  nextCheckMs: 0,
   signals: [],
-  judgement: null,
+  verdict: null,
 });
 
 const watchedAs = ({ observed, stopPolicy }: Instance): string =>
   `${observed.runningSinceMs} ${JSON.stringify(stopPolicy.idle)}`;
+
+const freshSignal = (
+  { signals }: Watched,
+  name: Signal['name'],
+  nowMs: number,
+  limits: IdleLimits,
+): Signal | undefined => signals.find((signal) => signal.name === name && isFresh(signal, nowMs, limits));

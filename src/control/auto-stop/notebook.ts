@@ -38,29 +38,29 @@ export function makeNotebook(inside: ProbeTarget, notebookToken: string): Notebo
     if (!stream) return 'none';
     const text = await get(stream, `${notebookPath(inside.id)}api/${what}`, notebookToken, inside.signal);
     if (text === null) return 'none';
-    const told = schema.safeParse(jsonOf(text));
-    if (!told.success) throw new Error(`the notebook's answer about ${what} can't be understood`);
-    return told.data;
+    const parsed = schema.safeParse(jsonOf(text));
+    if (!parsed.success) throw new Error(`the notebook's answer about ${what} can't be understood`);
+    return parsed.data;
   };
   return {
     async kernels() {
-      const told = await ask('kernels', kernels);
-      if (told === 'none') return told;
-      const busy = told.find(({ execution_state: state }) => state === 'busy');
-      const lastMs = Math.max(0, ...told.map(({ last_activity: atMs }) => atMs));
-      if (!busy) return { busy: null, lastMs, count: told.length };
+      const parsed = await ask('kernels', kernels);
+      if (parsed === 'none') return parsed;
+      const busy = parsed.find(({ execution_state: state }) => state === 'busy');
+      const lastMs = Math.max(0, ...parsed.map(({ last_activity: atMs }) => atMs));
+      if (!busy) return { busy: null, lastMs, count: parsed.length };
       const open = await ask('sessions', sessions).catch(() => 'none' as const);
       const session = open === 'none' ? undefined : open.find(({ kernel }) => kernel?.id === busy.id);
       const name = session ? `${session.type} ${session.path}` : busy.name;
-      return { busy: `a kernel is busy (${name})`, lastMs, count: told.length };
+      return { busy: `a kernel is busy (${name})`, lastMs, count: parsed.length };
     },
     async terminals() {
-      const told = await ask('terminals', terminals);
-      if (told === 'none') return told;
+      const parsed = await ask('terminals', terminals);
+      if (parsed === 'none') return parsed;
       return {
         busy: null,
-        lastMs: Math.max(0, ...told.map(({ last_activity: atMs = 0 }) => atMs)),
-        count: told.length,
+        lastMs: Math.max(0, ...parsed.map(({ last_activity: atMs = 0 }) => atMs)),
+        count: parsed.length,
       };
     },
   };

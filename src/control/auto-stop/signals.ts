@@ -38,8 +38,8 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
       const text = keepAliveUntilMs > atMs ? `it is to be kept ${until}` : 'nobody asks to keep it';
       return { atMs, inUse: keepAliveUntilMs > atMs, usedAtMs: Math.min(keepAliveUntilMs, atMs), text };
     },
-    kernel: async () => ofNotebook(await kernels(), 'kernel', atMs),
-    terminal: async () => ofNotebook(await notebook.terminals(), 'terminal', atMs),
+    kernel: async () => signalOfNotebook(await kernels(), 'kernel', atMs),
+    terminal: async () => signalOfNotebook(await notebook.terminals(), 'terminal', atMs),
     async ssh() {
       const open = (await connections()).filter(({ port }) => port === SSH_PORT).length;
       const text =
@@ -55,7 +55,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
         atMs,
         inUse: open + direct.length > 0,
         usedAtMs: Math.min(lastMs, atMs),
-        text: wordsOfHttp(open, direct, lastMs, atMs),
+        text: httpText(open, direct, lastMs, atMs),
       };
     },
     async gpu() {
@@ -93,20 +93,20 @@ async function readUsage({ engine, id, signal }: ProbeTarget): Promise<Usage> {
   return used;
 }
 
-function ofNotebook(
-  told: NotebookAnswer<NotebookUse>,
+function signalOfNotebook(
+  answer: NotebookAnswer<NotebookUse>,
   what: 'kernel' | 'terminal',
   atMs: number,
 ): Omit<Signal, 'name'> {
-  if (told === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
-  const { busy, lastMs, count } = told;
+  if (answer === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
+  const { busy, lastMs, count } = answer;
   // The notebook uses the instance's clock.
   const usedAtMs = Math.min(lastMs, atMs);
   const text = count === 0 ? `no ${what} is open` : `a ${what} was used ${ago(usedAtMs, atMs)}`;
   return { atMs, inUse: busy !== null, usedAtMs, text: busy ?? text };
 }
 
-function wordsOfHttp(open: number, direct: readonly Connection[], lastMs: number, atMs: number): string {
+function httpText(open: number, direct: readonly Connection[], lastMs: number, atMs: number): string {
   const [first] = direct;
   if (open > 0)
     return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;

@@ -14,17 +14,20 @@ export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps)
   /** Errors of the last run by instance: an error is logged once, not every second. */
   let failed = new Map<string, string>();
 
-  async function stop(one: Overdue, failing: Map<string, string>): Promise<void> {
+  async function stop(overdue: Overdue, failing: Map<string, string>): Promise<void> {
     try {
-      await stopAutomatically(one, (instance, nowMs) => {
+      await stopAutomatically(overdue, (instance, nowMs) => {
         const cause = dueStopCause(instance, nowMs);
         return cause === null ? null : { cause, why: { dueAt: stopDueAtMs(instance) } };
       });
     } catch (error) {
       const why = String(error);
-      failing.set(one.id, why);
-      if (failed.get(one.id) === why) return;
-      log.warn({ id: one.id, err: error }, 'an instance whose time is over could not be stopped; it is tried again');
+      failing.set(overdue.id, why);
+      if (failed.get(overdue.id) === why) return;
+      log.warn(
+        { id: overdue.id, err: error },
+        'an instance whose time is over could not be stopped; it is tried again',
+      );
     }
   }
 
@@ -34,7 +37,7 @@ export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps)
     let last: Overdue | undefined;
     for (;;) {
       const due = await overdueInstances(store.read, nowMs, last ?? null, AT_ONCE);
-      await Promise.all(due.map((one) => stop(one, failing)));
+      await Promise.all(due.map((overdue) => stop(overdue, failing)));
       last = due.at(-1);
       if (due.length < AT_ONCE) break;
     }

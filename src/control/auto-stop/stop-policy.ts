@@ -24,13 +24,13 @@ export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'>
 
 export interface StopPolicies {
   /** Absent members stay unchanged, null removes; an empty request only reads. */
-  set(caller: Caller, instanceId: string, wish: StopPolicyRequest): Promise<InstanceStopPolicy>;
+  set(caller: Caller, instanceId: string, request: StopPolicyRequest): Promise<InstanceStopPolicy>;
   keepAlive(caller: Caller, instanceId: string, forMs: number): Promise<InstanceStopPolicy>;
   idleStatus(caller: Caller, instanceId: string): Promise<IdleStatus>;
 }
 
 /** Keep-alive times are rounded up to a minute, so repeated calls within it write nothing. */
-const KEPT_TO_MS = 60_000;
+const KEEP_ALIVE_STEP_MS = 60_000;
 
 export interface StopPolicyDeps {
   store: Store;
@@ -56,25 +56,25 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
       if (!region) throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server`);
       const nowMs = now();
       const instance = { ...before, stopPolicy: next(before, nowMs) };
-      const held = holding(instance, nowMs);
-      if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return held;
+      const published = publicStopPolicy(instance, nowMs);
+      if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return published;
       await writeStopPolicy(tx, instance, region);
-      await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: held });
-      return held;
+      await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: published });
+      return published;
     });
   };
 
   return {
-    set: (caller, instanceId, wish) =>
+    set: (caller, instanceId, request) =>
       change(caller, instanceId, 'instance.endsSet', ({ stopPolicy, observed }, nowMs) => {
-        const next = nextStopPolicy(stopPolicy, wish, observed, rules, nowMs);
+        const next = nextStopPolicy(stopPolicy, request, observed, rules, nowMs);
         if (typeof next === 'string') throw new Refusal('field_value', next);
         return next;
       }),
     keepAlive: (caller, instanceId, forMs) =>
       change(caller, instanceId, 'instance.keepAlive', ({ stopPolicy }, nowMs) => {
         // A short call must not shorten another program's longer keep-alive.
-        const untilMs = Math.ceil((nowMs + forMs) / KEPT_TO_MS) * KEPT_TO_MS;
+        const untilMs = Math.ceil((nowMs + forMs) / KEEP_ALIVE_STEP_MS) * KEEP_ALIVE_STEP_MS;
         const keepAliveUntilMs = forMs === 0 ? 0 : Math.max(stopPolicy.keepAliveUntilMs, untilMs);
         return { ...stopPolicy, keepAliveUntilMs };
       }),
@@ -83,7 +83,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
       if (!row) throw instanceNotFound();
       const instance = instanceFromRow(row);
       const { status } = instance.observed;
-      const none = { idleSinceMs: null, willStopAtMs: null, lookedAtMs: null, signals: [] };
+      const none = { idleSinceMs: null, willStopAtMs: null, checkedAtMs: null, signals: [] };
       if (instance.stopPolicy.idle === null)
         return { ...none, state: 'off', because: 'no idle stop is set; /instance/ends sets one' };
       if (status !== 'Running' || instance.desired !== 'running')
@@ -97,7 +97,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
   };
 }
 
-const holding = (instance: Instance, nowMs: number): InstanceStopPolicy => ({
+const publicStopPolicy = (instance: Instance, nowMs: number): InstanceStopPolicy => ({
   instanceId: instance.id,
   ...instance.stopPolicy,
   keepAliveUntilMs: instance.stopPolicy.keepAliveUntilMs > nowMs ? instance.stopPolicy.keepAliveUntilMs : null,

@@ -15,13 +15,13 @@ export function makeTraffic(now: () => number): Traffic {
   const counted = { use: new Map<string, Counted>(), poll: new Map<string, Counted>() };
   return {
     beginTraffic(instanceId, kind) {
-      const one = counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 };
-      counted[kind].set(instanceId, one);
-      one.open += 1;
-      one.lastMs = now();
+      const counter = counted[kind].get(instanceId) ?? { open: 0, lastMs: 0 };
+      counted[kind].set(instanceId, counter);
+      counter.open += 1;
+      counter.lastMs = now();
       return () => {
-        one.open -= 1;
-        one.lastMs = now();
+        counter.open -= 1;
+        counter.lastMs = now();
       };
     },
     of(instanceId, kinds) {

@@ -39,22 +39,26 @@ export interface Commands {
   /** Kills the command at its limit, and rejects when `gone` fires. */
   run(
     caller: Caller,
-    wish: CommandRequest & { stdin: Uint8Array; limitMs: number; keptBytes: number },
+    request: CommandRequest & { stdin: Uint8Array; limitMs: number; maxOutputBytes: number },
     gone: AbortSignal,
   ): Promise<CommandResult>;
   check(caller: Caller, instanceId: string): Promise<void>;
   /** The signal ends only the opening. The command counts as running until it exits. */
-  open(caller: Caller, wish: CommandRequest & { terminal: TerminalSize | null }, gone: AbortSignal): Promise<OpenExec>;
+  open(
+    caller: Caller,
+    request: CommandRequest & { terminal: TerminalSize | null },
+    gone: AbortSignal,
+  ): Promise<OpenExec>;
 }
 
 interface Deps {
   store: Pick<Store, 'read'>;
   openExec: Engine['openExec'];
-  began: Forwarding['beginTraffic'];
+  beginTraffic: Forwarding['beginTraffic'];
   time: Pick<Time, 'deadline' | 'after'>;
 }
 
-export function makeCommands({ store, openExec, began, time }: Deps): Commands {
+export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Commands {
   const limit = makeConcurrencyLimit({
     ...LIMITS,
     full: {
@@ -65,19 +69,19 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
 
   const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
     const instanceId = await requireRunning(store, caller, asked);
-    const leave = limit.acquire(caller.accountId);
-    const done = began(instanceId, 'use');
-    const over = (): void => {
-      leave();
-      done();
+    const leaveLimit = limit.acquire(caller.accountId);
+    const endTraffic = beginTraffic(instanceId, 'use');
+    const release = (): void => {
+      leaveLimit();
+      endTraffic();
     };
     try {
       const signal = AbortSignal.any([gone, time.deadline(OPEN_MS)]);
       const running = await openExec(instanceId, { command, env: envOf(env), terminal }, signal);
-      running.exited.then(over, over);
+      running.exited.then(release, release);
       return running;
     } catch (error) {
-      over();
+      release();
       throw refusalOfFault(error);
     }
   };
@@ -87,19 +91,19 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
     async check(caller, instanceId) {
       await requireRunning(store, caller, instanceId);
     },
-    async run(caller, { stdin, limitMs, keptBytes, ...wish }, gone) {
-      const running = await open(caller, { ...wish, terminal: null }, gone);
+    async run(caller, { stdin, limitMs, maxOutputBytes, ...request }, gone) {
+      const running = await open(caller, { ...request, terminal: null }, gone);
       const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
       const onGone = (): void => stop();
       let timedOut = false;
-      const callOff = time.after(limitMs, () => {
+      const cancelTimeout = time.after(limitMs, () => {
         timedOut = true;
         stop();
       });
       if (gone.aborted) stop();
       else gone.addEventListener('abort', onGone);
-      const stdout = keep(running.stdout, keptBytes, time);
-      const stderr = keep(running.stderr, keptBytes, time);
+      const stdout = captureOutput(running.stdout, maxOutputBytes, time);
+      const stderr = captureOutput(running.stderr, maxOutputBytes, time);
       running.stdin.end(stdin);
       const killed = stopped.then(() => kill(running, time));
       try {
@@ -110,7 +114,7 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
         throw refusalOfFault(error);
       } finally {
         // A pending timer or listener would retain the output.
-        callOff();
+        cancelTimeout();
         gone.removeEventListener('abort', onGone);
       }
     },
@@ -120,33 +124,33 @@ export function makeCommands({ store, openExec, began, time }: Deps): Commands {
 async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<number> {
   await running.kill();
   const { promise: tooLong, reject } = Promise.withResolvers<never>();
-  const callOff = time.after(END_MS, () =>
+  const cancelTimeout = time.after(END_MS, () =>
     reject(new Refusal('unavailable', 'the command was killed at its time limit, and does not end')),
   );
-  return Promise.race([running.exited, tooLong]).finally(callOff);
+  return Promise.race([running.exited, tooLong]).finally(cancelTimeout);
 }
 
 const envOf = (lines: readonly string[]): Record<string, string> =>
   Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
 
-function keep(stream: Readable, most: number, time: Pick<Time, 'after'>): Promise<CapturedOutput> {
-  let kept = Buffer.alloc(Math.min(most, FIRST_BYTES));
+function captureOutput(stream: Readable, maxBytes: number, time: Pick<Time, 'after'>): Promise<CapturedOutput> {
+  let buffer = Buffer.alloc(Math.min(maxBytes, FIRST_BYTES));
   let bytes = 0;
   let cut = false;
   stream.on('error', () => {});
   stream.on('data', (chunk: Buffer) => {
-    const piece = chunk.subarray(0, most - bytes);
+    const piece = chunk.subarray(0, maxBytes - bytes);
     cut ||= piece.length < chunk.length;
-    if (bytes + piece.length > kept.length) {
-      const larger = Buffer.alloc(Math.min(most, Math.max(2 * kept.length, bytes + piece.length)));
-      kept.copy(larger, 0, 0, bytes);
-      kept = larger;
+    if (bytes + piece.length > buffer.length) {
+      const larger = Buffer.alloc(Math.min(maxBytes, Math.max(2 * buffer.length, bytes + piece.length)));
+      buffer.copy(larger, 0, 0, bytes);
+      buffer = larger;
     }
-    kept.set(piece, bytes);
+    buffer.set(piece, bytes);
     bytes += piece.length;
     if (!cut) return;
     stream.pause();
     time.after(chunk.length / DROPPED_BYTES_PER_MS, () => stream.resume());
   });
-  return new Promise((resolve) => stream.once('close', () => resolve({ bytes: kept.subarray(0, bytes), cut })));
+  return new Promise((resolve) => stream.once('close', () => resolve({ bytes: buffer.subarray(0, bytes), cut })));
 }

@@ -30,20 +30,20 @@ export async function requireRunning(store: Reader, caller: Caller, id: string):
 /** Returns errors other than `EngineFault` unchanged. */
 export function refusalOfFault(error: unknown): unknown {
   if (!(error instanceof EngineFault)) return error;
-  const more = { detail: error };
+  const options = { detail: error };
   switch (error.kind) {
     case 'not_found':
-      return new Refusal('not_now', `${error.message}; start it first`, more);
+      return new Refusal('not_now', `${error.message}; start it first`, options);
     case 'busy':
-      return new Refusal('not_now', error.message, { ...more, retryAfterS: 5 });
+      return new Refusal('not_now', error.message, { ...options, retryAfterS: 5 });
     case 'no_capacity':
-      return new Refusal('no_capacity', error.message, more);
+      return new Refusal('no_capacity', error.message, options);
     case 'rejected':
     case 'denied':
-      return new Refusal('unsupported', error.message, more);
+      return new Refusal('unsupported', error.message, options);
     case 'unreachable':
       return new Refusal('unavailable', 'the engine of the instance does not answer now; try again in a moment', {
-        ...more,
+        ...options,
         retryAfterS: 5,
       });
     default:

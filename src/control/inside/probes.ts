@@ -41,11 +41,11 @@ export async function answersSsh(inside: ProbeTarget): Promise<boolean | null> {
   addAbortSignal(inside.signal, connection);
   return new Promise<boolean>((resolve) => {
     const end = (answer: boolean) => {
-      callOff();
+      cancel();
       connection.destroy();
       resolve(answer);
     };
-    const callOff = inside.time.after(BANNER_DEADLINE_MS, () => end(false));
+    const cancel = inside.time.after(BANNER_DEADLINE_MS, () => end(false));
     connection.once('data', (bytes: Buffer) => end(bytes.toString('latin1').startsWith('SSH-')));
     connection.once('error', () => end(false));
     connection.once('close', () => end(false));

@@ -43,7 +43,7 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
   });
 
   /** Reads the next page, with a gap before it if events are missing. Null: nothing new. */
-  const draw = async (accountId: string, after: number): Promise<PublishedEvents | null> => {
+  const readPage = async (accountId: string, after: number): Promise<PublishedEvents | null> => {
     // Read first: events up to `latest` missing from the page are deleted, not late.
     const latest = await latestSeq(store.read, accountId);
     if (after > latest) {
@@ -75,18 +75,18 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
     for (;;) {
       signal.throwIfAborted();
       const version = await moves.versionOf(accountId);
-      const told = await draw(accountId, after);
-      if (told === null) await moves.changed(accountId, version, signal);
+      const published = await readPage(accountId, after);
+      if (published === null) await moves.changed(accountId, version, signal);
       else {
-        after = told.lastSeq;
-        yield told;
+        after = published.lastSeq;
+        yield published;
       }
     }
   }
 
   return {
-    async *follow({ accountId }, from, given) {
-      const signal = AbortSignal.any([given, ending.signal]);
+    async *follow({ accountId }, from, callerSignal) {
+      const signal = AbortSignal.any([callerSignal, ending.signal]);
       const leave = limit.acquire(accountId);
       try {
         yield* read(accountId, from, signal);

@@ -111,8 +111,8 @@ export interface Forwarding {
   dial(instanceId: InstanceId, port: number, signal: AbortSignal): Promise<Duplex>;
   /** Counts a request or WebSocket for idle detection, until the returned function is called. */
   beginTraffic(instanceId: InstanceId, kind: TrafficKind): () => void;
-  /** Calls `look` after each committed revocation. Returns the unsubscribe function. */
-  onRevoked(look: (ended: RevocationSubject) => void): () => void;
+  /** Calls `listener` after each committed revocation. Returns the unsubscribe function. */
+  onRevoked(listener: (ended: RevocationSubject) => void): () => void;
 }
 
 /** `snapshot`: a part or the last part of all routes; null: changes. */
@@ -124,5 +124,5 @@ export interface RouteUpdate {
 
 export interface RouteTable {
   /** Sends all routes, then committed changes, until the signal aborts. Snapshots may repeat. */
-  follow(tell: (told: RouteUpdate) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
+  follow(send: (update: RouteUpdate) => void, signal: AbortSignal, which?: { onlyRunning: boolean }): Promise<void>;
 }

@@ -13,7 +13,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
 import type { PublishChanges } from '../base/changes.ts';
 
-const MOST_SETTINGS = 64;
+const MAX_SETTINGS = 64;
 
 export interface PortDeps {
   store: Store;
@@ -57,17 +57,17 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         const instance = instanceFromRow(row);
         const before = portAccessOf(row);
         const settings = changeAccess(before, { port, access }, askedPorts(instance));
-        if (settings.size > MOST_SETTINGS)
+        if (settings.size > MAX_SETTINGS)
           throw new Refusal(
             'over_quota',
-            `the instance has settings for ${before.size} ports, and may have ${MOST_SETTINGS}; set one of them to "default" first`,
+            `the instance has settings for ${before.size} ports, and may have ${MAX_SETTINGS}; set one of them to "default" first`,
           );
-        const told = { instance, settings, row };
-        if (settings.get(port) === before.get(port)) return told;
+        const change = { instance, settings, row };
+        if (settings.get(port) === before.get(port)) return change;
         await writePortAccess(tx, instanceId, settings);
         const data = { port, access };
         await appendEvent(tx, { accountId, atMs: now(), kind: 'instance.portAccessSet', subjectId: instanceId, data });
-        return told;
+        return change;
       });
       changes.publish({ subject: 'instance', id: instanceId });
       return listed(answer.instance, await regionOf(answer.row), answer.settings, port);

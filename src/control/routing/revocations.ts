@@ -6,14 +6,14 @@ export interface Revocations extends Pick<Forwarding, 'onRevoked'> {
 }
 
 export function makeRevocations(): Revocations {
-  const looks = new Set<(ended: RevocationSubject) => void>();
+  const listeners = new Set<(ended: RevocationSubject) => void>();
   return {
     publish(ended) {
-      for (const look of looks) look(ended);
+      for (const listener of listeners) listener(ended);
     },
-    onRevoked(look) {
-      looks.add(look);
-      return () => void looks.delete(look);
+    onRevoked(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
     },
   };
 }

@@ -58,7 +58,7 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
       return (await cache.get(id)).route;
     },
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
-    openExec: async (id, wish, signal) => (await engineOf(id)).openExec(id, wish, signal),
+    openExec: async (id, request, signal) => (await engineOf(id)).openExec(id, request, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
     invalidate: (id) => cache.invalidateKey(id),
   };

@@ -95,8 +95,8 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
   const percent = usedPercent({ ...disk, usageBytes });
   const warning = nextWarning(disk.kind === 'snapshot' ? 0 : percent, disk.warnedPercent);
   // The highest level is published by the full-disk scan, with the largest folders.
-  const warnsHere = warning.tell && percent < FULL_PERCENT;
-  const warnedPercent = warning.tell && !warnsHere ? disk.warnedPercent : warning.warnedPercent;
+  const warnsHere = warning.notify && percent < FULL_PERCENT;
+  const warnedPercent = warning.notify && !warnsHere ? disk.warnedPercent : warning.warnedPercent;
   const isPublished = volume === undefined || inGB(volume.usageBytes) === inGB(usageBytes);
   if (inGB(usageBytes) === inGB(disk.usageBytes) && warnedPercent === disk.warnedPercent && isPublished) return;
   const written = await deps.store.write(async (tx) => {

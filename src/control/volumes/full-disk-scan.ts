@@ -35,7 +35,7 @@ export function makeFullDiskScan(deps: MeasureDeps): ScanFullDisks {
     if (stopping.aborted) return;
     if (biggest) await deps.measurements.setLargest(disk, biggest);
     const { usageBytes } = disk;
-    const { tell: isDue, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
+    const { notify: isDue, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
     if (!isDue) return;
     await store.write(async (tx) => {
       if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))

@@ -57,7 +57,7 @@ export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: Inst
 
 export const activityAnswer = (
   instanceId: string,
-  { state, because, idleSinceMs, willStopAtMs, lookedAtMs, signals }: IdleStatus,
+  { state, because, idleSinceMs, willStopAtMs, checkedAtMs, signals }: IdleStatus,
 ): AnswerOf<'activity'> => ({
   instanceId,
   state,
@@ -65,7 +65,7 @@ export const activityAnswer = (
   idleSinceUnixMs: idleSinceMs,
   willStopAtUnixMs: willStopAtMs,
   unless: state === 'idle' ? UNLESS : '',
-  lookedAtUnixMs: lookedAtMs,
+  lookedAtUnixMs: checkedAtMs,
   signals: signals.map(({ name, says, text, atMs }) => ({ name, says, text, readAtUnixMs: atMs === 0 ? null : atMs })),
 });
 
@@ -82,7 +82,12 @@ export const shareAnswer = ({
 type Run = Commands['run'];
 
 export function commandOf({ stdin, encoding, timeoutSeconds, ...command }: BodyOf<'exec'>): Parameters<Run>[1] {
-  return { ...command, stdin: bytesOf(stdin, encoding), limitMs: timeoutSeconds * 1_000, keptBytes: MAX_OUTPUT_BYTES };
+  return {
+    ...command,
+    stdin: bytesOf(stdin, encoding),
+    limitMs: timeoutSeconds * 1_000,
+    maxOutputBytes: MAX_OUTPUT_BYTES,
+  };
 }
 
 function bytesOf(text: string, encoding: BodyOf<'exec'>['encoding']): Buffer {

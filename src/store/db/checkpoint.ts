@@ -39,7 +39,7 @@ export class Checkpoints {
   readonly #file: string;
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
-  readonly #pace: Scheduler;
+  readonly #scheduler: Scheduler;
   #thread: Worker | undefined;
   #weight = 0;
   #pause: (() => void) | undefined;
@@ -47,11 +47,11 @@ export class Checkpoints {
   #asked = false;
   #finishNow = false;
 
-  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; pace: Scheduler }) {
+  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; scheduler: Scheduler }) {
     this.#file = parts.file;
     this.#writer = parts.writer;
     this.#log = parts.log;
-    this.#pace = parts.pace;
+    this.#scheduler = parts.scheduler;
   }
 
   committed(works: number): void {
@@ -68,7 +68,7 @@ export class Checkpoints {
   }
 
   #afterPause(): void {
-    this.#pause ??= this.#pace.after(PAUSE_MS, () => {
+    this.#pause ??= this.#scheduler.after(PAUSE_MS, () => {
       this.#pause = undefined;
       if (this.#asked) return;
       if (statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES) this.#ask();
@@ -89,7 +89,7 @@ export class Checkpoints {
   }
 
   #ask(): void {
-    if (!this.#pace.threads) return this.#here();
+    if (!this.#scheduler.threads) return this.#here();
     this.#pause?.();
     this.#idle?.();
     this.#pause = this.#idle = undefined;
@@ -107,7 +107,7 @@ export class Checkpoints {
     thread.unref();
     thread.on('message', (report: unknown) => {
       this.#asked = false;
-      this.#idle = this.#pace.after(THREAD_IDLE_MS, () => void this.#endThread());
+      this.#idle = this.#scheduler.after(THREAD_IDLE_MS, () => void this.#endThread());
       if (!isReport(report)) return;
       this.#finishNow = report.logPages > LONG_LOG_PAGES;
       if (report.copiedPages < report.logPages) this.#afterPause();

@@ -29,7 +29,7 @@ export async function lockDatabase(options: {
   const ending = new AbortController();
   let client: pg.Client | null = null;
 
-  const take = async (): Promise<boolean> => {
+  const acquire = async (): Promise<boolean> => {
     const fresh = new pg.Client({ connectionString: url, application_name: 'berth lock', keepAlive: true });
     fresh.on('error', () => void again(fresh));
     try {
@@ -53,11 +53,11 @@ export async function lockDatabase(options: {
     log.warn({}, 'the connection that holds the database was lost; it is taken again');
     let refusedSinceMs = Infinity;
     const attempt = async (): Promise<void> => {
-      const isTaken = await take().catch((error: unknown) => {
+      const isAcquired = await acquire().catch((error: unknown) => {
         refusedSinceMs = Infinity;
         throw error;
       });
-      if (isTaken) return;
+      if (isAcquired) return;
       refusedSinceMs = Math.min(refusedSinceMs, performance.now());
       if (performance.now() - refusedSinceMs > lostAfterMs) return onLost();
       throw new Error('another server holds the lock');
@@ -66,7 +66,7 @@ export async function lockDatabase(options: {
   };
 
   // The session of a killed server ends a moment after the server.
-  for (let tries = 1; !(await take()); tries += 1) {
+  for (let tries = 1; !(await acquire()); tries += 1) {
     if (tries < FIRST_TRIES) {
       await sleep(TAKE_AGAIN_MS);
       continue;
@@ -78,9 +78,9 @@ export async function lockDatabase(options: {
   return {
     async release() {
       ending.abort();
-      const held = client;
+      const connection = client;
       client = null;
-      await held?.end();
+      await connection?.end();
     },
   };
 }

@@ -31,11 +31,11 @@ export function lockFolder(folder: string): FolderLock {
   }
   const holder = `process ${process.pid} on ${hostname()}, since ${new Date().toISOString()}`;
   writeFileSync(holderFile, `${holder}\n`);
-  let held = true;
+  let isHeld = true;
   return {
     release() {
-      if (!held) return;
-      held = false;
+      if (!isHeld) return;
+      isHeld = false;
       rmSync(holderFile, { force: true });
       database.close();
     },

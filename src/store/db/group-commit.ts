@@ -40,20 +40,20 @@ export interface ScopedTransaction<Tx> {
 /** Clock and task queue. A simulation's own decides which writes share a commit. */
 export interface Scheduler {
   /** Runs `fn` after the present turn of the event loop. */
-  defer(deed: () => void): void;
+  defer(fn: () => void): void;
   /** Monotonic milliseconds. */
   elapsed(): number;
   /** Runs `fn` once, without keeping the process alive. Returns a function that cancels. */
-  after(ms: number, deed: () => void): () => void;
+  after(ms: number, fn: () => void): () => void;
   /** Whether long work may run on another thread. */
   threads: boolean;
 }
 
 export const systemScheduler: Scheduler = {
-  defer: (deed) => void setImmediate(deed),
+  defer: (fn) => void setImmediate(fn),
   elapsed: () => performance.now(),
-  after(ms, deed) {
-    const timer = setTimeout(deed, ms).unref();
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms).unref();
     return () => clearTimeout(timer);
   },
   threads: true,
@@ -74,10 +74,10 @@ const SQLITE_IOERR = 10;
 
 export class GroupCommit<Tx> {
   readonly #statements: GroupStatements;
-  readonly #lend: () => ScopedTransaction<Tx>;
+  readonly #openScope: () => ScopedTransaction<Tx>;
   readonly #onCommit: (works: number) => void;
   readonly #log: StoreLog;
-  readonly #pace: Scheduler;
+  readonly #scheduler: Scheduler;
   #queue: Job<Tx>[] = [];
   #running = false;
   #stopped = false;
@@ -86,17 +86,17 @@ export class GroupCommit<Tx> {
 
   constructor(parts: {
     statements: GroupStatements;
-    lend: () => ScopedTransaction<Tx>;
+    openScope: () => ScopedTransaction<Tx>;
     /** Called between groups, after the group's promises settled. */
     onCommit: (works: number) => void;
     log: StoreLog;
-    pace: Scheduler;
+    scheduler: Scheduler;
   }) {
     this.#statements = parts.statements;
-    this.#lend = parts.lend;
+    this.#openScope = parts.openScope;
     this.#onCommit = parts.onCommit;
     this.#log = parts.log;
-    this.#pace = parts.pace;
+    this.#scheduler = parts.scheduler;
   }
 
   get broken(): Error | undefined {
@@ -120,13 +120,13 @@ export class GroupCommit<Tx> {
   #wake(): void {
     if (this.#running) return;
     this.#running = true;
-    this.#pace.defer(() => void this.#turn());
+    this.#scheduler.defer(() => void this.#runGroups());
   }
 
-  async #turn(): Promise<void> {
+  async #runGroups(): Promise<void> {
     await this.#group();
     if (this.#queue.length > 0) {
-      this.#pace.defer(() => void this.#turn());
+      this.#scheduler.defer(() => void this.#runGroups());
       return;
     }
     this.#running = false;
@@ -140,13 +140,13 @@ export class GroupCommit<Tx> {
     let lost: { error: unknown } | undefined;
     try {
       statements.begin();
-      const closesAtMs = this.#pace.elapsed() + MAX_GROUP_MS;
+      const closesAtMs = this.#scheduler.elapsed() + MAX_GROUP_MS;
       do {
         const job = this.#queue.shift();
         if (!job) break;
         taken.push(job);
         outcomes.push(await this.#run(job));
-      } while (taken.length < MAX_WORKS && statements.isOpen() && this.#pace.elapsed() < closesAtMs);
+      } while (taken.length < MAX_WORKS && statements.isOpen() && this.#scheduler.elapsed() < closesAtMs);
       if (statements.isOpen()) statements.commit();
       else lost = { error: failureOf(outcomes) };
     } catch (error) {
@@ -174,15 +174,15 @@ export class GroupCommit<Tx> {
   async #run(job: Job<Tx>): Promise<Outcome> {
     const statements = this.#statements;
     statements.savepoint();
-    const lent = this.#lend();
-    const callOff = this.#pace.after(STUCK_MS, () => {
+    const scope = this.#openScope();
+    const cancel = this.#scheduler.after(STUCK_MS, () => {
       this.#log.error(
         { stuckMs: STUCK_MS },
         'a write waits for something other than its own queries and holds up all others',
       );
     });
     try {
-      const value = await job.work(lent.tx);
+      const value = await job.work(scope.tx);
       if (statements.isOpen()) statements.release();
       return { ok: true, value };
     } catch (error) {
@@ -192,8 +192,8 @@ export class GroupCommit<Tx> {
       }
       return { ok: false, error };
     } finally {
-      callOff();
-      lent.end();
+      cancel();
+      scope.end();
     }
   }
 

@@ -141,8 +141,8 @@ export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   }
 }
 
-export const isLeaseHeld = (hold: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
-  sql<SqlBool>`(id = ${hold.id} and ${leaseToken} = ${hold.leaseToken} and generation = ${hold.generation})`;
+export const isLeaseHeld = (guard: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
+  sql<SqlBool>`(id = ${guard.id} and ${leaseToken} = ${guard.leaseToken} and generation = ${guard.generation})`;
 
 /** Time of the next claimable row; null without one. The indexes in use skip rows at rest. */
 export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | null> {

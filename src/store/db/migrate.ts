@@ -54,8 +54,8 @@ async function firstPending(db: MigrationDb, migrations: readonly Migration[]): 
     .execute();
   const { rows } = await sql<{ name: string }>`select name from migration order by name`.execute(db);
   const applied = new Set(rows.map((row) => row.name));
-  const known = new Set(migrations.map((migration) => migration.name));
-  const unknown = rows.find((row) => !known.has(row.name));
+  const names = new Set(migrations.map((migration) => migration.name));
+  const unknown = rows.find((row) => !names.has(row.name));
   if (unknown) {
     throw new Error(
       `This database is newer than this version of Berth: it has the change "${unknown.name}", which this version does not know. ` +

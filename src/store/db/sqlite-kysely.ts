@@ -116,7 +116,7 @@ function driverOf(connection: SqliteConnection): Driver {
 export function kyselyOver(connection: SqliteConnection): {
   db: Db;
   untyped: Kysely<unknown>;
-  lend: () => ScopedTransaction<Db>;
+  openScope: () => ScopedTransaction<Db>;
 } {
   const driver = driverOf(connection);
   const dialect: Dialect = {
@@ -130,7 +130,7 @@ export function kyselyOver(connection: SqliteConnection): {
   return {
     db: new Kysely<Schema>({ config, dialect, driver, executor }),
     untyped: new Kysely<unknown>({ config, dialect, driver, executor }),
-    lend: () => {
+    openScope: () => {
       const lent = new DirectExecutor(connection);
       return { tx: new Kysely<Schema>({ config, dialect, driver, executor: lent }), end: () => lent.end() };
     },

@@ -39,9 +39,9 @@ export async function openSqlite(options: {
   file: string;
   migrations: readonly Migration[];
   log: StoreLog;
-  pace?: Scheduler;
+  scheduler?: Scheduler;
 }): Promise<Store> {
-  const { file, log, pace = systemScheduler } = options;
+  const { file, log, scheduler = systemScheduler } = options;
   // SQLite gives the log and the shared memory the mode of the file.
   closeSync(openSync(file, 'a', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -67,7 +67,7 @@ export async function openSqlite(options: {
       options.migrations,
       log,
     );
-    return storeOver({ file, database, lend: overWriter.lend, log, pace });
+    return storeOver({ file, database, openScope: overWriter.openScope, log, scheduler });
   } catch (error) {
     database.close();
     throw error;
@@ -77,16 +77,16 @@ export async function openSqlite(options: {
 function storeOver(parts: {
   file: string;
   database: DatabaseSync;
-  lend: ReturnType<typeof kyselyOver>['lend'];
+  openScope: ReturnType<typeof kyselyOver>['openScope'];
   log: StoreLog;
-  pace: Scheduler;
+  scheduler: Scheduler;
 }): Store {
-  const { file, database, log, pace } = parts;
+  const { file, database, log, scheduler } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   for (const pragma of READER_PRAGMAS) readerDatabase.exec(pragma);
   const read: Db = kyselyOver(new SqliteConnection(readerDatabase)).db;
   const version = readerDatabase.prepare('select version from account where id = ?');
-  const one = readerDatabase.prepare('select count(*) from sqlite_schema');
+  const probe = readerDatabase.prepare('select count(*) from sqlite_schema');
 
   const statement = (sql: string): (() => void) => {
     const prepared = database.prepare(sql);
@@ -97,7 +97,7 @@ function storeOver(parts: {
   const commit = statement('commit');
   /** Versions since the last commit; only this group moves them. A read costs 5 µs more. */
   const versions = new Map<string, number>();
-  const checkpoints = new Checkpoints({ file, writer: database, log, pace });
+  const checkpoints = new Checkpoints({ file, writer: database, log, scheduler });
   const group = new GroupCommit<Db>({
     statements: {
       begin: statement('begin immediate'),
@@ -111,10 +111,10 @@ function storeOver(parts: {
       rollback: statement('rollback'),
       isOpen: () => database.isTransaction,
     },
-    lend: parts.lend,
+    openScope: parts.openScope,
     onCommit: (works) => checkpoints.committed(works),
     log,
-    pace,
+    scheduler,
   });
 
   let stopping: Promise<void> | undefined;
@@ -131,10 +131,10 @@ function storeOver(parts: {
     read,
     write: (work) => group.write(work),
     versionOf: (accountId) => {
-      const known = versions.get(accountId);
-      if (known !== undefined) return known;
-      const found = version.get(accountId)?.['version'];
-      const now = typeof found === 'number' ? found : 0;
+      const cached = versions.get(accountId);
+      if (cached !== undefined) return cached;
+      const value = version.get(accountId)?.['version'];
+      const now = typeof value === 'number' ? value : 0;
       if (versions.size >= MAX_VERSIONS) versions.clear();
       versions.set(accountId, now);
       return now;
@@ -142,7 +142,7 @@ function storeOver(parts: {
     ping: async () => {
       if (group.broken) throw group.broken;
       if (stopping) throw new Error('The store is stopped.');
-      one.get();
+      probe.get();
     },
     stop: () => (stopping ??= stop()),
   };

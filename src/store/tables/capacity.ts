@@ -23,24 +23,24 @@ interface Counted extends Capacity {
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
-    const more = (used: string, name: keyof Counted) => sql<number>`${sql.ref(used)} + cast(${p(name)} as bigint)`;
-    const room = (used: string, total: string, name: keyof Counted) =>
-      sql<SqlBool>`(cast(${p(name)} as bigint) <= 0 or ${more(used, name)} <= ${sql.ref(total)})`;
+    const sumOf = (used: string, name: keyof Counted) => sql<number>`${sql.ref(used)} + cast(${p(name)} as bigint)`;
+    const fits = (used: string, total: string, name: keyof Counted) =>
+      sql<SqlBool>`(cast(${p(name)} as bigint) <= 0 or ${sumOf(used, name)} <= ${sql.ref(total)})`;
     const nobodyWaits = sql<SqlBool>`not exists (
       select 1 from instance where instance."regionId" = ${p('region')} and instance."waitsSinceMs" is not null)`;
     return db
       .updateTable('region')
       .set({
-        cpuMilliUsed: more('cpuMilliUsed', 'cpuMilli'),
-        memoryMiBUsed: more('memoryMiBUsed', 'memoryMiB'),
-        gpusUsed: more('gpusUsed', 'gpus'),
-        nodePortsUsed: more('nodePortsUsed', 'ports'),
+        cpuMilliUsed: sumOf('cpuMilliUsed', 'cpuMilli'),
+        memoryMiBUsed: sumOf('memoryMiBUsed', 'memoryMiB'),
+        gpusUsed: sumOf('gpusUsed', 'gpus'),
+        nodePortsUsed: sumOf('nodePortsUsed', 'ports'),
       })
       .where('id', '=', p('region'))
-      .where(room('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
-      .where(room('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
-      .where(room('gpusUsed', 'gpusTotal', 'gpus'))
-      .where(room('nodePortsUsed', 'nodePortsTotal', 'ports'))
+      .where(fits('cpuMilliUsed', 'cpuMilliTotal', 'cpuMilli'))
+      .where(fits('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
+      .where(fits('gpusUsed', 'gpusTotal', 'gpus'))
+      .where(fits('nodePortsUsed', 'nodePortsTotal', 'ports'))
       .$if(newcomer, (update) => update.where(nobodyWaits))
       .returning('id');
   });

@@ -25,12 +25,12 @@ export type NewDisk = Omit<Disk, 'provisioned' | 'usageBytes' | 'warnedPercent'>
 export async function insertDisk(
   tx: Db,
   disk: NewDisk,
-  more: { evenIfFull?: boolean } = {},
+  options: { evenIfFull?: boolean } = {},
 ): Promise<{ freeGB: number } | null> {
   const { kind, id, regionId: region, pool, ownerId, sizeGB } = disk;
   const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, sizeGB };
   const inserted = await insert(tx, row);
-  return inserted.length === 0 ? null : reservePoolSpace(tx, disk, more);
+  return inserted.length === 0 ? null : reservePoolSpace(tx, disk, options);
 }
 
 type NewRow = Pick<Selectable<DiskTable>, 'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB'>;

@@ -152,9 +152,9 @@ export async function versionsOf(store: Store, accountIds: readonly string[]): P
  */
 export async function deleteEventsBefore(tx: Db, beforeMs: number, limit: number): Promise<number> {
   const oldest = await tx.selectFrom('event').select(['id', 'atMs']).orderBy('id').limit(limit).execute();
-  const kept = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
-  const last = oldest.at(kept === -1 ? -1 : kept - 1);
-  if (kept === 0 || !last) return 0;
+  const firstRetained = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
+  const last = oldest.at(firstRetained === -1 ? -1 : firstRetained - 1);
+  if (firstRetained === 0 || !last) return 0;
   const gone = await tx.deleteFrom('event').where('id', '<=', last.id).executeTakeFirst();
   return Number(gone.numDeletedRows);
 }

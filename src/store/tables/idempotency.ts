@@ -66,14 +66,14 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
 export async function claimIdempotencyKey<Answer>(
   tx: Db,
   accountId: string,
-  deed: KeyedRequest,
+  request: KeyedRequest,
 ): Promise<{ answer: Answer } | null> {
-  const { key, route, bodyHash } = deed;
+  const { key, route, bodyHash } = request;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstDeed(tx, { accountId, key });
   // Deleted between the two statements, as only an old key is.
-  if (!first) return claimIdempotencyKey<Answer>(tx, accountId, deed);
+  if (!first) return claimIdempotencyKey<Answer>(tx, accountId, request);
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
@@ -90,12 +90,12 @@ const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch
 export async function storeAnswer(
   tx: Db,
   accountId: string,
-  deed: KeyedRequest,
+  request: KeyedRequest,
   answer: unknown,
   nowMs: number,
 ): Promise<void> {
   const text = answer === undefined ? NO_ANSWER : JSON.stringify(answer);
-  await fillAnswer(tx, { accountId, key: deed.key, answer: text, nowMs });
+  await fillAnswer(tx, { accountId, key: request.key, answer: text, nowMs });
 }
 
 /** Deletes the oldest keys before `beforeMs`, at most `limit`; returns how many. */

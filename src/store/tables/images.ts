@@ -22,7 +22,7 @@ export interface OwnImage extends Image {
 }
 
 export function ownImageFromRow(row: ImageRow): OwnImage {
-  const state = ownImageStates.find((known) => known === row.state);
+  const state = ownImageStates.find((candidate) => candidate === row.state);
   if (state === undefined) throw new Error(`image ${row.id}: unknown state ${row.state}`);
   const { name, ref, architecture, type, stateText, sizeBytes, regionId, fromInstanceId } = row;
   return {
@@ -138,10 +138,10 @@ export async function requestImageDeletion(
   { id, generation, operation }: { id: string; generation: number; operation: Operation },
   nowMs: number,
 ): Promise<void> {
-  const wish = { state: 'Deleting', stateText: '', operation: JSON.stringify(operation), attempts: 0, generation };
+  const deletion = { state: 'Deleting', stateText: '', operation: JSON.stringify(operation), attempts: 0, generation };
   await tx
     .updateTable('image')
-    .set({ ...wish, dueAtMs: nowMs })
+    .set({ ...deletion, dueAtMs: nowMs })
     .where('id', '=', id)
     .execute();
 }
@@ -155,23 +155,23 @@ type Hold = Parameters<typeof isLeaseHeld>[0];
 /** Writes a reconcile's result. Returns false when superseded: drop the result. */
 export async function writeReconciledImage(
   tx: Db,
-  hold: Hold,
-  found: Partial<Pick<ImageRow, 'state' | 'stateText' | 'sizeBytes' | 'attempts' | 'operation'>>,
+  lease: Hold,
+  changes: Partial<Pick<ImageRow, 'state' | 'stateText' | 'sizeBytes' | 'attempts' | 'operation'>>,
 ): Promise<boolean> {
-  const result = await tx.updateTable('image').set(found).where(isLeaseHeld(hold)).executeTakeFirst();
+  const result = await tx.updateTable('image').set(changes).where(isLeaseHeld(lease)).executeTakeFirst();
   return result.numUpdatedRows === 1n;
 }
 
 export async function deleteLeasedImageRow(
   tx: Db,
-  hold: Hold,
+  lease: Hold,
   { ownerId, operation }: Pick<ImageRow, 'ownerId' | 'operation'>,
   nowMs: number,
 ): Promise<boolean> {
-  const result = await tx.deleteFrom('image').where(isLeaseHeld(hold)).executeTakeFirst();
+  const result = await tx.deleteFrom('image').where(isLeaseHeld(lease)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   if (ownerId === null || operation === null) return true;
-  const done = endOperation(parseOperation(operation, 'image', hold.id), 'Succeeded', nowMs);
-  await archiveOperation(tx, ownerId, { subjectId: hold.id, generation: hold.generation, operation: done }, nowMs);
+  const done = endOperation(parseOperation(operation, 'image', lease.id), 'Succeeded', nowMs);
+  await archiveOperation(tx, ownerId, { subjectId: lease.id, generation: lease.generation, operation: done }, nowMs);
   return true;
 }

@@ -59,15 +59,15 @@ export async function insertInstance(
   tx: Db,
   instance: Instance,
   region: Region,
-  more: { notebookToken: string; dueAtMs: number | null; holdsCapacity?: boolean },
+  columns: { notebookToken: string; dueAtMs: number | null; holdsCapacity?: boolean },
 ): Promise<void> {
   await insertRow(tx, {
     ...insertColumns(instance, region),
     ...atInsert,
     regionId: region.id,
-    notebookToken: more.notebookToken,
-    dueAtMs: more.dueAtMs,
-    holdsCapacity: encodeFlag(more.holdsCapacity ?? instance.waitsSinceMs === null),
+    notebookToken: columns.notebookToken,
+    dueAtMs: columns.dueAtMs,
+    holdsCapacity: encodeFlag(columns.holdsCapacity ?? instance.waitsSinceMs === null),
   });
   if (instance.spec.mounts.length === 0) return;
   await tx
@@ -96,9 +96,9 @@ export const ownedInstanceRow = (db: Db, ownerId: string, id: string): Promise<I
 
 /** Locks the owner's instance, unless released, until the transaction ends. */
 export const lockInstance = (tx: Db, ownerId: string, id: string): Promise<InstanceRow | undefined> =>
-  heldRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
+  lockedRow(tx, ownerId, id).where('desired', '!=', 'released').executeTakeFirst();
 
-const heldRow = (tx: Db, ownerId: string, id: string) =>
+const lockedRow = (tx: Db, ownerId: string, id: string) =>
   tx
     .updateTable('instance')
     .set((row) => ({ dueAtMs: row.ref('dueAtMs') }))
@@ -153,16 +153,16 @@ export async function writeDesiredState(
   before: Pick<Instance, 'generation' | 'operation'>,
   instance: Instance,
   region: Region,
-  more: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
+  columns: { dueAtMs: number; holdsCapacity: boolean; releasedAtMs: number | null },
 ): Promise<void> {
   await archiveOperation(tx, instance.ownerId, { ...before, subjectId: instance.id }, instance.requestedAtMs);
   await tx
     .updateTable('instance')
     .set({
       ...requestColumns(instance, region),
-      dueAtMs: more.dueAtMs,
-      holdsCapacity: encodeFlag(more.holdsCapacity),
-      releasedAtMs: more.releasedAtMs,
+      dueAtMs: columns.dueAtMs,
+      holdsCapacity: encodeFlag(columns.holdsCapacity),
+      releasedAtMs: columns.releasedAtMs,
     })
     .where('id', '=', instance.id)
     .execute();
@@ -171,7 +171,7 @@ export async function writeDesiredState(
 type Reconciled = ReturnType<typeof reconcileColumns>;
 
 const updateReconciled = prepared<
-  Reconciled & Omit<LeaseGuard, 'generation'> & { holding: Flag | null; heldGeneration: number; heldPolicy: string }
+  Reconciled & Omit<LeaseGuard, 'generation'> & { holding: Flag | null; leasedGeneration: number; rowPolicy: string }
 >()((db, p) =>
   db
     .updateTable('instance')
@@ -181,8 +181,8 @@ const updateReconciled = prepared<
     })
     .where('id', '=', p('id'))
     .where('leaseToken', '=', p('leaseToken'))
-    .where('generation', '=', p('heldGeneration'))
-    .where('stopPolicy', '=', p('heldPolicy'))
+    .where('generation', '=', p('leasedGeneration'))
+    .where('stopPolicy', '=', p('rowPolicy'))
     .returning('id'),
 );
 
@@ -192,26 +192,26 @@ const updateReconciled = prepared<
  */
 export async function writeReconciledInstance(
   tx: Db,
-  hold: LeaseGuard,
-  found: Instance,
+  lease: LeaseGuard,
+  reconciled: Instance,
   region: Region,
-  more: { holdsCapacity?: boolean } = {},
+  columns: { holdsCapacity?: boolean } = {},
 ): Promise<Instance | null> {
-  let instance = found;
-  for (let heldPolicy = encodeColumn('stopPolicy', found.stopPolicy); ;) {
+  let instance = reconciled;
+  for (let rowPolicy = encodeColumn('stopPolicy', reconciled.stopPolicy); ;) {
     const written = await updateReconciled(tx, {
       ...reconcileColumns(instance, region),
-      holding: more.holdsCapacity === undefined ? null : encodeFlag(more.holdsCapacity),
-      id: hold.id,
-      leaseToken: hold.leaseToken,
-      heldGeneration: hold.generation,
-      heldPolicy,
+      holding: columns.holdsCapacity === undefined ? null : encodeFlag(columns.holdsCapacity),
+      id: lease.id,
+      leaseToken: lease.leaseToken,
+      leasedGeneration: lease.generation,
+      rowPolicy,
     });
     if (written.length > 0) return instance;
-    const row = await tx.selectFrom('instance').select('stopPolicy').where(isLeaseHeld(hold)).executeTakeFirst();
-    if (!row || row.stopPolicy === heldPolicy) return null;
-    heldPolicy = row.stopPolicy;
-    instance = { ...found, stopPolicy: decodeColumn('stopPolicy', heldPolicy, hold.id) };
+    const row = await tx.selectFrom('instance').select('stopPolicy').where(isLeaseHeld(lease)).executeTakeFirst();
+    if (!row || row.stopPolicy === rowPolicy) return null;
+    rowPolicy = row.stopPolicy;
+    instance = { ...reconciled, stopPolicy: decodeColumn('stopPolicy', rowPolicy, lease.id) };
   }
 }
 
@@ -222,7 +222,7 @@ export async function writeDiskUsage(
   region: Region,
   measure: (instance: Instance) => Promise<DiskUsage | null>,
 ): Promise<boolean> {
-  const row = await heldRow(tx, ownerId, id).executeTakeFirst();
+  const row = await lockedRow(tx, ownerId, id).executeTakeFirst();
   if (!row) return true;
   if (row.leaseOwner !== null) return false;
   const instance = instanceFromRow(row);
@@ -345,7 +345,7 @@ export async function refreshPublicText(
   { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,
   region: Region,
 ): Promise<void> {
-  const row = await heldRow(tx, ownerId, id).executeTakeFirst();
+  const row = await lockedRow(tx, ownerId, id).executeTakeFirst();
   if (!row) return;
   const publicText = JSON.stringify(publicInstance(instanceFromRow(row), region));
   await tx.updateTable('instance').set({ publicText }).where('id', '=', id).execute();

@@ -31,9 +31,9 @@ export async function intentsAmong(db: Db, ids: readonly string[]): Promise<Inte
     .where('id', 'in', ids)
     .execute();
   return rows.map(({ dueAtMs, archive, unfinished, ...row }) => {
-    const kept = decodeColumn('archive', archive, row.id);
+    const saved = decodeColumn('archive', archive, row.id);
     const open = decodeColumn('unfinished', unfinished, row.id);
-    const retainedRefs = kept === null ? open : [kept.ref, ...kept.replaces, ...open];
+    const retainedRefs = saved === null ? open : [saved.ref, ...saved.replaces, ...open];
     return { ...row, idle: dueAtMs === null, retainedRefs };
   });
 }
@@ -105,29 +105,34 @@ const AT_ONCE = 50;
 export async function recordOrphans(
   tx: Db,
   { regionId, kinds }: { regionId: string; kinds: readonly OrphanKind[] },
-  found: readonly OrphanObservation[],
+  observations: readonly OrphanObservation[],
   nowMs: number,
 ): Promise<Orphan[]> {
-  const seen = found.toSorted((one, other) => (one.id < other.id ? -1 : 1));
-  const known = (await orphansOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
-  const before = new Map(known.map((orphan) => [orphan.id, orphan]));
+  const observed = observations.toSorted((observation, other) => (observation.id < other.id ? -1 : 1));
+  const stored = (await orphansOf(tx, regionId)).filter(({ kind }) => kinds.includes(kind));
+  const before = new Map(stored.map((orphan) => [orphan.id, orphan]));
   // Same name but another creation time: another object.
-  const same = (one: OrphanObservation): Orphan | undefined => {
-    const was = before.get(one.id);
-    return was?.createdAtMs === one.createdAtMs ? was : undefined;
+  const previousOf = (observation: OrphanObservation): Orphan | undefined => {
+    const previous = before.get(observation.id);
+    return previous?.createdAtMs === observation.createdAtMs ? previous : undefined;
   };
-  const stay = new Set(seen.filter(same).map(({ id }) => id));
+  const retained = new Set(observed.filter(previousOf).map(({ id }) => id));
   await deleteOrphans(
     tx,
-    [...before.keys()].filter((id) => !stay.has(id)),
+    [...before.keys()].filter((id) => !retained.has(id)),
   );
-  const fresh = seen.filter((one) => !same(one));
+  const fresh = observed.filter((observation) => !previousOf(observation));
   for (let from = 0; from < fresh.length; from += AT_ONCE) {
-    const rows = fresh
-      .slice(from, from + AT_ONCE)
-      .map((one) =>
-        rowOf({ ...one, firstSeenAtMs: nowMs, lastSeenAtMs: nowMs, watchedMs: 0, handling: 'policy', note: '' }),
-      );
+    const rows = fresh.slice(from, from + AT_ONCE).map((observation) =>
+      rowOf({
+        ...observation,
+        firstSeenAtMs: nowMs,
+        lastSeenAtMs: nowMs,
+        watchedMs: 0,
+        handling: 'policy',
+        note: '',
+      }),
+    );
     await tx
       .insertInto('orphan')
       .values(rows)
@@ -135,16 +140,16 @@ export async function recordOrphans(
       .execute();
   }
   const confirmed: Orphan[] = [];
-  for (const one of seen) {
-    const was = same(one);
-    if (!was) continue;
-    const watchedMs = addWatchedTime(was, nowMs);
+  for (const observation of observed) {
+    const previous = previousOf(observation);
+    if (!previous) continue;
+    const watchedMs = addWatchedTime(previous, nowMs);
     await tx
       .updateTable('orphan')
-      .set({ running: one.running ? 1 : 0, lastSeenAtMs: nowMs, watchedMs })
-      .where('id', '=', one.id)
+      .set({ running: observation.running ? 1 : 0, lastSeenAtMs: nowMs, watchedMs })
+      .where('id', '=', observation.id)
       .execute();
-    if (!isConfirmed(was)) confirmed.push({ ...was, ...one, lastSeenAtMs: nowMs, watchedMs });
+    if (!isConfirmed(previous)) confirmed.push({ ...previous, ...observation, lastSeenAtMs: nowMs, watchedMs });
   }
   return confirmed;
 }

@@ -105,13 +105,22 @@ export async function requestSnapshotDeletion(tx: Db, before: Snapshot, gone: Sn
 }
 
 /** Writes a reconcile's result. Returns false when superseded: drop the result. */
-export async function writeReconciledSnapshot(tx: Db, hold: LeaseGuard, found: Snapshot): Promise<boolean> {
-  const result = await tx.updateTable('snapshot').set(changing(found)).where(isLeaseHeld(hold)).executeTakeFirst();
+export async function writeReconciledSnapshot(tx: Db, lease: LeaseGuard, reconciled: Snapshot): Promise<boolean> {
+  const result = await tx
+    .updateTable('snapshot')
+    .set(changing(reconciled))
+    .where(isLeaseHeld(lease))
+    .executeTakeFirst();
   return result.numUpdatedRows > 0n;
 }
 
-export async function deleteSnapshotRow(tx: Db, hold: LeaseGuard, snapshot: Snapshot, nowMs: number): Promise<boolean> {
-  const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(hold)).executeTakeFirst();
+export async function deleteSnapshotRow(
+  tx: Db,
+  lease: LeaseGuard,
+  snapshot: Snapshot,
+  nowMs: number,
+): Promise<boolean> {
+  const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(lease)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   const operation = endOperation(snapshot.operation, 'Succeeded', nowMs);
   await archiveOperation(tx, snapshot.ownerId, { ...snapshot, subjectId: snapshot.id, operation }, nowMs);

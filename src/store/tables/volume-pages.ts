@@ -10,14 +10,14 @@ const STRETCH = 64;
 /** Accounts with cached positions; evicts the least recently used. */
 const OWNERS = 1_000;
 
-interface Known {
-  place: number;
+interface CachedPosition {
+  position: number;
   createdAtMs: number;
   id: string;
 }
-interface Places {
+interface CachedPositions {
   version: number;
-  known: Map<number, Known>;
+  positions: Map<number, CachedPosition>;
 }
 
 export interface VolumePages {
@@ -43,7 +43,7 @@ const fromNewest = prepared<{ ownerId: string; offset: number; limit: number }>(
     .offset(count(p('offset'))),
 );
 
-const fromKnown = prepared<{ ownerId: string; createdAtMs: number; id: string; offset: number; limit: number }>()(
+const fromPosition = prepared<{ ownerId: string; createdAtMs: number; id: string; offset: number; limit: number }>()(
   (db, p) =>
     listed(db)
       .where('ownerId', '=', p('ownerId'))
@@ -53,18 +53,18 @@ const fromKnown = prepared<{ ownerId: string; createdAtMs: number; id: string; o
 );
 
 export function makeVolumePages(): VolumePages {
-  const owners = new Map<string, Places>();
+  const owners = new Map<string, CachedPositions>();
 
-  function placesOf(ownerId: string, version: number): Places {
+  function positionsOf(ownerId: string, version: number): CachedPositions {
     const before = owners.get(ownerId);
     owners.delete(ownerId);
-    const places = before?.version === version ? before : { version, known: new Map<number, Known>() };
-    owners.set(ownerId, places);
+    const cached = before?.version === version ? before : { version, positions: new Map<number, CachedPosition>() };
+    owners.set(ownerId, cached);
     for (const oldest of owners.keys()) {
       if (owners.size <= OWNERS) break;
       owners.delete(oldest);
     }
-    return places;
+    return cached;
   }
 
   return {
@@ -75,14 +75,14 @@ export function makeVolumePages(): VolumePages {
       if (!account || offset >= totalEntries) return { texts: [], totalEntries };
       const stretch = Math.floor(offset / STRETCH);
       if (stretch === 0) return { texts: textsOf(await fromNewest(db, { ownerId, offset, limit })), totalEntries };
-      const { known } = placesOf(ownerId, account.version);
-      const near = nearest(known, offset);
-      const rows = near
-        ? await fromKnown(db, { ownerId, ...near, offset: offset - near.place, limit })
+      const { positions } = positionsOf(ownerId, account.version);
+      const start = nearestPosition(positions, offset);
+      const rows = start
+        ? await fromPosition(db, { ownerId, ...start, offset: offset - start.position, limit })
         : await fromNewest(db, { ownerId, offset, limit });
       const [first] = rows;
-      if (first && !known.has(stretch))
-        known.set(stretch, { place: offset, createdAtMs: first.createdAtMs, id: first.id });
+      if (first && !positions.has(stretch))
+        positions.set(stretch, { position: offset, createdAtMs: first.createdAtMs, id: first.id });
       return { texts: textsOf(rows), totalEntries };
     },
   };
@@ -90,10 +90,10 @@ export function makeVolumePages(): VolumePages {
 
 const textsOf = (rows: readonly { publicText: string }[]): string[] => rows.map((row) => row.publicText);
 
-function nearest(known: ReadonlyMap<number, Known>, place: number): Known | null {
-  for (let stretch = Math.floor(place / STRETCH); stretch > 0; stretch--) {
-    const found = known.get(stretch);
-    if (found && found.place <= place) return found;
+function nearestPosition(positions: ReadonlyMap<number, CachedPosition>, position: number): CachedPosition | null {
+  for (let stretch = Math.floor(position / STRETCH); stretch > 0; stretch--) {
+    const candidate = positions.get(stretch);
+    if (candidate && candidate.position <= position) return candidate;
   }
   return null;
 }

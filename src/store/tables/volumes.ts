@@ -95,12 +95,12 @@ export async function writeVolumeDesiredState(
   tx: Db,
   before: Pick<Volume, 'generation' | 'operation'>,
   volume: Volume,
-  more: { listed: boolean; dueAtMs: number },
+  columns: { listed: boolean; dueAtMs: number },
 ): Promise<void> {
   await archiveOperation(tx, volume.ownerId, { ...before, subjectId: volume.id }, volume.operation.startedAtMs);
   await tx
     .updateTable('volume')
-    .set({ ...columnsOf(volume), listed: more.listed ? 1 : 0, dueAtMs: more.dueAtMs })
+    .set({ ...columnsOf(volume), listed: columns.listed ? 1 : 0, dueAtMs: columns.dueAtMs })
     .where('id', '=', volume.id)
     .execute();
 }
@@ -108,17 +108,17 @@ export async function writeVolumeDesiredState(
 /** Applies a result to the current row, whose name may differ; null when superseded. */
 export async function writeReconciledVolume(
   tx: Db,
-  hold: LeaseGuard,
-  found: (volume: Volume) => Volume,
+  lease: LeaseGuard,
+  update: (volume: Volume) => Volume,
 ): Promise<Volume | null> {
   const row = await tx
     .updateTable('volume')
     .set((volume) => ({ status: volume.ref('status') }))
-    .where(isLeaseHeld(hold))
+    .where(isLeaseHeld(lease))
     .returningAll()
     .executeTakeFirst();
   if (!row) return null;
-  const next = found(volumeFromRow(row));
+  const next = update(volumeFromRow(row));
   await tx.updateTable('volume').set(columnsOf(next)).where('id', '=', next.id).execute();
   return next;
 }
@@ -149,8 +149,8 @@ export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
   return copies !== undefined || snapshots !== undefined;
 }
 
-export async function deleteVolumeRow(tx: Db, hold: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
-  const result = await tx.deleteFrom('volume').where(isLeaseHeld(hold)).executeTakeFirst();
+export async function deleteVolumeRow(tx: Db, lease: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
+  const result = await tx.deleteFrom('volume').where(isLeaseHeld(lease)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
   const operation = endOperation(volume.operation, 'Succeeded', nowMs);
   await archiveOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);

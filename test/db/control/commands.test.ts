@@ -54,10 +54,15 @@ async function commandRoom() {
       kills += 1;
     },
   };
-  const commands = makeCommands({ store, openExec: async () => running, began: () => () => {}, time: clock.time });
+  const commands = makeCommands({
+    store,
+    openExec: async () => running,
+    beginTraffic: () => () => {},
+    time: clock.time,
+  });
   const gone = new AbortController();
-  const wish = { instanceId, command: ['x'], env: [], stdin: Buffer.of(), limitMs: 60_000, keptBytes: 1_000 };
-  const result = commands.run(world.caller, wish, gone.signal);
+  const request = { instanceId, command: ['x'], env: [], stdin: Buffer.of(), limitMs: 60_000, maxOutputBytes: 1_000 };
+  const result = commands.run(world.caller, request, gone.signal);
   result.catch(() => {});
   await begun;
   return { clock, gone, exit, result, stdout, kills: () => kills };

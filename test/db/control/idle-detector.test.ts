@@ -74,9 +74,9 @@ const kindsOf = async (world: World, id: string, ...kinds: string[]) =>
 
 /** Looks go on for longer than idleness would take to stop it. */
 async function looksGoOn(world: World, id: string, times = 2): Promise<void> {
-  await eventually(async () => (await activity(world, id)).lookedAtMs !== null);
-  const fromMs = (await activity(world, id)).lookedAtMs ?? 0;
-  await eventually(async () => ((await activity(world, id)).lookedAtMs ?? 0) > fromMs + times * AFTER_MS);
+  await eventually(async () => (await activity(world, id)).checkedAtMs !== null);
+  const fromMs = (await activity(world, id)).checkedAtMs ?? 0;
+  await eventually(async () => ((await activity(world, id)).checkedAtMs ?? 0) > fromMs + times * AFTER_MS);
 }
 
 onBothEngines('an idle instance', (open) => {

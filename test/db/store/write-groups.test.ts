@@ -158,7 +158,7 @@ onEngine('sqlite', 'write groups', (open) => {
   test('a commit that fails rejects its whole group, and the next group is taken', async () => {
     const place = await open.empty();
     if (!('file' in place)) throw new Error('SQLite lies in a file');
-    const store = await openSqlite({ ...place, migrations, log: quietLog, pace: unhurried });
+    const store = await openSqlite({ ...place, migrations, log: quietLog, scheduler: unhurried });
     onTestFinished(() => store.stop());
     const outcomes = await Promise.allSettled([
       store.write((tx) => insert(tx, 'a')),
@@ -324,10 +324,10 @@ function scripted(failing: Partial<Record<'begin' | 'commit', Error>> = {}) {
   };
   const group = new GroupCommit<null>({
     statements,
-    lend: () => ({ tx: null, end: () => {} }),
+    openScope: () => ({ tx: null, end: () => {} }),
     onCommit: (works) => void commits.push(works),
     log,
-    pace: unhurried,
+    scheduler: unhurried,
   });
   return { group, said, commits, log, end: () => (isOpen = false), heal: () => (failures = {}) };
 }

@@ -8,7 +8,7 @@ function toldAt(...percents: number[]): number[] {
   return percents.filter((percent) => {
     const next = nextWarning(percent, warnedPercent);
     ({ warnedPercent } = next);
-    return next.tell;
+    return next.notify;
   });
 }
 

@@ -51,11 +51,11 @@ const journeys: Record<string, Journey> = {
   'a pull that ends with the container running at once': ['PullingImage', ['made', 'Starting']],
   'a pull after which it is ready at once': ['PullingImage', ['ready', 'Running']],
   'a pull after which it ends at once': ['PullingImage', ['end', 'Starting']],
-  'a pull that is given up': ['PullingImage', ['giveUp', 'StartingFailed'], ['startAnew', 'Initializing']],
+  'a pull that is given up': ['PullingImage', ['giveUp', 'StartingFailed'], ['relaunch', 'Initializing']],
   'a launch that fails before its container': [
     'Initializing',
     ['giveUp', 'InitializationFailed'],
-    ['startAnew', 'Initializing'],
+    ['relaunch', 'Initializing'],
   ],
   'a container that ends again and again': [
     'Initializing',
@@ -63,7 +63,7 @@ const journeys: Record<string, Journey> = {
     ['end', 'Starting'],
     ['giveUp', 'StartingFailed'],
   ],
-  'a launch stopped on its way': ['Initializing', ['stop', 'Stopped'], ['startAnew', 'Initializing']],
+  'a launch stopped on its way': ['Initializing', ['stop', 'Stopped'], ['relaunch', 'Initializing']],
   'a pull stopped on its way': ['PullingImage', ['stop', 'Stopped'], ['start', 'Starting']],
   'a start stopped on its way': ['Starting', ['stop', 'Stopped']],
   'a stop and a start': ['Running', ['stop', 'Stopped'], ['start', 'Starting'], ['ready', 'Running']],
@@ -150,7 +150,7 @@ describe('the table of transitions', () => {
   });
 
   test('leads from every status to the end, and out of each that is not lasting without anybody wishing', () => {
-    const wishes: readonly StatusEvent[] = ['start', 'startAnew', 'restart', 'terminate'];
+    const wishes: readonly StatusEvent[] = ['start', 'relaunch', 'restart', 'terminate'];
     for (const status of instanceStatuses) {
       if (status !== 'Released') expect(transitions[status].terminate).toBe('Released');
       if (isLasting(status)) continue;

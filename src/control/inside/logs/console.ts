@@ -35,14 +35,14 @@ export function consoleOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: Insta
     async *read(from, untilMs, signal) {
       const open = until(untilMs);
       if ('tail' in from) yield* await last(open, from.tail, signal);
-      else if ('after' in from) yield* goOn(open, placeOf(from.after), signal);
-      else yield* placed(await open(rangeOf(from), signal));
+      else if ('after' in from) yield* resume(open, positionOf(from.after), signal);
+      else yield* positioned(await open(rangeOf(from), signal));
     },
     async *follow(from, signal) {
       const lines =
         'after' in from
-          ? seekAndFollow(following, placeOf(from.after), time, signal)
-          : placed(await following(rangeOf(from), signal));
+          ? seekAndFollow(following, positionOf(from.after), time, signal)
+          : positioned(await following(rangeOf(from), signal));
       yield* withGaps(lines, { open: until(undefined), time, signal });
     },
   };
@@ -55,38 +55,41 @@ async function last(open: Open, count: number, signal: AbortSignal): Promise<Pos
   const times = await Array.fromAsync(await open({ tail: count }, signal), ({ atMs }) => atMs ?? 0);
   if (times.length === 0) return [];
   const sinceMs = times.reduce((least, atMs) => Math.min(least, atMs));
-  return lastLines(placed(await open({ sinceMs }, signal)), count);
+  return lastLines(positioned(await open({ sinceMs }, signal)), count);
 }
 
-function placeOf(text: string): LogPosition {
-  const place = parseLogPosition(text);
-  if (place === null) throw new Error(`${text} is no place in a console`);
-  return place;
+function positionOf(text: string): LogPosition {
+  const target = parseLogPosition(text);
+  if (target === null) throw new Error(`${text} is no place in a console`);
+  return target;
 }
 
-const told = (line: LogLine, place: LogPosition | null): PositionedLine => ({
+const positionedLine = (line: LogLine, target: LogPosition | null): PositionedLine => ({
   line,
-  position: place === null ? null : formatLogPosition(place),
+  position: target === null ? null : formatLogPosition(target),
   gap: false,
 });
 
-async function* placed(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
-  const placing = makeLogPositions();
-  for await (const line of lines) yield told(line, placing(line.atMs));
+async function* positioned(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
+  const positionFor = makeLogPositions();
+  for await (const line of lines) yield positionedLine(line, positionFor(line.atMs));
 }
 
 async function* seekAndFollow(
   open: Open,
-  place: LogPosition,
+  target: LogPosition,
   time: Time,
   signal: AbortSignal,
 ): AsyncGenerator<PositionedLine> {
-  const inVain = new AbortController();
-  const callOff = time.after(SEEK_MS, () => inVain.abort());
+  const seekTimeout = new AbortController();
+  const cancelTimeout = time.after(SEEK_MS, () => seekTimeout.abort());
   try {
-    yield* goOn(open, place, signal, { signal: AbortSignal.any([signal, inVain.signal]), found: callOff });
+    yield* resume(open, target, signal, {
+      signal: AbortSignal.any([signal, seekTimeout.signal]),
+      onFound: cancelTimeout,
+    });
   } finally {
-    callOff();
+    cancelTimeout();
   }
 }
 
@@ -102,42 +105,42 @@ async function* withGaps(
     const { atMs } = one.line;
     if (before !== null && atMs !== null && atMs > safeUntilMs && time.now() - atMs > LATE_MS) {
       safeUntilMs = time.now();
-      gap ||= !(await isKept(open, placeOf(before), signal));
+      gap ||= !(await isStored(open, positionOf(before), signal));
     }
     before = one.position ?? before;
     yield { ...one, gap };
   }
 }
 
-async function isKept(open: Open, place: LogPosition, signal: AbortSignal): Promise<boolean> {
-  const seek = makePositionSearch(place);
-  const sinceMs = Math.max(0, place.atMs - DISORDER_MS);
-  for await (const { position } of placed(await open({ sinceMs }, signal))) {
-    const is = seek(position === null ? null : placeOf(position));
-    if (is !== 'before') return is === 'at';
+async function isStored(open: Open, target: LogPosition, signal: AbortSignal): Promise<boolean> {
+  const seek = makePositionSearch(target);
+  const sinceMs = Math.max(0, target.atMs - DISORDER_MS);
+  for await (const { position } of positioned(await open({ sinceMs }, signal))) {
+    const match = seek(position === null ? null : positionOf(position));
+    if (match !== 'before') return match === 'at';
   }
   return false;
 }
 
 /** An abort of `seeking.signal` alone means that the line was not found. */
-async function* goOn(
+async function* resume(
   open: Open,
-  place: LogPosition,
+  target: LogPosition,
   signal: AbortSignal,
-  seeking: { signal: AbortSignal; found: () => void } = { signal, found: () => {} },
+  seeking: { signal: AbortSignal; onFound: () => void } = { signal, onFound: () => {} },
 ): AsyncGenerator<PositionedLine> {
-  const [seek, placing] = [makePositionSearch(place), makeLogPositions()];
-  let is: PositionMatch = 'before';
-  for await (const line of await open({ sinceMs: Math.max(0, place.atMs - DISORDER_MS) }, seeking.signal)) {
-    const at = placing(line.atMs);
-    is = seek(at);
-    if (is === 'lost') break;
-    if (is === 'at') seeking.found();
-    if (is === 'after') yield told(line, at);
+  const [seek, positionFor] = [makePositionSearch(target), makeLogPositions()];
+  let match: PositionMatch = 'before';
+  for await (const line of await open({ sinceMs: Math.max(0, target.atMs - DISORDER_MS) }, seeking.signal)) {
+    const at = positionFor(line.atMs);
+    match = seek(at);
+    if (match === 'lost') break;
+    if (match === 'at') seeking.onFound();
+    if (match === 'after') yield positionedLine(line, at);
   }
-  if (is === 'at' || is === 'after' || signal.aborted) return;
+  if (match === 'at' || match === 'after' || signal.aborted) return;
   let gap = true;
-  for await (const one of placed(await open({ sinceMs: place.atMs + 1 }, signal))) {
+  for await (const one of positioned(await open({ sinceMs: target.atMs + 1 }, signal))) {
     yield { ...one, gap };
     gap = false;
   }

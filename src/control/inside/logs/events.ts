@@ -28,15 +28,15 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
   }
 
   async function last(
-    wish: { count: number; after: number; to: number },
+    range: { count: number; after: number; to: number },
     signal: AbortSignal,
   ): Promise<PositionedLine[]> {
-    const found: PositionedLine[] = [];
-    for (let { to } = wish; to > wish.after && found.length < wish.count; to -= SPAN) {
-      found.unshift(...(await span(Math.max(wish.after, to - SPAN), to)));
+    const lines: PositionedLine[] = [];
+    for (let { to } = range; to > range.after && lines.length < range.count; to -= SPAN) {
+      lines.unshift(...(await span(Math.max(range.after, to - SPAN), to)));
       await time.sleep(0, signal);
     }
-    return wish.count === 0 ? [] : found.slice(-wish.count);
+    return range.count === 0 ? [] : lines.slice(-range.count);
   }
 
   /** Start number, and whether later events are no longer stored. */

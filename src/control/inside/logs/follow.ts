@@ -14,45 +14,45 @@ export type FollowedLog =
   | { kind: 'status'; status: string }
   | { kind: 'end'; why: string };
 
-export interface Found {
+export interface OpenedLog {
   instance: Instance;
   reader: LogReader;
   secret: string;
 }
 
-interface Surroundings {
+interface FollowDeps {
   moves: AccountVersions;
   time: Time;
   signal: AbortSignal;
 }
 
 /** A run's end may not be written yet. */
-const LOOK_AGAIN_MS = 1_000;
+const RECHECK_MS = 1_000;
 const ENGINE_AWAY_MS = 5_000;
 
 export async function* followInstance(
-  find: () => Promise<Found>,
+  find: () => Promise<OpenedLog>,
   { accountId, source, from: begin }: { accountId: string; source: LogKind; from: LogSelection },
-  { moves, time, signal }: Surroundings,
+  { moves, time, signal }: FollowDeps,
 ): AsyncGenerator<FollowedLog, void> {
   let from = begin;
-  let told: string | null = null;
+  let reported: string | null = null;
   for (;;) {
     const version = await moves.versionOf(accountId);
     const { instance, reader, secret } = await find();
     const { status } = instance.observed;
     const over = isComplete(instance, source);
     const why = missingLogReason(instance, source);
-    if (told === null) {
+    if (reported === null) {
       if (why !== null) throw new Refusal('not_now', why);
       yield { kind: 'begun', over };
-    } else if (told !== status) yield { kind: 'status', status };
-    told = status;
+    } else if (reported !== status) yield { kind: 'status', status };
+    reported = status;
     if (why !== null && (instance.desired === 'released' || source === 'init')) return yield { kind: 'end', why };
-    let waitMs = isStartedOrStarting(instance) ? LOOK_AGAIN_MS : null;
+    let waitMs = isStartedOrStarting(instance) ? RECHECK_MS : null;
     if (why === null && hasLog(instance, source)) {
       try {
-        for await (const one of linesOf(reader, from, { over, signal })) {
+        for await (const one of resumableLines(reader, from, { over, signal })) {
           if ('start' in one) from = one.start;
           else yield { kind: 'line', ...one, line: redactSecret(one.line, secret) };
         }
@@ -78,7 +78,7 @@ const whyEnded = {
 } as const;
 
 /** Yields the resume position after each line. */
-async function* linesOf(
+async function* resumableLines(
   reader: LogReader,
   from: LogSelection,
   { over, signal }: { over: boolean; signal: AbortSignal },

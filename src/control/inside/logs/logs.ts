@@ -9,7 +9,7 @@ import type { Store } from '../../../store/store.ts';
 import type { AccountVersions } from '../../routing/account-versions.ts';
 import { consoleOf } from './console.ts';
 import { eventsOf } from './events.ts';
-import { followInstance, type FollowedLog, type Found } from './follow.ts';
+import { followInstance, type FollowedLog, type OpenedLog } from './follow.ts';
 import { initLogOf } from './init.ts';
 import { bytesOf, type LogSelection, type LogKind, type LogReader, type PositionedLine } from './log-reader.ts';
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
@@ -34,10 +34,10 @@ export interface LogPage {
 
 export interface Logs {
   /** At most `limit` lines and 1 MiB. Throws `not_now` if the log is unavailable. */
-  read(caller: Caller, wish: LogRequest & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
-  follow(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
+  read(caller: Caller, request: LogRequest & { untilMs?: number | undefined; limit: number }): Promise<LogPage>;
+  follow(caller: Caller, request: LogRequest, signal: AbortSignal): AsyncGenerator<FollowedLog, void>;
   /** All stored lines. The first item is null: the request was accepted. */
-  all(caller: Caller, wish: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
+  all(caller: Caller, request: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void>;
 }
 
 const PAGE_BYTES = 1024 * 1024;
@@ -74,7 +74,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     },
   });
 
-  async function find({ accountId }: Caller, { instanceId, source }: LogRequest): Promise<Found> {
+  async function openLog({ accountId }: Caller, { instanceId, source }: LogRequest): Promise<OpenedLog> {
     const row = isInstanceId(instanceId) ? await instanceRow(store.read, instanceId) : undefined;
     if (row?.ownerId !== accountId) throw instanceNotFound();
     const instance = instanceFromRow(row);
@@ -95,45 +95,32 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
     }
   }
 
-  /** Redacts the secret, and turns faults into refusals. A log that does not exist yet is empty. */
-  async function* shown(
-    { instance, secret }: Found,
-    lines: AsyncIterable<PositionedLine>,
-  ): AsyncGenerator<PositionedLine> {
-    try {
-      for await (const one of lines) yield { ...one, line: redactSecret(one.line, secret) };
-    } catch (error) {
-      if (!(error instanceof EngineFault)) throw error;
-      if (error.kind !== 'not_found') throw logRefusal(error, instance);
-    }
-  }
-
-  async function readNow(
+  async function readLines(
     caller: Caller,
-    wish: LogRequest & { untilMs?: number | undefined },
+    request: LogRequest & { untilMs?: number | undefined },
     signal: AbortSignal,
   ): Promise<AsyncGenerator<PositionedLine>> {
-    const found = await find(caller, wish);
-    const why = missingLogReason(found.instance, wish.source);
+    const log = await openLog(caller, request);
+    const why = missingLogReason(log.instance, request.source);
     if (why !== null) throw new Refusal('not_now', why);
-    return shown(found, found.reader.read(wish.from, wish.untilMs, signal));
+    return redacted(log, log.reader.read(request.from, request.untilMs, signal));
   }
 
   return {
-    async read(caller, wish) {
-      const leave = reads.acquire(caller.accountId);
+    async read(caller, request) {
+      const release = reads.acquire(caller.accountId);
       try {
         const signal = AbortSignal.any([ending.signal, time.deadline(READ_DEADLINE_MS)]);
         const page: LogPage = {
           lines: [],
-          next: 'after' in wish.from ? wish.from.after : null,
+          next: 'after' in request.from ? request.from.after : null,
           more: false,
           gap: false,
         };
         let bytes = 0;
-        for await (const { line, position, gap } of await readNow(caller, wish, signal)) {
+        for await (const { line, position, gap } of await readLines(caller, request, signal)) {
           bytes += bytesOf(line);
-          page.more = page.lines.length === wish.limit || (bytes > PAGE_BYTES && page.lines.length > 0);
+          page.more = page.lines.length === request.limit || (bytes > PAGE_BYTES && page.lines.length > 0);
           if (page.more) break;
           page.lines.push(line);
           page.next = position ?? page.next;
@@ -141,27 +128,27 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
         }
         return page;
       } finally {
-        leave();
+        release();
       }
     },
-    async *follow(caller, wish, given) {
-      const signal = AbortSignal.any([given, ending.signal]);
-      const leave = streams.acquire(caller.accountId);
+    async *follow(caller, request, callerSignal) {
+      const signal = AbortSignal.any([callerSignal, ending.signal]);
+      const release = streams.acquire(caller.accountId);
       try {
         yield* followInstance(
-          () => find(caller, wish),
-          { ...wish, accountId: caller.accountId },
+          () => openLog(caller, request),
+          { ...request, accountId: caller.accountId },
           { moves, time, signal },
         );
       } finally {
-        leave();
+        release();
       }
     },
-    async *all(caller, wish, given) {
-      const signal = AbortSignal.any([given, ending.signal]);
-      const leave = streams.acquire(caller.accountId);
+    async *all(caller, request, callerSignal) {
+      const signal = AbortSignal.any([callerSignal, ending.signal]);
+      const release = streams.acquire(caller.accountId);
       try {
-        const lines = await readNow(caller, wish, signal);
+        const lines = await readLines(caller, request, signal);
         try {
           const first = await lines.next();
           yield null;
@@ -171,9 +158,22 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
           await lines.return(undefined);
         }
       } finally {
-        leave();
+        release();
       }
     },
     stop: () => ending.abort(),
   };
+}
+
+/** Redacts the secret, and turns faults into refusals. A log that does not exist yet is empty. */
+async function* redacted(
+  { instance, secret }: OpenedLog,
+  lines: AsyncIterable<PositionedLine>,
+): AsyncGenerator<PositionedLine> {
+  try {
+    for await (const positioned of lines) yield { ...positioned, line: redactSecret(positioned.line, secret) };
+  } catch (error) {
+    if (!(error instanceof EngineFault)) throw error;
+    if (error.kind !== 'not_found') throw logRefusal(error, instance);
+  }
 }

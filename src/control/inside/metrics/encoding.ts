@@ -3,9 +3,9 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { MetricsSpan, MetricsValues } from '../../../domain/metrics.ts';
 
 /** Null encodes NaN. */
-type Told = (number | null)[];
-type TellsSamples = [id: string, ...[atMs: number, ...Told][]][];
-type TellsMinutes = [atMs: number, mean: Told, max: Told][];
+type EncodedValues = (number | null)[];
+type EncodedSamples = [id: string, ...[atMs: number, ...EncodedValues][]][];
+type EncodedMinutes = [atMs: number, mean: EncodedValues, max: EncodedValues][];
 
 export interface InstanceSamples {
   id: string;
@@ -16,11 +16,11 @@ export const packSamples = (all: readonly InstanceSamples[]): Uint8Array =>
   pack(all.map(({ id, spans }) => [id, ...spans.map(({ atMs, mean }) => [atMs, ...mean])]));
 
 export function unpackSamples(body: Uint8Array): InstanceSamples[] {
-  const all: TellsSamples = unpack(body);
+  const all: EncodedSamples = unpack(body);
   return all.map(([id, ...samples]) => ({
     id,
-    spans: samples.map(([atMs, ...told]) => {
-      const values = known(told);
+    spans: samples.map(([atMs, ...encoded]) => {
+      const values = decodeValues(encoded);
       return { atMs, mean: values, max: values };
     }),
   }));
@@ -30,12 +30,12 @@ export const packMinutes = (spans: readonly MetricsSpan[]): Uint8Array =>
   pack(spans.map(({ atMs, mean, max }) => [atMs, mean, max]));
 
 export function unpackMinutes(body: Uint8Array): MetricsSpan[] {
-  const minutes: TellsMinutes = unpack(body);
-  return minutes.map(([atMs, mean, max]) => ({ atMs, mean: known(mean), max: known(max) }));
+  const minutes: EncodedMinutes = unpack(body);
+  return minutes.map(([atMs, mean, max]) => ({ atMs, mean: decodeValues(mean), max: decodeValues(max) }));
 }
 
-const known = (told: Told): MetricsValues => told.map((value) => value ?? Number.NaN);
+const decodeValues = (encoded: EncodedValues): MetricsValues => encoded.map((value) => value ?? Number.NaN);
 
-const pack = (told: unknown): Uint8Array => deflateRawSync(JSON.stringify(told), { level: 1 });
+const pack = (encoded: unknown): Uint8Array => deflateRawSync(JSON.stringify(encoded), { level: 1 });
 
 const unpack = (body: Uint8Array) => JSON.parse(inflateRawSync(body).toString('utf8'));

@@ -17,16 +17,16 @@ export interface InstanceMetrics extends MetricsRange {
 
 /** Throws `field_value` for times beyond the retention. */
 export interface Metrics {
-  read(caller: Caller, instanceId: string, wish: MetricsRangeRequest): Promise<InstanceMetrics>;
+  read(caller: Caller, instanceId: string, request: MetricsRangeRequest): Promise<InstanceMetrics>;
 }
 
 export function makeMetrics({ store, now, sampler }: { store: Store; now: () => number; sampler: Sampler }): Metrics {
   return {
-    async read(caller, instanceId, wish) {
+    async read(caller, instanceId, request) {
       const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
       if (!row) throw instanceNotFound();
       const nowMs = now();
-      const range = resolveMetricsRange(wish, nowMs);
+      const range = resolveMetricsRange(request, nowMs);
       if (typeof range === 'string') throw new Refusal('field_value', range);
       const spans = hasSampleResolution(range, nowMs)
         ? sampler.samplesOf(instanceId)

@@ -43,20 +43,20 @@ export interface Sampler {
 
 export function makeSampler(deps: TaskDeps): Sampler {
   const { store, regions, now, log, stopping } = deps;
-  const known = new Map<string, Series<Usage>>();
+  const seriesById = new Map<string, Series<Usage>>();
   let restored = false;
   let sampledMs = -Infinity;
   let minuteMs = Number.NaN;
 
   const seriesOf = (id: string): Series<Usage> => {
-    const found = known.get(id) ?? emptySeries<Usage>();
-    known.set(id, found);
-    return found;
+    const series = seriesById.get(id) ?? emptySeries<Usage>();
+    seriesById.set(id, series);
+    return series;
   };
 
   async function restore(): Promise<void> {
     const nowMs = now();
-    known.clear();
+    seriesById.clear();
     for (let fromMs = nowMs - MINUTE_ROWS_KEPT_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
       const parts = await minutesBetween(store.read, fromMs, Math.min(nowMs, fromMs + READ_AT_ONCE_MS));
       for (const { atMs, body } of parts)
@@ -66,7 +66,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
           closeMinutes(series, atMs + MINUTE_MS);
         }
     }
-    for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
+    for (const [id, series] of seriesById) if (!forgetOld(series, nowMs)) seriesById.delete(id);
     restored = true;
   }
 
@@ -75,10 +75,10 @@ export function makeSampler(deps: TaskDeps): Sampler {
     const ids = (await runningIds(store.read, regionId)).map(instanceId);
     if (ids.length === 0) return;
     try {
-      const told = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
+      const usages = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
       if (stopping.aborted) return;
       // A zero start means a stopped run.
-      for (const [id, usage] of told) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
+      for (const [id, usage] of usages) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {
       if (stopping.aborted) return;
       if (!(error instanceof EngineFault)) throw error;
@@ -89,7 +89,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   /** Unwritten hours are retried with the next minute; samples are not. */
   async function endMinute(atMs: number, nowMs: number): Promise<void> {
     const all: InstanceSamples[] = [];
-    for (const [id, series] of known) {
+    for (const [id, series] of seriesById) {
       closeMinutes(series, atMs + MINUTE_MS);
       const spans = series.samples.filter((sample) => startOfStep(sample.atMs, MINUTE_MS) === atMs);
       if (spans.length > 0) all.push({ id, spans });
@@ -103,7 +103,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   }
 
   async function endHours(nowMs: number): Promise<void> {
-    const ended = [...known].flatMap(([id, series]) =>
+    const ended = [...seriesById].flatMap(([id, series]) =>
       wholeHours(series, nowMs).map(([atMs, minutes]) => ({ id, series, atMs, minutes })),
     );
     for (let at = 0; at < ended.length; at += HOURS_AT_ONCE) {
@@ -120,9 +120,9 @@ export function makeSampler(deps: TaskDeps): Sampler {
   }
 
   async function forget(nowMs: number): Promise<void> {
-    const gone = await releasedAmong(store.read, [...known.keys()]);
-    for (const id of gone) known.delete(id);
-    for (const [id, series] of known) if (!forgetOld(series, nowMs)) known.delete(id);
+    const gone = await releasedAmong(store.read, [...seriesById.keys()]);
+    for (const id of gone) seriesById.delete(id);
+    for (const [id, series] of seriesById) if (!forgetOld(series, nowMs)) seriesById.delete(id);
     const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTE_RETENTION_MS - HOUR_MS };
     await store.write((tx) => deleteMetricsBefore(tx, before));
   }
@@ -140,15 +140,15 @@ export function makeSampler(deps: TaskDeps): Sampler {
       if (before !== minuteMs && !Number.isNaN(before)) await endMinute(before, nowMs);
     },
     latestOf(id) {
-      const series = known.get(id);
+      const series = seriesById.get(id);
       const span = series?.samples.at(-1);
       if (!series?.last || !span || Math.abs(now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
-    samplesOf: (id) => known.get(id)?.samples ?? [],
+    samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
       const hours = await hoursSince(store.read, id, startOfStep(fromMs, HOUR_MS));
-      const inMemory = known.get(id);
+      const inMemory = seriesById.get(id);
       // Minutes of a written hour are complete; those in memory may have lost samples.
       const byTime = new Map(
         [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(({ body }) => unpackMinutes(body))].map(

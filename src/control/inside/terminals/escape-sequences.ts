@@ -12,7 +12,7 @@ const [BEL, SO, SI, CAN, SUB, ESC] = [0x07, 0x0e, 0x0f, 0x18, 0x1a, 0x1b];
 const ENQ = 0x05;
 const STRING_OPENERS = new Set(']PX^_');
 /** Longer sequences change no setting. */
-const KEPT_CHARACTERS = 256;
+const MAX_CHARACTERS = 256;
 
 type State = 'ground' | 'escape' | 'control' | 'string' | 'stringEscape';
 
@@ -20,7 +20,7 @@ export class Tokenizer {
   #state: State = 'ground';
   #opener = '';
   #text = '';
-  #more = 0;
+  #continuationBytes = 0;
 
   /** Returns the sequence that ends with this byte, or null. */
   take(byte: number): Sequence | null {
@@ -41,7 +41,7 @@ export class Tokenizer {
 
   /** Whether the next byte starts a character or sequence. */
   get isBetween(): boolean {
-    return this.#state === 'ground' && this.#more === 0;
+    return this.#state === 'ground' && this.#continuationBytes === 0;
   }
 
   /** Reopens the current string on another screen; '' if none. */
@@ -55,12 +55,12 @@ export class Tokenizer {
       return null;
     }
     if (byte < 0x20) {
-      this.#more = 0;
+      this.#continuationBytes = 0;
       return { kind: 'character', code: byte };
     }
-    if (byte < 0x80) this.#more = 0;
-    else if (byte < 0xc0) this.#more = Math.max(0, this.#more - 1);
-    else this.#more = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+    if (byte < 0x80) this.#continuationBytes = 0;
+    else if (byte < 0xc0) this.#continuationBytes = Math.max(0, this.#continuationBytes - 1);
+    else this.#continuationBytes = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
     return null;
   }
 
@@ -85,7 +85,7 @@ export class Tokenizer {
   #inControl(byte: number): Sequence | null {
     if (this.#interrupts(byte)) return null;
     if (byte < 0x20) return { kind: 'character', code: byte };
-    if (this.#text.length < KEPT_CHARACTERS) this.#text += String.fromCharCode(byte);
+    if (this.#text.length < MAX_CHARACTERS) this.#text += String.fromCharCode(byte);
     return byte < 0x40 ? null : this.#end({ kind: 'control', text: this.#text });
   }
 
@@ -105,7 +105,7 @@ export class Tokenizer {
     }
     if (byte === BEL && this.#opener === ']')
       return this.#end({ kind: 'string', opener: this.#opener, text: this.#text });
-    if (this.#text.length < KEPT_CHARACTERS) this.#text += String.fromCharCode(byte);
+    if (this.#text.length < MAX_CHARACTERS) this.#text += String.fromCharCode(byte);
     return null;
   }
 
@@ -119,7 +119,7 @@ export class Tokenizer {
   #begin(state: State): void {
     this.#state = state;
     this.#text = '';
-    this.#more = 0;
+    this.#continuationBytes = 0;
   }
 
   #end(sequence: Sequence): Sequence {
@@ -133,8 +133,8 @@ const MODES = [
   1049, 1047, 47, 1, 5, 6, 7, 12, 25, 45, 66, 69, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031,
 ];
 const ALTERNATE = [1049, 1047, 47];
-const MOST_ATTRIBUTES = 24;
-const MOST_KEYBOARDS = 8;
+const MAX_ATTRIBUTES = 24;
+const MAX_KEYBOARDS = 8;
 
 export class Settings {
   #modes = new Map<number, boolean>();
@@ -155,7 +155,7 @@ export class Settings {
         if (sequence.code === SO || sequence.code === SI) this.#shift = String.fromCharCode(sequence.code);
         return;
       case 'string':
-        if (sequence.opener === ']' && /^[02];/.test(sequence.text) && sequence.text.length < KEPT_CHARACTERS)
+        if (sequence.opener === ']' && /^[02];/.test(sequence.text) && sequence.text.length < MAX_CHARACTERS)
           this.#title = sequence.text.slice(2);
         return;
       case 'escape':
@@ -218,7 +218,7 @@ export class Settings {
     else if (last === 'r' && /^[\d;]*$/.test(inner)) this.#region = inner === '' ? '' : whole;
     else if (last === 'q' && inner.endsWith(' ')) this.#cursor = whole;
     else if (last === 'm' && inner.startsWith('>4')) this.#modifyKeys = whole;
-    else if (last === 'u' && /^[>=]/.test(inner)) this.#keyboards = [...this.#keyboards, whole].slice(-MOST_KEYBOARDS);
+    else if (last === 'u' && /^[>=]/.test(inner)) this.#keyboards = [...this.#keyboards, whole].slice(-MAX_KEYBOARDS);
     else if (last === 'u' && inner.startsWith('<'))
       this.#keyboards = this.#keyboards.slice(0, -Math.max(1, Number(inner.slice(1)) || 1));
     else if (last === 'p' && inner === '!') this.#reset();
@@ -227,14 +227,14 @@ export class Settings {
   #attribute(inner: string, whole: string): void {
     if (/^0*(;|$)/.test(inner)) this.#attributes = [];
     if (/^0*$/.test(inner)) return;
-    this.#attributes = [...this.#attributes, whole].slice(-MOST_ATTRIBUTES);
+    this.#attributes = [...this.#attributes, whole].slice(-MAX_ATTRIBUTES);
   }
 }
 
 /**
  * Queries and effects outside of the screen. In a replay the terminal would answer stray queries.
  */
-export function isPassing(sequence: Sequence): boolean {
+export function isSideEffect(sequence: Sequence): boolean {
   switch (sequence.kind) {
     case 'character':
       return sequence.code === BEL || sequence.code === ENQ;

@@ -11,12 +11,12 @@ import type { TerminalHost, AttachRequest } from './terminal-host.ts';
 
 export const MAX_PER_INSTANCE = 16;
 export const MAX_PER_ACCOUNT = 64;
-const MOST_OF_ALL = 2_000;
+const MAX_TOTAL = 2_000;
 export const MAX_VIEWERS = 8;
 /** Without a viewer. */
 export const DETACHED_TTL_MS = 24 * 3_600_000;
 const OPEN_MS = 30_000;
-const MOST_LOOKED_INTO = 10_000;
+const MAX_SWEPT_INSTANCES = 10_000;
 /** Time for all shells to exit when the process stops. */
 const STOP_MS = 5_000;
 
@@ -32,122 +32,109 @@ export interface RunningTerminalHost extends TerminalHost {
   stop(): Promise<void>;
 }
 
-interface Held {
+interface HostedTerminal {
   instanceId: InstanceId;
   name: string;
   ownerId: string;
   createdAtMs: number;
   closesAtMs: number | null;
-  callOff: () => void;
+  cancelExpiry: () => void;
   opening: Promise<Terminal>;
   terminal: Terminal | null;
 }
 
 export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): RunningTerminalHost {
-  const held = new Map<string, Held>();
-  const lookedInto = new Set<string>();
+  const terminals = new Map<string, HostedTerminal>();
+  const sweptInstances = new Set<string>();
   const ending = new AbortController();
   const keyOf = ({ instanceId, name }: { instanceId: string; name: string }): string => `${instanceId} ${name}`;
 
-  function roomFor({ instanceId, ownerId }: AttachRequest): void {
-    const all = [...held.values()];
-    const refuse = (count: number, whose: string): never => {
-      const words = `${whose} ${count} terminals open, and that is the most; close one (POST /api/instance/terminal/close)`;
-      throw new Refusal('too_many_requests', words);
-    };
-    const ofInstance = all.filter((one) => one.instanceId === instanceId).length;
-    if (ofInstance >= MAX_PER_INSTANCE) refuse(ofInstance, 'this instance has');
-    const ofAccount = all.filter((one) => one.ownerId === ownerId).length;
-    if (ofAccount >= MAX_PER_ACCOUNT) refuse(ofAccount, 'your instances have');
-    if (all.length >= MOST_OF_ALL) refuse(all.length, 'this server has');
-  }
-
-  function lookForOrphans(instanceId: InstanceId, signal: AbortSignal): void {
-    if (lookedInto.size > MOST_LOOKED_INTO) lookedInto.clear();
-    if (lookedInto.has(instanceId)) return;
-    lookedInto.add(instanceId);
+  function hangUpOrphansOnce(instanceId: InstanceId, signal: AbortSignal): void {
+    if (sweptInstances.size > MAX_SWEPT_INSTANCES) sweptInstances.clear();
+    if (sweptInstances.has(instanceId)) return;
+    sweptInstances.add(instanceId);
     hangUpOrphans(engine.exec, { instanceId, holder, signal }).catch((error: unknown) => {
       log.debug({ err: error, instanceId }, 'shells that nobody holds could not be looked for');
     });
   }
 
-  function onViewers(one: Held, viewers: number): void {
-    one.callOff();
-    if (held.get(keyOf(one)) !== one) return;
-    one.closesAtMs = viewers > 0 ? null : time.now() + DETACHED_TTL_MS;
-    one.callOff = viewers > 0 ? () => {} : time.after(DETACHED_TTL_MS, () => void closeNow(one));
+  function onViewers(hosted: HostedTerminal, viewers: number): void {
+    hosted.cancelExpiry();
+    if (terminals.get(keyOf(hosted)) !== hosted) return;
+    hosted.closesAtMs = viewers > 0 ? null : time.now() + DETACHED_TTL_MS;
+    hosted.cancelExpiry = viewers > 0 ? () => {} : time.after(DETACHED_TTL_MS, () => void closeNow(hosted));
   }
 
-  async function closeNow(one: Held): Promise<void> {
-    await one.terminal?.close().catch((error: unknown) => {
-      log.warn({ err: error, instanceId: one.instanceId }, 'a terminal could not be closed');
+  async function closeNow(hosted: HostedTerminal): Promise<void> {
+    await hosted.terminal?.close().catch((error: unknown) => {
+      log.warn({ err: error, instanceId: hosted.instanceId }, 'a terminal could not be closed');
     });
   }
 
-  async function make(wish: AttachRequest): Promise<Held> {
+  async function create(request: AttachRequest): Promise<HostedTerminal> {
     if (ending.signal.aborted) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 2 });
-    roomFor(wish);
-    const { instanceId, name, ownerId, size } = wish;
-    const key = keyOf(wish);
+    checkLimits([...terminals.values()], request);
+    const { instanceId, name, ownerId, size } = request;
+    const key = keyOf(request);
     const signal = AbortSignal.any([ending.signal, time.deadline(OPEN_MS)]);
-    lookForOrphans(instanceId, signal);
+    hangUpOrphansOnce(instanceId, signal);
     const opening = engine.openExec(instanceId, shellRequest(name, holder, size), signal).then((shell) => {
-      const terminal = makeTerminal({ shell, size, time, log, onViewers: (viewers) => onViewers(one, viewers) });
-      one.terminal = terminal;
-      onViewers(one, 0);
-      void terminal.ended.then(() => forget(one));
+      const terminal = makeTerminal({ shell, size, time, log, onViewers: (viewers) => onViewers(hosted, viewers) });
+      hosted.terminal = terminal;
+      onViewers(hosted, 0);
+      void terminal.ended.then(() => remove(hosted));
       return terminal;
     });
     const createdAtMs = time.now();
-    const one: Held = {
+    const hosted: HostedTerminal = {
       instanceId,
       name,
       ownerId,
       createdAtMs,
       closesAtMs: null,
-      callOff: () => {},
+      cancelExpiry: () => {},
       opening,
       terminal: null,
     };
-    opening.catch(() => forget(one));
-    held.set(key, one);
-    return one;
+    opening.catch(() => remove(hosted));
+    terminals.set(key, hosted);
+    return hosted;
   }
 
-  function forget(one: Held): void {
-    one.callOff();
-    if (held.get(keyOf(one)) === one) held.delete(keyOf(one));
+  function remove(hosted: HostedTerminal): void {
+    hosted.cancelExpiry();
+    if (terminals.get(keyOf(hosted)) === hosted) terminals.delete(keyOf(hosted));
   }
 
-  async function attach(wish: AttachRequest, signal: AbortSignal) {
-    const before = held.get(keyOf(wish));
-    const one = before ?? (await make(wish));
-    const terminal = await one.opening.catch((error: unknown) => {
+  async function attach(request: AttachRequest, signal: AbortSignal) {
+    const existing = terminals.get(keyOf(request));
+    const hosted = existing ?? (await create(request));
+    const terminal = await hosted.opening.catch((error: unknown) => {
       throw refusalOfFault(error);
     });
     signal.throwIfAborted();
     if (terminal.viewers >= MAX_VIEWERS) {
-      const words = `terminal ${wish.name} has ${MAX_VIEWERS} viewers, and that is the most; leave with one of them`;
+      const words = `terminal ${request.name} has ${MAX_VIEWERS} viewers, and that is the most; leave with one of them`;
       throw new Refusal('too_many_requests', words);
     }
-    return terminal.attach(wish.size, before === undefined);
+    return terminal.attach(request.size, existing === undefined);
   }
 
   return {
     attach,
     async list(instanceId) {
-      return [...held.values()]
-        .filter((one) => one.instanceId === instanceId)
+      return [...terminals.values()]
+        .filter((hosted) => hosted.instanceId === instanceId)
         .flatMap(({ name, createdAtMs, closesAtMs, terminal }) =>
           terminal === null ? [] : [{ name, createdAtMs, closesAtMs, viewers: terminal.viewers, ...terminal.size }],
         )
         .toSorted((a, b) => (a.name < b.name ? -1 : 1));
     },
-    async close(place) {
-      const one = held.get(keyOf(place));
-      if (one === undefined) throw new Refusal('not_found', `the instance has no terminal ${place.name} open`);
+    async close(terminalId) {
+      const hosted = terminals.get(keyOf(terminalId));
+      if (hosted === undefined) throw new Refusal('not_found', `the instance has no terminal ${terminalId.name} open`);
       try {
-        const terminal = await one.opening;
+        const terminal = await hosted.opening;
         await terminal.close();
         await terminal.ended;
       } catch (error) {
@@ -157,9 +144,23 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
     async stop() {
       ending.abort();
       const closing = Promise.all(
-        [...held.values()].map(async (one) => (await one.opening.catch(() => null))?.close().catch(() => {})),
+        [...terminals.values()].map(async (hosted) =>
+          (await hosted.opening.catch(() => null))?.close().catch(() => {}),
+        ),
       );
       await Promise.race([closing, time.sleep(STOP_MS, new AbortController().signal)]);
     },
   };
+}
+
+function checkLimits(all: readonly HostedTerminal[], { instanceId, ownerId }: AttachRequest): void {
+  const refuse = (count: number, whose: string): never => {
+    const words = `${whose} ${count} terminals open, and that is the most; close one (POST /api/instance/terminal/close)`;
+    throw new Refusal('too_many_requests', words);
+  };
+  const ofInstance = all.filter((hosted) => hosted.instanceId === instanceId).length;
+  if (ofInstance >= MAX_PER_INSTANCE) refuse(ofInstance, 'this instance has');
+  const ofAccount = all.filter((hosted) => hosted.ownerId === ownerId).length;
+  if (ofAccount >= MAX_PER_ACCOUNT) refuse(ofAccount, 'your instances have');
+  if (all.length >= MAX_TOTAL) refuse(all.length, 'this server has');
 }

@@ -2,7 +2,7 @@
  * Bounded output history of a terminal. Cuts at line starts, else between sequences, and records
  * the settings (colors, modes, alternate screen) at the cut for replays.
  */
-import { isPassing, Settings, Tokenizer } from './escape-sequences.ts';
+import { isSideEffect, Settings, Tokenizer } from './escape-sequences.ts';
 
 export const SCROLLBACK_BYTES = 256 * 1024;
 /** Amortizes the cost of a cut. */
@@ -18,13 +18,13 @@ export interface Scrollback {
   /** First and last position, counted from the terminal's first byte. */
   readonly start: number;
   readonly end: number;
-  since(place: number, most: number): Buffer;
+  since(from: number, maxBytes: number): Buffer;
   /** Restores a fresh screen. `isAlternate`: a program uses the alternate screen. */
   replay(): { bytes: Buffer; isAlternate: boolean };
 }
 
 export function makeScrollback(): Scrollback {
-  let held = Buffer.alloc(8 * 1024);
+  let buffer = Buffer.alloc(8 * 1024);
   let length = 0;
   let start = 0;
   const tokenizer = new Tokenizer();
@@ -37,22 +37,22 @@ export function makeScrollback(): Scrollback {
 
   const mayCut = (at: number): boolean => {
     if (at >= CUT_BYTES + SEQUENCE_BYTES) return true;
-    return tokenizer.isBetween && (at >= CUT_BYTES + LINE_BYTES || held[at - 1] === LINE_FEED);
+    return tokenizer.isBetween && (at >= CUT_BYTES + LINE_BYTES || buffer[at - 1] === LINE_FEED);
   };
 
   function cut(): void {
     let at = 0;
-    while (at < length && !(at >= CUT_BYTES && mayCut(at))) pass(held[at++] ?? 0);
-    held.copyWithin(0, at, length);
+    while (at < length && !(at >= CUT_BYTES && mayCut(at))) pass(buffer[at++] ?? 0);
+    buffer.copyWithin(0, at, length);
     length -= at;
     start += at;
   }
 
   function grow(wanted: number): void {
-    if (wanted <= held.length) return;
-    const larger = Buffer.alloc(Math.min(SCROLLBACK_BYTES, Math.max(wanted, held.length * 2)));
-    held.copy(larger, 0, 0, length);
-    held = larger;
+    if (wanted <= buffer.length) return;
+    const larger = Buffer.alloc(Math.min(SCROLLBACK_BYTES, Math.max(wanted, buffer.length * 2)));
+    buffer.copy(larger, 0, 0, length);
+    buffer = larger;
   }
 
   return {
@@ -61,7 +61,7 @@ export function makeScrollback(): Scrollback {
         if (length === SCROLLBACK_BYTES) cut();
         const piece = bytes.subarray(at, at + SCROLLBACK_BYTES - length);
         grow(length + piece.length);
-        held.set(piece, length);
+        buffer.set(piece, length);
         length += piece.length;
         at += piece.length;
       }
@@ -72,31 +72,31 @@ export function makeScrollback(): Scrollback {
     get end() {
       return start + length;
     },
-    since(place, most) {
-      return Buffer.from(held.subarray(place - start, Math.min(length, place - start + most)));
+    since(from, maxBytes) {
+      return Buffer.from(buffer.subarray(from - start, Math.min(length, from - start + maxBytes)));
     },
     replay() {
       const reading = new Tokenizer();
-      const standing = new Settings();
+      const replayed = new Settings();
       const first = Buffer.from(settings.text + tokenizer.reopening, 'latin1');
-      const bytes = Buffer.concat([first, held.subarray(0, length)]);
-      let kept = 0;
-      let keptFrom = 0;
+      const bytes = Buffer.concat([first, buffer.subarray(0, length)]);
+      let written = 0;
+      let copiedTo = 0;
       let began = 0;
       for (const [at, byte] of bytes.entries()) {
         if (reading.isBetween) began = at;
         const sequence = reading.take(byte);
         if (sequence === null) continue;
-        standing.take(sequence);
-        if (!isPassing(sequence)) continue;
+        replayed.take(sequence);
+        if (!isSideEffect(sequence)) continue;
         // Compacts in place: writes never pass reads.
         const from = sequence.kind === 'character' ? at : began;
-        bytes.copyWithin(kept, keptFrom, from);
-        kept += from - keptFrom;
-        keptFrom = at + 1;
+        bytes.copyWithin(written, copiedTo, from);
+        written += from - copiedTo;
+        copiedTo = at + 1;
       }
-      bytes.copyWithin(kept, keptFrom);
-      return { bytes: bytes.subarray(0, kept + bytes.length - keptFrom), isAlternate: standing.isAlternate };
+      bytes.copyWithin(written, copiedTo);
+      return { bytes: bytes.subarray(0, written + bytes.length - copiedTo), isAlternate: replayed.isAlternate };
     },
   };
 }

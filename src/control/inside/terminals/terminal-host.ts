@@ -44,8 +44,8 @@ export interface AttachedTerminal {
 
 export interface TerminalHost {
   /** Opens the terminal if needed. The signal ends only the attach. Throws a `Refusal`. */
-  attach(wish: AttachRequest, signal: AbortSignal): Promise<AttachedTerminal>;
+  attach(request: AttachRequest, signal: AbortSignal): Promise<AttachedTerminal>;
   list(instanceId: InstanceId): Promise<TerminalInfo[]>;
   /** Kills the shell and its children. Throws `not_found`. */
-  close(place: TerminalId): Promise<void>;
+  close(id: TerminalId): Promise<void>;
 }

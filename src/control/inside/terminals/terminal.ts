@@ -8,12 +8,11 @@ import type { Log } from '../../base/log.ts';
 import { drained } from '../../../async/abort.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
+import { makeShellSize } from './shell-size.ts';
 import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
 
 const PIECE_BYTES = 32 * 1024;
 const BEHIND_BYTES = SCROLLBACK_BYTES / 2;
-/** Programs that see two sizes at once only notice the second; throttled ones are slow. */
-const REDRAW_MS = 250;
 
 export interface Terminal {
   readonly size: TerminalSize;
@@ -25,8 +24,8 @@ export interface Terminal {
 
 interface Viewer {
   /** Null: a replay is due. */
-  place: number | null;
-  toldSize: TerminalSize;
+  position: number | null;
+  sentSize: TerminalSize;
   left: boolean;
   wake: () => void;
 }
@@ -42,16 +41,16 @@ export interface TerminalDeps {
 export function makeTerminal({ shell, size: first, time, log, onViewers }: TerminalDeps): Terminal {
   const scrollback = makeScrollback();
   const viewers = new Set<Viewer>();
-  let size = first;
-  let last: TerminalMessage | null = null;
+  let lastMessage: TerminalMessage | null = null;
   let wakeReader = (): void => {};
   let closed = false;
-  const over = new AbortController();
+  const exited = new AbortController();
+  const size = makeShellSize(first, { shell, time, log, signal: exited.signal });
 
   const wakeAll = (): void => {
     for (const { wake } of viewers) wake();
   };
-  const isFull = ({ place }: Viewer): boolean => place !== null && scrollback.end - place > BEHIND_BYTES;
+  const isBehind = ({ position }: Viewer): boolean => position !== null && scrollback.end - position > BEHIND_BYTES;
 
   async function read(): Promise<void> {
     for await (const chunk of shell.stdout) {
@@ -60,93 +59,50 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
       for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
         scrollback.add(bytes.subarray(at, at + PIECE_BYTES));
         wakeAll();
-        while (!closed && viewers.size > 0 && [...viewers].every(isFull))
+        while (!closed && viewers.size > 0 && [...viewers].every(isBehind))
           await new Promise<void>((resolve) => (wakeReader = resolve));
       }
     }
   }
 
-  async function toItsEnd(): Promise<TerminalMessage> {
+  async function readToExit(): Promise<TerminalMessage> {
     shell.stderr.resume();
     const reading = read().catch((error: unknown) => log.warn({ err: error }, 'the output of a terminal broke off'));
-    const told = await shell.exited.then(
-      (exitCode): TerminalMessage =>
-        closed
-          ? { kind: 'ended', exitCode: null, why: 'the terminal was closed' }
-          : { kind: 'ended', exitCode, why: 'the shell ended' },
-      (error: unknown): TerminalMessage => {
-        const why = error instanceof Error ? error.message : String(error);
-        const isLost = error instanceof EngineFault && error.kind === 'unreachable';
-        return isLost ? { kind: 'lost', why } : { kind: 'ended', exitCode: null, why };
-      },
-    );
-    over.abort();
+    const message = await messageOfExit(shell, () => closed);
+    exited.abort();
     await reading;
-    last = told;
+    lastMessage = message;
     wakeAll();
-    return told;
+    return message;
   }
-  const ended = toItsEnd();
+  const ended = readToExit();
 
-  let shellSize = first;
-  let wantsRedraw = false;
-  let isSizing = false;
-  async function tellShell(next: TerminalSize): Promise<void> {
-    try {
-      await shell.resize(next);
-    } catch (error) {
-      log.warn({ err: error }, 'a terminal could not be sized');
-    }
-  }
-  /** Sends one size at a time, and skips outdated ones. */
-  async function sizeShell(): Promise<void> {
-    if (isSizing) return;
-    isSizing = true;
-    while (wantsRedraw || shellSize !== size) {
-      if (wantsRedraw) {
-        wantsRedraw = false;
-        await tellShell({ ...size, rows: size.rows > 1 ? size.rows - 1 : size.rows + 1 });
-        await time.sleep(REDRAW_MS, over.signal).catch(() => {});
-      }
-      shellSize = size;
-      await tellShell(shellSize);
-    }
-    isSizing = false;
-  }
   function resize(next: TerminalSize): void {
-    if (next.columns === size.columns && next.rows === size.rows) return;
-    size = next;
-    void sizeShell();
-    wakeAll();
-  }
-  /** Full-screen programs redraw only when the size changes. */
-  function redraw(): void {
-    wantsRedraw = true;
-    void sizeShell();
+    if (size.set(next)) wakeAll();
   }
 
-  async function* tell(viewer: Viewer, resized: boolean): AsyncGenerator<TerminalMessage, void> {
+  async function* messagesFor(viewer: Viewer, resized: boolean): AsyncGenerator<TerminalMessage, void> {
     let isFirst = true;
     try {
       while (!viewer.left) {
-        if (viewer.place === null || viewer.place < scrollback.start) {
+        if (viewer.position === null || viewer.position < scrollback.start) {
           if (!isFirst) yield { kind: 'reset' };
           const { bytes, isAlternate } = scrollback.replay();
-          viewer.place = scrollback.end;
+          viewer.position = scrollback.end;
           wakeReader();
-          if (isAlternate && !resized) redraw();
+          if (isAlternate && !resized) size.redraw();
           for (let at = 0; at < bytes.length; at += PIECE_BYTES)
             yield { kind: 'output', bytes: bytes.subarray(at, at + PIECE_BYTES) };
-        } else if (viewer.toldSize !== size) {
-          viewer.toldSize = size;
-          yield { kind: 'size', ...size };
-        } else if (viewer.place < scrollback.end) {
-          const bytes = scrollback.since(viewer.place, PIECE_BYTES);
-          viewer.place += bytes.length;
+        } else if (viewer.sentSize !== size.current) {
+          viewer.sentSize = size.current;
+          yield { kind: 'size', ...viewer.sentSize };
+        } else if (viewer.position < scrollback.end) {
+          const bytes = scrollback.since(viewer.position, PIECE_BYTES);
+          viewer.position += bytes.length;
           wakeReader();
           yield { kind: 'output', bytes };
-        } else if (last !== null) {
-          return yield last;
+        } else if (lastMessage !== null) {
+          return yield lastMessage;
         } else {
           await new Promise<void>((resolve) => (viewer.wake = resolve));
         }
@@ -167,26 +123,26 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
 
   return {
     get size() {
-      return size;
+      return size.current;
     },
     get viewers() {
       return viewers.size;
     },
     ended,
     attach(wanted, created) {
-      const before = size;
+      const before = size.current;
       resize(wanted);
-      const viewer: Viewer = { place: null, toldSize: size, left: false, wake: () => {} };
+      const viewer: Viewer = { position: null, sentSize: size.current, left: false, wake: () => {} };
       viewers.add(viewer);
       wakeReader();
       onViewers(viewers.size);
       return {
         created,
-        size,
-        messages: tell(viewer, size !== before),
+        size: size.current,
+        messages: messagesFor(viewer, size.current !== before),
         async type(bytes) {
           const { stdin } = shell;
-          if (last !== null || viewer.left || stdin.destroyed) return;
+          if (lastMessage !== null || viewer.left || stdin.destroyed) return;
           if (!stdin.write(bytes)) await drained(stdin);
         },
         resize: (next) => {
@@ -202,3 +158,16 @@ export function makeTerminal({ shell, size: first, time, log, onViewers }: Termi
     },
   };
 }
+
+const messageOfExit = (shell: OpenExec, isClosed: () => boolean): Promise<TerminalMessage> =>
+  shell.exited.then(
+    (exitCode): TerminalMessage =>
+      isClosed()
+        ? { kind: 'ended', exitCode: null, why: 'the terminal was closed' }
+        : { kind: 'ended', exitCode, why: 'the shell ended' },
+    (error: unknown): TerminalMessage => {
+      const why = error instanceof Error ? error.message : String(error);
+      const isLost = error instanceof EngineFault && error.kind === 'unreachable';
+      return isLost ? { kind: 'lost', why } : { kind: 'ended', exitCode: null, why };
+    },
+  );

@@ -10,11 +10,11 @@ export interface Terminals {
   /** Throws `not_now` unless Running. */
   attach(
     caller: Caller,
-    wish: { instanceId: string; name: string; size: TerminalSize },
+    request: { instanceId: string; name: string; size: TerminalSize },
     signal: AbortSignal,
   ): Promise<AttachedTerminal>;
   list(caller: Caller, instanceId: string): Promise<TerminalInfo[]>;
-  close(caller: Caller, place: { instanceId: string; name: string }): Promise<void>;
+  close(caller: Caller, terminal: { instanceId: string; name: string }): Promise<void>;
 }
 
 const VIEWERS = { perAccount: 64, total: 2_000, retryAfterS: 2 };
@@ -22,10 +22,10 @@ const VIEWERS = { perAccount: 64, total: 2_000, retryAfterS: 2 };
 interface Deps {
   store: Pick<Store, 'read'>;
   terminals: TerminalHost;
-  began: Forwarding['beginTraffic'];
+  beginTraffic: Forwarding['beginTraffic'];
 }
 
-export function makeTerminals({ store, terminals, began }: Deps): Terminals {
+export function makeTerminals({ store, terminals, beginTraffic }: Deps): Terminals {
   const limit = makeConcurrencyLimit({
     ...VIEWERS,
     full: {
@@ -38,30 +38,30 @@ export function makeTerminals({ store, terminals, began }: Deps): Terminals {
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
       const instanceId = await requireRunning(store, caller, asked);
-      const free = limit.acquire(caller.accountId);
+      const releaseLimit = limit.acquire(caller.accountId);
       const attached = await terminals
         .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
         .catch((error: unknown) => {
-          free();
+          releaseLimit();
           throw error;
         });
-      const done = began(instanceId, 'use');
+      const endTraffic = beginTraffic(instanceId, 'use');
       let left = false;
       const leave = (): void => {
         if (left) return;
         left = true;
-        done();
-        free();
+        endTraffic();
+        releaseLimit();
         attached.leave();
       };
-      async function* told() {
+      async function* messages() {
         try {
           yield* attached.messages;
         } finally {
           leave();
         }
       }
-      return { ...attached, messages: told(), leave };
+      return { ...attached, messages: messages(), leave };
     },
     list: async (caller, asked) => terminals.list(await requireOwned(store, caller, asked)),
     async close(caller, { instanceId, name }) {
