@@ -45,16 +45,13 @@ import { watchEvents } from './client/watch.ts';
 
 export interface DockerEngineOptions {
   endpoint: Endpoint;
-  /** Id in the label of every object of ours. */
   installation: string;
   /** Absolute folder for control files; the engine sees the same path. */
   stateFolder: string;
   /** Builds images with refs under `berth.local/`. */
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
-  /** Docker inside instances; absent: off. */
   dockerInside?: DockerInsideConfig | undefined;
-  /** Tools for images without them; absent: none. */
   tools?: ToolsConfig | undefined;
   log: Pick<Logger, 'info' | 'warn'>;
 }
@@ -66,7 +63,6 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
 
-  /** Context of a long call; ends with the engine's stop. */
   async function callContext(id: InstanceId, signal: AbortSignal) {
     const info = await containers.get(id, signal);
     return { client, info, signal: AbortSignal.any([signal, stopping.signal]) };
@@ -173,7 +169,6 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   };
 }
 
-/** Builds the driver's modules in the order of their dependencies. */
 function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
   const client = makeClient(options.endpoint);

@@ -1,8 +1,6 @@
 /**
- * Client of the engine: dockerode over one keep-alive agent; every request goes through `call`.
- *
- * No API version is pinned, so the engine speaks its newest: Docker 29 no longer accepts 1.41
- * (Docker 20.10), and the calls used here mean the same in all versions.
+ * dockerode over one keep-alive agent. No API version is pinned: Docker 29 rejects 1.41 (20.10's),
+ * and the calls used here mean the same in all versions.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
@@ -32,14 +30,10 @@ export interface Client {
   docker: Docker;
   /** The engine is on this machine: folders, /proc and containers' addresses are accessible. */
   local: boolean;
-  /**
-   * Runs one request. Rejects only with an `EngineFault`, and at once on abort: dockerode never
-   * settles a call whose connection breaks during the answer.
-   */
+  /** Rejects with an `EngineFault`, on abort at once: dockerode never settles a broken answer. */
   call<T>(signal: AbortSignal, request: (abortSignal: AbortSignal) => Promise<T>): Promise<T>;
   /** GET for calls whose dockerode types take no signal. */
   get(path: string, signal: AbortSignal): Promise<unknown>;
-  /** GET with a streamed answer. */
   stream(path: string, signal: AbortSignal): Promise<Readable>;
   stop(): void;
 }

@@ -1,10 +1,7 @@
 /**
  * Maps the engine's answers to `EngineFault`s. Docker has no error codes, only a status, often 500
- * for a caller's mistake, and a sentence. Both are read; the sentences are of Docker 20.10 to 28
- * and Podman 4.
- *
- * An unknown answer is never read as "absent": it becomes `rejected` or `unreachable`, both to
- * retry.
+ * for a caller's mistake, and a sentence: those of Docker 20.10 to 28 and Podman 4. An unknown
+ * answer becomes `rejected` or `unreachable`, both to retry, never "absent".
  */
 import { z } from 'zod';
 import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
@@ -17,13 +14,11 @@ const errorBody = z.union([
 ]);
 const systemError = z.object({ code: z.string() });
 
-/** HTTP status behind a fault; 0 without an answer. */
 export function statusOf(fault: unknown): number {
   const parsed = httpError.safeParse(fault instanceof EngineFault ? fault.cause : fault);
   return parsed.success ? parsed.data.statusCode : 0;
 }
 
-/** The engine's own message; of an error without an answer, its message. */
 export function sentenceOf(fault: unknown): string {
   const error = fault instanceof EngineFault ? fault.cause : fault;
   const parsed = httpError.safeParse(error);
@@ -170,7 +165,6 @@ const patterns: readonly Pattern[] = [
   },
 ];
 
-/** Converts any error of a call; `cause` carries the original for the log. */
 export function faultOf(error: unknown): EngineFault {
   if (error instanceof EngineFault) return error;
   const status = statusOf(error);
@@ -218,18 +212,14 @@ export function redact(sentence: string): string {
     .slice(0, 300);
 }
 
-/** The port of `wanted` that made a start fail; null for another failure. */
-export function takenPort(fault: unknown, wanted: readonly number[]): number | null {
+export function takenPort(fault: unknown, nodePorts: readonly number[]): number | null {
   const sentence = sentenceOf(fault);
   if (!portTaken.test(sentence)) return null;
-  for (const [number] of sentence.matchAll(/\d{2,5}/g)) if (wanted.includes(Number(number))) return Number(number);
-  return wanted[0] ?? null;
+  for (const [number] of sentence.matchAll(/\d{2,5}/g)) if (nodePorts.includes(Number(number))) return Number(number);
+  return nodePorts[0] ?? null;
 }
 
-/**
- * Tells a port held by the engine from one held by another program. An engine stopped while
- * containers start or end may count ports as used until its next restart (seen with 28.2).
- */
+/** An engine stopped during starts may count ports as used until its restart (seen with 28.2). */
 export const portTakenText = (nodePort: number, fault: unknown): string =>
   /already allocated/i.test(sentenceOf(fault))
     ? `the container engine has node port ${nodePort} given to another container; if none has it, the engine has lost count, and its restart frees it`
@@ -259,5 +249,4 @@ export const isNetworkGone = (fault: unknown): boolean =>
 export const isImageGone = (fault: unknown): boolean =>
   fault instanceof EngineFault && fault.kind === 'not_found' && /image/i.test(sentenceOf(fault));
 
-/** Fault of a call that was aborted before it reached the engine. */
 export const abortFault = ({ reason }: AbortSignal): EngineFault => faultOf(reason);

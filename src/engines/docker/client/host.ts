@@ -16,17 +16,14 @@ export interface HostFacts {
   rootless: boolean;
   /** Maximum of open files for a container; null: unknown, so the engine's default stays. */
   openFiles: number | null;
-  /** The storage driver can limit a root disk. */
   rootDiskLimit: boolean;
   gpuDriver: 'nvidia' | 'cdi' | null;
   gpus: { kind: 'gpu'; name: string; id: string }[];
-  /** This process can reach the containers' addresses. */
   dial: boolean;
-  /** Program to enter the containers' networks; null where that is impossible. */
+  /** Null where entering containers' networks is impossible. */
   nsenter: string | null;
   /** Null: instances can have a Docker. */
   whyNoDocker: string | null;
-  /** Null: not reported. */
   cgroupVersion: 1 | 2 | null;
   /** A container can run under another container's limits, as a child of its cgroup. */
   sharesLimits: boolean;
@@ -48,7 +45,6 @@ const infoAnswer = z.object({
   SecurityOptions: z.array(z.string()).nullish(),
   Runtimes: z.record(z.string(), z.unknown()).nullish(),
   DiscoveredDevices: z.array(z.object({ Source: z.string(), ID: z.string() })).nullish(),
-  /** Podman only. */
   BuildahVersion: z.string().nullish(),
   Rootless: z.boolean().nullish(),
 });
@@ -62,7 +58,6 @@ export interface Host {
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-/** `docker`: mode of Docker inside instances; null: off. */
 export function makeHost(client: Client, docker: DockerMode | null = null): Host {
   let last: HostFacts | undefined;
 
@@ -188,7 +183,6 @@ async function findNsenter(): Promise<string | null> {
   return null;
 }
 
-/** Devices of NVIDIA's driver; none without its folder. */
 async function readProcGpus(): Promise<HostFacts['gpus']> {
   const root = '/proc/driver/nvidia/gpus';
   const folders = await readdir(root).catch(() => []);

@@ -1,6 +1,4 @@
-/**
- * Docker's stream formats: JSON lines (pulls, events), frames of stdout and stderr (logs, exec).
- */
+/** Docker's stream formats: JSON lines (pulls, events), and frames of two outputs (logs, exec). */
 import { StringDecoder } from 'node:string_decoder';
 
 /** Non-empty lines without line ends. Throws when the stream breaks. */
@@ -23,15 +21,15 @@ export function makeDemultiplexer(
 ): (chunk: Buffer) => void {
   let header = Buffer.alloc(0);
   let source: 'stdout' | 'stderr' = 'stdout';
-  let left = 0;
+  let remaining = 0;
   return (chunk) => {
     let rest = chunk;
     while (rest.length > 0) {
-      if (left > 0) {
-        const part = rest.subarray(0, left);
-        left -= part.length;
+      if (remaining > 0) {
+        const part = rest.subarray(0, remaining);
+        remaining -= part.length;
         rest = rest.subarray(part.length);
-        onPayload(source, part, left === 0);
+        onPayload(source, part, remaining === 0);
         continue;
       }
       const need = HEADER_BYTES - header.length;
@@ -39,7 +37,7 @@ export function makeDemultiplexer(
       rest = rest.subarray(need);
       if (header.length < HEADER_BYTES) return;
       source = header[0] === 2 ? 'stderr' : 'stdout';
-      left = header.readUInt32BE(4);
+      remaining = header.readUInt32BE(4);
       header = Buffer.alloc(0);
     }
   };

@@ -1,7 +1,4 @@
-/**
- * Hints from the engine's event stream, which breaks when the engine restarts and is reopened with
- * back-off. Events in between are lost: subscribers also poll.
- */
+/** Event stream, reopened with back-off. Events in between are lost, so subscribers also poll. */
 import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
@@ -17,7 +14,6 @@ const event = z.object({
 /** Events that change no state of the container, such as every exec. */
 const ignored = /^(exec_|attach|top|resize|health_status|copy|export|archive)/;
 
-/** SIGTERM and SIGKILL, the signals of a halt. */
 const stopSignals = new Set(['15', '9']);
 
 const FIRST_PAUSE_MS = 250;
@@ -27,13 +23,11 @@ export interface WatchOptions {
   client: Client;
   installation: string;
   onHint: (id: InstanceId, more: { isStopping: boolean }) => void;
-  /** Reports whether the stream is open. */
   onLive: (live: boolean) => void;
   onLost: (error: unknown, pauseMs: number) => void;
   signal: AbortSignal;
 }
 
-/** Reconnects until the signal aborts, then resolves. */
 export async function watchEvents(options: WatchOptions): Promise<void> {
   const { signal, onLive, onLost } = options;
   const watch = async (onOpen: () => void): Promise<never> => {

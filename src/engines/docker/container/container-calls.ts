@@ -1,4 +1,3 @@
-/** Calls to the engine about one container. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Client } from '../client/client.ts';
@@ -6,7 +5,6 @@ import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
 
 const POLL_MS = 50;
 
-/** Null when there is no such container. */
 export async function inspectContainer(
   { docker, call }: Client,
   nameOrId: string,

@@ -2,8 +2,7 @@
  * # The life of an instance's container
  *
  * The name follows from the instance's id, and creation does not ask first: on "name taken" (409)
- * the existing container is inspected. A fresh instance costs create, start and inspect, and every
- * half-done attempt is finished:
+ * the existing container is inspected. So every half-done attempt is finished:
  *
  *     create ── created ──► start ──► inspect
  *        └── name taken ──► inspect ── not ours ────────────────────────────► rejected
@@ -12,12 +11,10 @@
  *                              ├────── has run, with other node ports ──────► rejected
  *                              └────── else ────────────────────────────────► start ──► inspect
  *
- * Docker can't change the published ports of a container. A container that never ran is recreated;
- * after a run the root disk, and so the ports, stay: a taken port is then `busy` without
- * `takenNodePort`, as no other port would help, and the instance starts once the port is free.
- * Rejected alternative: copying the root disk to an image and recreating from it means gigabytes
- * under a start's deadline, twice the disk, a layer each time, and a lost disk after a crash
- * between the halves.
+ * Docker can't change published ports. A container that never ran is recreated; after a run the
+ * root disk, and so the ports, stay: a taken port is then `busy` without `takenNodePort`. Rejected:
+ * recreating from an image of the root disk. A start would copy gigabytes, add a layer each time,
+ * and lose the disk in a crash between the halves.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
@@ -50,10 +47,7 @@ import { makeOutOfMemory } from './out-of-memory.ts';
 import { makeStart, removedMeanwhile } from './start.ts';
 import type { Tools } from './tools.ts';
 
-/**
- * Bare containers start no faster at more than two per core; with networks, ports and software,
- * four per core still gain a tenth (`bench/burst.ts`).
- */
+/** A tenth faster than two; bare containers, without networks, gain nothing (`bench/burst.ts`). */
 const STARTS_PER_CORE = 4;
 /** Rounds of creation, 50 ms apart, while an invisible container holds the name. */
 const MAX_ROUNDS = 40;
@@ -63,16 +57,13 @@ export interface Containers {
   find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null>;
   /** Throws `not_found` when there is no container of ours. */
   get(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo>;
-  /** Throws when unknown. */
   observe(id: InstanceId, signal: AbortSignal): Promise<Observation>;
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
   /** Removes the container of that name; the network stays. `rejected` for a foreign one. */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
-  /**
-   * Holds the instance's mutex against create, start and removal. No abort stops a running `fn`.
-   */
+  /** Holds the instance's mutex against create, start, removal. No abort stops a running `fn`. */
   exclusively<T>(id: InstanceId, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
   /** Marks the pause of a commit, during which the instance is observed as running. */
   whilePaused<T>(id: InstanceId, fn: () => Promise<T>): Promise<T>;
@@ -87,7 +78,6 @@ export interface ContainersDeps {
   addresses: AddressCache;
   daemons: DockerInside;
   tools: Tools;
-  /** Called when the engine lacks the image. */
   onImageGone: (ref: string) => void;
 }
 
@@ -177,7 +167,6 @@ export function makeContainers(deps: ContainersDeps): Containers {
   };
 }
 
-/** The flow at the top of this file; returns the inspect of the running container. */
 function makeEnsure(deps: ContainersDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
   const { client, installation, host, networks, files, daemons, tools } = deps;
   const gpus = makeGpuAllocator({ client, installation });
@@ -185,7 +174,6 @@ function makeEnsure(deps: ContainersDeps): (spec: EngineSpec, signal: AbortSigna
   const start = makeStart({ client, installation, networks });
   let starts: Semaphore | undefined;
 
-  /** Returns the id of a container it started, or the inspect of one that was running. */
   async function createAndStart(
     spec: EngineSpec,
     network: string,

@@ -1,14 +1,10 @@
-/**
- * Control files of instances, one folder each. The folder is mounted, read-only, not the files:
- * inside, a file replaced by a rename appears at once, while a mounted file would stay the old one.
- */
+/** Mounted as a folder: a file mounted by itself would stay the old one after a rename. */
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { ControlFile } from '../../contract.ts';
 
-/** Subfolder for the sockets of one run (`inside-sockets.ts`). */
 export const SOCKETS = 'sockets';
 
 const FILE_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
@@ -30,9 +26,9 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
       if (invalid !== undefined) throw new Error(`a control file can not be called "${invalid.name}"`);
       const present = await listOrMake(folder(id));
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
-      const wanted = new Set([...files.map(({ name }) => name), SOCKETS]);
+      const names = new Set([...files.map(({ name }) => name), SOCKETS]);
       // Names with a leading dot are temporary files, perhaps of a concurrent write.
-      const obsolete = present.filter((name) => !wanted.has(name) && !name.startsWith('.'));
+      const obsolete = present.filter((name) => !names.has(name) && !name.startsWith('.'));
       await Promise.all(obsolete.map((name) => rm(join(folder(id), name), { force: true, recursive: true })));
     },
     removeSockets: (id) => rm(join(folder(id), SOCKETS), { force: true, recursive: true }),
@@ -42,8 +38,8 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
 
 async function listOrMake(folder: string): Promise<string[]> {
   // Private: a notebook's token is among the files. Root inside may read any owner's file.
-  const made = await mkdir(folder, { recursive: true, mode: 0o700 });
-  if (made !== undefined) return [];
+  const created = await mkdir(folder, { recursive: true, mode: 0o700 });
+  if (created !== undefined) return [];
   await chmod(folder, 0o700);
   return readdir(folder);
 }
@@ -55,7 +51,7 @@ async function writeFile(folder: string, { name, content, mode }: ControlFile, m
   const file = await open(fresh, 'wx', mode);
   try {
     await file.writeFile(content);
-    await file.chmod(mode); // the umask applied at open
+    await file.chmod(mode);
   } finally {
     await file.close();
   }

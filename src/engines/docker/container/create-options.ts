@@ -2,8 +2,7 @@
  * Create options of an instance's container, and with them every right of an instance. Pure.
  *
  * The user inside is root, so isolation is the engine's: default seccomp profile, no new
- * privileges, no raw sockets, no device nodes, limits on memory (swap included), CPU, processes,
- * log and files.
+ * privileges, raw sockets or device nodes; limits on memory with swap, CPU, processes, log, files.
  */
 import { labels, containerName } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
@@ -13,13 +12,11 @@ import { gpuLabel } from './gpus.ts';
 
 const MIB = 1024 * 1024;
 
-/** Path of the control files inside. */
 export const CONTROL_FOLDER = '/etc/berth';
 
-/** Path of the Docker socket's folder, in the instance and in the daemon's container. */
+/** Mounted at the same path in the instance and in the daemon's container. */
 export const SOCKET_FOLDER = '/run/berth-docker';
 
-/** Path of the tools that an image may lack (`tools.ts`). */
 export const TOOLS_FOLDER = '/opt/berth';
 
 export interface CreateContext {
@@ -27,7 +24,6 @@ export interface CreateContext {
   network: string;
   controlFolder: string;
   toolsFolder?: string | undefined;
-  /** Folder of the host for the Docker socket; absent: no Docker. */
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
   host: HostFacts;
@@ -50,7 +46,7 @@ export function createOptions(
     Hostname: spec.hostname,
     Entrypoint: ['/bin/sh', `${CONTROL_FOLDER}/start`],
     Cmd: [],
-    User: '0', // by number: an image need not have a passwd file
+    User: '0', // a number: an image need not have a passwd file
     WorkingDir: '/root',
     Env: ['HOME=/root', ...visibleGpus(gpuIds, host)],
     StopSignal: 'SIGTERM',
@@ -111,10 +107,7 @@ export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   BindOptions: { Propagation: 'rprivate' as const },
 });
 
-/**
- * Always sets NVIDIA_VISIBLE_DEVICES: CUDA images set `all`, which grants every GPU where nvidia is
- * the default runtime, and a saved image may carry another instance's value.
- */
+/** Always set: CUDA images say `all`, which can grant every GPU, and saved images others' GPUs. */
 function visibleGpus(gpuIds: readonly string[], { gpuDriver }: HostFacts): string[] {
   if (gpuDriver === null) return [];
   return [`NVIDIA_VISIBLE_DEVICES=${gpuDriver === 'nvidia' && gpuIds.length > 0 ? gpuIds.join(',') : 'void'}`];

@@ -1,4 +1,3 @@
-/** Creates an instance's container: mounts, network and GPUs, and the name as the lock. */
 import { stat } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { EngineSpec } from '../../contract.ts';
@@ -28,7 +27,6 @@ export function makeCreate(deps: {
   daemons: DockerInside;
   tools: Tools;
   gpus: GpuAllocator;
-  /** Called when the engine lacks the image. */
   onImageGone: (ref: string) => void;
 }): CreateContainer {
   const { client, installation, networks, files, daemons, tools, gpus } = deps;

@@ -1,17 +1,13 @@
 /** Requirements of a Docker daemon on the host, and the cgroup a daemon can run under. Pure. */
 
-/** Rights of the daemon (`docker-inside-options.ts`). */
 export type DockerMode = 'rootless' | 'nested';
 
 /** Facts of a host that decide; null: unknown, or the kernel has no such switch. */
 export interface DockerHost {
-  /** `docker`: Docker as root on this machine. */
   engine: 'docker' | 'rootless' | 'podman' | 'elsewhere';
-  /** Berth may change the owner of folders. */
   berthIsRoot: boolean;
   kernel: string;
   tun: boolean;
-  /** Numbers of /proc/sys. */
   maxUserNamespaces: number | null;
   userNamespacesForAll: number | null;
   apparmorHoldsNamespaces: number | null;
@@ -36,11 +32,7 @@ export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string |
   return null;
 }
 
-/**
- * The cgroup with a container's limits, from `/proc/<pid>/cgroup`: the same path for all
- * controllers. Version 1 only, where a group may hold processes and child groups. Null: none, or
- * out of sight.
- */
+/** Cgroup with a container's limits. Version 1 only, where groups may hold processes and groups. */
 export function limitingGroup(text: string): string | null {
   const paths = new Map(
     text.split('\n').flatMap((line): [string, string][] => {

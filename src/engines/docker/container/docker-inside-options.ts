@@ -25,14 +25,9 @@ const DATA_FOLDER = '/srv/docker';
 /** Host user id of a rootless daemon: `images/docker-inside/customize.sh`. */
 const ROOTLESS_UID = 1_879_048_192;
 
-/** Owner of the disk's folders: the daemon's user. */
 export const uidOf = (mode: DockerMode): number => (mode === 'rootless' ? ROOTLESS_UID : 0);
 
-/**
- * Folders of the disk. The daemon's container mounts these, not their parent, so no tenant can
- * replace one by a symlink. Data is per mode, as user ids differ; the socket's path is fixed, as
- * mounts are.
- */
+/** Mounted without their parent, so no tenant can replace one by a symlink; ids differ by mode. */
 export const dataFolder = (storage: string, mode: DockerMode): string => `${storage}/${mode}`;
 export const socketFolder = (storage: string): string => `${storage}/socket`;
 
@@ -40,7 +35,6 @@ export interface DaemonOptions {
   installation: string;
   mode: DockerMode;
   imageRef: string;
-  /** Engine's id of the instance's container. */
   containerId: string;
   /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;

@@ -1,10 +1,9 @@
 /**
  * # Docker daemons of instances
  *
- * One container per daemon, in the instance's network and, where the host allows, under the
- * instance's limits. A daemon belongs to one run of the instance: each start has a new network, so
- * the container is recreated, and removed at the stop. Data is on a disk. Rights:
- * `docker-inside-options.ts`; hosts: `docker-inside-host.ts`.
+ * One container per daemon, in the instance's network and, where the host allows, under its limits.
+ * Each start of the instance has a new network, so the container is recreated, and removed at the
+ * stop. Data is on a disk. Rights: `docker-inside-options.ts`; hosts: `docker-inside-host.ts`.
  */
 import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -29,11 +28,8 @@ export interface DockerInsideConfig {
 export interface DockerInside {
   /** Creates and returns the socket's folder; undefined without Docker. `rejected`: impossible. */
   prepare(spec: EngineSpec, signal: AbortSignal): Promise<string | undefined>;
-  /** Removes the daemon of an earlier run, before the next start. */
   clear(spec: EngineSpec, signal: AbortSignal): Promise<void>;
-  /** Brings the daemon to run for this run of the instance. */
   ensure(spec: EngineSpec, instance: ContainerInspectInfo, signal: AbortSignal): Promise<void>;
-  /** Undefined without Docker. */
   stateOf(
     id: InstanceId,
     instance: ContainerInspectInfo,
@@ -41,11 +37,9 @@ export interface DockerInside {
   ): Promise<'running' | 'stopped' | undefined>;
   /** Gives the daemon's containers `graceMs` to end. Absent is success. */
   remove(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
-  /** Removes the container of that name. `rejected` unless it is this instance's daemon. */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
 }
 
-/** Whether the container was created for an instance with Docker. */
 export const hasDocker = (mounts: readonly { Destination: string }[] | undefined): boolean =>
   (mounts ?? []).some(({ Destination }) => Destination === SOCKET_FOLDER);
 
@@ -54,7 +48,6 @@ export function makeDockerInside(options: {
   installation: string;
   host: Host;
   config: DockerInsideConfig | null;
-  /** Called when the engine lacks the image. */
   onImageGone: (ref: string) => void;
 }): DockerInside {
   const { client, installation, host, config } = options;
@@ -72,7 +65,6 @@ export function makeDockerInside(options: {
       if (t > 0 && info.State.Running) await call(signal, (abortSignal) => container.stop({ t, abortSignal }));
       await call(signal, () => container.remove({ force: true, v: true, abortSignal: signal }));
     } catch (error) {
-      // Gone, or being removed by another caller.
       if (!isContainerGone(error) && statusOf(error) !== 409) throw error;
     }
   }
@@ -96,13 +88,13 @@ export function makeDockerInside(options: {
   }
 
   return {
-    async prepare({ id, docker: wanted }, signal) {
-      if (wanted === undefined) return undefined;
-      const socket = socketFolder(wanted.storage);
+    async prepare({ id, docker: daemon }, signal) {
+      if (daemon === undefined) return undefined;
+      const socket = socketFolder(daemon.storage);
       // A running daemon keeps its mode until the instance stops, whatever the configuration says.
       if ((await find(id, signal)) !== null) return socket;
       const { mode } = await checkAvailable(signal);
-      for (const folder of [dataFolder(wanted.storage, mode), socket]) {
+      for (const folder of [dataFolder(daemon.storage, mode), socket]) {
         await makeFolder(folder, uidOf(mode)).catch((cause: unknown) => {
           const text = 'the disk of its Docker is not there, or full; the operator has to look at it';
           throw new EngineFault('rejected', text, { retry: true, reason: 'badMount', cause });
@@ -111,8 +103,8 @@ export function makeDockerInside(options: {
       return socket;
     },
 
-    async clear({ id, docker: wanted }, signal) {
-      if (wanted === undefined) return;
+    async clear({ id, docker: daemon }, signal) {
+      if (daemon === undefined) return;
       // Some runtimes can't start a container while its cgroup has a child.
       await remove(id, 0, signal);
       await checkAvailable(signal);

@@ -66,7 +66,6 @@ export function makeGpuAllocator({ client, installation }: { client: Client; ins
         { signal },
       );
     },
-    // Docker can't change a container's GPUs, so a stopped holder needs exactly its own.
     async checkFree(info, facts, signal) {
       const ids = gpusOf(info.Config.Labels);
       if (ids.length === 0 || facts.gpuDriver === null) return;

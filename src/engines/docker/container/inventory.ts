@@ -1,4 +1,3 @@
-/** Lists and discards every engine object with this installation's label. */
 import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
 import type { OwnedObject } from '../../contract.ts';

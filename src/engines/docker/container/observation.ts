@@ -1,4 +1,3 @@
-/** Reads ownership and state from a container's inspect. Pure. */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
@@ -68,7 +67,6 @@ export function generationOf(found: Record<string, string>): number {
 /** Null for containers created before the label existed. */
 export const imageRefOf = (found: Record<string, string>): string | null => found[labels.imageRef] ?? null;
 
-/** Fixed at creation; published while running. */
 export function nodePortsOf(info: ContainerInspectInfo): NodePort[] {
   const bindings: Record<string, { HostPort?: string }[] | null> = info.HostConfig.PortBindings ?? {};
   return Object.entries(bindings)
@@ -87,7 +85,6 @@ export function samePorts(a: readonly NodePort[], b: readonly NodePort[]): boole
   return texts(a) === texts(b);
 }
 
-/** Address on the account's network, or null. */
 export function addressOf(info: ContainerInspectInfo): string | null {
   const addresses = Object.values(info.NetworkSettings.Networks ?? {}).map(({ IPAddress }) => IPAddress);
   return addresses.find((address) => address !== '' && address !== undefined) ?? null;

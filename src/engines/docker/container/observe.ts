@@ -9,7 +9,6 @@ import type { Containers } from './containers.ts';
 
 /** More inspects at once are no faster. */
 const INSPECTS_AT_ONCE = 8;
-/** Number of ids from which the list is cheaper than inspects alone. */
 const LIST_FROM = 4;
 
 export function makeObserve({
@@ -49,7 +48,6 @@ export function makeObserve({
         return new Map(ids.map((id) => [id, { kind: 'unknown', reason }]));
       }
     }
-    // The list lacks exit codes and start times, so present ones are inspected.
     const observations = ids.map(async (id): Promise<[InstanceId, Observation]> => {
       if (names !== null && !names.has(containerName(id))) return [id, { kind: 'absent' }];
       return [id, await observeOne(id, signal)];

@@ -1,7 +1,4 @@
-/**
- * Whether the kernel killed a run for memory. Docker up to 23 sets `OOMKilled` only when the event
- * precedes the exit, by chance; its event history (the last 256) has the event in any case.
- */
+/** Docker up to 23 sets `OOMKilled` only by chance; its event history (last 256) has the event. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import type { Client } from '../client/client.ts';
@@ -17,7 +14,6 @@ const oomEvent = z.object({ Action: z.literal('oom') });
 export type OutOfMemory = (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean>;
 
 export function makeOutOfMemory(client: Client): OutOfMemory {
-  /** Verdicts by container id, for the run with that start. */
   const verdicts = new Map<string, { startedAtMs: number; verdict: boolean }>();
   return async ({ Id, State }, signal) => {
     if (State.Running) return false;

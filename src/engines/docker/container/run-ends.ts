@@ -1,7 +1,6 @@
 /**
- * Reports when a run of an instance ends or is told to end: connections must be closed while the
- * network exists, or the peers never notice. The event stream is open while there are subscribers.
- * Each hint, and every opening of the stream, re-inspects.
+ * Reports when a run ends or is told to end: connections must close while the network exists, or
+ * the peers never notice. Each hint, and every opening of the event stream, re-inspects.
  */
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';

@@ -1,4 +1,3 @@
-/** Starts an instance's container, and explains why a start failed. */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { networkName } from '../../labels.ts';
@@ -22,7 +21,8 @@ export function makeStart(deps: { client: Client; installation: string; networks
   /** Joins the restored network: a container keeps the id of the network it was created with. */
   async function rejoin(id: string, network: string, signal: AbortSignal): Promise<void> {
     const leave = { Container: id, Force: true, abortSignal: signal };
-    await call(signal, () => docker.getNetwork(network).disconnect(leave)).catch(() => {}); // may be in none
+    // Fails where it is in none.
+    await call(signal, () => docker.getNetwork(network).disconnect(leave)).catch(() => {});
     const join = { Container: id, abortSignal: signal };
     await call(signal, () => docker.getNetwork(network).connect(join));
   }
@@ -47,7 +47,7 @@ export function makeStart(deps: { client: Client; installation: string; networks
         return start();
       });
     } catch (error) {
-      if (statusOf(error) === 304) return; // already running
+      if (statusOf(error) === 304) return;
       if (isContainerGone(error)) throw removedMeanwhile();
       if (isUntracked(error)) throw await untrackedFault(id, hasRun, signal);
       throw portFault(error, spec, hasRun) ?? error;
@@ -55,10 +55,9 @@ export function makeStart(deps: { client: Client; installation: string; networks
   };
 }
 
-/** Null when no port was the cause. */
 function portFault(error: unknown, spec: EngineSpec, hasRun: boolean): EngineFault | null {
-  const wanted = spec.nodePorts.map(({ nodePort }) => nodePort);
-  const taken = takenPort(error, wanted);
+  const nodePorts = spec.nodePorts.map(({ nodePort }) => nodePort);
+  const taken = takenPort(error, nodePorts);
   if (taken === null) return null;
   const text = portTakenText(taken, error);
   const details = { retry: true, reason: 'portTaken', cause: error } as const;

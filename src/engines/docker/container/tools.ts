@@ -2,11 +2,9 @@
  * # Tools for every image
  *
  * sftp-server and rsync, with loader and libraries, for images without them: a folder of the host,
- * mounted read-only at `/opt/berth` of every instance. A container without network copies the tools
- * out of a default image, once per version of that image (decision 27).
- *
- * The mounted folder holds all versions, so running instances see new ones; `bin` is a symlink,
- * replaced by a rename. Instances run without the tools until they exist.
+ * mounted read-only at `/opt/berth`. A container without network copies the tools out of a default
+ * image, once per version of that image (decision 27). The folder holds all versions, so running
+ * instances see new ones; `bin` is a symlink, replaced by a rename.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { access, chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
@@ -45,18 +43,15 @@ chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/l
 `;
 
 export interface ToolsConfig {
-  /** Absolute path on this machine; created on demand. */
   folder: string;
-  /** Debian image with the tools. */
   imageRef: string;
 }
 
 export interface Tools {
-  /** Folder to mount; undefined where none can be created. */
+  /** Undefined where none can be created. */
   folder(): Promise<string | undefined>;
   /** Starts copying the tools in the background, when missing. */
   prepare(): void;
-  /** Prepares at once when `ref` is the image that was missing. */
   onImagePresent(ref: string): void;
   stop(): Promise<void>;
 }
@@ -76,27 +71,80 @@ export function makeTools(options: {
       onImagePresent: () => {},
       stop: () => Promise.resolve(),
     };
-  const { docker, call } = client;
   const { folder, imageRef } = config;
   const hash = createHash('sha256').update([imageRef, process.arch, COLLECT].join('\0'));
   const version = path.join('versions', hash.digest('hex').slice(0, 12));
+  const copyTools = makeToolsCopier({ client, installation, host, config, version });
   const stopping = new AbortController();
   let preparing: Promise<void> | undefined;
   let isReady = false;
   let notBeforeMs = -Infinity;
   let lacksImage = false;
 
-  async function hasImage(signal: AbortSignal): Promise<boolean> {
-    try {
-      await call(signal, () => docker.getImage(imageRef).inspect());
-      return true;
-    } catch (error) {
-      if (isImageGone(error)) return false;
-      throw error;
+  async function prepare(signal: AbortSignal): Promise<void> {
+    const startedMs = performance.now();
+    for (const directory of [folder, path.join(folder, 'versions')]) {
+      await mkdir(directory, { recursive: true });
+      await chmod(directory, 0o755); // the umask applied at mkdir
     }
+    if (!(await exists(path.join(folder, version)))) {
+      // Never built for this: the image appears with its first instance.
+      if (!(await hasImage(client, imageRef, signal))) return void (lacksImage = true);
+      await copyTools(signal);
+      log.info(
+        { folder, ms: Math.round(performance.now() - startedMs) },
+        'took sftp-server and rsync out of the default image',
+      );
+    }
+    await activateVersion(folder, version);
+    isReady = true;
   }
 
-  /** Removes leftovers of an earlier process. */
+  function startPreparing(): void {
+    if (isReady || preparing !== undefined || stopping.signal.aborted || performance.now() < notBeforeMs) return;
+    notBeforeMs = performance.now() + MISSING_PAUSE_MS;
+    lacksImage = false;
+    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(PREPARE_MS)]);
+    preparing = prepare(signal)
+      .catch((error: unknown) => {
+        notBeforeMs = performance.now() + FAILURE_PAUSE_MS;
+        if (!stopping.signal.aborted)
+          log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
+      })
+      .finally(() => (preparing = undefined));
+  }
+
+  return {
+    folder: () =>
+      mkdir(folder, { recursive: true }).then(
+        () => folder,
+        () => undefined,
+      ),
+    prepare: startPreparing,
+    onImagePresent(ref) {
+      if (ref !== imageRef) return;
+      if (lacksImage) notBeforeMs = -Infinity;
+      startPreparing();
+    },
+    async stop() {
+      stopping.abort();
+      await preparing;
+    },
+  };
+}
+
+/** Runs the container that copies the tools out of the image, into the folder of `version`. */
+function makeToolsCopier(options: {
+  client: Client;
+  installation: string;
+  host: Host;
+  config: ToolsConfig;
+  version: string;
+}): (signal: AbortSignal) => Promise<void> {
+  const { client, installation, host, config, version } = options;
+  const { docker, call } = client;
+  const { folder, imageRef } = config;
+
   async function removeLeftovers(signal: AbortSignal): Promise<void> {
     const siblings = await readdir(path.dirname(folder));
     const leftovers = siblings.filter((name) => name.startsWith(`${path.basename(folder)}.`));
@@ -141,7 +189,7 @@ export function makeTools(options: {
       .remove({ force: true })
       .catch(() => {}); // removed before the next version otherwise
 
-  async function makeVersion(signal: AbortSignal): Promise<void> {
+  return async (signal) => {
     await removeLeftovers(signal);
     const out = `${folder}.${randomUUID()}`;
     await mkdir(out, { mode: 0o700 });
@@ -151,74 +199,33 @@ export function makeTools(options: {
     } finally {
       await rm(out, { recursive: true, force: true });
     }
-  }
-
-  /** Keeps the previous version: a program of it may be starting. */
-  async function activateVersion(): Promise<void> {
-    const link = path.join(folder, 'bin');
-    const target = path.join(version, 'bin');
-    const previous = await readlink(link).catch(() => '');
-    if (previous === target) return;
-    const fresh = path.join(folder, `.bin.${randomUUID()}`);
-    await symlink(target, fresh);
-    await rename(fresh, link);
-    for (const name of await readdir(path.join(folder, 'versions'))) {
-      const other = path.join('versions', name);
-      if (other !== version && other !== path.dirname(previous))
-        await rm(path.join(folder, other), { recursive: true, force: true });
-    }
-  }
-
-  async function prepare(signal: AbortSignal): Promise<void> {
-    const startedMs = performance.now();
-    for (const directory of [folder, path.join(folder, 'versions')]) {
-      await mkdir(directory, { recursive: true });
-      await chmod(directory, 0o755); // the umask applied at mkdir
-    }
-    if (!(await exists(path.join(folder, version)))) {
-      // Never built for this: the image appears with its first instance.
-      if (!(await hasImage(signal))) return void (lacksImage = true);
-      await makeVersion(signal);
-      log.info(
-        { folder, ms: Math.round(performance.now() - startedMs) },
-        'took sftp-server and rsync out of the default image',
-      );
-    }
-    await activateVersion();
-    isReady = true;
-  }
-
-  function startPreparing(): void {
-    if (isReady || preparing !== undefined || stopping.signal.aborted || performance.now() < notBeforeMs) return;
-    notBeforeMs = performance.now() + MISSING_PAUSE_MS;
-    lacksImage = false;
-    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(PREPARE_MS)]);
-    preparing = prepare(signal)
-      .catch((error: unknown) => {
-        notBeforeMs = performance.now() + FAILURE_PAUSE_MS;
-        if (!stopping.signal.aborted)
-          log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
-      })
-      .finally(() => (preparing = undefined));
-  }
-
-  return {
-    folder: () =>
-      mkdir(folder, { recursive: true }).then(
-        () => folder,
-        () => undefined,
-      ),
-    prepare: startPreparing,
-    onImagePresent(ref) {
-      if (ref !== imageRef) return;
-      if (lacksImage) notBeforeMs = -Infinity;
-      startPreparing();
-    },
-    async stop() {
-      stopping.abort();
-      await preparing;
-    },
   };
+}
+
+async function hasImage({ docker, call }: Client, imageRef: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await call(signal, () => docker.getImage(imageRef).inspect());
+    return true;
+  } catch (error) {
+    if (isImageGone(error)) return false;
+    throw error;
+  }
+}
+
+/** Keeps the previous version: a program of it may be starting. */
+async function activateVersion(folder: string, version: string): Promise<void> {
+  const link = path.join(folder, 'bin');
+  const target = path.join(version, 'bin');
+  const previous = await readlink(link).catch(() => '');
+  if (previous === target) return;
+  const fresh = path.join(folder, `.bin.${randomUUID()}`);
+  await symlink(target, fresh);
+  await rename(fresh, link);
+  for (const name of await readdir(path.join(folder, 'versions'))) {
+    const other = path.join('versions', name);
+    if (other !== version && other !== path.dirname(previous))
+      await rm(path.join(folder, other), { recursive: true, force: true });
+  }
 }
 
 const exists = (file: string): Promise<boolean> =>

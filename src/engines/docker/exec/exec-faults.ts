@@ -1,4 +1,3 @@
-/** Faults of commands, from the engine's answers. */
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { faultOf, sentenceOf, statusOf } from '../client/faults.ts';
 
@@ -12,7 +11,6 @@ export function throwNotRunning(error: unknown): never {
     : new EngineFault('not_found', 'the instance does not run', { retry: false, cause: error });
 }
 
-/** Whether the engine no longer knows the command or its container. */
 export const isExecGone = (error: unknown): boolean =>
   statusOf(error) === 404 || (statusOf(error) === 409 && !isPaused(error));
 

@@ -1,4 +1,3 @@
-/** Starting a command: the create request, the wait for the process, and failed starts. */
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,7 +33,6 @@ export function createRequest({ command, env, terminal }: ExecRequest): Docker.E
   };
 }
 
-/** Polls until the command has a process, or has failed to start. */
 export async function hasStarted(inspect: () => Promise<Docker.ExecInspectInfo>): Promise<boolean> {
   const pauses = pollPauses();
   for (;;) {
@@ -53,7 +51,6 @@ export async function readStartFailure(socket: Duplex, { command, terminal }: Ex
   return parseStartFailure(Buffer.concat(output).toString('utf8'), command[0] ?? '');
 }
 
-/** Reads the engine's text in place of output. Throws when the command is not the cause. */
 export function parseStartFailure(output: string, program: string): StartFailure {
   const text = output.trim();
   if (/executable file not found|exec: .*: stat .*: no such file or directory|exec .*: no such file/i.test(text))

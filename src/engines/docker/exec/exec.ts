@@ -8,8 +8,7 @@
  *   on stdout. So the exec is inspected until a process exists; without one the text becomes a
  *   fault, or a shell's 126 or 127 (`exec-start.ts`).
  * - **Process limit.** The runtime applies the limit after the process exists: at the limit a
- *   command mostly starts and can't fork; sometimes the engine is refused as well, and the start
- *   fails.
+ *   command mostly starts and can't fork; sometimes the start fails.
  * - **Slow readers.** Docker buffers up to 1 MB per stream, then blocks the command; two seconds
  *   after its end Docker drops unread output. A blocked stream therefore polls for the end, then
  *   reads all the rest: at most 3 MB, kernel and Docker buffers together.
@@ -18,7 +17,7 @@
  * - **Memory.** Each read allocates 64 KiB; V8 frees dead buffers at some 64 MB for the whole
  *   process (59 MB with one stream, 73 MB with eight). Small pieces are copied: 1,500 bytes of
  *   waiting stderr had retained 20 MB of stdout.
- * - **Killing.** Docker has no call for it: `kill.ts`.
+ * - **Killing.** See `kill.ts`: Docker has no call.
  */
 import { Writable, type Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -33,9 +32,7 @@ import { signalCommand } from './kill.ts';
 import { Output } from './output.ts';
 import { makeDemultiplexer } from '../client/streams.ts';
 
-/** Deadline of one call to the engine. */
 const ANSWER_MS = 30_000;
-/** Deadline to find and kill a command whose opening was aborted. */
 const ABANDON_MS = 5_000;
 /** Interval of polls for the end of a blocked command; Docker drops output after two seconds. */
 const BLOCKED_POLL_MS = 600;
@@ -46,7 +43,6 @@ const CHECK_PAUSE_MS = 60;
 
 export interface ExecOptions {
   client: Client;
-  /** Inspected just now. */
   info: Pick<Docker.ContainerInspectInfo, 'Id' | 'State'>;
   request: ExecRequest;
   signal: AbortSignal;
@@ -68,7 +64,6 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
   return makeSession(handle, started, options);
 }
 
-/** Calls to the engine about one exec object. */
 class ExecHandle {
   readonly #options: ExecOptions;
   readonly #container: Docker.Container;
@@ -114,7 +109,6 @@ class ExecHandle {
     this.#socket?.destroy();
   }
 
-  /** Kills a command that no caller received. */
   async abandon(): Promise<void> {
     this.disconnect();
     const signal = AbortSignal.timeout(ABANDON_MS);
@@ -126,7 +120,6 @@ class ExecHandle {
     return info !== null && !info.Running;
   }
 
-  /** Whether the container is still in the run in which the command was started. */
   async isSameRun(): Promise<boolean> {
     try {
       const { State } = await this.#options.client.call(this.#deadline(), (abortSignal) =>
@@ -192,7 +185,6 @@ function makeSession(
     }
   }
 
-  /** Whether the container survived the kill of the command. */
   async function survived(): Promise<boolean> {
     for (let check = 0; check < CHECKS_AFTER_KILLED; check++) {
       if (!(await handle.isSameRun())) return false;
@@ -235,7 +227,6 @@ async function waitForExitCode(handle: ExecHandle, stopping: AbortSignal): Promi
   }
 }
 
-/** Copies to the streams until the connection ends, no faster than readers consume. */
 async function pump(
   socket: Duplex,
   streams: { stdout: Output; stderr: Output },

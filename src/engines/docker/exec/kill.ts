@@ -1,7 +1,6 @@
 /**
- * Kills a command with all descendants. Docker reports the host's process id; the host's /proc
- * translates it to the id inside, where a shell script finds and signals the family. Running inside
- * works without root, and even a misread id can't touch a process outside of the instance.
+ * Kills a command with all descendants, by a script inside: without root, and even a misread id
+ * can't touch a process outside. The host's /proc translates the process id that Docker reports.
  */
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -9,9 +8,9 @@ import type { ExecSignal } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 
 /**
- * Stops each process on discovery, so no new child appears, and rescans until three rounds find
- * nothing new: a process that forks and exits can slip through one. Fields of stat after the name:
- * state, parent, group, session. Builtins only: at the process limit the shell can't fork.
+ * Stops each process on discovery, so no child appears, and rescans until three rounds find nothing
+ * new. Fields of stat after the name: state, parent, group, session. Builtins only: at the process
+ * limit the shell can't fork.
  */
 const KILL_FAMILY = `
 root=$1
@@ -52,7 +51,6 @@ export async function signalCommand({
   client: Client;
   containerId: string;
   hostPid: number;
-  /** Runs a command inside the instance. */
   run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>;
   signal: ExecSignal;
 }): Promise<void> {
@@ -68,7 +66,6 @@ export async function signalCommand({
     throw new EngineFault('rejected', `the command could not be ended: ${errors.trim()}`, { retry: true });
 }
 
-/** Null when gone, or of another container. */
 async function pidInside(hostPid: number, containerId: string): Promise<number | null> {
   try {
     const status = await readFile(`/proc/${hostPid}/status`, 'utf8');

@@ -1,20 +1,16 @@
-/** Splits the bytes of a log into lines, truncated to `LINE_LIMIT_BYTES`. */
 import type { LogLine } from '../../contract.ts';
 import { makeDemultiplexer } from '../client/streams.ts';
 
 export const LINE_LIMIT_BYTES = 16 * 1024;
-/** Longer than any timestamp. */
 const TIME_BYTES = 64;
 const NEWLINE = 0x0a;
 
 export type LineReader = {
-  /** Returns the lines completed by these bytes. */
   push(bytes: Buffer): LogLine[];
   /** The last line, if unterminated. */
   rest(): LogLine[];
 };
 
-/** Reader of a plain file, without times. */
 export function makeLineReader(): LineReader {
   const line = new Line();
   return {
@@ -53,7 +49,6 @@ export function makeFrameReader(): LineReader {
 
 class Framed {
   readonly line = new Line();
-  /** Current frame, up to the limit. */
   #frame = Buffer.alloc(0);
   #last = 0;
 
@@ -75,7 +70,7 @@ class Framed {
 
 class Line {
   #parts: Buffer[] = [];
-  #left = LINE_LIMIT_BYTES;
+  #remaining = LINE_LIMIT_BYTES;
   #cut = false;
   #atMs: number | null = null;
   started = false;
@@ -84,9 +79,9 @@ class Line {
     if (!this.started) this.#atMs = atMs;
     if (bytes.length === 0 && atMs === null) return;
     this.started = true;
-    const part = bytes.subarray(0, this.#left);
+    const part = bytes.subarray(0, this.#remaining);
     if (part.length < bytes.length) this.#cut = true;
-    this.#left -= part.length;
+    this.#remaining -= part.length;
     if (part.length > 0) this.#parts.push(Buffer.from(part)); // a slice retains its chunk
   }
 
@@ -96,7 +91,7 @@ class Line {
     const text = decoder.decode(Buffer.concat(this.#parts), { stream: this.#cut });
     const line = { atMs: this.#atMs, text, cut: this.#cut };
     this.#parts = [];
-    this.#left = LINE_LIMIT_BYTES;
+    this.#remaining = LINE_LIMIT_BYTES;
     this.#cut = false;
     this.#atMs = null;
     this.started = false;

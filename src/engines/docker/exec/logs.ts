@@ -1,4 +1,3 @@
-/** Logs of an instance: the console from the engine, the init script's by a command inside. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { LogLine, LogRange, LogSource } from '../../contract.ts';
@@ -68,9 +67,8 @@ const queryOf = (request: Record<string, unknown>): string =>
 export const MAX_INIT_BYTES = 11 * 1024 * 1024;
 
 /**
- * Arguments: number of lines, and `follow`: until the script ended, plus two seconds, as some
- * `tail`s poll once a second. Without `follow` exits with 1 while the script runs. The file appears
- * with the script's first output, and never without a script.
+ * Arguments: number of lines, and `follow`: until two seconds after the script's end, as some
+ * `tail`s poll once a second. Without `follow` exits with 1 while the script runs.
  */
 const READ_INIT = `
 log=/var/log/berth/init.log
@@ -110,18 +108,18 @@ async function openInit({
   async function* read(): AsyncGenerator<LogLine> {
     try {
       const lines = makeLineReader();
-      let left = MAX_INIT_BYTES;
+      let remaining = MAX_INIT_BYTES;
       async function* bounded(): AsyncGenerator<Buffer> {
         for await (const chunk of exec.stdout) {
-          const bytes = Buffer.from(chunk).subarray(0, left);
-          left -= bytes.length;
+          const bytes = Buffer.from(chunk).subarray(0, remaining);
+          remaining -= bytes.length;
           yield bytes;
-          if (left === 0) return;
+          if (remaining === 0) return;
         }
       }
       yield* linesOf(bounded(), { ...lines, rest: () => [] }, signal);
-      const code = signal.aborted || left === 0 ? null : await exec.exited.catch(unlessEnded);
-      if (follow || left === 0 || code === 0) yield* lines.rest();
+      const code = signal.aborted || remaining === 0 ? null : await exec.exited.catch(unlessEnded);
+      if (follow || remaining === 0 || code === 0) yield* lines.rest();
     } finally {
       signal.removeEventListener('abort', leave);
       if (!signal.aborted) leave();
@@ -138,8 +136,8 @@ function unlessEnded(fault: unknown): null {
 
 const toCount = (tail: number): number => Math.max(0, Math.floor(tail));
 
-async function* filter(lines: AsyncIterable<LogLine>, wanted: (line: LogLine) => boolean): AsyncGenerator<LogLine> {
-  for await (const line of lines) if (wanted(line)) yield line;
+async function* filter(lines: AsyncIterable<LogLine>, matches: (line: LogLine) => boolean): AsyncGenerator<LogLine> {
+  for await (const line of lines) if (matches(line)) yield line;
 }
 
 async function* linesOf(

@@ -1,4 +1,3 @@
-/** Output stream of a command. Buffers little, so a full stream blocks the producer. */
 import { Readable } from 'node:stream';
 
 const BUFFER_BYTES = 16 * 1024;
@@ -23,7 +22,6 @@ export class Output extends Readable {
     if (!this.destroyed) this.push(null);
   }
 
-  /** Resolves when drained, when destroyed, or after `ms`. */
   drainedOrTimeout(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {

@@ -1,4 +1,3 @@
-/** Runs a command inside to its end, with bounded output. */
 import type { Readable } from 'node:stream';
 import type { ExecResult } from '../../contract.ts';
 import { openExec, type ExecOptions } from './exec.ts';
@@ -17,13 +16,12 @@ export async function runCommand({
   return { exitCode: await exec.exited, stdout, stderr };
 }
 
-/** Reads to the end, so that the command is never blocked, and returns the first bytes. */
 async function readStart(stream: Readable): Promise<string> {
   const parts: Buffer[] = [];
-  let left = OUTPUT_LIMIT_BYTES;
+  let remaining = OUTPUT_LIMIT_BYTES;
   for await (const chunk of stream) {
-    const part = Buffer.from(chunk).subarray(0, left);
-    left -= part.length;
+    const part = Buffer.from(chunk).subarray(0, remaining);
+    remaining -= part.length;
     if (part.length > 0) parts.push(part);
   }
   return Buffer.concat(parts).toString('utf8');

@@ -1,20 +1,17 @@
-/** Progress and failures of a build, read from the output of apt, dpkg, mmdebstrap, the engine. */
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Recipe } from './recipes.ts';
 
-/** Progress of a build. Immutable: `addBuildLine` returns the next state. */
+/** Immutable: `addBuildLine` returns the next state. */
 export interface BuildState {
   readonly stage: string;
   readonly percent: number;
-  /** Steps of the stage, two per package: unpack, set up. */
   readonly planned: number;
   readonly done: number;
 }
 export const firstBuildState: BuildState = { stage: 'Reading package lists', percent: 0, planned: 0, done: 0 };
 
-/** Lines kept for `describeFailure`. */
 export const LINES_KEPT = 80;
 
 /** Lines of mmdebstrap, the stage each begins, and its share of the time (images/README.md). */

@@ -1,7 +1,4 @@
-/**
- * Builds a default image from its recipe, once: with mmdebstrap on this machine, or, where
- * mmdebstrap is missing or the engine has another architecture, in the engine on a slim base image.
- */
+/** Builds a default image: by mmdebstrap here, else in the engine on the recipe's base image. */
 import type { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
@@ -17,19 +14,15 @@ export interface BuildOptions {
   /** Absolute folder of the recipe; hooks run from there. */
   folder: string;
   signal: AbortSignal;
-  /** Called when stage or percent changes; `total` is 100. */
   onProgress(progress: ImageProgress): void;
-  /** Folder for a build that does not fit in memory; default: the system's temporary folder. */
   workFolder?: string;
 }
 
 type Report = (text: string, percent: number) => void;
 
 /**
- * Makes `recipeRef(recipe)` present in the engine; a present image is success. Faults:
- * `unreachable` (mirror or engine), `no_capacity` (disk full), `rejected` (unknown package, missing
- * keys, neither mmdebstrap nor base image). An abort throws the signal's reason and leaves nothing
- * behind.
+ * Makes `recipeRef(recipe)` present. Faults: `unreachable` (mirror or engine), `no_capacity` (disk
+ * full), `rejected` (unknown package, missing keys, neither mmdebstrap nor base image).
  */
 export async function buildRecipe(options: BuildOptions): Promise<void> {
   const { docker, recipe, signal } = options;

@@ -1,4 +1,3 @@
-/** Images: pulled, built from a recipe, pushed, and removed where ours. */
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -15,7 +14,6 @@ export type BuildLocalImage = (
   signal: AbortSignal,
 ) => Promise<void>;
 
-/** Refs under this prefix are built from a recipe, never pulled. */
 export const LOCAL_PREFIX = 'berth.local/';
 
 type OnProgress = (progress: ImageProgress) => void;
@@ -45,9 +43,7 @@ export interface Images {
   ): Promise<void>;
   /** Holds the ref's mutex: no save, push or removal. An abort does not stop a running `fn`. */
   exclusively<T>(ref: string, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
-  /** Drops a cached presence. */
   forget(ref: string): void;
-  /** Null when absent. */
   inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null>;
   /** Removes an image of ours, by ref or, without ref, by id; with `of`, only that instance's. */
   remove(refOrId: string, signal: AbortSignal, of?: { id: string }): Promise<void>;

@@ -1,4 +1,3 @@
-/** Builds an image with mmdebstrap on this machine and streams the tar into the engine. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +13,6 @@ const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'
 /** Size of the tmpfs: a build in memory takes two thirds of the time and peaks at about 900 MB. */
 const TMPFS_MIB = 2048;
 const FREE_MEMORY_MIB = 4096;
-/** After SIGTERM, before SIGKILL. */
 const KILL_AFTER_MS = 5_000;
 const inWorkFolder = `
 work=$1 size=$2; shift 2
@@ -62,9 +60,8 @@ export async function buildWithMmdebstrap(options: {
 }
 
 /**
- * Runs a command that writes an image's tar to stdout and pipes the tar to `upload`. The upload
- * starts with the first byte, so the engine never waits on an idle connection. A failed command
- * aborts the upload instead of ending the tar: the engine would make an image of half a tar.
+ * Pipes the command's tar to `upload`, begun with the first byte, so the engine never waits on an
+ * idle connection. A failed command aborts it: the engine would make an image of half a tar.
  */
 async function pipeBuild(
   command: readonly string[],
@@ -98,7 +95,7 @@ async function pipeBuild(
   let uploading: Promise<void> = Promise.resolve();
   let uploadError: unknown;
   child.stdout.once('readable', () => {
-    if (child.stdout.readableLength === 0) return void child.stdout.resume(); // ended without output
+    if (child.stdout.readableLength === 0) return void child.stdout.resume(); // no output
     child.stdout.pipe(tar, { end: false });
     uploading = upload(tar, uploadAbort.signal);
     uploading.catch((error: unknown) => {

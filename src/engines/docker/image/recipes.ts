@@ -1,7 +1,6 @@
 /**
- * Recipes of the default images (`images/README.md`): a folder each, turned by `build.ts` into a
- * Debian installation. mmdebstrap streams one tar into the engine: no registry, no Dockerfile, no
- * privileged build container.
+ * Recipes of the default images (`images/README.md`), a folder each. mmdebstrap streams one tar
+ * into the engine: no registry, no Dockerfile, no privileged build container.
  */
 import { createHash } from 'node:crypto';
 import { readFile, readdir } from 'node:fs/promises';
@@ -16,10 +15,8 @@ const recipeFile = z.strictObject({
   suite: z.string().regex(/^[a-z0-9-]+$/),
   /** Lines of sources.list. The keyrings of the building machine check signatures. */
   sources: z.array(oneLine).min(1),
-  /** Base image for a build in the engine, where mmdebstrap is missing. */
   fallbackBase: oneLine,
   packages: z.array(packageName).min(1),
-  /** dpkg options, in order; written into the image. */
   dpkg: z.array(oneLine).default([]),
   environment: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), oneLine).default({}),
   command: z.array(oneLine).default(['sh']),
@@ -32,9 +29,7 @@ type HookName = (typeof hookNames)[number];
 
 export type Recipe = z.infer<typeof recipeFile> & {
   readonly hooks: Readonly<Partial<Record<HookName, string>>>;
-  /** Other files of the folder, for the hooks. */
   readonly files: Readonly<Record<string, string>>;
-  /** SHA-256 over names and contents of all files. */
   readonly hash: string;
 };
 

@@ -1,5 +1,3 @@
-/** Image refs. Pure. */
-
 /** Adds the tag `latest`: without a tag an engine pulls all tags. */
 export function splitRef(ref: string): { repository: string; tag: string } {
   const at = ref.indexOf('@');

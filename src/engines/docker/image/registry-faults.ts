@@ -3,7 +3,6 @@ import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/e
 import { faultOf, redact, sentenceOf, statusOf } from '../client/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 
-/** Error in the stream of a pull or a push, after the engine began to answer. */
 export class TransferError extends Error {
   override readonly name = 'TransferError';
 }

@@ -1,10 +1,9 @@
 /**
  * # Saving a root disk as an image
  *
- * A commit of the container. The engine merges the container's settings into the image's, so the
- * commit passes the original image's: non-empty ones win. The rest is harmless: user 0, the default
- * stop signal, no health check, HOME=/root, exposed ports. Mounts, and so control files, are no
- * part.
+ * Commits the container, without mounts and so control files. The engine merges the container's
+ * settings, so the commit passes the original image's: non-empty ones win. The rest is harmless:
+ * user 0, the default stop signal, no health check, HOME=/root, exposed ports.
  *
  * The engine finishes a commit whose caller left. So a commit is never aborted, and holds the
  * mutexes of ref and instance to its end: a repeated save, or a removal of the ref, waits.
@@ -57,11 +56,11 @@ export function makeSaves(options: {
     const answer = await containers.whilePaused(id, () =>
       call(signal, () => docker.getContainer(container.Id).commit(request)),
     );
-    const made = await images.inspect(commitAnswer.parse(answer).Id, signal);
-    if (made === null)
+    const saved = await images.inspect(commitAnswer.parse(answer).Id, signal);
+    if (saved === null)
       throw new EngineFault('busy', `${ref} was removed while it was saved; save it again`, { retry: true });
-    if (previous !== null && previous.Id !== made.Id) await images.removeNameless(previous.Id, signal);
-    return { sizeBytes: made.Size };
+    if (previous !== null && previous.Id !== saved.Id) await images.removeNameless(previous.Id, signal);
+    return { sizeBytes: saved.Size };
   }
 
   const saveWithin = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>

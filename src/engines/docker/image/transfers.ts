@@ -1,4 +1,3 @@
-/** Pulls and pushes: streams of JSON lines with progress, and possibly a final error. */
 import { z } from 'zod';
 import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
@@ -74,10 +73,7 @@ const transferLine = z.object({
 
 const completed = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
 
-/**
- * Sums bytes over all layers. A layer's size is known once its transfer begins, and never for a
- * present layer. A retried layer never goes back. Throws the transfer's own error.
- */
+/** Sums bytes over all layers; a retried layer never goes back. Throws the transfer's own error. */
 export function makeTransferProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
   const layers = new Map<string, { done: number; total: number }>();
   let last = '';

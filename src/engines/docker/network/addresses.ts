@@ -1,9 +1,7 @@
 /**
- * Instances' addresses on their accounts' networks, and connections to them.
- *
- * An address may belong to another instance a moment after its owner stopped. So addresses are
- * cached only while the event stream, which reports ends, is open; without the stream each dial
- * inspects first (about 0.5 ms).
+ * Dials instances on their accounts' networks. An address may belong to another instance a moment
+ * after a stop. So addresses are cached only while the event stream, which reports ends, is open;
+ * without the stream each dial inspects first (about 0.5 ms).
  */
 import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -16,7 +14,7 @@ export interface AddressCache {
   put(id: InstanceId, info: ContainerInspectInfo): void;
   delete(id: InstanceId): void;
   get(id: InstanceId): string | null;
-  /** Reports whether the event stream is open. Clears the cache. */
+  /** Clears the cache; `live` is false while the event stream is closed. */
   setLive(live: boolean): void;
 }
 

@@ -10,7 +10,6 @@ import { CONTROL_FOLDER } from '../container/create-options.ts';
 import { SOCKETS } from '../container/control-files.ts';
 import { faultOf } from '../client/faults.ts';
 
-/** Connections at once per socket; Node closes the rest. */
 const MAX_CONNECTIONS = 64;
 
 export async function openInsideSocket(

@@ -2,12 +2,9 @@
  * # Joining an instance's network
  *
  * Only a whole process can enter a network namespace. A small child process (`child.mjs`) enters,
- * opens connections and listeners there, and passes the handles: from then on ordinary sockets of
- * this process. The child starts on demand and exits when idle.
- *
- * The child shares only the network: it sees no file, process or user of the instance, and none of
- * them sees the child. The namespace is named by the engine's path for this run; a process id may
- * have been reused, and would lead to the host's own network.
+ * opens connections and listeners there, and passes the handles. The child starts on demand, exits
+ * when idle, and shares no file, process or user with the instance. The engine's path names the
+ * namespace of this run: a process id may be reused, and would lead to the host's own network.
  */
 import net from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -26,9 +23,7 @@ export function joinNetwork({
   runEnds,
 }: {
   id: InstanceId;
-  /** Inspected just now. */
   info: ContainerInspectInfo;
-  /** Path of the nsenter program. */
   nsenter: string;
   runEnds: RunEnds;
 }): InstanceNetwork {

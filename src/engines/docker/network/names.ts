@@ -1,7 +1,4 @@
-/**
- * Resolves a name as the instance would: by its hosts file, then by the name servers of its
- * resolv.conf (the engine stores both). The host's names do not count.
- */
+/** Resolves a name by the instance's hosts file, then its resolv.conf; the engine stores both. */
 import { open } from 'node:fs/promises';
 import net from 'node:net';
 
@@ -21,13 +18,12 @@ export async function resolveName(name: string, files: { hosts: string; resolvCo
   return targetOf(name, hosts, resolvConf);
 }
 
-/** Pure. */
 export function targetOf(name: string, hosts: string, resolvConf: string): NameTarget {
-  const wanted = name.toLowerCase();
+  const lowerCased = name.toLowerCase();
   const addresses = linesOf(hosts).flatMap(([address = '', ...names]) =>
-    net.isIP(address) !== 0 && names.some((alias) => alias.toLowerCase() === wanted) ? [address] : [],
+    net.isIP(address) !== 0 && names.some((alias) => alias.toLowerCase() === lowerCased) ? [address] : [],
   );
-  if (addresses.length === 0 && wanted === 'localhost') addresses.push('127.0.0.1', '::1');
+  if (addresses.length === 0 && lowerCased === 'localhost') addresses.push('127.0.0.1', '::1');
   const settings = linesOf(resolvConf);
   const servers = settings.flatMap(([key, address = '']) =>
     key === 'nameserver' && net.isIP(address) !== 0 ? [address] : [],

@@ -1,4 +1,3 @@
-/** Creating and removing one network. */
 import { readFile } from 'node:fs/promises';
 import { endianness } from 'node:os';
 import type { NetworkInspectInfo } from 'dockerode';
@@ -9,7 +8,6 @@ import type { Client } from '../client/client.ts';
 import { sentenceOf, statusOf } from '../client/faults.ts';
 import { freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 
-/** Subnets to try when the engine reports a conflict. */
 const MAX_TRIES = 32;
 
 /** Creates a network on a free subnet, held in `reserved`. An existing name is success. */
@@ -89,6 +87,5 @@ export async function removeNetwork(
   }
 }
 
-/** Empty without the file: not on Linux. */
 const hostSubnets = async (): Promise<string[]> =>
   subnetsOfRoutes(await readFile('/proc/net/route', 'utf8').catch(() => ''), endianness() === 'LE');

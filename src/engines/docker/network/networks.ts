@@ -1,10 +1,9 @@
 /**
  * # The accounts' networks
  *
- * One bridge per account with a container here: instances of one account reach each other, and no
- * other account's (Docker isolates bridges by its packet filter). Created before the account's
- * first container, removed with the last, stopped ones included: a stopped container can't start
- * again without its network.
+ * One bridge per account: its instances reach each other, and no other account's (Docker isolates
+ * bridges by its packet filter). Created before the account's first container, removed with the
+ * last, stopped ones included: a stopped container can't start without its network.
  *
  * Docker allows two networks of one name, and removes a network whose containers are all stopped.
  * So creation and removal hold the account's mutex, and a network in `use` stays.
@@ -25,10 +24,8 @@ const DEADLINE_MS = 60_000;
 export interface Networks {
   /** Runs `fn` with the account's network, created on demand and not removed meanwhile. */
   use<T>(owner: UserId, signal: AbortSignal, fn: (network: string) => Promise<T>): Promise<T>;
-  /** Recreates a network that the engine lost. Within `use`. */
   restore(owner: UserId, signal: AbortSignal): Promise<void>;
   removeIfUnused(owner: UserId, signal: AbortSignal): Promise<void>;
-  /** Removes every unused network, when the owner is unpresent. */
   removeAllUnused(signal: AbortSignal): Promise<void>;
   /** Removes the account's network of that name. `busy` while a container, even stopped, exists. */
   discard(name: string, owner: UserId, signal: AbortSignal): Promise<void>;
@@ -47,7 +44,6 @@ export function makeNetworks(options: {
   const present = new Set<UserId>();
   const users = new Map<UserId, number>();
   const mutex = makeKeyedMutex<UserId>({ abortError: abortFault });
-  /** Subnets of creations under way. */
   const reserved = new Set<string>();
   const ours = { label: [`${labels.installation}=${installation}`] };
 
@@ -76,8 +72,8 @@ export function makeNetworks(options: {
         await createNetwork({ client, installation, owner, pool, existing: all, reserved, podman }, own);
       }
       // Duplicates of two processes make the name ambiguous until one is gone; one in use stays.
-      let left = named.length;
-      for (const { Id } of named) if (left > 1 && (await removeNetwork(client, Id, own))) left--;
+      let remaining = named.length;
+      for (const { Id } of named) if (remaining > 1 && (await removeNetwork(client, Id, own))) remaining--;
       present.add(owner);
     });
 
@@ -91,7 +87,6 @@ export function makeNetworks(options: {
         call(own, (abortSignal) => docker.listNetworks({ filters, abortSignal })),
       ]);
       if (containers.length === 0) for (const { Id } of mine) await removeNetwork(client, Id, own);
-      // The other containers keep the network: the next launch need not list networks.
       else if (wasPresent && mine.length === 1) present.add(owner);
     });
 

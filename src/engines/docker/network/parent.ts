@@ -18,7 +18,6 @@ export type OpenRequest =
   | { connect: NameTarget & { port: number } }
   | { listen: { host: string; port: number }; onEarly: (socket: net.Socket) => void };
 
-/** The child could not open a socket; `code` is the system's. */
 export class OpenError extends Error {
   readonly code: string;
   constructor(code: string, text: string) {
@@ -58,9 +57,7 @@ export function makeNetworkChild({
   network,
   idleMs = IDLE_MS,
 }: {
-  /** Path of the nsenter program. */
   nsenter: string;
-  /** Path of the namespace's file. */
   network: string;
   idleMs?: number;
 }): NetworkChild {
@@ -69,64 +66,9 @@ export function makeNetworkChild({
   let stopped = false;
   let idle: NodeJS.Timeout | undefined;
 
-  function start(): Child {
-    // Only the channel: no other descriptor, no environment, no debugger port in that network.
-    const process_ = fork(PROGRAM, [], {
-      execPath: nsenter,
-      execArgv: [`--net=${network}`, '--', process.execPath, '--disable-sigusr1'],
-      env: {},
-      cwd: '/',
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    });
-    const entered = Promise.withResolvers<void>();
-    entered.promise.catch(() => {}); // requests see the error
-    const child: Child = { process: process_, ready: entered.promise, pending: new Map(), early: new Map() };
-    const timer = setTimeout(() => process_.kill('SIGKILL'), START_MS);
-    const end = (error: Error): void => {
-      clearTimeout(timer);
-      if (current === child) current = undefined;
-      entered.reject(error);
-      for (const { reject } of child.pending.values()) reject(error);
-      child.pending.clear();
-      process_.kill('SIGKILL');
-    };
-    process_.on('error', (error) => end(lostChild(error)));
-    process_.on('exit', (code, by) => end(lostChild(new Error(`the child exited with ${code ?? by}`))));
-    process_.on('disconnect', () => end(lostChild(new Error('the channel to the child was closed'))));
-    process_.on('message', (message, handle) => {
-      const parsed = childMessage.safeParse(message);
-      if (!parsed.success) return close(handle);
-      if ('handedOver' in parsed.data) return void child.early.delete(parsed.data.id);
-      if (!('network' in parsed.data)) return settle(child, parsed.data, handle);
-      clearTimeout(timer);
-      const other = parsed.data.network;
-      readlink('/proc/self/ns/net').then(
-        (own) => (own === other ? end(notEntered()) : entered.resolve()),
-        (error: unknown) => end(lostChild(error)),
-      );
-    });
-    return child;
-  }
-
-  function settle(
-    child: Child,
-    answer: { id: number; early?: true; code?: string; text?: string },
-    handle: SendHandle | undefined,
-  ): void {
-    const { id, early, code, text = '' } = answer;
-    if (early) {
-      const onEarly = child.early.get(id);
-      if (onEarly !== undefined && handle instanceof net.Socket) return onEarly(handle);
-      return close(handle);
-    }
-    const pending = child.pending.get(id);
-    child.pending.delete(id);
-    if (code !== undefined) child.early.delete(id);
-    if (code !== undefined) return pending?.reject(new OpenError(code, text));
-    if (pending === undefined) close(handle);
-    else if (handle instanceof net.Socket || handle instanceof net.Server) pending.resolve(handle);
-    else pending.reject(new OpenError('ECONNRESET', 'the connection was closed at once'));
-  }
+  const forget = (child: Child): void => {
+    if (current === child) current = undefined;
+  };
 
   function disconnectWhenIdle(): void {
     clearTimeout(idle);
@@ -143,7 +85,7 @@ export function makeNetworkChild({
       if (stopped) throw lostChild(new Error('stopped'));
       if (signal.aborted) throw faultOf(signal.reason);
       clearTimeout(idle);
-      const child = (current ??= start());
+      const child = (current ??= startChild(nsenter, network, forget));
       if (child.pending.size >= MAX_REQUESTS) throw tooMany();
       const id = ++lastId;
       const answer = Promise.withResolvers<net.Socket | net.Server>();
@@ -174,6 +116,65 @@ export function makeNetworkChild({
       current?.process.kill('SIGKILL');
     },
   };
+}
+
+function startChild(nsenter: string, network: string, onEnd: (child: Child) => void): Child {
+  // Only the channel: no other descriptor, no environment, no debugger port in that network.
+  const process_ = fork(PROGRAM, [], {
+    execPath: nsenter,
+    execArgv: [`--net=${network}`, '--', process.execPath, '--disable-sigusr1'],
+    env: {},
+    cwd: '/',
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  });
+  const entered = Promise.withResolvers<void>();
+  entered.promise.catch(() => {}); // requests see the error
+  const child: Child = { process: process_, ready: entered.promise, pending: new Map(), early: new Map() };
+  const timer = setTimeout(() => process_.kill('SIGKILL'), START_MS);
+  const end = (error: Error): void => {
+    clearTimeout(timer);
+    onEnd(child);
+    entered.reject(error);
+    for (const { reject } of child.pending.values()) reject(error);
+    child.pending.clear();
+    process_.kill('SIGKILL');
+  };
+  process_.on('error', (error) => end(lostChild(error)));
+  process_.on('exit', (code, by) => end(lostChild(new Error(`the child exited with ${code ?? by}`))));
+  process_.on('disconnect', () => end(lostChild(new Error('the channel to the child was closed'))));
+  process_.on('message', (message, handle) => {
+    const parsed = childMessage.safeParse(message);
+    if (!parsed.success) return close(handle);
+    if ('handedOver' in parsed.data) return void child.early.delete(parsed.data.id);
+    if (!('network' in parsed.data)) return settle(child, parsed.data, handle);
+    clearTimeout(timer);
+    const other = parsed.data.network;
+    readlink('/proc/self/ns/net').then(
+      (own) => (own === other ? end(notEntered()) : entered.resolve()),
+      (error: unknown) => end(lostChild(error)),
+    );
+  });
+  return child;
+}
+
+function settle(
+  child: Child,
+  answer: { id: number; early?: true; code?: string; text?: string },
+  handle: SendHandle | undefined,
+): void {
+  const { id, early, code, text = '' } = answer;
+  if (early) {
+    const onEarly = child.early.get(id);
+    if (onEarly !== undefined && handle instanceof net.Socket) return onEarly(handle);
+    return close(handle);
+  }
+  const pending = child.pending.get(id);
+  child.pending.delete(id);
+  if (code !== undefined) child.early.delete(id);
+  if (code !== undefined) return pending?.reject(new OpenError(code, text));
+  if (pending === undefined) close(handle);
+  else if (handle instanceof net.Socket || handle instanceof net.Server) pending.resolve(handle);
+  else pending.reject(new OpenError('ECONNRESET', 'the connection was closed at once'));
 }
 
 function close(handle: SendHandle | undefined): void {

@@ -1,16 +1,10 @@
-/** Subnets of the accounts' networks, taken from one IPv4 pool. Pure. */
-
 export interface NetworkPool {
-  /** Range of all networks, in CIDR notation. */
   cidr: string;
   /** Prefix length of one network; 24 holds 253 instances. */
   prefix: number;
 }
 
-/**
- * Holds 512 accounts on one host; Docker's default pools hold about 30. Outside of Docker's
- * 172.17-31 and 192.168, in a part of 10/8 that few sites use.
- */
+/** Holds 512 accounts; outside of Docker's 172.17-31 and 192.168, in a rarely used part of 10/8. */
 export const defaultPool: NetworkPool = { cidr: '10.210.0.0/15', prefix: 24 };
 
 /** Unsigned 32-bit addresses, inclusive. */
@@ -33,11 +27,7 @@ const overlap = (a: Range, b: Range): boolean => a[0] <= b[1] && b[0] <= a[1];
 const textOf = (address: number): string =>
   [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
 
-/**
- * Directly connected networks of a host, in CIDR notation, from `/proc/net/route`, which writes
- * numbers in host byte order. Includes memberless bridges left by a killed engine; excludes gateway
- * routes.
- */
+/** Connected networks in CIDR notation, of `/proc/net/route`: numbers are in host byte order. */
 export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] {
   const numberOf = (hex: string): number => {
     const bytes = hex.match(/../g) ?? [];
@@ -52,7 +42,6 @@ export function subnetsOfRoutes(table: string, littleEndian: boolean): string[] 
   });
 }
 
-/** Throws with a message for the operator when the pool is unusable. */
 export function checkPool({ cidr, prefix }: NetworkPool): void {
   const range = rangeOf(cidr);
   const isValid = range !== null && cidr.includes('/') && prefix <= 29 && 2 ** (32 - prefix) <= range[1] - range[0] + 1;

@@ -1,8 +1,7 @@
 /**
- * Bytes of block devices. With cgroups version 2 the engine reports devices. Version 1 omits page
- * cache writes, and everything on newer kernels: there /proc/<pid>/io of local processes is summed.
- * A process that ended counts with its waiting parent, so only processes started from outside are
- * lost.
+ * Bytes of block devices. Cgroups version 1 omits page cache writes, and everything on newer
+ * kernels: there /proc/<pid>/io of local processes is summed. A process that ended counts with its
+ * waiting parent, so only processes started from outside are lost.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -55,13 +54,12 @@ export const hasPartsHere = (device: string): Promise<boolean> =>
     () => false,
   );
 
-/** Sum over all processes in the cgroup of `pid` and its descendants. */
 export async function bytesOfProcesses(pid: number): Promise<BlockBytes> {
   const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
   const below = /^\d+:pids:(\/.+)$/m.exec(groups)?.[1];
   if (below === undefined) return unknown;
   const pids = await pidsBelow(path.join(CGROUPS, 'pids', below));
-  const accounts = await Promise.all(pids.map((one) => readFile(`/proc/${one}/io`, 'utf8').catch(() => '')));
+  const accounts = await Promise.all(pids.map((process) => readFile(`/proc/${process}/io`, 'utf8').catch(() => '')));
   const sum = (name: string): number =>
     accounts.reduce((all, text) => all + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(text)?.[1] ?? 0), 0);
   return accounts.some((text) => text !== '')

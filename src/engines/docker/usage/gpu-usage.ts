@@ -1,4 +1,3 @@
-/** GPU usage from nvidia-smi inside an instance: the command and its output. Pure. */
 import type { GpuUsage } from '../../contract.ts';
 
 const fields = ['utilization.gpu', 'memory.used', 'memory.total', 'power.draw', 'temperature.gpu'] as const;

@@ -1,4 +1,3 @@
-/** Readings of an instance's counters, with those of its Docker daemon. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { makeSemaphore } from '../../../async/semaphore.ts';
@@ -45,11 +44,9 @@ export interface Reading extends Pick<
   cpuNs: number;
 }
 
-/** Facts that stay for one run. */
 export interface Run {
   containerId: string;
   info: Pick<ContainerInspectInfo, 'Id' | 'State'>;
-  /** Host process id of the first process. */
   pid: number;
   startedAtMs: number;
   hasGpus: boolean;

@@ -1,10 +1,7 @@
 /**
- * Usage of instances, from the engine's counters. One reading is instant and costs milliseconds.
- * CPU is the difference of two readings at least a second apart: the previous call's, or one taken
- * now.
- *
- * The engine reports counters without the facts of a run. Those are cached per run, and read again
- * when a counter shows another run or the container is gone.
+ * Usage from the engine's counters. CPU is the difference of two readings at least a second apart:
+ * the previous call's, or one taken now. Facts of a run are cached, and read again when a counter
+ * shows another run or the container is gone.
  */
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,14 +21,12 @@ import { makeReadings, type Reading, type Run } from './readings.ts';
 import { runCommand } from '../exec/run-command.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
 
-/** Minimum interval of a CPU mean. */
 const MIN_INTERVAL_MS = 1_000;
 const GPU_DEADLINE_MS = 5_000;
 const INSPECTS_AT_ONCE = 8;
 /** Sizing a root disk walks all files: many at once saturate the host's disk. */
 const DISKS_AT_ONCE = 2;
 
-/** `run` is null while stopped. */
 interface Inspected {
   run: Run | null;
   rootDiskBytes: number | null;
@@ -45,7 +40,6 @@ export type ReadUsage = (
 
 export function makeUsage(client: Client, installation: string, host: Host): ReadUsage {
   const { docker, call } = client;
-  /** Start of the next mean. */
   const previous = new Map<InstanceId, Reading>();
   const runs = new Map<InstanceId, Run>();
   const read = makeReadings(client, host);
