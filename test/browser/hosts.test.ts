@@ -72,13 +72,13 @@ test('a page opened by an API link has its own storage, service worker and paths
   await page.goto(`${at(81, MINE)}/.berth/open?key=key`);
   expect(page.url()).toBe(`${at(81, MINE)}/`);
   expect(await page.title()).toBe('mine');
-  const told = await page.evaluate(`(async () => {
+  const reported = await page.evaluate(`(async () => {
     localStorage.setItem('kept', 'yes');
     await navigator.serviceWorker.register('/worker.js');
     await navigator.serviceWorker.ready;
     return { origin: location.origin, kept: localStorage.getItem('kept'), deep: (await fetch('/a/b')).status };
   })()`);
-  expect(told).toEqual({ origin: at(81, MINE), kept: 'yes', deep: 200 });
+  expect(reported).toEqual({ origin: at(81, MINE), kept: 'yes', deep: 200 });
 });
 
 test('a foreign page neither reads nor sets the session cookie, nor reads the visitor’s other ports', async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../src/contract/instance.ts';
 import { runCell } from '../fixtures/jupyter.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
-import { firstWish, IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
+import { firstLaunchRequest, IMAGE_DEADLINE_MS, launchFirst } from '../fixtures/first-launch.ts';
 import {
   installationOf,
   login,
@@ -20,13 +20,13 @@ let server: ServerProcess;
 let key: SshKey;
 let client: Client;
 let token: string;
-let first: Awaited<ReturnType<typeof firstWish>>;
+let first: Awaited<ReturnType<typeof firstLaunchRequest>>;
 
 beforeAll(async () => {
   server = await startServerProcess({ nodePorts: '31000-31099' });
   key = await makeSshKey();
   ({ client, token } = await login(server));
-  first = await firstWish(client, { name: 'e2e' });
+  first = await firstLaunchRequest(client, { name: 'e2e' });
 }, IMAGE_DEADLINE_MS);
 
 afterAll(async () => {

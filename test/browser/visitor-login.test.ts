@@ -203,8 +203,8 @@ async function attacked({ api, theirs }: Pick<Place, 'api' | 'theirs'>, context:
   page.on('response', (response) => {
     if (response.url().startsWith(`${api}/api/`)) answered.push(`${response.request().method()} ${response.status()}`);
   });
-  const told: unknown = await page.evaluate(attack(api, theirs.includes('?plant=')));
-  return { mine, page, told, answered };
+  const reported: unknown = await page.evaluate(attack(api, theirs.includes('?plant=')));
+  return { mine, page, reported, answered };
 }
 
 /** The page could read nothing of the visitor's. */
@@ -225,8 +225,11 @@ describe('a foreign page', () => {
       const place = places[name]?.();
       if (!place) throw new Error(name);
       const context = await browser.newContext();
-      const { mine, told, answered } = await attacked({ ...place, theirs: `${place.theirs}?plant=planted` }, context);
-      expect(told).toMatchObject({
+      const { mine, reported, answered } = await attacked(
+        { ...place, theirs: `${place.theirs}?plant=planted` },
+        context,
+      );
+      expect(reported).toMatchObject({
         ...nothing,
         cookiesBefore: place.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
         worker: place.worker === 'refused' ? 'refused' : place.theirs,
@@ -246,8 +249,8 @@ describe('a foreign page', () => {
     const api = server.apiUrl.replace('127.0.0.1', 'one.test');
     const context = await browser.newContext();
     const theirs = `http://one.test:${nodePort.nodePort}/`;
-    const { mine, page, told, answered } = await attacked({ api, theirs }, context);
-    expect(told).toMatchObject({ ...nothing, cookiesBefore: '', worker: 'refused' });
+    const { mine, page, reported, answered } = await attacked({ api, theirs }, context);
+    expect(reported).toMatchObject({ ...nothing, cookiesBefore: '', worker: 'refused' });
     // Over plain HTTP browsers send no fetch metadata with a GET: the API answers, and the page
     // can't read the answer.
     expect(new Set(answered)).toEqual(new Set(['GET 200', 'POST 403']));

@@ -18,8 +18,8 @@ async function open(
   command: string[],
   more: Partial<ExecRequest> = {},
 ): Promise<OpenExec> {
-  const wish = { command, env: {}, terminal: null, ...more };
-  const running = await subject.fixture.engine.openExec(id, wish, deadline());
+  const execRequest = { command, env: {}, terminal: null, ...more };
+  const running = await subject.fixture.engine.openExec(id, execRequest, deadline());
   subject.after(() => running.kill().catch(() => {}));
   return running;
 }
@@ -32,9 +32,11 @@ async function outcome(running: OpenExec, input = ''): Promise<{ exitCode: numbe
 }
 
 export function describeOpenExec(current: () => Subject): void {
-  const started = async (wish: Parameters<Subject['spec']>[0] = {}): Promise<{ subject: Subject; id: InstanceId }> => {
+  const started = async (
+    execRequest: Parameters<Subject['spec']>[0] = {},
+  ): Promise<{ subject: Subject; id: InstanceId }> => {
     const subject = current();
-    const spec = subject.spec({ memoryMiB: 128, pidsLimit: 256, ...wish });
+    const spec = subject.spec({ memoryMiB: 128, pidsLimit: 256, ...execRequest });
     await subject.ensure(spec);
     return { subject, id: spec.id };
   };
@@ -257,13 +259,13 @@ export function describeOpenExec(current: () => Subject): void {
     it('the signal ends the opening only', async () => {
       const { subject, id } = await started();
       const { engine } = subject.fixture;
-      const wish: ExecRequest = { command: ['cat'], env: {}, terminal: null };
+      const execRequest: ExecRequest = { command: ['cat'], env: {}, terminal: null };
       const signal = new AbortController();
-      const running = await engine.openExec(id, wish, signal.signal);
+      const running = await engine.openExec(id, execRequest, signal.signal);
       signal.abort();
       await subject.fixture.time.sleep(50);
       expect(await outcome(running, 'still here')).toMatchObject({ exitCode: 0, stdout: 'still here' });
-      await expectFault(engine.openExec(id, wish, signal.signal), 'unreachable');
+      await expectFault(engine.openExec(id, execRequest, signal.signal), 'unreachable');
     });
 
     it('is not_found for a stopped or absent instance', async () => {

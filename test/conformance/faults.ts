@@ -40,9 +40,9 @@ export function describeFaults(current: () => Subject): void {
   describe('images', () => {
     it('ensures a present or available image, and returns at once the second time', async () => {
       const { engine, imageRef } = current().fixture;
-      const told: ImageProgress[] = [];
-      await engine.ensureImage(imageRef, (progress) => told.push(progress), deadline());
-      for (const { done, total } of told) expect(done).toBeLessThanOrEqual(total);
+      const reported: ImageProgress[] = [];
+      await engine.ensureImage(imageRef, (progress) => reported.push(progress), deadline());
+      for (const { done, total } of reported) expect(done).toBeLessThanOrEqual(total);
       await engine.ensureImage(imageRef, () => {}, deadline());
     });
 

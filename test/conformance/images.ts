@@ -38,13 +38,13 @@ async function hasFile(subject: Subject, imageRef: string, file = '/root/kept'):
   return exitCode === 0;
 }
 
-function expectProgress(told: readonly ImageProgress[]): void {
-  for (const [index, { done, total, unit }] of told.entries()) {
+function expectProgress(reported: readonly ImageProgress[]): void {
+  for (const [index, { done, total, unit }] of reported.entries()) {
     expect(unit).toBe('bytes');
     expect(done).toBeLessThanOrEqual(total);
-    expect(done).toBeGreaterThanOrEqual(told[index - 1]?.done ?? 0);
+    expect(done).toBeGreaterThanOrEqual(reported[index - 1]?.done ?? 0);
   }
-  const last = told.at(-1);
+  const last = reported.at(-1);
   expect(last?.done).toBe(last?.total);
 }
 
@@ -210,15 +210,15 @@ export function describeImages(current: () => Subject): void {
       const spec = await withFile(subject);
       const ref = newRef(subject, closed);
       await engine.saveImage(spec.id, ref, deadline());
-      const told: ImageProgress[] = [];
-      const tell = (progress: ImageProgress): void => void told.push(progress);
+      const reported: ImageProgress[] = [];
+      const tell = (progress: ImageProgress): void => void reported.push(progress);
       for (const given of [undefined, wrongCredentials]) {
         const fault = await expectFault(engine.pushImage(ref, tell, deadline(), given), 'denied');
         expect(fault).toMatchObject({ reason: 'imageDenied', retry: false });
       }
       await engine.pushImage(ref, tell, deadline(), credentials);
-      expect(told.at(-1)?.total).toBeGreaterThan(0);
-      expectProgress(told);
+      expect(reported.at(-1)?.total).toBeGreaterThan(0);
+      expectProgress(reported);
       await engine.pushImage(ref, () => {}, deadline(), credentials);
       await engine.removeImage(ref, deadline());
 
@@ -229,9 +229,9 @@ export function describeImages(current: () => Subject): void {
         expect(fault.reason).toBe('imageDenied');
         expect(inspect(fault, { depth: Infinity, showHidden: true })).not.toContain(wrongCredentials.secret);
       }
-      told.length = 0;
+      reported.length = 0;
       await again.ensureImage(ref, tell, deadline(), credentials);
-      expectProgress(told);
+      expectProgress(reported);
       expect(await hasFile(subject, ref)).toBe(true);
       expect(await imagesOwned(ref), 'it is known again as ours').toMatchObject([{ id: spec.id }]);
     });
@@ -290,9 +290,9 @@ export function describeImages(current: () => Subject): void {
       const [one, other] = [await withFile(subject), await withFile(subject)];
       const ref = newRef(subject);
       await engine.saveImage(one.id, ref, deadline());
-      const [told] = await imagesOwned(ref);
+      const [reported] = await imagesOwned(ref);
       await engine.saveImage(other.id, ref, deadline());
-      await expectFault(engine.discard(told ?? expect.fail(), deadline()), 'rejected');
+      await expectFault(engine.discard(reported ?? expect.fail(), deadline()), 'rejected');
       expect(await imagesOwned(ref)).toMatchObject([{ id: other.id }]);
     });
 
@@ -306,8 +306,8 @@ export function describeImages(current: () => Subject): void {
         const name = containerName(spec.id);
         const neighbour = await subject.fixture.neighbour({ name, labels: worn });
         const about = { id: spec.id, ownerId: spec.ownerId, generation: 1, running: true, createdAtMs: 0 };
-        const told: OwnedObject = { kind: 'instance', engineName: name, imageRef: null, ...about };
-        await expectFault(engine.discard(told, deadline()), 'rejected');
+        const reported: OwnedObject = { kind: 'instance', engineName: name, imageRef: null, ...about };
+        await expectFault(engine.discard(reported, deadline()), 'rejected');
         expect(await neighbour.untouched()).toBe(true);
         await neighbour.remove();
       }
@@ -321,8 +321,8 @@ export function describeImages(current: () => Subject): void {
       const neighbour = await subject.fixture.neighbourNetwork({ name, labels: { [labels.owner]: ownerId } });
       subject.after(() => neighbour.remove());
       const about = { id: ownerId, ownerId, generation: 0, running: false, createdAtMs: 0, imageRef: null };
-      const told: OwnedObject = { kind: 'network', engineName: name, ...about };
-      await expectFault(subject.fixture.engine.discard(told, deadline()), 'rejected');
+      const reported: OwnedObject = { kind: 'network', engineName: name, ...about };
+      await expectFault(subject.fixture.engine.discard(reported, deadline()), 'rejected');
       expect(await neighbour.untouched()).toBe(true);
     });
 
@@ -345,8 +345,8 @@ export function describeImages(current: () => Subject): void {
         subject.after(() => neighbour.remove());
         expect(await imagesOwned(ref)).toEqual([]);
         const about = { id: spec.id, ownerId: spec.ownerId, generation: 0, running: false, createdAtMs: 0 };
-        const told: OwnedObject = { kind: 'image', engineName: ref, imageRef: null, ...about };
-        await expectFault(engine.discard(told, deadline()), 'rejected');
+        const reported: OwnedObject = { kind: 'image', engineName: ref, imageRef: null, ...about };
+        await expectFault(engine.discard(reported, deadline()), 'rejected');
         await expectFault(engine.removeImage(ref, deadline()), 'rejected');
         await expectFault(engine.saveImage(spec.id, ref, deadline()), 'rejected');
         expect(await neighbour.untouched()).toBe(true);

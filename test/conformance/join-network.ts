@@ -15,7 +15,7 @@ import {
   newInstanceId,
   skipWithout,
   type Subject,
-  type Wish,
+  type SpecOptions,
 } from './subject.ts';
 
 const freePort = 7100;
@@ -24,11 +24,11 @@ const loopback = '127.0.0.1';
 export function describeJoining(current: () => Subject): void {
   async function joined(
     context: TestContext,
-    wish?: Wish,
+    options?: SpecOptions,
   ): Promise<{ subject: Subject; spec: EngineSpec; network: InstanceNetwork }> {
     const subject = current();
     skipWithout('joinNetwork', subject, context);
-    const spec = subject.spec(wish);
+    const spec = subject.spec(options);
     await subject.ensure(spec);
     const network = await subject.fixture.engine.joinNetwork(spec.id, deadline());
     subject.after(async () => network.close());

@@ -2,7 +2,15 @@
 import { describe, expect, it } from 'vitest';
 import type { LogLine, LogRange, LogSource } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
-import { control, deadline, expectFault, newInstanceId, skipWithout, type Subject, type Wish } from './subject.ts';
+import {
+  control,
+  deadline,
+  expectFault,
+  newInstanceId,
+  skipWithout,
+  type Subject,
+  type SpecOptions,
+} from './subject.ts';
 
 const said = ['berth: services ssh notebook', 'berth: init none'];
 /** For a start file of the suite's own, with what the simulation is to play. */
@@ -10,9 +18,9 @@ const startWith = (played: string, script: string): string =>
   `#!/bin/sh\n${played}${script}\nwhile :; do sleep 1; done\n`;
 
 export function describeLogs(current: () => Subject): void {
-  const started = async (wish: Wish = {}, start?: string): Promise<{ subject: Subject; id: InstanceId }> => {
+  const started = async (options: SpecOptions = {}, start?: string): Promise<{ subject: Subject; id: InstanceId }> => {
     const subject = current();
-    const spec = subject.spec(wish);
+    const spec = subject.spec(options);
     const files = start === undefined ? spec.files : [control('start', start, 0o755), ...spec.files.slice(1)];
     await subject.ensure({ ...spec, files });
     return { subject, id: spec.id };
@@ -203,8 +211,8 @@ export function describeLogs(current: () => Subject): void {
       await subject.exec(place.id, 'sh', '-c', 'echo 0 >/var/log/berth/init.exit');
       const once = await read(subject, place.id, {}, 'init');
       const last = await read(subject, place.id, { tail: 1 }, 'init');
-      for (const told of [lines, once, last])
-        expect(told).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
+      for (const reported of [lines, once, last])
+        expect(reported).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
     });
 
     it('of a missing init script are empty', async () => {

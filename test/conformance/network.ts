@@ -88,8 +88,8 @@ export function describeNetwork(current: () => Subject): void {
         { port: echoPort, nodePort: await subject.fixture.releaseNodePort() },
       ];
       const spec = subject.spec({ nodePorts });
-      const told = expectPresent(await subject.ensure(spec)).nodePorts;
-      expect(told.toSorted((one, other) => one.port - other.port)).toEqual(nodePorts);
+      const reported = expectPresent(await subject.ensure(spec)).nodePorts;
+      expect(reported.toSorted((one, other) => one.port - other.port)).toEqual(nodePorts);
       const published = nodePorts[1]?.nodePort ?? 0;
       await subject.until('the node port echoes', () => echoes(subject, published));
       await subject.fixture.engine.halt(spec.id, 5_000, deadline());

@@ -32,7 +32,7 @@ export const startFiles = {
 
 export type Start = keyof typeof startFiles;
 
-export interface Wish extends Partial<Omit<EngineSpec, 'files'>> {
+export interface SpecOptions extends Partial<Omit<EngineSpec, 'files'>> {
   start?: Start;
   /** Beside `start`. */
   files?: ControlFile[];
@@ -41,7 +41,7 @@ export interface Wish extends Partial<Omit<EngineSpec, 'files'>> {
 export interface Subject {
   fixture: Fixture;
   /** A spec of a new instance of a new account, unless the wish says whose or which; cleared away after the test. */
-  spec(wish?: Wish): EngineSpec;
+  spec(options?: SpecOptions): EngineSpec;
   /** `ensure` with a deadline of its own. */
   ensure(spec: EngineSpec): Promise<Observation>;
   /** One observation. */
@@ -71,8 +71,8 @@ export function makeSubject(fixture: Fixture): Subject {
   const undos: (() => Promise<unknown>)[] = [];
   const subject: Subject = {
     fixture,
-    spec({ start = 'serve', files = [], ...wish } = {}) {
-      const id = wish.id ?? newInstanceId();
+    spec({ start = 'serve', files = [], ...options } = {}) {
+      const id = options.id ?? newInstanceId();
       const spec: EngineSpec = {
         id,
         ownerId: newUserId(),
@@ -86,7 +86,7 @@ export function makeSubject(fixture: Fixture): Subject {
         mounts: [],
         nodePorts: [],
         nodePortAddress: fixture.nodePortAddress,
-        ...wish,
+        ...options,
         files: [control('start', startFiles[start], 0o755), ...files],
       };
       subject.after(() => engine.destroy(spec.id, deadline()));

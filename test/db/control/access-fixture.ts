@@ -62,7 +62,7 @@ export async function openRoom(open: Open, given: Partial<AccessDeps> = {}): Pro
 }
 
 /** Another process on the same database. */
-export const processBeside = async (open: Open, room: Room): Promise<Room> =>
+export const secondProcess = async (open: Open, room: Room): Promise<Room> =>
   roomOver(open.kind === 'postgres' ? await open.again(room.store) : room.store, room.clock);
 
 export const tokenOf = async (room: Room, username = 'admin', password = ADMIN_PASSWORD): Promise<string> =>
@@ -86,8 +86,8 @@ export async function annaOf(room: Room): Promise<{ token: string; caller: Calle
 export const setDisabled = (store: Store, username: string, disabled: 0 | 1): Promise<unknown> =>
   store.write((tx) => tx.updateTable('account').set({ disabled }).where('username', '=', username).execute());
 
-export async function refusalOf(deed: Promise<unknown>): Promise<Refusal> {
-  const outcome = await deed.then(
+export async function refusalOf(attempt: Promise<unknown>): Promise<Refusal> {
+  const outcome = await attempt.then(
     (value) => ({ value }),
     (error: unknown) => error,
   );
@@ -95,8 +95,8 @@ export async function refusalOf(deed: Promise<unknown>): Promise<Refusal> {
   throw new Error(`no refusal: ${JSON.stringify(outcome)}`, { cause: outcome });
 }
 
-export async function expectRefused(deed: Promise<unknown>, code: RefusalCode, words?: RegExp): Promise<Refusal> {
-  const refusal = await refusalOf(deed);
+export async function expectRefused(attempt: Promise<unknown>, code: RefusalCode, words?: RegExp): Promise<Refusal> {
+  const refusal = await refusalOf(attempt);
   expect(refusal.code).toBe(code);
   if (words) expect(refusal.message).toMatch(words);
   return refusal;

@@ -12,7 +12,7 @@ import {
   everythingIn,
   expectRefused,
   openRoom,
-  processBeside,
+  secondProcess,
   roomOver,
   setDisabled,
   tokenOf,
@@ -31,11 +31,13 @@ async function sessionOf(room: Room, caller: Caller, instanceId = INSTANCE): Pro
 onBothEngines('gateway grants', (open) => {
   test('exchanges a handover once for a session of its account and instance; stores only hashes', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const { caller } = await annaOf(room);
     const handover = await room.access.grants.grant(caller, INSTANCE);
     expect(handover).toMatch(/^[A-Za-z0-9_-]{43}$/);
-    const tries = await Promise.all([room, beside, room, beside].map((one) => one.access.grants.redeem(handover)));
+    const tries = await Promise.all(
+      [room, otherServer, room, otherServer].map((one) => one.access.grants.redeem(handover)),
+    );
     const [redeemed, ...more] = tries.filter((one) => one !== null);
     expect(more).toEqual([]);
     expect(redeemed).toEqual({
@@ -45,7 +47,7 @@ onBothEngines('gateway grants', (open) => {
       expiresAtMs: room.clock.nowMs + DAY,
     });
     const secret = redeemed?.session ?? '';
-    for (const one of [room, beside]) {
+    for (const one of [room, otherServer]) {
       expect(await one.access.grants.session(secret)).toMatchObject({
         accountId: caller.accountId,
         instanceId: INSTANCE,
@@ -141,18 +143,18 @@ onBothEngines('gateway grants', (open) => {
 
   test("ends a session with its own login's logout only", async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const { caller } = await annaOf(room);
     const second = await callerOf(room, await tokenOf(room, 'anna', "anna's password"));
     const [mine, other] = [await sessionOf(room, caller), await sessionOf(room, second)];
     const handover = await room.access.grants.grant(caller, INSTANCE);
-    for (const one of [room, beside]) for (const secret of [mine, other]) await one.access.grants.session(secret);
+    for (const one of [room, otherServer]) for (const secret of [mine, other]) await one.access.grants.session(secret);
     await room.access.logout(caller);
     expect(await room.access.grants.session(mine)).toBeNull();
     expect(await room.access.grants.redeem(handover)).toBeNull();
     room.clock.nowMs += SECOND;
-    expect(await beside.access.grants.session(mine)).toBeNull();
-    for (const one of [room, beside]) expect(await one.access.grants.session(other)).not.toBeNull();
+    expect(await otherServer.access.grants.session(mine)).toBeNull();
+    for (const one of [room, otherServer]) expect(await one.access.grants.session(other)).not.toBeNull();
     // A request in progress may still have the logged-out caller: it opens nothing more.
     await expectRefused(room.access.grants.grant(caller, INSTANCE), 'not_logged_in');
   });
@@ -212,17 +214,17 @@ onBothEngines('gateway grants', (open) => {
 
   test('leaves no session when a revocation races a redeemed handover', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const { caller } = await annaOf(room);
     for (let round = 0; round < 10; round++) {
       const login = await callerOf(room, await tokenOf(room, 'anna', "anna's password"));
       const handovers = await Promise.all([1, 2, 3].map(() => room.access.grants.grant(login, INSTANCE)));
       const redeemed = await Promise.all([
-        ...handovers.map((handover) => beside.access.grants.redeem(handover)),
+        ...handovers.map((handover) => otherServer.access.grants.redeem(handover)),
         room.access.logout(login).then(() => null),
       ]);
       room.clock.nowMs += SECOND;
-      for (const one of redeemed) if (one) expect(await beside.access.grants.session(one.session)).toBeNull();
+      for (const one of redeemed) if (one) expect(await otherServer.access.grants.session(one.session)).toBeNull();
     }
     expect(
       await room.store.read.selectFrom('gatewayGrant').selectAll().where('accountId', '=', caller.accountId).execute(),

@@ -11,7 +11,7 @@ import {
   expectRefused,
   keyed,
   openRoom,
-  processBeside,
+  secondProcess,
   setDisabled,
   type Room,
 } from './access-fixture.ts';
@@ -66,16 +66,16 @@ onBothEngines('API keys', (open) => {
 
   test('revokes a deleted key at once here and within a second in another process', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const { caller } = await annaOf(room);
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
     const { key: other } = await room.access.createApiKey(caller, { name: 'other' }, null);
-    for (const one of [room, beside]) await withKey(one, key.fullKey);
+    for (const one of [room, otherServer]) await withKey(one, key.fullKey);
     await room.access.deleteApiKey(caller, { id: key.id }, null);
     await expectRefused(withKey(room, key.fullKey), 'not_logged_in');
     room.clock.nowMs += SECOND;
-    await expectRefused(withKey(beside, key.fullKey), 'not_logged_in');
-    expect(await withKey(beside, other.fullKey)).toMatchObject({ username: 'anna' });
+    await expectRefused(withKey(otherServer, key.fullKey), 'not_logged_in');
+    expect(await withKey(otherServer, other.fullKey)).toMatchObject({ username: 'anna' });
     await expectRefused(room.access.deleteApiKey(caller, { id: key.id }, null), 'not_found', new RegExp(key.id));
     const foreign = room.access.deleteApiKey(await adminOf(room), { id: other.id }, null);
     await expectRefused(foreign, 'not_found');

@@ -19,7 +19,7 @@ import {
   expectRefused,
   keyed,
   openRoom,
-  processBeside,
+  secondProcess,
   refusalOf,
   setDisabled,
   tokenOf,
@@ -176,18 +176,18 @@ onBothEngines('change of password', (open) => {
 
   test('ends every login at once here and within a second in another process; keeps API keys', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const { token, caller } = await annaOf(room);
     const second = await tokenOf(room, 'anna', "anna's password");
     const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
     for (const one of [token, second]) {
       await callerOf(room, one);
-      await callerOf(beside, one);
+      await callerOf(otherServer, one);
     }
     await room.access.changePassword(caller, change("anna's password", 'a better password'));
     for (const one of [token, second]) await expectRefused(callerOf(room, one), 'not_logged_in');
     room.clock.nowMs += SECOND;
-    for (const one of [token, second]) await expectRefused(callerOf(beside, one), 'not_logged_in');
+    for (const one of [token, second]) await expectRefused(callerOf(otherServer, one), 'not_logged_in');
     const program = await room.access.authenticate({ kind: 'apiKey', key: key.fullKey });
     expect(program.username).toBe('anna');
     await expectRefused(room.access.login({ username: 'anna', password: "anna's password" }, HOME), 'not_logged_in');
@@ -218,20 +218,20 @@ onBothEngines('change of password', (open) => {
   test('accepts one of two concurrent changes; a concurrent login with the old password does not survive', async () => {
     const room = await openRoom(open);
     const { caller } = await annaOf(room);
-    const deeds = await Promise.allSettled([
+    const tries = await Promise.allSettled([
       room.access.changePassword(caller, change("anna's password", 'first new one')),
       room.access.changePassword(caller, change("anna's password", 'second new one')),
       ...Array.from({ length: 20 }, () => tokenOf(room, 'anna', "anna's password")),
     ]);
     expect(
-      deeds
+      tries
         .slice(0, 2)
         .map(({ status }) => status)
         .sort(),
     ).toEqual(['fulfilled', 'rejected']);
-    for (const deed of deeds.slice(2)) {
-      if (deed.status === 'fulfilled') await expectRefused(callerOf(room, String(deed.value)), 'not_logged_in');
-      else expect(deed.reason).toBeInstanceOf(Refusal);
+    for (const attempt of tries.slice(2)) {
+      if (attempt.status === 'fulfilled') await expectRefused(callerOf(room, String(attempt.value)), 'not_logged_in');
+      else expect(attempt.reason).toBeInstanceOf(Refusal);
     }
     const live = await room.store.read
       .selectFrom('session')
@@ -260,12 +260,12 @@ onBothEngines('accounts', (open) => {
   test('creates one first account when two processes start together', async () => {
     const room = await openRoom(open);
     await room.store.write((tx) => tx.deleteFrom('account').execute());
-    const beside = await processBeside(open, room);
+    const otherServer = await secondProcess(open, room);
     const made = await Promise.all(
-      [room, beside].map((one) => one.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1 })),
+      [room, otherServer].map((one) => one.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1 })),
     );
     expect(made.sort()).toEqual([false, true]);
-    expect(await tokenOf(beside)).toMatch(/\./);
+    expect(await tokenOf(otherServer)).toMatch(/\./);
   });
 
   const body = { username: 'bert', email: 'Bert@Example.org', password: "bert's password", balance: 0.1 };

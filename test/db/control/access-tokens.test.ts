@@ -14,7 +14,7 @@ import {
   callerOf,
   expectRefused,
   openRoom,
-  processBeside,
+  secondProcess,
   roomOver,
   setDisabled,
   tokenOf,
@@ -308,15 +308,15 @@ onBothEngines('access tokens', (open) => {
 
   test('revokes a token on logout at once here and within a second in another process, and no other token', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const other = await secondProcess(open, room);
     const { token, caller } = await annaOf(room);
     const second = await tokenOf(room, 'anna', "anna's password");
-    await callerOf(beside, token);
+    await callerOf(other, token);
     await room.access.logout(caller);
     await expectRefused(callerOf(room, token), 'not_logged_in');
     room.clock.nowMs += SECOND;
-    await expectRefused(callerOf(beside, token), 'not_logged_in');
-    expect(await callerOf(beside, second)).toMatchObject({ username: 'anna' });
+    await expectRefused(callerOf(other, token), 'not_logged_in');
+    expect(await callerOf(other, second)).toMatchObject({ username: 'anna' });
     expect(await callerOf(room, second)).toMatchObject({ username: 'anna' });
   });
 
@@ -352,9 +352,9 @@ onBothEngines('access tokens', (open) => {
 
   test('keeps old tokens valid for their day after a rotation, and signs with the new key in every process', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
+    const other = await secondProcess(open, room);
     const { token } = await annaOf(room);
-    expect(await callerOf(beside, token)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(other, token)).toMatchObject({ username: 'anna' });
     const oldId = (await ownKey(room)).kid;
     room.clock.nowMs += 5 * SECOND;
     const newId = await rotateKey(room);
@@ -363,9 +363,9 @@ onBothEngines('access tokens', (open) => {
     const fresh = await tokenOf(room, 'anna', "anna's password");
     expect(decodeProtectedHeader(fresh).kid).toBe(newId);
     // The other process learns of the rotation from the token, and by its next login.
-    expect(await callerOf(beside, fresh)).toMatchObject({ username: 'anna' });
-    expect(decodeProtectedHeader(await tokenOf(beside, 'anna', "anna's password")).kid).toBe(newId);
-    for (const one of [room, beside]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(other, fresh)).toMatchObject({ username: 'anna' });
+    expect(decodeProtectedHeader(await tokenOf(other, 'anna', "anna's password")).kid).toBe(newId);
+    for (const one of [room, other]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
 
     const retired = await room.store.read
       .selectFrom('signingKey')
@@ -393,10 +393,10 @@ onBothEngines('access tokens', (open) => {
 
   test('agrees on one key when processes start or rotate concurrently', async () => {
     const room = await openRoom(open);
-    const beside = await processBeside(open, room);
-    const ids = await Promise.all([room, beside, room, beside].map((one) => one.access.ensureSigningKey()));
+    const other = await secondProcess(open, room);
+    const ids = await Promise.all([room, other, room, other].map((one) => one.access.ensureSigningKey()));
     expect(new Set(ids).size).toBe(1);
-    await Promise.all([room, beside].map(rotateKey));
+    await Promise.all([room, other].map(rotateKey));
     const current = await room.store.read
       .selectFrom('signingKey')
       .select('kid')
@@ -404,7 +404,7 @@ onBothEngines('access tokens', (open) => {
       .execute();
     expect(current).toHaveLength(1);
     expect(await room.access.ensureSigningKey()).toBe(current[0]?.kid);
-    expect(await beside.access.ensureSigningKey()).toBe(current[0]?.kid);
+    expect(await other.access.ensureSigningKey()).toBe(current[0]?.kid);
   });
 
   test('reads the keys at most once a second for unknown key ids', async () => {

@@ -10,11 +10,14 @@ const phaseIs =
   ({ instanceRuntimeInfo }: { instanceRuntimeInfo: { phase: string } }): boolean =>
     instanceRuntimeInfo.phase === phase;
 
-const launched = async (world: World, over: Parameters<World['wish']>[0] = {}): Promise<{ instanceId: string }> =>
-  world.running.control.instances.launch(world.caller, world.wish(over), null);
+const launched = async (
+  world: World,
+  over: Parameters<World['launchInput']>[0] = {},
+): Promise<{ instanceId: string }> =>
+  world.running.control.instances.launch(world.caller, world.launchInput(over), null);
 
 const withScript = (world: World, initScript: string) => ({
-  instanceConfiguration: { ...world.wish().instanceConfiguration, initScript },
+  instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript },
 });
 
 /** Each action on an instance in this state: accepted, or refused with words. */

@@ -70,7 +70,7 @@ onBothEngines('adopting an orphan', (open) => {
   test('keeps a saved image from being deleted when the adopted container was made from it', async () => {
     const world = await makeWorld(await open());
     const { images, instances } = world.running.control;
-    const from = await instances.launch(world.caller, world.wish(), null);
+    const from = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(from.instanceId, hasStatus('Running'));
     const { imageId } = await images.save(world.caller, { instanceId: from.instanceId, name: 'mine' }, null);
     const rowOf = () =>
@@ -127,7 +127,7 @@ onBothEngines('adopting an orphan', (open) => {
 
   test('refuses with the reason and changes nothing', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_009 } });
-    const { instanceId: other } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: other } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(other, hasStatus('Running'));
     await settled(world);
     const taken = [{ port: 22, nodePort: 31_000 }];
@@ -135,8 +135,8 @@ onBothEngines('adopting an orphan', (open) => {
     await world.engine.halt(id, 100, soon());
     const { instanceTypeId: _, ...untyped } = adoptAs(world);
     const before = await tableOf(world);
-    const refused = async (wish: Parameters<typeof handle>[2], code: string): Promise<void> => {
-      await expect(handle(world, id, wish)).rejects.toMatchObject({ code });
+    const refused = async (request: Parameters<typeof handle>[2], code: string): Promise<void> => {
+      await expect(handle(world, id, request)).rejects.toMatchObject({ code });
       expect(await tableOf(world)).toEqual(before);
       expect(await world.store.read.selectFrom('instance').select('id').where('id', '=', id).execute()).toEqual([]);
     };
@@ -166,7 +166,7 @@ onBothEngines('adopting an orphan', (open) => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
     });
-    const { instanceId: first } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: first } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(first, hasStatus('Running'));
     const id = await knownOrphan(world);
     await expect(handle(world, id, adoptAs(world))).rejects.toMatchObject({
@@ -198,9 +198,9 @@ onBothEngines('adopting an orphan', (open) => {
     for (let round = 0; round < 12; round++) {
       const id = await knownOrphan(world);
       const { sweep } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
-      const late = async <T>(ms: number, deed: () => Promise<T>): Promise<T> => {
+      const late = async <T>(ms: number, fn: () => Promise<T>): Promise<T> => {
         await new Promise((resolve) => setTimeout(resolve, ms));
-        return deed();
+        return fn();
       };
       const [adoption] = await Promise.allSettled([
         late(round % 4, () => handle(world, id, adoptAs(world))),

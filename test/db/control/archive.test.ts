@@ -15,7 +15,11 @@ const DATA_FILE = '/root/dataDisk/kept';
 const signal = (): AbortSignal => AbortSignal.timeout(5_000);
 
 async function launched(world: World, nodePorts: number[] = []): Promise<InstanceId> {
-  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({ nodePorts }), null);
+  const { instanceId } = await world.running.control.instances.launch(
+    world.caller,
+    world.launchInput({ nodePorts }),
+    null,
+  );
   await world.until(instanceId, hasStatus('Running'));
   return idOf(instanceId);
 }
@@ -116,7 +120,7 @@ onBothEngines('an archived instance', (open) => {
     const remoteStorages = [
       { mountPath: '/mnt/v', remoteStorageName: 'v', remoteStorageId: volume.id, type: 'filesystem' },
     ];
-    const { instanceId } = await instances.launch(world.caller, world.wish({ remoteStorages }), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput({ remoteStorages }), null);
     const id = idOf(instanceId);
     await world.until(id, hasStatus('Running'));
     await touch(world, id, '/mnt/v/kept', '/root/sharedDisk/kept');

@@ -66,7 +66,7 @@ export async function makePlace(
   };
   const more = {
     typeId,
-    of: (name: string, over: Partial<LaunchInput> = {}) => world.wish({ instanceTypeId: typeId(name), ...over }),
+    of: (name: string, over: Partial<LaunchInput> = {}) => world.launchInput({ instanceTypeId: typeId(name), ...over }),
     async counts() {
       const [counted] = await regionsWithUsage(store.read);
       if (!counted) throw new Error('there is no region');

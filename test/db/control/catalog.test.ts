@@ -142,7 +142,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
 
   test('facts of a region that changed are in the texts of its instances, and nothing else of them changes', async () => {
     const world = await makeWorld(await open());
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const before = await world.until(instanceId, hasStatus('Running'));
     await world.running.stop();
     const version = await world.store.versionOf(world.caller.accountId);

@@ -6,7 +6,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';
 
-const deed = fc.record({
+const operation = fc.record({
   what: fc.constantFrom('launch', 'launch', 'stop', 'start', 'restart', 'terminate', 'volume', 'unvolume', 'key'),
   owner: fc.nat(1),
   which: fc.nat(5),
@@ -25,7 +25,7 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
   test('are exact after any mix of launches, actions, volumes and faults', async () => {
     const sound = await open();
     await fc.assert(
-      fc.asyncProperty(fc.array(deed, { minLength: 5, maxLength: 25 }), fc.string(), async (deeds, seed) => {
+      fc.asyncProperty(fc.array(operation, { minLength: 5, maxLength: 25 }), fc.string(), async (operations, seed) => {
         const world = await shared(sound);
         world.engine.misbehave(
           makeRandomFaults({
@@ -43,7 +43,7 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
         const launched: string[][] = [[], []];
         const volumes: string[][] = [[], []];
         const waiting: Promise<unknown>[] = [];
-        for (const { what, owner, which, ports, script, waitMs } of deeds) {
+        for (const { what, owner, which, ports, script, waitMs } of operations) {
           const caller = world.callers[owner] ?? world.caller;
           const mine = launched[owner] ?? [];
           const { instances, volumes: storage } = world.running.control;
@@ -59,10 +59,10 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
                 return instances
                   .launch(
                     caller,
-                    world.wish({
+                    world.launchInput({
                       nodePorts: ports,
                       remoteStorages,
-                      instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: script },
+                      instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript: script },
                     }),
                     null,
                   )

@@ -19,7 +19,7 @@ export interface DiskRoom extends Measuring {
   /** A late hint may lease the instance just then: the measurement is published by the next run. */
   measuredUntil: (id: string, what: (now: PublicInstance['instanceRuntimeInfo']) => boolean) => Promise<void>;
   /** Disk events of the caller, in order. */
-  told: () => Promise<{ subjectId: string; data: Record<string, unknown> }[]>;
+  publishedEvents: () => Promise<{ subjectId: string; data: Record<string, unknown> }[]>;
   get: (instanceId: string) => ReturnType<World['running']['control']['instances']['get']>;
   sharedId: string;
 }
@@ -41,8 +41,8 @@ export async function diskRoom(store: Store, options: WorldOptions = {}): Promis
     memory,
     sharedId: `${caller.accountId}/${drivers.regionId}`,
     async volume(name, sizeGB) {
-      const wish = { name, sizeGB, region: drivers.regionId, volumeType: 'filesystem' as const };
-      const { volumeText } = await volumes.create(caller, wish, null);
+      const request = { name, sizeGB, region: drivers.regionId, volumeType: 'filesystem' as const };
+      const { volumeText } = await volumes.create(caller, request, null);
       await eventually(async () => (await statuses()).every((status) => status === 'Bound'));
       const { id }: { id: string } = JSON.parse(volumeText);
       return id;
@@ -50,7 +50,7 @@ export async function diskRoom(store: Store, options: WorldOptions = {}): Promis
     async running(volumeId) {
       const mount = { mountPath: '/root/v', remoteStorageName: 'v', type: 'filesystem' };
       const remoteStorages = volumeId === undefined ? [] : [{ ...mount, remoteStorageId: volumeId }];
-      const { instanceId } = await instances.launch(caller, world.wish({ remoteStorages }), null);
+      const { instanceId } = await instances.launch(caller, world.launchInput({ remoteStorages }), null);
       await world.until(instanceId, hasStatus('Running'));
       await atRest(world, instanceId);
       return instanceId;
@@ -72,7 +72,7 @@ export async function diskRoom(store: Store, options: WorldOptions = {}): Promis
       );
     },
     hold: (kind, id, gb, biggest) => memory.hold({ kind, id }, Math.round(gb * GB), biggest),
-    async told() {
+    async publishedEvents() {
       const rows = await store.read
         .selectFrom('event')
         .select(['subjectId', 'data'])

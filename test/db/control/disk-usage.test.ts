@@ -66,10 +66,10 @@ onBothEngines('disk usage', (open) => {
     const volume = await room.volume('data', 10);
     await room.running(volume);
     const tellOf = async (gb: number, { tells }: { tells: boolean }): Promise<unknown[]> => {
-      const before = (await room.told()).length;
+      const before = (await room.publishedEvents()).length;
       room.hold('volume', volume, gb, [{ path: 'runs/one', bytes: 9 * GB }]);
       const percents = async (): Promise<unknown[]> =>
-        (await room.told()).slice(before).map(({ data }) => data['percent']);
+        (await room.publishedEvents()).slice(before).map(({ data }) => data['percent']);
       await room.measure();
       // The scan runs 1 % of the time, so the owner may be warned later.
       if (tells)
@@ -87,7 +87,7 @@ onBothEngines('disk usage', (open) => {
     expect(await tellOf(9.7, { tells: false })).toEqual([]);
     expect(await tellOf(7.5, { tells: false })).toEqual([]);
     expect(await tellOf(10, { tells: true })).toEqual([100]);
-    const [first, second] = await room.told();
+    const [first, second] = await room.publishedEvents();
     const facts = { disk: 'volume', sizeGB: 10, sizeLimit: 'hard' };
     expect(first).toEqual({ subjectId: volume, data: { ...facts, percent: 80, usageGB: 8, biggest: [] } });
     const biggest = [{ path: 'runs/one', usageGB: 9 }];
@@ -123,7 +123,7 @@ onBothEngines('disk usage', (open) => {
       sizeLimit: 'hard',
       biggest: [{ path: 'cache', usageGB: 2 }],
     });
-    expect((await room.told()).map(({ subjectId }) => subjectId).toSorted()).toEqual(
+    expect((await room.publishedEvents()).map(({ subjectId }) => subjectId).toSorted()).toEqual(
       [id, volume, room.sharedId].toSorted(),
     );
 
@@ -175,8 +175,12 @@ onBothEngines('disk usage', (open) => {
     expect((await world.instance(id)).instanceRuntimeInfo.message).toBe(
       'the root disk is 100 % full; most of it is in /root/.cache (4.768 GB), /usr (0.009 GB)',
     );
-    const told = (await room.told()).map(({ subjectId, data }) => [subjectId, data['disk'], data['percent']]);
-    expect(told).toEqual([
+    const publishedEvents = (await room.publishedEvents()).map(({ subjectId, data }) => [
+      subjectId,
+      data['disk'],
+      data['percent'],
+    ]);
+    expect(publishedEvents).toEqual([
       [id, 'root', 85],
       [id, 'root', 100],
     ]);
@@ -197,7 +201,7 @@ onBothEngines('disk usage', (open) => {
     room.hold('volume', fine, 9);
     await room.measure();
     expect(room.warned).toEqual(['could not measure a disk; will retry']);
-    expect((await room.told()).map(({ subjectId }) => subjectId)).toEqual([fine]);
+    expect((await room.publishedEvents()).map(({ subjectId }) => subjectId)).toEqual([fine]);
   });
 });
 
@@ -215,9 +219,9 @@ onEngine('sqlite', 'ten thousand disks', (open) => {
         room.hold('snapshot', id, 0.5);
       }
     };
-    const timeOf = async (deed: () => Promise<void>): Promise<number> => {
+    const timeOf = async (fn: () => Promise<void>): Promise<number> => {
       const beganMs = performance.now();
-      await deed();
+      await fn();
       return performance.now() - beganMs;
     };
     await addThousand(0);

@@ -25,13 +25,13 @@ async function makeDockerWorld(store: Parameters<typeof makeWorld>[0], options: 
   return world;
 }
 
-const wishOf = (world: World) => {
-  const wish = world.wish();
-  return { ...wish, instanceConfiguration: { ...wish.instanceConfiguration, enableDocker: true } };
+const launchInputOf = (world: World) => {
+  const request = world.launchInput();
+  return { ...request, instanceConfiguration: { ...request.instanceConfiguration, enableDocker: true } };
 };
 
 async function launch(world: World): Promise<InstanceId> {
-  const launched = await world.running.control.instances.launch(world.caller, wishOf(world), null);
+  const launched = await world.running.control.instances.launch(world.caller, launchInputOf(world), null);
   await world.until(launched.instanceId, hasStatus('Running'));
   return instanceId(launched.instanceId);
 }
@@ -49,7 +49,7 @@ onBothEngines('a Docker inside', (open) => {
     const without = await makeDockerWorld(await open(), { capabilities: why });
     const { instances } = without.running.control;
     await expectRefused(
-      instances.launch(without.caller, wishOf(without), null),
+      instances.launch(without.caller, launchInputOf(without), null),
       'unsupported',
       /a rowing boat; send false/,
     );
@@ -57,7 +57,7 @@ onBothEngines('a Docker inside', (open) => {
 
   test('is refused where disks have no size, with what would help', async () => {
     const soft = await makeDockerWorld(await open(), {}, false);
-    const refused = soft.running.control.instances.launch(soft.caller, wishOf(soft), null);
+    const refused = soft.running.control.instances.launch(soft.caller, launchInputOf(soft), null);
     await expectRefused(refused, 'unsupported', /folders without a size.*; send false/);
   });
 

@@ -11,7 +11,7 @@ import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from '../../f
 
 const now = (): AbortSignal => AbortSignal.timeout(1_000);
 const scripted = (world: World, text: string) => ({
-  instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: `# berth-sim: ${text}` },
+  instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript: `# berth-sim: ${text}` },
 });
 const reasonIs =
   (reason: string) =>
@@ -49,7 +49,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
         const world = await makeWorld(await open());
         const { instances } = world.running.control;
         const count = trouble(world, verb, fault, verb === 'ensure' || verb === 'halt' ? 2 : 1);
-        const one = await instances.launch(world.caller, world.wish(), null);
+        const one = await instances.launch(world.caller, world.launchInput(), null);
         await world.until(one.instanceId, hasStatus('Running'));
         await settled(world);
         await instances.stop(world.caller, one, null);
@@ -75,7 +75,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
 
   test('a container that is gone while Running is made again, and it is told', async () => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 100, backOffMaxMs: 100 } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     await world.engine.host.forget(instanceId as never);
     const waiting = await world.until(instanceId, reasonIs('ContainerExited'));
@@ -93,7 +93,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('an engine that says it made a container and never does is asked a few times, not for ever', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'lying' }, Infinity);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('CrashLoop');
     expect(count.met).toBe(6);
@@ -108,11 +108,11 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       return triedAtMs.push(performance.now()) > 3 ? undefined : { mode: 'failBefore', kind: 'busy' };
     });
     const { instances } = world.running.control;
-    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
     // Each launch wakes the loop, as hints of the engine do.
     while (triedAtMs.length < 4) {
       await world.store.write((tx) => makeDue(tx, [instanceId], Date.now()));
-      if (triedAtMs.length > 0) await instances.launch(world.caller, world.wish(), null).catch(() => {});
+      if (triedAtMs.length > 0) await instances.launch(world.caller, world.launchInput(), null).catch(() => {});
       await sleep(10);
     }
     await world.until(instanceId, hasStatus('Running'));
@@ -124,7 +124,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 3_600_000, backOffMaxMs: 3_600_000 } });
     const { instances } = world.running.control;
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'busy' });
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     await eventually(() => count.met === 1);
     await instances.stop(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Stopped'));
@@ -136,7 +136,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('an engine that says it halted a container and never does is asked at intervals, and the stop waits', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(one.instanceId, hasStatus('Running'));
     const count = trouble(world, 'halt', { mode: 'lying' }, Infinity);
     await instances.stop(world.caller, one, null);
@@ -157,7 +157,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
-      world.wish(scripted(world, 'crash after 30ms exit 3')),
+      world.launchInput(scripted(world, 'crash after 30ms exit 3')),
       null,
     );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
@@ -175,7 +175,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const limits = { maxAttempts: 3, startDeadlineMs: 60_000 };
     const world = await makeWorld(await open(), { limits });
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     const { instanceSpecInfo } = await world.until(one.instanceId, hasStatus('Running'));
     const nodePort = instanceSpecInfo.nodePorts[0]?.nodePort ?? 0;
     await instances.stop(world.caller, one, null);
@@ -211,7 +211,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
-      world.wish(scripted(world, 'crash after 30ms out of memory')),
+      world.launchInput(scripted(world, 'crash after 30ms out of memory')),
       null,
     );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
@@ -222,7 +222,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open());
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
-      world.wish(scripted(world, 'crash once after 60ms exit 9')),
+      world.launchInput(scripted(world, 'crash once after 60ms exit 9')),
       null,
     );
     const crashed = async (): Promise<boolean> =>
@@ -237,7 +237,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 50 } });
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
-      world.wish(scripted(world, 'never ready')),
+      world.launchInput(scripted(world, 'never ready')),
       null,
     );
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
@@ -254,7 +254,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     for (let port = 30_000; port < 30_005; port++) world.engine.host.takePort(port);
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
-      world.wish({ nodePorts: [8000] }),
+      world.launchInput({ nodePorts: [8000] }),
       null,
     );
     const running = await world.until(instanceId, hasStatus('Running'));
@@ -266,7 +266,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('with all node ports held by other programs it is given up, saying so', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_001 } });
     for (const port of [30_000, 30_001]) world.engine.host.takePort(port);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'PortsUsedUp',
@@ -282,7 +282,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     // Once an image was pulled it is Starting, and such a failure is StartingFailed.
     world.engine.host.addImage(IMAGE_REF);
     trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       phase: 'Failed',
@@ -299,7 +299,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('without enough for it the engine is asked again, and it is given up with what is short', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'no_capacity' }, Infinity);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('InitializationFailed', 'StartingFailed'));
     expect(count.met).toBe(6);
   });
@@ -307,7 +307,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('an image that vanishes between pull and start is pulled again', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'not_found' }, 2);
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     expect(count.met).toBe(2);
   });
@@ -316,7 +316,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const world = await makeWorld(await open());
     const ids: string[] = [];
     for (let count = 0; count < 3; count++)
-      ids.push((await world.running.control.instances.launch(world.caller, world.wish(), null)).instanceId);
+      ids.push((await world.running.control.instances.launch(world.caller, world.launchInput(), null)).instanceId);
     for (const id of ids) await world.until(id, hasStatus('Running'));
     await settled(world);
     await world.engine.host.reboot();
@@ -337,7 +337,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       throw new Error("ENOSPC: no space left on device, mkdir '/srv/secret'");
     };
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(one.instanceId, hasStatus('InitializationFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'DisksFailed',
@@ -361,7 +361,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       return create(...given);
     };
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     const waiting = await world.until(one.instanceId, reasonIs('DisksFailed'));
     expect(waiting.instanceRuntimeInfo.phase).toBe('PrepareDisks');
     await instances.terminate(world.caller, one, null);
@@ -377,7 +377,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(one.instanceId, hasStatus('Running'));
     const count = trouble(world, 'halt', { mode: 'failBefore', kind: 'rejected' }, 3);
     await instances.stop(world.caller, one, null);
@@ -398,8 +398,8 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       limits: { stopDeadlineMs: 50, stopGraceMs: 60_000, callDeadlineMs: 100 },
     });
     const { instances } = world.running.control;
-    const configuration = { ...world.wish().instanceConfiguration, initScript: '# berth-sim: ignore TERM' };
-    const one = await instances.launch(world.caller, world.wish({ instanceConfiguration: configuration }), null);
+    const configuration = { ...world.launchInput().instanceConfiguration, initScript: '# berth-sim: ignore TERM' };
+    const one = await instances.launch(world.caller, world.launchInput({ instanceConfiguration: configuration }), null);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.stop(world.caller, one, null);
     const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
@@ -414,7 +414,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     let timerMs = 0;
     const world = await makeWorld(await open(), {
       limits: { imageDeadlineMs: 2_000, maxAttempts: 1, backOffBaseMs: 1_200, backOffMaxMs: 1_200 },
-      time: { after: (ms, deed) => realTime.after((timerMs = ms), deed) },
+      time: { after: (ms, fn) => realTime.after((timerMs = ms), fn) },
     });
     /** The timer that each try sets last: how long it may take. */
     const allowedMs: number[] = [];
@@ -425,7 +425,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
       allowedMs.push(timerMs);
       return tries === 1 ? { mode: 'failBefore', kind: 'unreachable' } : { mode: 'lost' };
     });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('ImageFailed');
     expect(tries).toBe(2);

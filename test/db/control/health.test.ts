@@ -12,7 +12,7 @@ const isHealthy =
 onBothEngines('health', (open) => {
   test('is measured: what answers no more is unhealthy and says so, still Running, and healthy again once it answers', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, (one) => hasStatus('Running')(one) && isHealthy(true)(one));
     world.engine.misbehave(({ verb }) => (verb === 'dial' ? { mode: 'failBefore', kind: 'busy' } : undefined));
     const ill = await world.until(instanceId, isHealthy(false));
@@ -28,7 +28,7 @@ onBothEngines('health', (open) => {
 
   test('one silence is not illness, nor is an engine that can not be asked', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     let silences = 1;
     let asked = 0;
@@ -49,7 +49,7 @@ onBothEngines('health', (open) => {
   test('one that was stopped while it was ill says nothing of it', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(one.instanceId, hasStatus('Running'));
     world.engine.misbehave(({ verb }) => (verb === 'dial' ? { mode: 'failBefore', kind: 'busy' } : undefined));
     await world.until(one.instanceId, isHealthy(false));

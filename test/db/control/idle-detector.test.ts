@@ -43,11 +43,11 @@ const watching = (store: Store, options: WorldOptions = {}): Promise<World> =>
 
 async function running(world: World, script = '', nodePorts: number[] = []): Promise<InstanceId> {
   const instanceConfiguration = {
-    ...world.wish().instanceConfiguration,
+    ...world.launchInput().instanceConfiguration,
     initScript: script && `# berth-sim: ${script}\n`,
   };
-  const wish = world.wish({ instanceConfiguration, nodePorts });
-  const { instanceId } = await world.running.control.instances.launch(world.caller, wish, null);
+  const request = world.launchInput({ instanceConfiguration, nodePorts });
+  const { instanceId } = await world.running.control.instances.launch(world.caller, request, null);
   await world.until(instanceId, hasStatus('Running'));
   return idOf(instanceId);
 }
@@ -98,9 +98,9 @@ onBothEngines('an idle instance', (open) => {
     const stopped = await world.until(id, hasStatus('Stopped'));
     expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'IdleStop', phase: 'Stopped' });
     expect(stopped.instanceRuntimeInfo.diagnosisMessage).toMatch(/nothing used it/);
-    const told = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
-    expect(told.map(({ kind }) => kind)).toEqual(['instance.idleWarning', 'instance.stopWished']);
-    const [warning, stop] = told.map(({ data, atMs }) => ({ ...JSON.parse(data), atMs }));
+    const reported = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
+    expect(reported.map(({ kind }) => kind)).toEqual(['instance.idleWarning', 'instance.stopWished']);
+    const [warning, stop] = reported.map(({ data, atMs }) => ({ ...JSON.parse(data), atMs }));
     expect(warning.willStopAt).toBeGreaterThan(warning.atMs);
     expect(warning.willStopAt - warning.atMs).toBeLessThanOrEqual(AFTER_MS / 3);
     expect(stop).toMatchObject({ cause: 'IdleStop', idleSince: warning.idleSince });
@@ -145,7 +145,7 @@ test('an account whose notebooks never answer is not known to be idle, and puts 
   const world = await watching(await open(), { machine, engine: { services: { 8888: notebook } } });
   const { control } = world.running;
   const slow = await world.account('slow');
-  const launches = Array.from({ length: 24 }, () => control.instances.launch(slow, world.wish(), null));
+  const launches = Array.from({ length: 24 }, () => control.instances.launch(slow, world.launchInput(), null));
   const ids = (await Promise.all(launches)).map(({ instanceId }) => instanceId);
   for (const id of ids) {
     mute.add(id);

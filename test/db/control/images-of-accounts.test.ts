@@ -16,19 +16,19 @@ const namesOf = async (world: World, caller: Caller): Promise<string[]> =>
   (await world.running.control.images.list(caller, pager)).images.map(({ name }) => name);
 
 const launch = (world: World, imageId: string, caller = world.caller): Promise<{ instanceId: string }> =>
-  world.running.control.instances.launch(caller, world.wish({ imageId }), null);
+  world.running.control.instances.launch(caller, world.launchInput({ imageId }), null);
 
 const waitsForImage = (world: World, id: string) =>
   world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
 
 /** An engine that records image calls, and whose registry can go away. */
 function watched() {
-  const told = { pulls: [] as string[], away: false };
+  const registered = { pulls: [] as string[], away: false };
   const images: typeof defaultImages = (ref, given) => {
-    told.pulls.push(`${ref} ${given?.username ?? '-'}`);
-    return told.away ? { kind: 'unreachable' } : defaultImages(ref, given);
+    registered.pulls.push(`${ref} ${given?.username ?? '-'}`);
+    return registered.away ? { kind: 'unreachable' } : defaultImages(ref, given);
   };
-  return { told, engine: { images } };
+  return { registered, engine: { images } };
 }
 
 onBothEngines('an image of an account', (open) => {
@@ -133,7 +133,7 @@ onBothEngines('an image of an account', (open) => {
   });
 
   test('is authorized for each account although the engine has it', async () => {
-    const { told, engine } = watched();
+    const { registered, engine } = watched();
     const world = await makeWorld(await open(), { engine });
     const { images, registries } = world.running.control;
     await registries.create(world.caller, credentials, null);
@@ -145,16 +145,16 @@ onBothEngines('an image of an account', (open) => {
     const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
     const { instanceId } = await launch(world, theirs.imageId, thief);
     await waitsForImage(world, instanceId);
-    const before = told.pulls.length;
-    await eventually(() => told.pulls.length > before + 3);
+    const before = registered.pulls.length;
+    await eventually(() => registered.pulls.length > before + 3);
     expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Starting');
-    expect(told.pulls).toContain(`${REF} -`);
+    expect(registered.pulls).toContain(`${REF} -`);
     const { images: listed } = await images.list(thief, pager);
     expect(listed.at(-1)?.state, 'nor is it told that another has it').not.toBe('Ready');
   });
 
   test('is not shared with a pull of another account', async () => {
-    const { told, engine } = watched();
+    const { registered, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 400 } } });
     const { images, registries } = world.running.control;
     await registries.create(world.caller, credentials, null);
@@ -162,7 +162,7 @@ onBothEngines('an image of an account', (open) => {
     const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
     const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
     const first = await launch(world, mine.imageId);
-    await eventually(() => told.pulls.includes(`${REF} ada`));
+    await eventually(() => registered.pulls.includes(`${REF} ada`));
     const second = await launch(world, theirs.imageId, thief);
     await waitsForImage(world, second.instanceId);
     await world.until(first.instanceId, hasStatus('Running'));
@@ -170,29 +170,29 @@ onBothEngines('an image of an account', (open) => {
   });
 
   test('waits while its registry is away although the engine has it; an existing container starts without it', async () => {
-    const { told, engine } = watched();
+    const { registered, engine } = watched();
     const world = await makeWorld(await open(), { engine });
     const { images, registries, instances } = world.running.control;
     await registries.create(world.caller, credentials, null);
     const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
     const { instanceId } = await launch(world, imageId);
     await world.until(instanceId, hasStatus('Running'));
-    told.away = true;
+    registered.away = true;
     await instances.stop(world.caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Stopped'));
-    const before = told.pulls.length;
+    const before = registered.pulls.length;
     await instances.start(world.caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Running'));
-    expect(told.pulls.length).toBe(before);
+    expect(registered.pulls.length).toBe(before);
 
     const second = await launch(world, imageId);
     await waitsForImage(world, second.instanceId);
-    told.away = false;
+    registered.away = false;
     await world.until(second.instanceId, hasStatus('Running'));
   });
 
   test('is pulled once for concurrent instances of its account', async () => {
-    const { told, engine } = watched();
+    const { registered, engine } = watched();
     const world = await makeWorld(await open(), { engine: { ...engine, times: { pull: 100 } } });
     const { imageId } = await world.running.control.images.create(
       world.caller,
@@ -201,7 +201,7 @@ onBothEngines('an image of an account', (open) => {
     );
     const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
     for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
-    expect(told.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
+    expect(registered.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);
   });
 
   test('can be deleted while in use: instances keep its name, and start from it', async () => {

@@ -11,17 +11,17 @@ const found: Source = { kind: 'found', bytes: 200_000_000 };
 
 /** A registry with a settable state. */
 const registry = (state: Source) => {
-  const told = { state };
-  return { told, engine: { images: () => told.state, times: { pull: 20 } } };
+  const reported = { state };
+  return { reported, engine: { images: () => reported.state, times: { pull: 20 } } };
 };
 
 onEngine('sqlite', 'an image', (open) => {
   test.each(['not_found', 'denied', 'unreachable'] as const)(
     'that is %s is told as BackOff with its cause, tried again, and had when the registry heals',
     async (kind) => {
-      const { told, engine } = registry({ kind });
+      const { reported, engine } = registry({ kind });
       const world = await makeWorld(await open(), { engine });
-      const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+      const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
       const waiting = await world.until(
         instanceId,
         ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff',
@@ -37,7 +37,7 @@ onEngine('sqlite', 'an image', (open) => {
       await eventually(async () => (await tries()) > 7);
       const { images } = await world.running.control.images.list(world.caller, { currentPage: 1, pageSize: 10 });
       expect(images[0]).toMatchObject({ state: 'Failed', stateText: expect.stringContaining('berth.local/test:1') });
-      told.state = found;
+      reported.state = found;
       await world.until(instanceId, hasStatus('Running'));
       // Attempts for the image don't count for the container.
       expect(await tries()).toBe(0);
@@ -47,10 +47,10 @@ onEngine('sqlite', 'an image', (open) => {
   );
 
   test("fails as StartingFailed when it can't be pulled in time, releases its capacity, and can be started again", async () => {
-    const { told, engine } = registry({ kind: 'not_found' });
+    const { reported, engine } = registry({ kind: 'not_found' });
     const world = await makeWorld(await open(), { engine, limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
     const { instances } = world.running.control;
-    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       phase: 'Failed',
@@ -61,7 +61,7 @@ onEngine('sqlite', 'an image', (open) => {
     expect(failed.instanceRuntimeInfo.stopTimestamp).toBeGreaterThan(0);
     await settled(world);
     await expectConsistent(world);
-    told.state = found;
+    reported.state = found;
     await instances.start(world.caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Running'));
   });
@@ -71,7 +71,7 @@ onEngine('sqlite', 'an image', (open) => {
       engine: { times: { pull: 60_000 } },
       limits: { imageDeadlineMs: 100 },
     });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'ImageFailed',
@@ -85,7 +85,7 @@ onEngine('sqlite', 'an image', (open) => {
       if (verb !== 'ensureImage') return undefined;
       return nth === 1 ? { mode: 'failBefore', kind: 'not_found' } : { mode: 'slow', ms: 60_000 };
     });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(
       /was not there after \d+ s; before that: .*ensureImage/,
@@ -93,23 +93,23 @@ onEngine('sqlite', 'an image', (open) => {
   });
 
   test('is pulled again when the engine lost it long after the request', async () => {
-    const { told, engine } = registry(found);
+    const { reported, engine } = registry(found);
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { engine, clock });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     clock.aheadMs = 3 * 3_600_000;
-    told.state = { kind: 'unreachable' };
+    reported.state = { kind: 'unreachable' };
     await world.engine.host.forgetAll();
     await world.until(instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
-    told.state = found;
+    reported.state = found;
     const again = await world.until(instanceId, hasStatus('Running'));
     expect(again.instanceRuntimeInfo.diagnosisReason).toBe('');
   });
 
   test('shows PullingImage with progress, in the list of images too', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 600 } } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const pulling = await world.until(instanceId, hasStatus('PullingImage'));
     expect(pulling.instanceRuntimeInfo).toMatchObject({
       phase: 'DownloadImage',
@@ -130,7 +130,7 @@ onEngine('sqlite', 'an image', (open) => {
       return undefined;
     });
     const launches = Array.from({ length: 4 }, () =>
-      world.running.control.instances.launch(world.caller, world.wish(), null),
+      world.running.control.instances.launch(world.caller, world.launchInput(), null),
     );
     for (const { instanceId } of await Promise.all(launches)) await world.until(instanceId, hasStatus('Running'));
     expect(pulls).toBe(1);

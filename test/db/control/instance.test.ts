@@ -6,7 +6,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
   test('comes to Running with its node ports told, and is gone from the engine after terminate', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    const { instanceId } = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);
     const running = await world.until(instanceId, hasStatus('Running'));
     const ports = running.instanceSpecInfo.nodePorts;
     expect(ports.map(({ port }) => port)).toEqual([22, 8000]);
@@ -23,7 +23,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
   test('stops, starts and restarts, and keeps its node ports', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
     const before = await world.until(instanceId, hasStatus('Running'));
     await instances.stop(world.caller, { instanceId }, null);
     const stopped = await world.until(instanceId, hasStatus('Stopped'));
@@ -40,7 +40,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
 
   test('a control that ends at any moment of a launch is followed by one that ends it, once', async () => {
     const world = await makeWorld(await open(), { engine: { times: { create: 5, start: 5, ready: 10 } } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     for (let round = 0; round < 8; round++) {
       await new Promise((resolve) => setTimeout(resolve, round * 3));
       await world.again();
@@ -55,7 +55,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
       machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
     });
     const { instances } = world.running.control;
-    const launches = Array.from({ length: 50 }, () => instances.launch(world.caller, world.wish(), null));
+    const launches = Array.from({ length: 50 }, () => instances.launch(world.caller, world.launchInput(), null));
     const results = await Promise.allSettled(launches);
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const result of results) {
@@ -71,7 +71,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     const world = await makeWorld(await open());
     const poor = await world.account('poor', 0.001);
     const before = await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow();
-    await expect(world.running.control.instances.launch(poor, world.wish(), null)).rejects.toMatchObject({
+    await expect(world.running.control.instances.launch(poor, world.launchInput(), null)).rejects.toMatchObject({
       code: 'no_balance',
       message: expect.stringContaining('$0.019 short'),
     });
@@ -85,7 +85,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
   test('waits with a reason while the engine is away, and goes on when it is back', async () => {
     const world = await makeWorld(await open());
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? undefined : { mode: 'unreachable', ms: 50 }));
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const waiting = await world.until(
       instanceId,
       (one) => one.instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',

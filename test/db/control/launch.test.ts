@@ -67,7 +67,7 @@ onBothEngines('a launch', (open) => {
   test('sent a hundred times at once under one key is done once, and answered alike', async () => {
     const world = await makeWorld(await open());
     const launches = Array.from({ length: 100 }, () =>
-      world.running.control.instances.launch(world.caller, world.wish(), keyed('one')),
+      world.running.control.instances.launch(world.caller, world.launchInput(), keyed('one')),
     );
     const answers = new Set((await Promise.all(launches)).map(({ instanceId }) => instanceId));
     expect(answers.size).toBe(1);
@@ -82,9 +82,9 @@ onBothEngines('a launch', (open) => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock });
     const { instances } = world.running.control;
-    const first = await instances.launch(world.caller, world.wish(), keyed('one'));
+    const first = await instances.launch(world.caller, world.launchInput(), keyed('one'));
     await expectRefused(
-      instances.launch(world.caller, world.wish({ name: 'other' }), keyed('one', 'another body')),
+      instances.launch(world.caller, world.launchInput({ name: 'other' }), keyed('one', 'another body')),
       'idempotency_mismatch',
       /another body/,
     );
@@ -95,20 +95,20 @@ onBothEngines('a launch', (open) => {
     );
     await world.store.write((tx) => tx.updateTable('image').set({ inCatalog: 0 }).execute());
     clock.aheadMs = 2_000;
-    await expectRefused(instances.launch(world.caller, world.wish(), null), 'not_found', /image/);
-    expect(await instances.launch(world.caller, world.wish(), keyed('one'))).toEqual(first);
+    await expectRefused(instances.launch(world.caller, world.launchInput(), null), 'not_found', /image/);
+    expect(await instances.launch(world.caller, world.launchInput(), keyed('one'))).toEqual(first);
   });
 
   test('that was refused leaves no record of its key and may be sent again', async () => {
     const world = await makeWorld(await open());
     const poor = await world.account('poor', 0);
     const { instances } = world.running.control;
-    await expectRefused(instances.launch(poor, world.wish(), keyed('one')), 'no_balance');
+    await expectRefused(instances.launch(poor, world.launchInput(), keyed('one')), 'no_balance');
     expect(await world.store.read.selectFrom('idempotency').selectAll().execute()).toEqual([]);
     await world.store.write((tx) =>
       tx.updateTable('account').set({ balanceMicros: 1_000_000 }).where('id', '=', poor.accountId).execute(),
     );
-    await instances.launch(poor, world.wish(), keyed('one'));
+    await instances.launch(poor, world.launchInput(), keyed('one'));
   });
 
   test('that is refused changes nothing in the whole database, and names what was wrong', async () => {
@@ -125,7 +125,7 @@ onBothEngines('a launch', (open) => {
     await settled(world);
     await world.store.write((tx) => tx.updateTable('volume').set({ status: 'Lost' }).where('id', '=', lost).execute());
     const nowhere = randomUUID();
-    const configuration = world.wish().instanceConfiguration;
+    const configuration = world.launchInput().instanceConfiguration;
     const at = (mountPath: string, id = mine): Partial<LaunchInput> => ({ remoteStorages: [mounting(mountPath, id)] });
     const refused: [Partial<LaunchInput>, RefusalCode, RegExp][] = [
       [{ imageId: nowhere }, 'not_found', new RegExp(`image ${nowhere} not found`)],
@@ -159,7 +159,7 @@ onBothEngines('a launch', (open) => {
     const before = await pictureOf(world.store);
     for (const [over, code, words] of refused) {
       await expectRefused(
-        world.running.control.instances.launch(world.caller, world.wish(over), keyed(randomUUID())),
+        world.running.control.instances.launch(world.caller, world.launchInput(over), keyed(randomUUID())),
         code,
         words,
       );
@@ -170,14 +170,14 @@ onBothEngines('a launch', (open) => {
   test('with one volume at two places has it at both', async () => {
     const world = await makeWorld(await open());
     const { volumes, instances } = world.running.control;
-    const wish = { name: 'v', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' as const };
-    const { volumeText } = await volumes.create(world.caller, wish, null);
+    const request = { name: 'v', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' as const };
+    const { volumeText } = await volumes.create(world.caller, request, null);
     const { id }: { id: string } = JSON.parse(volumeText);
     const asked: EngineSpec[] = [];
     const { ensure } = world.engine;
     world.engine.ensure = (spec, signal) => (asked.push(spec), ensure(spec, signal));
     const remoteStorages = [mounting('/root/a', id), mounting('/root/b/', id)];
-    const { instanceId: one } = await instances.launch(world.caller, world.wish({ remoteStorages }), null);
+    const { instanceId: one } = await instances.launch(world.caller, world.launchInput({ remoteStorages }), null);
     await world.until(one, hasStatus('Running'));
     const mounts = asked[0]?.mounts.filter(({ source }) => source.includes(id)) ?? [];
     expect(mounts.map(({ target }) => target)).toEqual(['/root/a', '/root/b']);
@@ -190,7 +190,7 @@ onBothEngines('a launch', (open) => {
     const far = await elsewhere(world);
     clock.aheadMs = 2_000;
     await expectRefused(
-      world.running.control.instances.launch(world.caller, world.wish({ instanceTypeId: far.typeId }), null),
+      world.running.control.instances.launch(world.caller, world.launchInput({ instanceTypeId: far.typeId }), null),
       'not_found',
       /is not offered in region/,
     );
@@ -198,11 +198,11 @@ onBothEngines('a launch', (open) => {
 
   test('that asks for Docker while the engine has not said whether it can is refused, not launched without', async () => {
     const world = await makeWorld(await open(), { start: false });
-    const configuration = world.wish().instanceConfiguration;
+    const configuration = world.launchInput().instanceConfiguration;
     await expectRefused(
       world.running.control.instances.launch(
         world.caller,
-        world.wish({ instanceConfiguration: { ...configuration, enableDocker: true } }),
+        world.launchInput({ instanceConfiguration: { ...configuration, enableDocker: true } }),
         null,
       ),
       'unavailable',
@@ -213,7 +213,7 @@ onBothEngines('a launch', (open) => {
   test('that finds too few node ports left takes none of them, and goes on once there are enough', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
-    const other = await instances.launch(world.caller, world.wish(), null);
+    const other = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(other.instanceId, hasStatus('Running'));
     // Taken beside the count, as by rows that outlived a change of the range: two of the three are the other's now.
     const ports = world.store.read.selectFrom('nodePort').select(['nodePort', 'instanceId']);
@@ -221,7 +221,7 @@ onBothEngines('a launch', (open) => {
     const nodePort = first?.nodePort === 30_000 ? 30_001 : 30_000;
     const row = { regionId: world.drivers.regionId, instanceId: other.instanceId, port: 1, nodePort };
     await world.store.write((tx) => tx.insertInto('nodePort').values(row).execute());
-    const one = await instances.launch(world.caller, world.wish({ nodePorts: [80] }), null);
+    const one = await instances.launch(world.caller, world.launchInput({ nodePorts: [80] }), null);
     await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'PortTaken');
     expect((await ports.execute()).map(({ instanceId }) => instanceId)).toEqual([other.instanceId, other.instanceId]);
     await world.store.write((tx) => tx.deleteFrom('nodePort').where('nodePort', '=', nodePort).execute());
@@ -235,19 +235,19 @@ onBothEngines('a launch', (open) => {
   test('that asks for more node ports than are left says how many are', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
-    const first = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const first = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);
     await expectRefused(
-      instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null),
+      instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null),
       'no_capacity',
       /1 node ports free and 2 are asked/,
     );
-    const second = await instances.launch(world.caller, world.wish(), null);
+    const second = await instances.launch(world.caller, world.launchInput(), null);
     for (const { instanceId } of [first, second]) await world.until(instanceId, hasStatus('Running'));
     await settled(world);
     await expectConsistent(world);
     await instances.terminate(world.caller, first, null);
     await world.until(first.instanceId, ({ instanceRuntimeInfo: { phase } }) => phase === 'Cleaned');
-    const third = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const third = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);
     await world.until(third.instanceId, hasStatus('Running'));
   });
 });

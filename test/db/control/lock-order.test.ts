@@ -12,19 +12,19 @@ import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
 
-type Deed = 'insert' | 'update' | 'delete';
+type RowOperation = 'insert' | 'update' | 'delete';
 
 /** From now on each such change is written down. Answers what was, in order. */
 async function noting(
   { store }: World,
-  changes: readonly (readonly [Deed, string])[],
+  changes: readonly (readonly [RowOperation, string])[],
 ): Promise<() => Promise<string[]>> {
   await store.write(async (tx) => {
     await sql`create table noted (n integer primary key, change text)`.execute(tx);
-    for (const [deed, table] of changes) {
-      const row = sql.raw(deed === 'delete' ? 'old' : 'new');
+    for (const [operation, table] of changes) {
+      const row = sql.raw(operation === 'delete' ? 'old' : 'new');
       const key = sql.ref(table === 'nodePort' ? 'nodePort' : 'id');
-      await sql`create trigger ${sql.ref(`noted_${deed}_${table}`)} after ${sql.raw(deed)} on ${sql.table(table)}
+      await sql`create trigger ${sql.ref(`noted_${operation}_${table}`)} after ${sql.raw(operation)} on ${sql.table(table)}
         begin insert into noted (change) values (${sql.lit(`${table} `)} || ${row}.${key}); end`.execute(tx);
     }
   });
@@ -41,7 +41,7 @@ async function ofTwo(world: World): Promise<string[]> {
     one.accountId < other.accountId ? 1 : -1,
   );
   const made: string[] = [];
-  for (const caller of callers) made.push((await instances.launch(caller, world.wish(), null)).instanceId);
+  for (const caller of callers) made.push((await instances.launch(caller, world.launchInput(), null)).instanceId);
   await world.running.stop();
   const owners = callers.map(({ accountId }) => accountId);
   await world.store.write(async (tx) => {

@@ -17,9 +17,9 @@ import { watchedStore } from './access-fixture.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-type Tend = (held: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
+type ReconcileFn = (held: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
 
-function loopOver(store: Store, reconcile: Tend, time: Partial<Time> = {}): ReconcileLoop {
+function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}): ReconcileLoop {
   const loop = startReconcileLoop({
     table: 'instance',
     store,
@@ -52,10 +52,10 @@ onBothEngines('the loop', (open) => {
     const ids = ['a', 'b', 'c'];
     await insertRows(store, ids, null);
     /** What was made due of each, and what of it a pass has seen: a counter kept outside of the store. */
-    const wished = new Map(ids.map((id) => [id, 0]));
+    const desired = new Map(ids.map((id) => [id, 0]));
     const seen = new Map(ids.map((id) => [id, 0]));
     const loop = loopOver(store, async ({ row }) => {
-      const at = wished.get(row.id) ?? 0;
+      const at = desired.get(row.id) ?? 0;
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 3));
       seen.set(row.id, at);
       return { dueAtMs: null };
@@ -67,13 +67,13 @@ onBothEngines('the loop', (open) => {
           if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
           await store.write(async (tx) => {
             await makeDue(tx, [id], Date.now());
-            wished.set(id, (wished.get(id) ?? 0) + 1);
+            desired.set(id, (desired.get(id) ?? 0) + 1);
           });
           loop.wake();
         }
         await eventually(
-          () => ids.every((id) => seen.get(id) === wished.get(id)),
-          () => JSON.stringify([...seen, ...wished]),
+          () => ids.every((id) => seen.get(id) === desired.get(id)),
+          () => JSON.stringify([...seen, ...desired]),
         );
       }),
       { numRuns: 30 },
@@ -303,11 +303,11 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
       return ensure(spec, signal);
     };
     await Promise.all(
-      Array.from({ length: 200 }, () => world.running.control.instances.launch(many, world.wish(), null)),
+      Array.from({ length: 200 }, () => world.running.control.instances.launch(many, world.launchInput(), null)),
     );
     await eventually(() => order.length > 10);
     const waitedFrom = { at: 0 };
-    const { instanceId } = await world.running.control.instances.launch(few, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(few, world.launchInput(), null);
     few1 = instanceId;
     const queued = async (): Promise<boolean> =>
       (await world.instance(few1)).instanceRuntimeInfo.phase === 'CreateContainer';

@@ -15,7 +15,7 @@ const log = { warn: () => {} };
 /** A stopped instance, and the files of one of its disks. */
 async function stopped(world: World, kind: 'data' | 'shared'): Promise<{ id: string; disk: string; name: string }> {
   const { instances } = world.running.control;
-  const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+  const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
   await world.until(id, hasStatus('Running'));
   const name = kind === 'data' ? id : `${world.caller.accountId}/${world.drivers.regionId}`;
   const disk = join(world.folder, kind, name);

@@ -36,11 +36,11 @@ async function makeRoom(store: Store, count = 1) {
     const id = instanceIdOf(`0f8fad5b-d9cb-469f-a165-${String(at).padStart(12, '0')}`);
     const spec = { ...specOf(''), id, imageRef: 'berth.local/test:1' };
     specs.set(id, spec);
-    const { spec: wished, observed } = anInstance();
+    const { spec: requested, observed } = anInstance();
     const one = anInstance({
       id,
       ownerId: userId(world.caller.accountId),
-      spec: { ...wished, regionId: region.id },
+      spec: { ...requested, regionId: region.id },
       observed: { ...observed, status: 'Running' },
     });
     await store.write(async (tx) => {
@@ -83,11 +83,11 @@ async function makeRoom(store: Store, count = 1) {
       await clock.run(engine.halt(one, 0, noSignal()));
       await clock.run(engine.ensure(specs.get(one) ?? expect.fail(), noSignal()));
     },
-    read: (wish: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) =>
-      metrics().read(world.caller, of, wish),
+    read: (request: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) =>
+      metrics().read(world.caller, of, request),
     /** Means of a figure, step by step. */
-    async series(name: FigureName, wish: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) {
-      const { steps } = await metrics().read(world.caller, of, wish);
+    async series(name: FigureName, request: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) {
+      const { steps } = await metrics().read(world.caller, of, request);
       return steps.map((step) => {
         const value = step?.mean[figureNames.indexOf(name)] ?? Number.NaN;
         return Number.isNaN(value) ? null : value;
@@ -154,9 +154,9 @@ onBothEngines('figures of a running instance', (open) => {
     await room.restart(room.id);
     await room.pass(2 * MINUTE_MS);
     const series = await room.series('receivedBytesPerSecond', { fromMs: room.begunMs + SAMPLE_MS });
-    const told = series.filter((value) => value !== null);
-    expect(told.length).toBeGreaterThanOrEqual(10);
-    for (const value of told) expect(value).toBe(6_000);
+    const reported = series.filter((value) => value !== null);
+    expect(reported.length).toBeGreaterThanOrEqual(10);
+    for (const value of reported) expect(value).toBe(6_000);
   });
 
   test('are there after a restart of the server, but for the minute under way', async () => {
@@ -264,7 +264,7 @@ describe('on running control', () => {
       const clock = { aheadMs: 0 };
       const world = await makeWorld(await open(), { clock, hurry: 20 });
       const { control } = world.running;
-      const { instanceId } = await control.instances.launch(world.caller, world.wish(), null);
+      const { instanceId } = await control.instances.launch(world.caller, world.launchInput(), null);
       await world.until(instanceId, hasStatus('Running'));
       clock.aheadMs += SAMPLE_MS;
       const now = async () => (await control.metrics.read(world.caller, instanceId, {})).now;

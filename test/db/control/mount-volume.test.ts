@@ -20,7 +20,7 @@ function room() {
   };
   const located = { ...disk, storage: storage as Storage };
   const mount = makeMountVolume({ locate: async () => located, time: { deadline: () => late.signal } });
-  return { mount, did, late, before: (deed: () => Promise<void>) => withDiskMutex(located.storage, disk, deed, never) };
+  return { mount, did, late, before: (fn: () => Promise<void>) => withDiskMutex(located.storage, disk, fn, never) };
 }
 
 test("mounts after the operation that holds the disk's mutex", async () => {

@@ -14,9 +14,9 @@ import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/con
 const pager = { currentPage: 1, pageSize: 50 };
 
 const launch = async (world: World, initScript = ''): Promise<{ instanceId: string }> => {
-  const { instanceConfiguration } = world.wish();
-  const wish = world.wish({ instanceConfiguration: { ...instanceConfiguration, initScript } });
-  return world.running.control.instances.launch(world.caller, wish, null);
+  const { instanceConfiguration } = world.launchInput();
+  const request = world.launchInput({ instanceConfiguration: { ...instanceConfiguration, initScript } });
+  return world.running.control.instances.launch(world.caller, request, null);
 };
 
 const read = (world: World, operationId = ''): Promise<PublicOperation> =>
@@ -48,7 +48,7 @@ const courseOf = {
   terminate: ['Clean'],
 };
 
-const volumeWish = (world: World) =>
+const volumeRequest = (world: World) =>
   ({ name: 'data', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' }) as const;
 
 onBothEngines('operations', (open) => {
@@ -82,9 +82,9 @@ onBothEngines('operations', (open) => {
       ['start', 6],
       ['terminate', 7],
     ] as const) {
-      const wished = await instances[action](world.caller, one, null);
-      expect(wished).toEqual({ ...one, operationId: `${one.instanceId}.${number}` });
-      const done = await ended(world, wished.operationId);
+      const desired = await instances[action](world.caller, one, null);
+      expect(desired).toEqual({ ...one, operationId: `${one.instanceId}.${number}` });
+      const done = await ended(world, desired.operationId);
       expect(done).toMatchObject({ kind: action, state: 'Succeeded', percent: 100 });
       expect([action, done.stages.map(({ name }) => name)]).toEqual([action, courseOf[action]]);
       await settled(world);
@@ -167,7 +167,7 @@ onBothEngines('operations', (open) => {
   test('volumes: a create ends with Bound, and a delete is still told of when the row is gone', async () => {
     const world = await makeWorld(await open());
     const { volumes, operations } = world.running.control;
-    const made = await volumes.create(world.caller, volumeWish(world), null);
+    const made = await volumes.create(world.caller, volumeRequest(world), null);
     const { id: volumeId }: { id: string } = JSON.parse(made.volumeText);
     expect(made.operationId).toBe(`${volumeId}.1`);
     expect(await ended(world, made.operationId)).toMatchObject({ kind: 'createVolume', state: 'Succeeded' });
@@ -229,7 +229,7 @@ onBothEngines('operations', (open) => {
   test('a volume deleted before it was made has a cancelled create', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { volumes } = world.running.control;
-    const made = await volumes.create(world.caller, volumeWish(world), null);
+    const made = await volumes.create(world.caller, volumeRequest(world), null);
     const id = made.operationId?.slice(0, -2) ?? '';
     expect(await read(world, made.operationId)).toMatchObject({ state: 'Running', cancellable: false });
     await volumes.delete(world.caller, { id }, null);
@@ -244,8 +244,8 @@ onBothEngines('operations', (open) => {
     const first = await instances.stop(world.caller, one, keyed('a'));
     await world.until(one.instanceId, hasStatus('Stopped'));
     expect(await instances.stop(world.caller, one, keyed('a'))).toEqual(first);
-    const made = await volumes.create(world.caller, volumeWish(world), keyed('b'));
-    expect(await volumes.create(world.caller, volumeWish(world), keyed('b'))).toEqual(made);
+    const made = await volumes.create(world.caller, volumeRequest(world), keyed('b'));
+    expect(await volumes.create(world.caller, volumeRequest(world), keyed('b'))).toEqual(made);
   });
 
   test('cancel takes back a launch by terminating it', async () => {
@@ -272,7 +272,7 @@ onBothEngines('operations', (open) => {
     const world = await makeWorld(await open(), { machine });
     const { instances, operations } = world.running.control;
     await launch(world);
-    const one = await instances.launch(world.caller, world.wish(), null, 60_000);
+    const one = await instances.launch(world.caller, world.launchInput(), null, 60_000);
     const operationId = `${one.instanceId}.1`;
     const waiting = await read(world, operationId);
     expect(waiting).toMatchObject({ state: 'Pending', percent: 0, cancellable: true });
@@ -294,9 +294,9 @@ onBothEngines('operations', (open) => {
     for (const action of ['restart', 'start', 'archive'] as const) {
       const { operationId = '' } = await instances[action](world.caller, one, null);
       expect(await read(world, operationId)).toMatchObject({ kind: action, cancellable: true });
-      const { operationId: wished } = await operations.cancel(world.caller, { operationId }, null);
+      const { operationId: desired } = await operations.cancel(world.caller, { operationId }, null);
       expect(await read(world, operationId)).toMatchObject({ state: 'Cancelled' });
-      expect(await ended(world, wished)).toMatchObject({ kind: 'stop', state: 'Succeeded' });
+      expect(await ended(world, desired)).toMatchObject({ kind: 'stop', state: 'Succeeded' });
       await world.until(one.instanceId, hasStatus('Stopped'));
     }
     world.engine.misbehave(undefined);
@@ -316,7 +316,7 @@ onBothEngines('operations', (open) => {
     await expectRefused(cancel(stop), 'not_now', /wait until the instance is Stopped/);
     const { operationId: terminate } = await instances.terminate(world.caller, one, null);
     await expectRefused(cancel(terminate), 'not_now', /launch another instance/);
-    const made = await volumes.create(world.caller, volumeWish(world), null);
+    const made = await volumes.create(world.caller, volumeRequest(world), null);
     await expectRefused(cancel(made.operationId), 'not_now', /delete it with POST/);
     const events = await latestSeq(world.store.read, world.caller.accountId);
     await expectRefused(cancel(terminate), 'not_now', /does not come back/);
@@ -349,7 +349,7 @@ onBothEngines('operations', (open) => {
     const { operations, instances, volumes } = world.running.control;
     const one = await launch(world);
     await instances.stop(world.caller, one, null);
-    const made = await volumes.create(world.caller, volumeWish(world), null);
+    const made = await volumes.create(world.caller, volumeRequest(world), null);
     const stranger = await world.account('mallory');
     const never = `notebook-${randomUUID()}.1`;
     const words = async (promise: Promise<unknown>): Promise<unknown> =>

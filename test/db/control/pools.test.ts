@@ -27,7 +27,7 @@ async function volumes(world: World, caller: Caller = world.caller): Promise<{ i
 const bound = (world: World): Promise<void> =>
   eventually(async () => (await volumes(world)).every(({ status }) => status === 'Bound'));
 
-async function told(world: World): Promise<string[]> {
+async function publishedEvents(world: World): Promise<string[]> {
   const rows = await world.store.read
     .selectFrom('event')
     .select('kind')
@@ -65,12 +65,12 @@ onBothEngines('pools', (open) => {
   test("allots an instance's disks with its launch, and releases all but the shared one afterwards", async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 1_000 } });
     const { instances } = world.running.control;
-    const wish = world.wish();
-    const { instanceConfiguration } = wish;
-    const larger = { ...wish, instanceConfiguration: { ...instanceConfiguration, extraDataDiskSizeDB: 30 } };
+    const request = world.launchInput();
+    const { instanceConfiguration } = request;
+    const larger = { ...request, instanceConfiguration: { ...instanceConfiguration, extraDataDiskSizeDB: 30 } };
     const one = await instances.launch(world.caller, larger, null);
     expect(await used(world)).toBe(20 + 30 + 20);
-    await instances.launch(world.caller, wish, null);
+    await instances.launch(world.caller, request, null);
     expect(await used(world)).toBe(70 + 20);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.stop(world.caller, one, null);
@@ -84,7 +84,7 @@ onBothEngines('pools', (open) => {
 
   test('refuses a launch whose disks do not fit, and allots nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 39 } });
-    const launch = world.running.control.instances.launch(world.caller, world.wish(), null);
+    const launch = world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, and 19 GB are free/);
     expect(await used(world)).toBe(0);
     await expectConsistent(world);
@@ -113,12 +113,12 @@ onBothEngines('pools', (open) => {
       const world = await makeWorld(await open(), { dataSpace });
       if (which === 'the pool') world.storage.space = async () => space;
       const { instances } = world.running.control;
-      const one = await instances.launch(world.caller, world.wish(), null);
+      const one = await instances.launch(world.caller, world.launchInput(), null);
       await world.until(one.instanceId, hasStatus('Running'));
       space.freeBytes = 4 * GB;
       await world.running.freeSpace.measure();
       await expectRefused(create(world, 'one', 1), 'no_capacity', /nearly full/);
-      await expectRefused(instances.launch(world.caller, world.wish(), null), 'no_capacity', /nearly full/);
+      await expectRefused(instances.launch(world.caller, world.launchInput(), null), 'no_capacity', /nearly full/);
       await instances.stop(world.caller, one, null);
       await world.until(one.instanceId, hasStatus('Stopped'));
       await instances.start(world.caller, one, null);
@@ -135,13 +135,13 @@ onBothEngines('pools', (open) => {
     await create(world, 'most', 9);
     await Promise.all([freeSpace.measure(), freeSpace.measure()]);
     await freeSpace.measure();
-    expect(await told(world)).toEqual(['pool.nearlyFull']);
+    expect(await publishedEvents(world)).toEqual(['pool.nearlyFull']);
     const [{ id } = { id: '' }] = await volumes(world);
     await world.running.control.volumes.delete(world.caller, { id }, null);
     await eventually(async () => (await used(world)) === 0);
     await freeSpace.measure();
     await freeSpace.measure();
-    expect(await told(world)).toEqual(['pool.nearlyFull', 'pool.hasRoom']);
+    expect(await publishedEvents(world)).toEqual(['pool.nearlyFull', 'pool.hasRoom']);
   });
 
   test('does not treat a missing file system as a full one', async () => {

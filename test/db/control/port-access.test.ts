@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const UNKNOWN = 'notebook-00000000-0000-4000-8000-000000000000';
 
 async function launched(world: World, nodePorts: number[] = [8000], caller = world.caller): Promise<string> {
-  const { instanceId } = await world.running.control.instances.launch(caller, world.wish({ nodePorts }), null);
+  const { instanceId } = await world.running.control.instances.launch(caller, world.launchInput({ nodePorts }), null);
   await world.until(instanceId, hasStatus('Running'));
   return instanceId;
 }
@@ -35,9 +35,9 @@ onBothEngines('who may come to a port', (open) => {
     await world.until(stopped, hasStatus('Stopped'));
     const snapshotOf = async (which?: { onlyRunning: boolean }): Promise<string[]> => {
       const following = new AbortController();
-      const told = Promise.withResolvers<RouteUpdate>();
-      const follows = world.running.control.routeTable.follow(told.resolve, following.signal, which);
-      const { routes } = await told.promise;
+      const reported = Promise.withResolvers<RouteUpdate>();
+      const follows = world.running.control.routeTable.follow(reported.resolve, following.signal, which);
+      const { routes } = await reported.promise;
       following.abort();
       await follows;
       return routes.map(({ instanceId }) => instanceId);
@@ -49,23 +49,23 @@ onBothEngines('who may come to a port', (open) => {
   test('is what its owner has set, at once and for gateways of their own, through stop, start and restart of the server', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
-    const told: RouteUpdate[] = [];
+    const reported: RouteUpdate[] = [];
     const following = new AbortController();
-    const follows = world.running.control.routeTable.follow((one) => told.push(one), following.signal);
-    const toldAccess = () =>
-      told
+    const follows = world.running.control.routeTable.follow((one) => reported.push(one), following.signal);
+    const publishedAccess = () =>
+      reported
         .flatMap(({ routes }) => routes)
         .filter(({ instanceId }) => instanceId === id)
         .map(({ access }) => Object.fromEntries(access))
         .at(-1);
-    await expect.poll(toldAccess).toEqual({ 8000: 'public' });
+    await expect.poll(publishedAccess).toEqual({ 8000: 'public' });
     expect(await accessAt(world, id)).toEqual({ 8000: 'public' });
 
     expect(await set(world, id, 8001, 'signedIn')).toMatchObject({ port: 8001, access: 'signedIn', isDefault: false });
     expect(await accessAt(world, id)).toEqual({ 8000: 'public', 8001: 'signedIn' });
     await set(world, id, 8000, 'owner');
     expect(await accessAt(world, id)).toEqual({ 8001: 'signedIn' });
-    await expect.poll(toldAccess).toEqual({ 8001: 'signedIn' });
+    await expect.poll(publishedAccess).toEqual({ 8001: 'signedIn' });
     following.abort();
     await follows;
 
@@ -89,7 +89,7 @@ onBothEngines('who may come to a port', (open) => {
 
   test('can be set for 64 ports, and for no instance but one’s own that is not released', async () => {
     const world = await makeWorld(await open(), { start: false });
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const other = await world.account('mallory');
     const { ports } = world.running.control;
     for (const [caller, instanceId] of [
@@ -115,7 +115,7 @@ onBothEngines('who may come to a port', (open) => {
   test('costs a visit no question: a route is asked for once a second, and a link beside it', async () => {
     const { store, asked } = watchedStore(await open());
     const world = await makeWorld(store, { start: false });
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await set(world, id, 8000, 'signedIn');
     const { token } = await share(world, id, 8000);
     const { forwarding } = world.running.control;
@@ -134,7 +134,7 @@ onBothEngines('who may come to a port', (open) => {
 
   test('decides for whom another account’s link of the API is made', async () => {
     const world = await makeWorld(await open(), { start: false });
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.account('mallory');
     const { accessToken: token } = await world.running.access.login(
       { username: 'mallory', password: 'battery staple' },
@@ -195,10 +195,10 @@ onBothEngines('a link to a port', (open) => {
   test('ends when it is revoked: here at once, elsewhere within a second; and no other with it', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
-    const beside = world.beside(world.store.kind === 'postgres' ? { store: await open.again(world.store) } : {});
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
+    const second = world.startAnother(world.store.kind === 'postgres' ? { store: await open.again(world.store) } : {});
     const [one, two] = [await share(world, id, 8000), await share(world, id, 8000)];
-    const everywhere = [world.running, beside].map(({ control }) => control.forwarding);
+    const everywhere = [world.running, second].map(({ control }) => control.forwarding);
     for (const forwarding of everywhere) expect(await forwarding.share(one.token)).not.toBeNull();
     const { ports } = world.running.control;
     await ports.unshare(world.caller, { instanceId: id, shareId: one.shareId }, null);
@@ -217,8 +217,8 @@ onBothEngines('a link to a port', (open) => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instances, forwarding } = world.running.control;
-    const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
-    const { instanceId: other } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
+    const { instanceId: other } = await instances.launch(world.caller, world.launchInput(), null);
     const [mine, others] = [await share(world, id, 8000), await share(world, other, 8000)];
     await setDisabled(world.store, 'admin', 1);
     clock.aheadMs += SECOND_MS;
@@ -239,7 +239,7 @@ onBothEngines('a link to a port', (open) => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instances, ports } = world.running.control;
-    const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
     const body = { instanceId: id, port: 8000, forMs: SECOND_MS * 60, name: 'demo' };
     const key = keyed('k', '/instance/port/share');
     const { shareId, token } = await ports.share(world.caller, body, key);
@@ -262,7 +262,7 @@ onBothEngines('sessions of the gateway', (open) => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instances, forwarding, access } = world.running.control;
-    const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
     const session = async (caller: Caller): Promise<string> => {
       const { url } = await instances.open(caller, { instanceId: id });
       return (await forwarding.redeem(new URL(url).searchParams.get('key') ?? ''))?.session ?? '';

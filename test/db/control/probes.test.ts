@@ -32,7 +32,7 @@ onBothEngines('ssh keys', (open) => {
     const { access, instances } = world.running.control;
     const ids: string[] = [];
     for (let count = 0; count < 3; count++)
-      ids.push((await instances.launch(world.caller, world.wish(), null)).instanceId);
+      ids.push((await instances.launch(world.caller, world.launchInput(), null)).instanceId);
     const [first = '', second = '', sleeper = ''] = ids;
     for (const id of ids) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, { instanceId: sleeper }, null);
@@ -62,7 +62,7 @@ onBothEngines('ssh keys', (open) => {
     const { access, instances } = world.running.control;
     const lines: string[] = [];
     for (let round = 0; round < 5; round++) {
-      const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+      const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
       await new Promise((resolve) => setTimeout(resolve, round * 7));
       lines.push(publicKey(`key ${round}`));
       await access.createSshKey(world.caller, { name: `key ${round}`, publicKey: lines.at(-1) ?? '' }, null);
@@ -78,7 +78,7 @@ onBothEngines('ssh keys', (open) => {
 
   test('of another account change nothing', async () => {
     const world = await makeWorld(await open());
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     await settled(world);
     const stranger = await world.account('stranger');
@@ -99,8 +99,10 @@ onBothEngines('ssh keys', (open) => {
 
 onEngine('sqlite', 'an init script', (open) => {
   const launch = async (world: World, initScript: string): Promise<string> => {
-    const wish = world.wish({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript } });
-    return (await world.running.control.instances.launch(world.caller, wish, null)).instanceId;
+    const request = world.launchInput({
+      instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript },
+    });
+    return (await world.running.control.instances.launch(world.caller, request, null)).instanceId;
   };
   const message = (world: World, id: string, text: string) =>
     world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message === text);

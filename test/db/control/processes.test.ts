@@ -26,7 +26,7 @@ async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pai
   const installation = await firstRun.installationId(store, '');
   const otherEngine = makeSimulatedEngine({ installation, host: world.engine.host });
   const drivers = { ...world.drivers, engine: otherEngine, health: { probe: null, answers: false, text: '' } };
-  const other = world.beside({ store: await open.again(store), drivers });
+  const other = world.startAnother({ store: await open.again(store), drivers });
   return { world, other, otherEngine };
 }
 
@@ -58,7 +58,7 @@ onEngine('postgres', 'two control processes', (open) => {
     const accounts = await Promise.all(['a', 'b', 'c'].map((name) => world.account(name)));
     const launches = Array.from({ length: 30 }, (_, index) => {
       const { instances } = (index % 2 === 0 ? world.running : other).control;
-      return instances.launch(accounts[index % 3] ?? world.caller, world.wish(), null);
+      return instances.launch(accounts[index % 3] ?? world.caller, world.launchInput(), null);
     });
     for (const { instanceId } of await Promise.all(launches)) await world.until(instanceId, hasStatus('Running'));
     await settled(world);
@@ -73,7 +73,7 @@ onEngine('postgres', 'two control processes', (open) => {
     await Promise.all([world.running.start(), other.start()]);
     const one = await world.running.control.instances.launch(
       world.caller,
-      world.wish({ nodePorts: [8000, 9000] }),
+      world.launchInput({ nodePorts: [8000, 9000] }),
       null,
     );
     const rounds = Array.from({ length: 60 }, async (_, index) => {
@@ -94,7 +94,7 @@ onEngine('postgres', 'two control processes', (open) => {
 
   test('an action waits for the pass that is writing just then, and writes over what that one wrote', async () => {
     const { world } = await twoProcesses(open);
-    const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const one = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const { spec } = instanceFromRow(
       await world.store.read.selectFrom('instance').selectAll().executeTakeFirstOrThrow(),
     );
@@ -131,7 +131,7 @@ onEngine('postgres', 'two control processes', (open) => {
   test('what a dead one held is taken over when its lease has ended, and not before', async () => {
     const clock = { aheadMs: 0 };
     const { world, other } = await twoProcesses(open, { clock });
-    const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const one = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     // What a process leaves that died in the middle of a pass.
     const lease = {
       leaseOwner: 'dead',
@@ -152,7 +152,7 @@ onEngine('postgres', 'two control processes', (open) => {
       { leaseOwner: 'dead', status: 'Initializing' },
     ]);
     clock.aheadMs = 31_000;
-    await other.control.instances.launch(world.caller, world.wish(), null);
+    await other.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(one.instanceId, hasStatus('Running'));
     await settled(world);
     await expectConsistent(world);
@@ -170,7 +170,7 @@ onEngine('postgres', 'two control processes', (open) => {
       return ensure(spec, signal);
     };
     await world.running.start();
-    const one = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const one = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const inHand = async (): Promise<boolean> =>
       (await world.instance(one.instanceId)).instanceRuntimeInfo.phase === 'CreateContainer';
     await eventually(inHand);
@@ -199,7 +199,11 @@ onEngine('postgres', 'two control processes', (open) => {
     const clock = { aheadMs: 0 };
     const { world } = await twoProcesses(open, { clock });
     for (let count = 0; count < 5; count++) {
-      const one = await world.running.control.instances.launch(world.caller, world.wish({ name: `n${count}` }), null);
+      const one = await world.running.control.instances.launch(
+        world.caller,
+        world.launchInput({ name: `n${count}` }),
+        null,
+      );
       await world.running.control.instances.terminate(world.caller, one, null);
     }
     const { deleteExpired } = await import('../../../src/control/base/delete-expired.ts');

@@ -23,23 +23,23 @@ const keyed = (key: string, bodyHash: string): Idempotency => ({ key, route: 'PO
 type Outcome = { ok: true } | { ok: false; code: string };
 
 /** What came of it; only a refusal may. */
-async function outcomeOf(deed: Promise<unknown>): Promise<Outcome> {
-  const { refused } = await outcomesOf([deed]);
+async function outcomeOf(attempt: Promise<unknown>): Promise<Outcome> {
+  const { refused } = await outcomesOf([attempt]);
   return refused[0] ? { ok: false, code: refused[0].code } : { ok: true };
 }
 
 /** Some turns of the microtask queue later, so that either of two may be the first to the store. */
-async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
+async function later<T>(turns: number, attempt: () => Promise<T>): Promise<T> {
   for (let turn = 0; turn < turns; turn++) await Promise.resolve();
-  return deed();
+  return attempt();
 }
 
 /** Both at once, in `ROUNDS` rounds; each first by turns. */
 async function race(
   count: number,
   round: (
-    first: <T>(deed: () => Promise<T>) => Promise<T>,
-    second: <T>(deed: () => Promise<T>) => Promise<T>,
+    first: <T>(attempt: () => Promise<T>) => Promise<T>,
+    second: <T>(attempt: () => Promise<T>) => Promise<T>,
   ) => Promise<void>,
 ): Promise<void> {
   for (let from = 0; from < count; from += AT_ONCE) {
@@ -47,8 +47,8 @@ async function race(
       const turns = (from + index) % 12;
       const ahead = (from + index) % 2 === 0;
       return round(
-        (deed) => later(ahead ? 0 : turns, deed),
-        (deed) => later(ahead ? turns : 0, deed),
+        (attempt) => later(ahead ? 0 : turns, attempt),
+        (attempt) => later(ahead ? turns : 0, attempt),
       );
     });
     await Promise.all(rounds);
@@ -190,7 +190,7 @@ onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) 
 
 onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (open) => {
   const mounting = (world: World, id: string) =>
-    world.wish({
+    world.launchInput({
       remoteStorages: [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' }],
     });
   const listed = async (world: World): Promise<{ id: string; volumeName: string }[]> => {
@@ -239,8 +239,8 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
       const { instances, volumes } = world.running.control;
       await race(ROUNDS, async (first, second) => {
         const id = await volumeOf(world, world.caller, randomUUID());
-        const wish = { ...mounting(world, id), instanceTypeId: world.typeId('cpu.1') };
-        const one = await instances.launch(world.caller, wish, null);
+        const request = { ...mounting(world, id), instanceTypeId: world.typeId('cpu.1') };
+        const one = await instances.launch(world.caller, request, null);
         await world.until(one.instanceId, hasStatus('Running'));
         const [ended, removed] = await Promise.all([
           outcomeOf(first(() => instances.terminate(world.caller, one, null))),
@@ -259,9 +259,9 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
         } else expect(removed.code).toBe('in_use');
 
         const other = await volumeOf(world, world.caller, randomUUID());
-        const anew = { ...mounting(world, other), instanceTypeId: world.typeId('cpu.1') };
+        const secondLaunch = { ...mounting(world, other), instanceTypeId: world.typeId('cpu.1') };
         const [launched, gone] = await Promise.all([
-          outcomeOf(first(() => instances.launch(world.caller, anew, null))),
+          outcomeOf(first(() => instances.launch(world.caller, secondLaunch, null))),
           outcomeOf(second(() => volumes.delete(world.caller, { id: other }, null))),
         ]);
         expect([launched, gone]).toContainEqual({ ok: true });

@@ -13,14 +13,14 @@ import { pictureOf } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';
 
 const SECRET = 'the tide is out';
-const wish = { server: 'registry.example.org', username: 'ada', secret: SECRET };
+const request = { server: 'registry.example.org', username: 'ada', secret: SECRET };
 
 onBothEngines('registry credentials', (open) => {
   test('are listed without their secret, which the database stores encrypted only', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { registries } = world.running.control;
-    const made = await registries.create(world.caller, wish, null);
-    expect(made).toEqual({ registry: { id: expect.any(String), server: wish.server, username: 'ada' } });
+    const made = await registries.create(world.caller, request, null);
+    expect(made).toEqual({ registry: { id: expect.any(String), server: request.server, username: 'ada' } });
     expect(await registries.list(world.caller)).toEqual({
       registries: [{ ...made.registry, createdAt: expect.any(Number) }],
     });
@@ -32,18 +32,18 @@ onBothEngines('registry credentials', (open) => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const registries = registriesOf(world.store, randomBytes(32));
-    await registries.create(world.caller, wish, null);
-    const mine = await registries.credentialsFor(world.caller.accountId, wish.server);
+    await registries.create(world.caller, request, null);
+    const mine = await registries.credentialsFor(world.caller.accountId, request.server);
     expect(mine).toEqual({ username: 'ada', secret: SECRET });
     expect(await registries.credentialsFor(world.caller.accountId, 'docker.io')).toBeUndefined();
-    expect(await registries.credentialsFor(other.accountId, wish.server)).toBeUndefined();
+    expect(await registries.credentialsFor(other.accountId, request.server)).toBeUndefined();
   });
 
   test('are denied with the reason when their key was lost, and nothing else fails', async () => {
     const world = await makeWorld(await open(), { start: false });
-    await registriesOf(world.store, randomBytes(32)).create(world.caller, wish, null);
+    await registriesOf(world.store, randomBytes(32)).create(world.caller, request, null);
     const after = registriesOf(world.store, randomBytes(32));
-    await expect(after.credentialsFor(world.caller.accountId, wish.server)).rejects.toMatchObject({
+    await expect(after.credentialsFor(world.caller.accountId, request.server)).rejects.toMatchObject({
       kind: 'denied',
       reason: 'imageDenied',
       message: expect.stringMatching(/can't be read any more/),
@@ -55,8 +55,8 @@ onBothEngines('registry credentials', (open) => {
     const world = await makeWorld(await open(), { start: false });
     const thief = await world.account('thief');
     const registries = registriesOf(world.store, randomBytes(32));
-    await registries.create(world.caller, wish, null);
-    await registries.create(thief, { ...wish, secret: 'nothing' }, null);
+    await registries.create(world.caller, request, null);
+    await registries.create(thief, { ...request, secret: 'nothing' }, null);
     const { secret } = await world.store.read
       .selectFrom('registryCredential')
       .select('secret')
@@ -65,14 +65,14 @@ onBothEngines('registry credentials', (open) => {
     await world.store.write((tx) =>
       tx.updateTable('registryCredential').set({ secret }).where('accountId', '=', thief.accountId).execute(),
     );
-    await expect(registries.credentialsFor(thief.accountId, wish.server)).rejects.toMatchObject({ kind: 'denied' });
+    await expect(registries.credentialsFor(thief.accountId, request.server)).rejects.toMatchObject({ kind: 'denied' });
   });
 
   test('are unique per server, also under concurrent requests and other names of the server', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { registries } = world.running.control;
     const names = ['docker.io', 'Docker.IO', 'index.docker.io', 'registry-1.docker.io'];
-    const tries = names.map((server) => registries.create(world.caller, { ...wish, server }, null));
+    const tries = names.map((server) => registries.create(world.caller, { ...request, server }, null));
     const outcomes = await Promise.allSettled(tries);
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const outcome of outcomes)
@@ -86,25 +86,25 @@ onBothEngines('registry credentials', (open) => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const { registries } = world.running.control;
-    const { registry } = await registries.create(world.caller, wish, null);
+    const { registry } = await registries.create(world.caller, request, null);
     expect((await registries.list(other)).registries).toEqual([]);
     const unknown = await registries.delete(other, { id: 'nobody’s' }, null).catch(String);
     const others = await registries.delete(other, { id: registry.id }, null).catch(String);
     expect(others).toBe(String(unknown).replace('nobody’s', registry.id));
     await registries.delete(world.caller, { id: registry.id }, null);
     expect((await registries.list(world.caller)).registries).toEqual([]);
-    await registries.create(world.caller, wish, null);
+    await registries.create(world.caller, request, null);
   });
 
   test("are refused for a server on the engine's host unless the operator allows it", async () => {
     const world = await makeWorld(await open(), { start: false });
-    const local = { ...wish, server: 'LOCALHOST:5000' };
+    const local = { ...request, server: 'LOCALHOST:5000' };
     await expect(world.running.control.registries.create(world.caller, local, null)).rejects.toMatchObject({
       code: 'field_value',
       message: expect.stringMatching(/field "server".*own host.*BERTH_LOCAL_REGISTRIES/),
     });
     expect((await world.running.control.registries.list(world.caller)).registries).toEqual([]);
-    const lenient = world.beside({ localRegistries: true });
+    const lenient = world.startAnother({ localRegistries: true });
     await lenient.control.registries.create(world.caller, local, null);
     expect((await world.running.control.registries.list(world.caller)).registries).toMatchObject([
       { server: 'localhost:5000' },
@@ -116,7 +116,7 @@ onBothEngines('registry credentials', (open) => {
     async (server) => {
       const world = await makeWorld(await open(), { start: false });
       const { registries } = world.running.control;
-      const refused = registries.create(world.caller, { ...wish, server }, null);
+      const refused = registries.create(world.caller, { ...request, server }, null);
       await expect(refused).rejects.toMatchObject({
         code: 'field_value',
         message: expect.stringMatching(/field "server".*such as registry\.example\.org/),

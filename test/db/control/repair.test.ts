@@ -20,7 +20,7 @@ interface Kinds {
 async function populate(world: World, count: number): Promise<Kinds> {
   const { instances } = world.running.control;
   const launch = async (): Promise<InstanceId> =>
-    instanceId((await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null)).instanceId);
+    instanceId((await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null)).instanceId);
   const all = await Promise.all(Array.from({ length: 3 * count }, launch));
   await Promise.all(all.map((id) => world.until(id, hasStatus('Running'))));
   const [running, stopped, released] = [0, 1, 2].map((third) => all.slice(third * count, (third + 1) * count));
@@ -165,7 +165,7 @@ onEngine('sqlite', 'start-up repair', (open) => {
     const caller = await world.account('rich', 1_000_000);
     const ids = await Promise.all(
       Array.from({ length: 1_000 }, async () =>
-        instanceId((await instances.launch(caller, world.wish(), null)).instanceId),
+        instanceId((await instances.launch(caller, world.launchInput(), null)).instanceId),
       ),
     );
     await eventually(async () => {

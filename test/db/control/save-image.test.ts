@@ -25,7 +25,11 @@ async function untilState(world: World, id: string, state: 'Ready' | 'Failed'): 
 }
 
 async function launched(world: World, imageId = world.imageId): Promise<string> {
-  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({ imageId }), null);
+  const { instanceId } = await world.running.control.instances.launch(
+    world.caller,
+    world.launchInput({ imageId }),
+    null,
+  );
   await world.until(instanceId, hasStatus('Running'));
   return instanceId;
 }
@@ -114,21 +118,21 @@ onBothEngines('an instance saved as an image', (open) => {
   test('is refused without a container, when archived, foreign or unknown, and nothing changes', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const { instances, images } = world.running.control;
-    const { instanceId } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('PullingImage'));
-    const wish = { instanceId, name: 'mine' };
-    await expect(images.save(world.caller, wish, null)).rejects.toMatchObject({
+    const request = { instanceId, name: 'mine' };
+    await expect(images.save(world.caller, request, null)).rejects.toMatchObject({
       code: 'not_now',
       message: expect.stringMatching(/it is PullingImage; only one that is Running or Stopped/),
     });
     await stop(world, instanceId);
-    await expect(images.save(world.caller, wish, null)).rejects.toMatchObject({ code: 'not_now' });
+    await expect(images.save(world.caller, request, null)).rejects.toMatchObject({ code: 'not_now' });
     const other = await world.account('bob');
-    const unknown = await images.save(other, { ...wish, instanceId: 'nothing' }, null).catch(String);
-    expect(await images.save(other, wish, null).catch(String)).toBe(unknown);
+    const unknown = await images.save(other, { ...request, instanceId: 'nothing' }, null).catch(String);
+    expect(await images.save(other, request, null).catch(String)).toBe(unknown);
     await instances.archive(world.caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Archived'));
-    await expect(images.save(world.caller, wish, null)).rejects.toMatchObject({
+    await expect(images.save(world.caller, request, null)).rejects.toMatchObject({
       code: 'not_now',
       message: expect.stringMatching(/start it first/),
     });
@@ -150,7 +154,7 @@ onBothEngines('an instance saved as an image', (open) => {
     const id = await withFile(world);
     world.engine.misbehave(({ verb }) => (verb === 'saveImage' ? { mode: 'lost' } : undefined));
     const imageId = await save(world, id);
-    const early = world.running.control.instances.launch(world.caller, world.wish({ imageId }), null);
+    const early = world.running.control.instances.launch(world.caller, world.launchInput({ imageId }), null);
     await expect(early).rejects.toMatchObject({ code: 'not_now', message: expect.stringMatching(/not ready yet/) });
     expect((await rowOf(world, imageId))?.state).toBe('Saving');
   });
@@ -165,7 +169,7 @@ onBothEngines('an instance saved as an image', (open) => {
     expect(row?.stateText).toMatch(/terminated/);
     expect(JSON.parse(row?.operation ?? 'null')).toMatchObject({ state: 'Failed', error: { reason: 'InstanceGone' } });
     await expect(
-      world.running.control.instances.launch(world.caller, world.wish({ imageId }), null),
+      world.running.control.instances.launch(world.caller, world.launchInput({ imageId }), null),
     ).rejects.toMatchObject({
       code: 'not_now',
       message: expect.stringMatching(/could not be saved.*terminated.*delete it/),
@@ -293,12 +297,12 @@ onBothEngines('an instance saved as an image', (open) => {
     for (let round = 0; round < 12; round++) {
       const imageId = await save(world, id);
       await untilState(world, imageId, 'Ready');
-      const wishes = [
+      const requests = [
         () => images.delete(world.caller, { imageId }, null),
-        () => instances.launch(world.caller, world.wish({ imageId }), null),
+        () => instances.launch(world.caller, world.launchInput({ imageId }), null),
       ];
-      const both = round % 2 === 0 ? wishes : wishes.toReversed();
-      const outcomes = await Promise.allSettled(both.map((wish) => wish()));
+      const both = round % 2 === 0 ? requests : requests.toReversed();
+      const outcomes = await Promise.allSettled(both.map((request) => request()));
       expect(outcomes.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
       for (const outcome of outcomes) {
         if (outcome.status === 'rejected') expect(['in_use', 'not_found']).toContain(outcome.reason.code);

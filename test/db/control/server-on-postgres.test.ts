@@ -15,14 +15,14 @@ import { eventually } from '../../fixtures/control.ts';
 const PASSWORD = 'correct horse battery';
 
 /** A PostgreSQL of its own, since connections are cut here, and a connection to look at it from beside. */
-async function database(): Promise<{ url: string; beside: pg.Client }> {
+async function database(): Promise<{ url: string; adminClient: pg.Client }> {
   const own = await startPostgres();
   onTestFinished(() => own.stop());
   const url = own.urlOf('postgres');
-  const beside = new pg.Client({ connectionString: url });
-  await beside.connect();
-  onTestFinished(() => beside.end());
-  return { url, beside };
+  const adminClient = new pg.Client({ connectionString: url });
+  await adminClient.connect();
+  onTestFinished(() => adminClient.end());
+  return { url, adminClient };
 }
 
 async function start(url: string, folder: string): Promise<{ server: Server; stop: () => Promise<void> }> {
@@ -85,7 +85,7 @@ test('it starts, launches, and finds all again at its next start; a second serve
 });
 
 test('a connection that is cut in the midst of a request fails that request and nothing else', async () => {
-  const { url, beside } = await database();
+  const { url, adminClient } = await database();
   const { server } = await start(url, await newFolder());
   const client = await admin(server);
   const holder = new pg.Client({ connectionString: url });
@@ -100,8 +100,8 @@ test('a connection that is cut in the midst of a request fails that request and 
     () => 'failed',
   );
   const blocked = `select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = (select datname from pg_stat_activity where pid = ${(await holder.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid})`;
-  await eventually(async () => (await beside.query(blocked)).rows.length > 0);
-  await beside.query(`select pg_terminate_backend(pid) from (${blocked}) stuck`);
+  await eventually(async () => (await adminClient.query(blocked)).rows.length > 0);
+  await adminClient.query(`select pg_terminate_backend(pid) from (${blocked}) stuck`);
   expect(await outcome).toBe('failed');
   await holder.query('rollback');
   await eventually(async () => (await client.listVolumes({ pager }).catch(() => null)) !== null);

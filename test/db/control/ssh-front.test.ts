@@ -43,7 +43,9 @@ test('host keys are as OpenSSH reads them, the same each time, and another for e
 
 onBothEngines('ssh for images without sshd', (open) => {
   const withoutSshd = (world: World) =>
-    world.wish({ instanceConfiguration: { ...world.wish().instanceConfiguration, initScript: '# berth-sim: no ssh' } });
+    world.launchInput({
+      instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript: '# berth-sim: no ssh' },
+    });
   const routeOf = (world: World, id: string): Promise<GatewayRoute | null> =>
     world.running.control.forwarding.route(id);
   const banner = async (world: World, id: InstanceId): Promise<string> => {
@@ -71,7 +73,7 @@ onBothEngines('ssh for images without sshd', (open) => {
       checkEveryMs: 100,
     });
     const ending = new AbortController();
-    const following = routeTable.follow((told: RouteUpdate) => fronts.update(told), ending.signal);
+    const following = routeTable.follow((reported: RouteUpdate) => fronts.update(reported), ending.signal);
     onTestFinished(async () => {
       ending.abort();
       await following;
@@ -136,7 +138,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     const world = await makeWorld(await open(), { capabilities: { joinNetwork: false } });
     const { instances } = world.running.control;
     const { instanceId: without } = await instances.launch(world.caller, withoutSshd(world), null);
-    const { instanceId: has } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId: has } = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(without, hasStatus('Running'));
     await world.until(has, hasStatus('Running'));
     expect(await routeOf(world, without)).toMatchObject({ sshFront: false });
@@ -146,7 +148,7 @@ onBothEngines('ssh for images without sshd', (open) => {
   test('the keys are those of the account, none of them once it is disabled, and nothing is told of an instance that is gone', async () => {
     const world = await makeWorld(await open());
     const { instances, forwarding } = world.running.control;
-    const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
     expect(await forwarding.ssh(id)).toMatchObject({ keys: [] });
     const made = makeKey();
     const publicKey = `${made.public} somebody@somewhere`;

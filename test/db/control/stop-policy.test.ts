@@ -19,13 +19,13 @@ async function movable(store: Parameters<typeof makeWorld>[0], options: WorldOpt
 }
 
 async function running(world: World): Promise<string> {
-  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+  const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
   await world.until(instanceId, hasStatus('Running'));
   return instanceId;
 }
 
-const set = (world: World, id: string, wish: StopPolicyRequest) =>
-  world.running.control.stopPolicies.set(world.caller, id, wish);
+const set = (world: World, id: string, request: StopPolicyRequest) =>
+  world.running.control.stopPolicies.set(world.caller, id, request);
 const rowOf = (world: World, id: string) =>
   world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 /** A pass may look at it at any moment: that it is due, and who has it, is no change of it. */
@@ -126,7 +126,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
 
   test('one that is still starting at its time is stopped too', async () => {
     const { world, clock, nowMs } = await movable(await open(), { engine: { times: { pull: 600_000 } } });
-    const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await set(world, instanceId, { stopAtMs: nowMs() + MINUTE_MS });
     clock.aheadMs += MINUTE_MS;
     await world.until(instanceId, hasStatus('Stopped'));
@@ -138,7 +138,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     const { world, nowMs } = await movable(await open());
     const { instances } = world.running.control;
     const launches = Array.from({ length: 6 }, () =>
-      instances.launch(world.caller, { ...world.wish(), name: 'raced' }, null),
+      instances.launch(world.caller, { ...world.launchInput(), name: 'raced' }, null),
     );
     const ids = (await Promise.allSettled(launches)).flatMap((one) =>
       one.status === 'fulfilled' ? [one.value.instanceId] : [],
@@ -184,7 +184,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
         /^field "maxRunMinutes" is 30: it must be more than 60, as long has it been running/,
       ],
     ];
-    for (const [wish, words] of refusals) await expectRefused(set(world, id, wish), 'field_value', words);
+    for (const [request, words] of refusals) await expectRefused(set(world, id, request), 'field_value', words);
     expect(await lastingRowOf(world, id)).toEqual(before);
   });
 
@@ -192,9 +192,9 @@ onBothEngines('what ends an instance by the clock', (open) => {
     const { world, nowMs } = await movable(await open());
     const stranger = await world.account('stranger');
     const id = await running(world);
-    const wish = { stopAtMs: nowMs() + HOUR_MS, maxRunMs: HOUR_MS };
+    const request = { stopAtMs: nowMs() + HOUR_MS, maxRunMs: HOUR_MS };
     const { control } = world.running;
-    await expectRefused(control.stopPolicies.set(stranger, id, wish), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.stopPolicies.set(stranger, id, request), 'not_found', /^ent: instance not found$/);
     await expectRefused(
       control.stopPolicies.keepAlive(stranger, id, HOUR_MS),
       'not_found',
@@ -202,11 +202,11 @@ onBothEngines('what ends an instance by the clock', (open) => {
     );
     await expectRefused(control.stopPolicies.idleStatus(stranger, id), 'not_found', /^ent: instance not found$/);
     await control.instances.stop(world.caller, { instanceId: id }, null);
-    await set(world, id, wish);
+    await set(world, id, request);
     await world.until(id, hasStatus('Stopped'));
-    expect(await set(world, id, wish)).toMatchObject({ ...wish, endsAtMs: null });
+    expect(await set(world, id, request)).toMatchObject({ ...request, endsAtMs: null });
     await control.instances.terminate(world.caller, { instanceId: id }, null);
-    await expectRefused(set(world, id, wish), 'not_found', /^ent: instance not found$/);
+    await expectRefused(set(world, id, request), 'not_found', /^ent: instance not found$/);
   });
 
   test('a thousand keep-alive calls within a minute are one event, and one change of the row', async () => {

@@ -18,12 +18,12 @@ export async function boundVolume(world: World, name: string, sizeGB = 3): Promi
   return volumeIs(world, volume.id, 'Bound');
 }
 
-export async function copyVolume(world: World, wish: CopyRequest): Promise<PublicVolume> {
-  return JSON.parse((await world.running.control.volumes.copy(world.caller, wish, null)).volumeText);
+export async function copyVolume(world: World, request: CopyRequest): Promise<PublicVolume> {
+  return JSON.parse((await world.running.control.volumes.copy(world.caller, request, null)).volumeText);
 }
 
-export async function restore(world: World, wish: CopyRequest): Promise<PublicVolume> {
-  return JSON.parse((await world.running.control.snapshots.restore(world.caller, wish, null)).volumeText);
+export async function restore(world: World, request: CopyRequest): Promise<PublicVolume> {
+  return JSON.parse((await world.running.control.snapshots.restore(world.caller, request, null)).volumeText);
 }
 
 export async function takeSnapshot(world: World, volumeId: string, name: string): Promise<PublicSnapshot> {

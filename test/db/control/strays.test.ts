@@ -103,7 +103,7 @@ onBothEngines('orphans', (open) => {
     const sweepingNow = sweepAllTheTime();
     const { instances } = world.running.control;
     const life = async (): Promise<void> => {
-      const one = await instances.launch(world.caller, world.wish(), null);
+      const one = await instances.launch(world.caller, world.launchInput(), null);
       await world.until(one.instanceId, hasStatus('Running'));
       for (let again = 0; again < 2; again++) {
         await instances.archive(world.caller, one, null);
@@ -127,8 +127,8 @@ onBothEngines('orphans', (open) => {
   test('are not archives and saved images in use; an unused image is one, and so is a second container', async () => {
     const world = await makeWorld(await open());
     const { instances, images } = world.running.control;
-    const kept = await instances.launch(world.caller, world.wish(), null);
-    const copied = await instances.launch(world.caller, world.wish(), null);
+    const kept = await instances.launch(world.caller, world.launchInput(), null);
+    const copied = await instances.launch(world.caller, world.launchInput(), null);
     for (const { instanceId: id } of [kept, copied]) await world.until(id, hasStatus('Running'));
     await instances.archive(world.caller, kept, null);
     await world.until(kept.instanceId, hasStatus('Archived'));
@@ -176,7 +176,7 @@ onBothEngines('orphans', (open) => {
     async (action) => {
       const world = await makeWorld(await open(), { engine: { times: { save: 300 } } });
       const { instances } = world.running.control;
-      const { instanceId: id } = await instances.launch(world.caller, world.wish(), null);
+      const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
       await world.until(id, hasStatus('Running'));
       await world.engine.saveImage(instanceId(id), 'berth.local/archive/lost:7', soon());
       const { deps } = sweeping(world);

@@ -25,8 +25,8 @@ onBothEngines('the sweep', (open) => {
     const world = await deafWorld(await open());
     const { deps } = sweeping(world);
     const { instances } = world.running.control;
-    const gone = await instances.launch(world.caller, world.wish(), null);
-    const stopped = await instances.launch(world.caller, world.wish(), null);
+    const gone = await instances.launch(world.caller, world.launchInput(), null);
+    const stopped = await instances.launch(world.caller, world.launchInput(), null);
     for (const { instanceId: id } of [gone, stopped]) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
@@ -47,7 +47,7 @@ onBothEngines('the sweep', (open) => {
     const world = await makeWorld(await open());
     const { deps } = sweeping(world);
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish({ nodePorts: [8000] }), null);
+    const one = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.terminate(world.caller, one, null);
     await settled(world);
@@ -61,7 +61,7 @@ onBothEngines('the sweep', (open) => {
   test('leaves orphans and foreign objects, and reports orphans once', async () => {
     const world = await makeWorld(await open());
     const { deps, warned } = sweeping(world);
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(id, hasStatus('Running'));
     const unknown = instanceIdOf(randomUUID());
     const theirs = instanceIdOf(randomUUID());
@@ -87,7 +87,7 @@ onBothEngines('the sweep', (open) => {
   test('changes nothing when all is in order or the engine does not answer', async () => {
     const world = await deafWorld(await open()); // a hint of its start that comes late is a look at it
     const { deps } = sweeping(world);
-    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+    const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(id, hasStatus('Running'));
     await settled(world);
     const before = await world.store.read.selectFrom('instance').selectAll().execute();
@@ -106,7 +106,7 @@ onBothEngines('the sweep', (open) => {
   test('does not judge a resting row by a sweep from before an outage', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    const one = await instances.launch(world.caller, world.wish(), null);
+    const one = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.stop(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Stopped'));
@@ -134,8 +134,8 @@ onBothEngines('released instances', (open) => {
     const ahead = { ms: 0 };
     const { deps } = sweeping(world, { now: () => Date.now() + ahead.ms });
     for (let count = 0; count < 3; count++)
-      await instances.terminate(world.caller, await instances.launch(world.caller, world.wish(), null), null);
-    const stays = await instances.launch(world.caller, world.wish(), null);
+      await instances.terminate(world.caller, await instances.launch(world.caller, world.launchInput(), null), null);
+    const stays = await instances.launch(world.caller, world.launchInput(), null);
     const page = { currentPage: 1, pageSize: 500 };
     expect((await instances.list(world.caller, page)).totalEntries).toBe(4);
     ahead.ms = 3_590_000;

@@ -123,8 +123,8 @@ export async function knownOrphan(world: World, more: Parameters<typeof makeOrph
 export const handle = (
   world: World,
   id: string,
-  wish: { action: 'adopt' | 'stop' | 'delete'; [more: string]: string },
-) => world.running.control.orphans.handle(world.caller, { strayId: orphanIdOf(world, id), ...wish });
+  request: { action: 'adopt' | 'stop' | 'delete'; [more: string]: string },
+) => world.running.control.orphans.handle(world.caller, { strayId: orphanIdOf(world, id), ...request });
 
 export const adoptAs = (world: World, over: Record<string, string> = {}) => ({
   action: 'adopt' as const,

@@ -28,7 +28,7 @@ onBothEngines('a volume', (open) => {
     const { volumes, instances } = world.running.control;
     const { id } = await boundVolume(world, 'data');
     const mount = { mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' };
-    const one = await instances.launch(world.caller, world.wish({ remoteStorages: [mount] }), null);
+    const one = await instances.launch(world.caller, world.launchInput({ remoteStorages: [mount] }), null);
     await world.until(one.instanceId, hasStatus('Running'));
     // On a limiting storage, the size changes only by growing.
     const grown: number[] = [];
@@ -230,7 +230,7 @@ onBothEngines('a volume', (open) => {
     });
     const mount = { mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' };
     await expectRefused(
-      instances.launch(world.caller, world.wish({ remoteStorages: [mount] }), null),
+      instances.launch(world.caller, world.launchInput({ remoteStorages: [mount] }), null),
       'not_now',
       /Failed/,
     );
@@ -249,7 +249,7 @@ onBothEngines('a volume', (open) => {
     const { volumes, instances } = world.running.control;
     const { id } = await boundVolume(world, 'data');
     const mount = { mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' };
-    const one = await instances.launch(world.caller, world.wish({ remoteStorages: [mount] }), null);
+    const one = await instances.launch(world.caller, world.launchInput({ remoteStorages: [mount] }), null);
     const first = await takeSnapshot(world, id, 'first');
     await snapshotIs(world, first.id, 'Ready');
     const second = await takeSnapshot(world, id, 'second');

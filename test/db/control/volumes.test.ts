@@ -32,7 +32,7 @@ const exists = (path: string): Promise<boolean> =>
   );
 
 const mounting = (world: World, ...ids: string[]) =>
-  world.wish({
+  world.launchInput({
     remoteStorages: ids.map((id, index) => ({
       mountPath: `/root/v${index}`,
       remoteStorageName: 'v',
@@ -46,9 +46,9 @@ const measure = (world: World): Promise<void> =>
   measuring(world, () => void create(world, `wake ${Math.random()}`)).measure();
 
 /** Some turns of the microtask queue later, so that either request may reach the store first. */
-async function later<T>(turns: number, deed: () => Promise<T>): Promise<T> {
+async function later<T>(turns: number, fn: () => Promise<T>): Promise<T> {
   for (let turn = 0; turn < turns; turn++) await Promise.resolve();
-  return deed();
+  return fn();
 }
 
 onBothEngines('a volume', (open) => {

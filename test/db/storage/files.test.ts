@@ -286,12 +286,12 @@ describe('nothing outside of the disk', () => {
   }
 
   /** How the tries ended: those that met the folder, and those that met something else. */
-  async function race(deed: (n: number) => Promise<unknown>): Promise<Record<string, number>> {
+  async function race(fn: (n: number) => Promise<unknown>): Promise<Record<string, number>> {
     const counts: Record<string, number> = {};
     const [untilMs, atLatestMs] = [performance.now() + 1_000, performance.now() + 8_000];
     const goesOn = (nowMs: number): boolean => nowMs < untilMs || (counts['done'] === undefined && nowMs < atLatestMs);
     for (let n = 0; goesOn(performance.now()); n += 1) {
-      const how = await deed(n).then(
+      const how = await fn(n).then(
         () => 'done',
         (error: unknown) => (error instanceof files.FileFault ? error.kind : String(error)),
       );

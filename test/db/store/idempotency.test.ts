@@ -6,7 +6,7 @@ import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';
 
-const deed = { key: 'k1', route: 'POST /instance/create', bodyHash: 'hash' };
+const fn = { key: 'k1', route: 'POST /instance/create', bodyHash: 'hash' };
 
 interface Answer {
   instanceId: string;
@@ -16,10 +16,10 @@ interface Answer {
 const send = (
   store: Store,
   instanceId: string,
-  given: Partial<typeof deed> & { nowMs?: number; fail?: boolean } = {},
+  given: Partial<typeof fn> & { nowMs?: number; fail?: boolean } = {},
 ): Promise<Answer> =>
   store.write(async (tx) => {
-    const asked = { ...deed, ...given };
+    const asked = { ...fn, ...given };
     const before = await claimIdempotencyKey<Answer>(tx, 'ann', asked);
     if (before) return before.answer;
     await tx
@@ -33,7 +33,7 @@ const send = (
     return answer;
   });
 
-const deedsDone = async (store: Store): Promise<number> =>
+const calls = async (store: Store): Promise<number> =>
   (await store.read.selectFrom('account').select('instanceCount').executeTakeFirstOrThrow()).instanceCount;
 
 const refusalOf = async (promise: Promise<unknown>): Promise<Refusal> => {
@@ -64,7 +64,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
       Array.from({ length: 200 }, (_, i) => send(stores[i % stores.length] ?? store, `n${i}`)),
     );
     expect(new Set(answers.map(({ instanceId }) => instanceId)).size).toBe(1);
-    expect(await deedsDone(store)).toBe(1);
+    expect(await calls(store)).toBe(1);
   });
 
   test('a failed request is not stored: the next request with its key runs', async () => {
@@ -72,7 +72,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 20 }, (_, i) => send(store, `n${i}`, { fail: i < 10 })),
     );
-    expect(await deedsDone(store)).toBe(1);
+    expect(await calls(store)).toBe(1);
     const answers = new Set(
       outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value.instanceId] : [])),
     );
@@ -92,13 +92,13 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
       'idempotency_mismatch',
       expect.stringContaining('POST /instance/create'),
     ]);
-    expect(await deedsDone(store)).toBe(1);
+    expect(await calls(store)).toBe(1);
   });
 
   test('keys of different accounts have nothing to do with each other', async () => {
     const store = await opened();
     await send(store, 'n1');
-    expect(await store.write((tx) => claimIdempotencyKey(tx, 'bob', deed))).toBeNull();
+    expect(await store.write((tx) => claimIdempotencyKey(tx, 'bob', fn))).toBeNull();
   });
 
   test('a request without an answer runs once, too', async () => {
@@ -106,9 +106,9 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     const done: (Awaited<ReturnType<typeof claimIdempotencyKey>> | 'again')[] = [];
     for (let i = 0; i < 2; i++) {
       await store.write(async (tx) => {
-        const before = await claimIdempotencyKey<undefined>(tx, 'ann', deed);
+        const before = await claimIdempotencyKey<undefined>(tx, 'ann', fn);
         done.push(before);
-        if (!before) await storeAnswer(tx, 'ann', deed, undefined, 1_000);
+        if (!before) await storeAnswer(tx, 'ann', fn, undefined, 1_000);
       });
     }
     expect(done).toEqual([null, { answer: undefined }]);

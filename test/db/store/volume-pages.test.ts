@@ -23,9 +23,9 @@ const rowOf = (ownerId: string, n: number) =>
   });
 const newestFirst = (numbers: number[]): string[] => numbers.toSorted((a, b) => b - a).map(idOf);
 
-const moves = (store: Store, subjectId: string, volumes: number, deed: (tx: Store['read']) => Promise<unknown>) =>
+const moves = (store: Store, subjectId: string, volumes: number, fn: (tx: Store['read']) => Promise<unknown>) =>
   store.write(async (tx) => {
-    await deed(tx);
+    await fn(tx);
     await appendEvent(tx, {
       accountId: 'ann',
       atMs: 1,

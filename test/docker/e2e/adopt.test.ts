@@ -56,7 +56,7 @@ test('an adopted instance keeps container, root disk, node ports and notebook se
 
   const { strays: orphans } = await until(
     () => client.listStrays(),
-    (told) => told.strays.length > 0,
+    (reported) => reported.strays.length > 0,
   );
   expect(orphans).toMatchObject([
     { kind: 'instance', subjectId: id, ownerName: 'admin', running: true, deletedInSeconds: null },

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
-import { firstWish } from '../../fixtures/first-launch.ts';
+import { firstLaunchRequest } from '../../fixtures/first-launch.ts';
 import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 import {
   installationOf,
@@ -51,7 +51,7 @@ function shrinkTypes(): void {
 }
 
 const launch = async (number: number): Promise<string> =>
-  (await client.launch(await firstWish(client, { name: `outage ${number}` }))).instanceId;
+  (await client.launch(await firstLaunchRequest(client, { name: `outage ${number}` }))).instanceId;
 
 const states = async () =>
   (await client.listInstances({ pager })).instances.map(({ instanceMetadata, instanceRuntimeInfo: now }) => ({

@@ -42,7 +42,7 @@ afterAll(async () => {
 const says = (instanceId: string, state: string, because: RegExp) =>
   until(
     () => inside.client.activity({ instanceId }),
-    (told) => told.state === state && because.test(told.because),
+    (reported) => reported.state === state && because.test(reported.because),
     30_000,
   );
 
@@ -128,10 +128,10 @@ test('a busy kernel and an open ssh session keep an instance up; afterwards it i
   expect(open, 'the session outlasts what was waited for').toBe(true);
   await session;
 
-  const told = await says(instanceId, 'idle', /^nothing uses it$/);
-  expect(told.willStopAtUnixMs).toBeGreaterThanOrEqual((told.idleSinceUnixMs ?? 0) + AFTER_MS);
-  expect(told.unless).toMatch(/instance\/keepalive/);
-  expect(told.signals.map(({ name, says: said }) => `${name} ${said}`)).toEqual(
+  const reported = await says(instanceId, 'idle', /^nothing uses it$/);
+  expect(reported.willStopAtUnixMs).toBeGreaterThanOrEqual((reported.idleSinceUnixMs ?? 0) + AFTER_MS);
+  expect(reported.unless).toMatch(/instance\/keepalive/);
+  expect(reported.signals.map(({ name, says: said }) => `${name} ${said}`)).toEqual(
     ['keepAlive', 'kernel', 'terminal', 'ssh', 'http', 'cpu'].map((name) => `${name} idle`),
   );
   await inside.sees(instanceId, { status: 'Stopped', diagnosisReason: 'IdleStop' }, STOP_DEADLINE_MS);

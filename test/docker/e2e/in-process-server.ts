@@ -34,7 +34,9 @@ import {
 } from '../../fixtures/server-process.ts';
 
 /** Fields in which a launch differs from the default. */
-export type Wish = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & { initScript?: string };
+export type LaunchOptions = Partial<Pick<LaunchRequest, 'imageId' | 'remoteStorages' | 'nodePorts'>> & {
+  initScript?: string;
+};
 
 export interface ServerInside {
   server: Server;
@@ -47,7 +49,7 @@ export interface ServerInside {
    * its id.
    */
   offerTiny(files?: Readonly<Record<string, ImageFile>>): Promise<string>;
-  launch(wish: Wish): Promise<string>;
+  launch(options: LaunchOptions): Promise<string>;
   /** Waits until the owner's view shows the state. */
   sees(
     id: string,
@@ -73,7 +75,7 @@ export interface ServerInside {
 export const hastened: Time = {
   ...realTime,
   elapsed: () => realTime.elapsed() * 10,
-  every: (ms, deed) => realTime.every(ms / 10, deed),
+  every: (ms, fn) => realTime.every(ms / 10, fn),
 };
 
 export async function startInside({
@@ -181,7 +183,7 @@ export async function startInside({
       await importBusybox(engine, ref, folder, files);
       return offer(ref);
     },
-    async launch({ initScript = '', ...wish }) {
+    async launch({ initScript = '', ...options }) {
       names += 1;
       const { instanceId } = await client.launch({
         name: `inside ${names}`,
@@ -190,7 +192,7 @@ export async function startInside({
         remoteStorages: [],
         nodePorts: [],
         instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript },
-        ...wish,
+        ...options,
       });
       return instanceId;
     },

@@ -100,7 +100,7 @@ export async function savesAreListed({ server, admin }: Scene): Promise<void> {
   }
   const { strays: orphans } = await until(
     () => admin.listStrays(),
-    (told) => isDeepStrictEqual(told.strays.map(({ subjectId }) => subjectId).sort(), left),
+    (reported) => isDeepStrictEqual(reported.strays.map(({ subjectId }) => subjectId).sort(), left),
     SWEPT_DEADLINE_MS,
   );
   for (const { strayId } of orphans) await admin.handleStray({ strayId, action: 'delete' });

@@ -27,15 +27,15 @@ const launched = async (initScript: string): Promise<string> =>
 
 /** Follows the log during the test; `text` is the output so far. */
 function following(instanceId: string, source: 'console' | 'init' = 'console') {
-  const told: (LogStreamItem & { heardMs: number })[] = [];
+  const reported: (LogStreamItem & { heardMs: number })[] = [];
   const leave = new AbortController();
   const over = (async () => {
     for await (const one of client.followLogs(instanceId, { source, signal: leave.signal }))
-      told.push({ ...one, heardMs: Date.now() });
+      reported.push({ ...one, heardMs: Date.now() });
   })();
   over.catch(() => {});
-  const lines = () => told.filter((one) => one.type === 'line');
-  return { told, lines, texts: () => lines().map(({ text }) => text), over, leave: () => leave.abort() };
+  const lines = () => reported.filter((one) => one.type === 'line');
+  return { reported, lines, texts: () => lines().map(({ text }) => text), over, leave: () => leave.abort() };
 }
 
 const counted = (texts: readonly string[]): number[] =>
@@ -54,7 +54,7 @@ test('follows a printing init script live to its end, and reads it by page', asy
   await log.over;
   expect(counted(log.texts())).toEqual(upTo(20));
   expect(log.texts().at(-1)).toBe('last words');
-  expect(log.told.at(-1)?.type).toBe('end');
+  expect(log.reported.at(-1)?.type).toBe('end');
   const page = await client.logs({ instanceId: id, source: 'init', limit: 5, after: '10' });
   expect(page).toMatchObject({ next: '15', more: true });
   expect(counted(page.lines.map(({ text }) => text))).toEqual([10, 11, 12, 13, 14]);
@@ -119,8 +119,8 @@ test('the console is live within a second, by range, across a killed server and 
   expect(counted(kept.lines.map(({ text }) => text))).toEqual(counted(log.texts()).slice(-3));
   await client.terminate({ instanceId: id });
   await log.over;
-  expect(log.told.at(-1)?.type).toBe('end');
-  expect(log.told.some(({ type }) => type === 'gap')).toBe(false);
+  expect(log.reported.at(-1)?.type).toBe('end');
+  expect(log.reported.some(({ type }) => type === 'gap')).toBe(false);
 });
 
 async function serverMemoryMB(): Promise<number> {
@@ -156,7 +156,7 @@ test('200 MB of output stay bounded on the engine and in the server’s memory, 
   clearInterval(watching);
   // Output was faster than the reader: the gap is reported.
   const printedLines = Math.ceil((200 * MB) / 100);
-  if (log.lines().length < printedLines) expect(log.told.map(({ type }) => type)).toContain('gap');
+  if (log.lines().length < printedLines) expect(log.reported.map(({ type }) => type)).toContain('gap');
   expect(text.endsWith('done\n')).toBe(true);
   expect(text.length).toBeLessThan(10.5 * MB);
   expect(text.length).toBeGreaterThan(2 * MB);

@@ -151,7 +151,7 @@ async function insideUrl(): Promise<URL> {
   return new URL(`http://${network?.IPAddress}:${FAST}/`);
 }
 
-const told = async (child: ChildProcess): Promise<number> => {
+const reported = async (child: ChildProcess): Promise<number> => {
   const [message]: { connected: number }[] = await once(child, 'message', { signal: AbortSignal.timeout(DEADLINE_MS) });
   return message?.connected ?? 0;
 };
@@ -173,9 +173,9 @@ test(`${SOCKETS} idle WebSockets stay open and quick requests stay quick under $
   ]);
   let during: Quick;
   try {
-    expect(await told(slow)).toBe(SLOW);
+    expect(await reported(slow)).toBe(SLOW);
     during = await quick(5);
-    const still = told(slow);
+    const still = reported(slow);
     slow.send('how many');
     expect(await still).toBeGreaterThan(SLOW * 0.9);
   } finally {

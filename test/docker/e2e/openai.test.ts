@@ -77,9 +77,9 @@ function door(
   const { url, protocol } = ways[way];
   const dispatcher = new Agent({ allowH2: protocol[0] === 'h2', connect: domain.connect });
   const protocols: string[] = [];
-  const onConnected = (told: unknown): void => {
-    if (typeof told !== 'object' || told === null || !('socket' in told)) return;
-    if (told.socket instanceof TLSSocket) protocols.push(told.socket.alpnProtocol || 'http/1.1');
+  const onConnected = (reported: unknown): void => {
+    if (typeof reported !== 'object' || reported === null || !('socket' in reported)) return;
+    if (reported.socket instanceof TLSSocket) protocols.push(reported.socket.alpnProtocol || 'http/1.1');
   };
   subscribe('undici:client:connected', onConnected);
   const openai = new OpenAI({
@@ -131,12 +131,12 @@ const next = (run: string) => fetch(`http://${nodePort.address}:${nodePort.nodeP
 
 async function withDoor(
   way: keyof typeof ways,
-  deed: (open: Door) => Promise<void>,
+  fn: (open: Door) => Promise<void>,
   more: Parameters<typeof door>[1] = {},
 ): Promise<void> {
   const open = door(way, more);
   try {
-    await deed(open);
+    await fn(open);
   } finally {
     await open.close();
   }
@@ -245,9 +245,9 @@ describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by 
     for (const more of given) {
       const run = nameRun();
       await withDoor(way, async (open) => expect(await text(open, run)).toBe(counted(3)), { port: 8001, ...more });
-      const told = JSON.stringify(await notesOf(run));
-      expect(told).not.toContain(berthKey);
-      expect(told).not.toMatch(/x-api-key|authorization/i);
+      const reported = JSON.stringify(await notesOf(run));
+      expect(reported).not.toContain(berthKey);
+      expect(reported).not.toMatch(/x-api-key|authorization/i);
     }
   });
 

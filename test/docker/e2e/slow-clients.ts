@@ -66,9 +66,9 @@ setInterval(() => {
   }
 }, EVERY_MS / PARTS);
 
-const told = setInterval(() => {
+const reported = setInterval(() => {
   if (connected() < count) return;
-  clearInterval(told);
+  clearInterval(reported);
   process.send?.({ connected: connected() });
 }, 50);
 process.on('message', () => process.send?.({ connected: connected() }));

@@ -45,7 +45,7 @@ describe('failures inside of the container', () => {
     const id = await inside.launch({ imageId, initScript: greedy });
     const story = await until(
       () => inside.story(id),
-      (told) => told.some((one) => one.startsWith('Starting/')),
+      (reported) => reported.some((one) => one.startsWith('Starting/')),
     );
     expect(story).toContain('Starting/Queued/OutOfMemory');
     const message = 'the init script was cut short by a stop and is not run again';

@@ -92,7 +92,7 @@ test('a terminal has its size, resizes and the instance’s environment, and Ctr
   await one.shows('30 100\r\n');
   one.resize(77, 33);
   await until(
-    async () => one.told.at(-1)?.['rows'],
+    async () => one.messages.at(-1)?.['rows'],
     (rows) => rows === 33,
   );
   one.type('stty size\r');
@@ -108,7 +108,7 @@ test('a terminal has its size, resizes and the instance’s environment, and Ctr
   await one.shows(new RegExp(`/root xterm-256color ${instanceId} \\S*bash\r\n`));
   one.type('exit 9\r');
   expect(await one.closed).toEqual({ code: 1000, why: 'the shell ended' });
-  expect(one.told.at(-1)).toEqual({ type: 'exit', exitCode: 9 });
+  expect(one.messages.at(-1)).toEqual({ type: 'exit', exitCode: 9 });
 });
 
 /** A full-screen program that redraws when its size changes. */
@@ -157,7 +157,7 @@ test('a terminal survives a killed API without losing output', async () => {
   await server.start();
   const after = await open('lasting');
   await after.shows('\r\nover\r\n');
-  expect(after.told[0]).toMatchObject({ created: false });
+  expect(after.messages[0]).toMatchObject({ created: false });
   expect(after.shown().match(/^tick \d+/gm)).toEqual(Array.from({ length: 60 }, (_, n) => `tick ${n + 1}`));
   const { terminals } = await client.listTerminals({ instanceId });
   expect(terminals.map(({ terminal }) => terminal)).toContain('lasting');

@@ -110,10 +110,10 @@ describe('what is left behind', () => {
   it('an opening that is given up leaves no command behind', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
-    const wish = { ...cat, command: ['sleep', '1000'] };
+    const options = { ...cat, command: ['sleep', '1000'] };
     const sleeps = async () => (await subject.exec(spec.id, 'ps')).stdout.includes('sleep 1000');
     for (const ms of [1, 5, 10, 20, 40, 60, 80]) {
-      await fixture.engine.openExec(spec.id, wish, AbortSignal.timeout(ms)).then(
+      await fixture.engine.openExec(spec.id, options, AbortSignal.timeout(ms)).then(
         (running) => running.kill(),
         () => {},
       );

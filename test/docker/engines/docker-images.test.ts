@@ -33,18 +33,18 @@ describe('pulls', () => {
     await fixture?.stop();
   });
   const pull = async (ref: string, signal = deadline()): Promise<ImageProgress[]> => {
-    const told: ImageProgress[] = [];
-    await fixture.engine.ensureImage(ref, (progress) => told.push(progress), signal);
-    return told;
+    const reported: ImageProgress[] = [];
+    await fixture.engine.ensureImage(ref, (progress) => reported.push(progress), signal);
+    return reported;
   };
 
   it('an aborted pull is a fault worth another try, at once, and the next one has the image', async () => {
     registry.mood = 'holding';
     const abort = new AbortController();
-    const told: ImageProgress[] = [];
-    const pulling = fixture.engine.ensureImage(registry.imageRef, (progress) => told.push(progress), abort.signal);
+    const reported: ImageProgress[] = [];
+    const pulling = fixture.engine.ensureImage(registry.imageRef, (progress) => reported.push(progress), abort.signal);
     const refused = expectFault(pulling, 'unreachable');
-    await until('bytes move', async () => told.length > 0);
+    await until('bytes move', async () => reported.length > 0);
     abort.abort();
     expect((await refused).retry).toBe(true);
     registry.mood = 'well';
@@ -54,12 +54,12 @@ describe('pulls', () => {
 
   it('tells bytes that only grow, up to the size of the layers; and nothing of an image that is there', async () => {
     await fixture.docker.getImage(registry.imageRef).remove({ force: true });
-    const told: ImageProgress[] = [];
-    await fixture.make().ensureImage(registry.imageRef, (progress) => told.push(progress), deadline());
-    expect(told.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
-    for (const [index, { done, total }] of told.entries()) {
+    const reported: ImageProgress[] = [];
+    await fixture.make().ensureImage(registry.imageRef, (progress) => reported.push(progress), deadline());
+    expect(reported.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
+    for (const [index, { done, total }] of reported.entries()) {
       expect(done).toBeLessThanOrEqual(total);
-      expect(done).toBeGreaterThanOrEqual(told[index - 1]?.done ?? 0);
+      expect(done).toBeGreaterThanOrEqual(reported[index - 1]?.done ?? 0);
     }
     expect(await pull(registry.imageRef)).toEqual([]);
   });
@@ -140,14 +140,15 @@ describe('pulls', () => {
     await registry.renew();
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
     registry.mood = 'cutting';
-    const told: ImageProgress[] = [];
+    const reported: ImageProgress[] = [];
     const tell = (progress: ImageProgress): void => {
-      told.push(progress);
+      reported.push(progress);
       registry.mood = 'well';
     };
     await fixture.make().ensureImage(registry.imageRef, tell, deadline());
-    expect(told.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
-    for (const [index, { done }] of told.entries()) expect(done).toBeGreaterThanOrEqual(told[index - 1]?.done ?? 0);
+    expect(reported.at(-1)).toMatchObject({ done: registry.layerBytes, total: registry.layerBytes });
+    for (const [index, { done }] of reported.entries())
+      expect(done).toBeGreaterThanOrEqual(reported[index - 1]?.done ?? 0);
   });
 
   it('an engine that ends the stream without the image is no success', async () => {
@@ -241,11 +242,11 @@ describe('pulls', () => {
         if (ref.includes('broken')) throw new EngineFault('rejected', 'the recipe is broken', { retry: false });
       },
     });
-    const told: ImageProgress[] = [];
-    await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
-    await engine.ensureImage('berth.local/some:1', (progress) => told.push(progress), deadline());
+    const reported: ImageProgress[] = [];
+    await engine.ensureImage('berth.local/some:1', (progress) => reported.push(progress), deadline());
+    await engine.ensureImage('berth.local/some:1', (progress) => reported.push(progress), deadline());
     expect(asked).toEqual(['berth.local/some:1']);
-    expect(told).toEqual([{ text: 'Building', done: 1, total: 2, unit: 'steps' }]);
+    expect(reported).toEqual([{ text: 'Building', done: 1, total: 2, unit: 'steps' }]);
     const fault = await expectFault(
       engine.ensureImage('berth.local/broken:1', () => {}, deadline()),
       'rejected',
@@ -256,8 +257,8 @@ describe('pulls', () => {
 
 describe('what a pull says', () => {
   it('bytes are summed over layers, and none is counted beyond its size', () => {
-    const told: ImageProgress[] = [];
-    const add = makeTransferProgress((progress) => told.push(progress));
+    const reported: ImageProgress[] = [];
+    const add = makeTransferProgress((progress) => reported.push(progress));
     add({ status: 'Pulling from tiny', id: '1' });
     add({ status: 'Already exists', id: 'x' });
     add({ status: 'Downloading', id: 'a', progressDetail: { current: 10, total: 100 } });
@@ -266,13 +267,13 @@ describe('what a pull says', () => {
     add({ status: 'Download complete', id: 'b' });
     add({ status: 'Download complete', id: 'a' });
     add({ status: 'Extracting', id: 'a', progressDetail: { current: 1, total: 100 } });
-    expect(told.map(({ done, total }) => [done, total])).toEqual([
+    expect(reported.map(({ done, total }) => [done, total])).toEqual([
       [10, 100],
       [15, 150],
       [60, 150],
       [150, 150],
     ]);
-    expect(told.at(-1)?.text).toBe('Unpacking');
+    expect(reported.at(-1)?.text).toBe('Unpacking');
     expect(() => add({ error: 'unexpected EOF' })).toThrow('unexpected EOF');
   });
 
@@ -326,14 +327,14 @@ describe('what a pull says', () => {
   });
 
   it('an upload counts as a download does, and a layer whose size was lowered does not take bytes back', () => {
-    const told: ImageProgress[] = [];
-    const add = makeTransferProgress((progress) => told.push(progress));
+    const reported: ImageProgress[] = [];
+    const add = makeTransferProgress((progress) => reported.push(progress));
     add({ status: 'Preparing', id: 'a', progressDetail: {} });
     add({ status: 'Layer already exists', id: 'x' });
     add({ status: 'Pushing', id: 'a', progressDetail: { current: 60, total: 100 } });
     add({ status: 'Pushing', id: 'a', progressDetail: { current: 90, total: 80 } });
     add({ status: 'Pushed', id: 'a' });
-    expect(told).toEqual([
+    expect(reported).toEqual([
       { text: 'Uploading', done: 60, total: 100, unit: 'bytes' },
       { text: 'Uploading', done: 90, total: 100, unit: 'bytes' },
       { text: 'Uploading', done: 100, total: 100, unit: 'bytes' },

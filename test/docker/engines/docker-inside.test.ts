@@ -99,7 +99,7 @@ async function packTiny(folder: string): Promise<void> {
   await writeFile(join(folder, 'note'), 'from the disk\n', { mode: 0o644 });
 }
 
-interface Wish {
+interface LaunchOptions {
   owner?: UserId;
   engine?: Engine;
   initScript?: string;
@@ -119,8 +119,8 @@ interface Inside {
 const LOAD = 'docker import /root/dataDisk/tiny.tar tiny >/dev/null';
 
 /** An instance as control launches one, with a Docker that answers and knows the tiny image. */
-async function launch(wish: Wish = {}): Promise<Inside> {
-  const { owner = newUserId(), engine = fixture.engine, initScript = '', docker = true, memoryMiB = 1024 } = wish;
+async function launch(options: LaunchOptions = {}): Promise<Inside> {
+  const { owner = newUserId(), engine = fixture.engine, initScript = '', docker = true, memoryMiB = 1024 } = options;
   const bare = subject.spec({ ownerId: owner, imageRef: notebook, cpuMilli: 2000, memoryMiB, pidsLimit: 600 });
   const files = [
     control('start', await readFile(join(IMAGES, 'start.sh'), 'utf8'), 0o555),

@@ -23,9 +23,9 @@ async function look(id: InstanceId): Promise<Usage> {
 }
 
 /** What went on between two samples, by the figures of the second. */
-async function during(id: InstanceId, deed: () => Promise<unknown>) {
+async function during(id: InstanceId, fn: () => Promise<unknown>) {
   const before = await look(id);
-  await deed();
+  await fn();
   const after = await look(id);
   const values = sampleValues(after, before);
   const seconds = (after.atMs - before.atMs) / 1000;

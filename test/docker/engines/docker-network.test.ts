@@ -12,7 +12,15 @@ import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { makeNetworkChild } from '../../../src/engines/docker/network/parent.ts';
 import type { EngineSpec, InstanceNetwork } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
-import { control, deadline, echoPort, expectFault, until, type Subject, type Wish } from '../../conformance/subject.ts';
+import {
+  control,
+  deadline,
+  echoPort,
+  expectFault,
+  until,
+  type Subject,
+  type SpecOptions,
+} from '../../conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
 
@@ -23,8 +31,8 @@ onDocker((made) => ({ fixture, subject } = made));
 const loopback = '127.0.0.1';
 const echo = { host: loopback, port: echoPort };
 
-async function joined(wish?: Wish): Promise<{ spec: EngineSpec; network: InstanceNetwork }> {
-  const spec = subject.spec(wish);
+async function joined(options?: SpecOptions): Promise<{ spec: EngineSpec; network: InstanceNetwork }> {
+  const spec = subject.spec(options);
   await subject.ensure(spec);
   const network = await fixture.engine.joinNetwork(spec.id, deadline());
   subject.after(async () => network.close());
@@ -200,7 +208,8 @@ describe('the process in a network', () => {
     await says(network, echo);
     await child();
     const after = await listed();
-    const without = (told: string): string[] => told.split('\n').filter((line) => !/\bps$|netstat|sh -c/.test(line));
+    const without = (reported: string): string[] =>
+      reported.split('\n').filter((line) => !/\bps$|netstat|sh -c/.test(line));
     expect(without(after)).toEqual(without(before));
   });
 

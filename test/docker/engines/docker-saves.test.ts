@@ -26,10 +26,10 @@ async function imageWith(name: string, changes: string[]): Promise<string> {
   return ref;
 }
 
-async function saved(imageRef: string, name: string, wish: Parameters<Subject['spec']>[0] = {}) {
+async function saved(imageRef: string, name: string, specOptions: Parameters<Subject['spec']>[0] = {}) {
   const ref = `berth.local/saved-${name}:${fixture.installation.slice(0, 8)}`;
   subject.after(() => fixture.dropImage(ref));
-  const spec = subject.spec({ imageRef, ...wish });
+  const spec = subject.spec({ imageRef, ...specOptions });
   await subject.ensure(spec);
   await subject.exec(spec.id, 'touch', '/root/changed');
   const { sizeBytes } = await fixture.engine.saveImage(spec.id, ref, deadline());
@@ -132,9 +132,9 @@ describe('a saved image', () => {
       .commit({ changes: Object.entries(Labels).map(([name, value]) => `LABEL ${name}=${value}`) });
     const find = async () =>
       (await fixture.engine.listOwned(deadline())).find(({ engineName }) => engineName === half.Id);
-    const told = await find();
-    expect(told).toMatchObject({ kind: 'image', id: spec.id });
-    await fixture.engine.discard(told ?? expect.fail(), deadline());
+    const reported = await find();
+    expect(reported).toMatchObject({ kind: 'image', id: spec.id });
+    await fixture.engine.discard(reported ?? expect.fail(), deadline());
     expect(await find()).toBeUndefined();
   });
 

@@ -2,7 +2,7 @@
  * Named bad (and odd but valid) inputs with their routes. The replies are pinned in
  * `test/expected/bad-inputs.json`.
  */
-import { wish } from './harness.ts';
+import { launchRequest } from './harness.ts';
 import { ids } from './control-fixture.ts';
 
 export interface BadInput {
@@ -82,10 +82,10 @@ const volume = (changed: object): object => ({
 });
 
 function launch(changed: object): object {
-  return { ...wish(), ...changed };
+  return { ...launchRequest(), ...changed };
 }
 const configured = (changed: object): object =>
-  launch({ instanceConfiguration: { ...wish().instanceConfiguration, ...changed } });
+  launch({ instanceConfiguration: { ...launchRequest().instanceConfiguration, ...changed } });
 const billed = (chargeMode: unknown, duration: unknown): object => launch({ billing: { chargeMode, duration } });
 const mounted = (...mountPaths: string[]): object =>
   launch({
@@ -290,19 +290,22 @@ export const badInputs: BadInput[] = [
     number: '7',
     text: '"text"',
     array: '[]',
-    'array of a body': JSON.stringify([wish()]),
-    'cut short': JSON.stringify(wish()).slice(0, -5),
+    'array of a body': JSON.stringify([launchRequest()]),
+    'cut short': JSON.stringify(launchRequest()).slice(0, -5),
     'two objects': '{}{}',
     'trailing comma': '{"name":"a",}',
     'single quotes': "{'name':'a'}",
     comment: '{/* no */}',
-    'byte order mark': `\ufeff${JSON.stringify(wish())}`,
-    'name twice: the last counts': JSON.stringify(wish()).replace('{', '{"name":7,'),
-    '__proto__ with all fields': `{"__proto__":${JSON.stringify(wish())}}`,
-    '__proto__ beside them': JSON.stringify(wish()).replace('{', '{"__proto__":{"isSpotInstance":"x"},'),
-    'constructor beside them': JSON.stringify(wish()).replace('{', '{"constructor":{"prototype":{"x":1}},'),
+    'byte order mark': `\ufeff${JSON.stringify(launchRequest())}`,
+    'name twice: the last counts': JSON.stringify(launchRequest()).replace('{', '{"name":7,'),
+    '__proto__ with all fields': `{"__proto__":${JSON.stringify(launchRequest())}}`,
+    '__proto__ beside them': JSON.stringify(launchRequest()).replace('{', '{"__proto__":{"isSpotInstance":"x"},'),
+    'constructor beside them': JSON.stringify(launchRequest()).replace('{', '{"constructor":{"prototype":{"x":1}},'),
     'unknown members': launch({ unknown: { deep: [1, { a: null }] }, toString: 1 }),
-    'unknown member 100,000 deep': JSON.stringify(wish()).replace('{', `{"x":${'['.repeat(1e5)}${']'.repeat(1e5)},`),
+    'unknown member 100,000 deep': JSON.stringify(launchRequest()).replace(
+      '{',
+      `{"x":${'['.repeat(1e5)}${']'.repeat(1e5)},`,
+    ),
     '100,000 deep': '['.repeat(1e5) + ']'.repeat(1e5),
     '100,000 open brackets': '['.repeat(1e5),
     'known member 100,000 deep': JSON.stringify(launch({ billing: '?' })).replace(

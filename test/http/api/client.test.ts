@@ -5,7 +5,7 @@ import { routeNames } from '../../../src/contract/routes.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import type { BareApi, TestApi } from './harness.ts';
-import { startApi, startEdge, wish } from './harness.ts';
+import { startApi, startEdge, launchRequest } from './harness.ts';
 import { ids } from './control-fixture.ts';
 
 let api: TestApi;
@@ -40,7 +40,7 @@ test('the answer of each route matches the contract', async () => {
     { id: key.id, name: 'ci', lastFour: key.fullKey.slice(-4), createdAt: expect.any(Number) },
   ]);
   const { volume } = await byKey.createVolume({ name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' });
-  const { instanceId } = await byKey.launch(wish());
+  const { instanceId } = await byKey.launch(launchRequest());
   expect((await byKey.open({ instanceId })).url).toMatch(/^http/);
   expect(await byKey.terminate({ instanceId })).toEqual({ instanceId });
   expect(await byKey.deleteVolume({ id: volume.id })).toEqual({ id: volume.id });
@@ -64,9 +64,9 @@ test('a refusal is an ApiError with status, code, message and request id', async
 test('the same call sent twice under one key launches once; another request under the key is refused', async () => {
   const { client } = await api.newAccount();
   const again = { idempotencyKey: 'the-same' };
-  const first = await client.launch(wish(), again);
-  expect(await client.launch(wish(), again)).toEqual(first);
-  await expect(client.launch(wish({ name: 'other' }), again)).rejects.toMatchObject({
+  const first = await client.launch(launchRequest(), again);
+  expect(await client.launch(launchRequest(), again)).toEqual(first);
+  await expect(client.launch(launchRequest({ name: 'other' }), again)).rejects.toMatchObject({
     status: 422,
     code: 'idempotency_mismatch',
   });
@@ -75,15 +75,15 @@ test('the same call sent twice under one key launches once; another request unde
 
 test('every creating call carries a new idempotency key', async () => {
   const keys: (Idempotency | null)[] = [];
-  const launch = async (_caller: unknown, _wish: unknown, key: Idempotency | null) => {
+  const launch = async (_caller: unknown, _input: unknown, key: Idempotency | null) => {
     keys.push(key);
     return { instanceId: 'notebook-1' };
   };
   const edge = await startEdge(fakeControl({ instances: { launch } }));
   edges.push(edge);
   const client = makeClient({ baseUrl: edge.baseUrl, credential: () => ({ kind: 'token', token: GOOD_TOKEN }) });
-  await client.launch(wish());
-  await client.launch(wish());
+  await client.launch(launchRequest());
+  await client.launch(launchRequest());
   expect(keys.map((one) => one?.key)).toEqual([
     expect.stringMatching(/^[0-9a-f]{32}$/),
     expect.stringMatching(/^[0-9a-f]{32}$/),

@@ -9,7 +9,7 @@ import type { RefusalCode } from '../../../src/domain/refusal.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
 import { ADMIN_TOKEN, fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import type { BareApi } from './harness.ts';
-import { startEdge, wish } from './harness.ts';
+import { startEdge, launchRequest } from './harness.ts';
 
 const started: BareApi[] = [];
 afterEach(async () => {
@@ -129,7 +129,7 @@ describe('errors', () => {
     const refusal = throwing(new Refusal(code, 'these words', { retryAfterS: 2.5, detail: 'only for the log' }));
     const api = await start({ instances: { launch: refusal }, volumes: { delete: refusal } });
     const marked = code === 'not_logged_in' ? { code: -1 } : {};
-    const plain = await api.post('/instance/create', wish(), { token });
+    const plain = await api.post('/instance/create', launchRequest(), { token });
     expect(plain.status).toBe(statuses[code]);
     expect(plain.json).toEqual({ ...marked, message: 'these words' });
     expect(plain.headers).toMatchObject({
@@ -165,7 +165,7 @@ describe('errors', () => {
     ['an error with a status of its own', Object.assign(new Error('SELECT secret'), { statusCode: 418 })],
   ])('a server error (%s) is a 500 without its text, logged under the same request id', async (_name, fault) => {
     const api = await start({ instances: { launch: throwing(fault) } });
-    const reply = await api.post('/instance/create', wish(), { token, headers: { 'x-request-id': 'mine-1' } });
+    const reply = await api.post('/instance/create', launchRequest(), { token, headers: { 'x-request-id': 'mine-1' } });
     expect(reply.status).toBe(500);
     expect(reply.json).toEqual({ message: 'the server failed; its log says more under request id mine-1' });
     expect(reply.headers).toMatchObject({ 'x-error-code': 'internal', 'x-request-id': 'mine-1' });
@@ -257,7 +257,7 @@ describe('a page of another origin', () => {
 describe('Idempotency-Key', () => {
   async function keysSeen(): Promise<{ api: BareApi; seen: (Idempotency | null)[] }> {
     const seen: (Idempotency | null)[] = [];
-    const launch = async (_caller: unknown, _wish: unknown, idempotency: Idempotency | null) => {
+    const launch = async (_caller: unknown, _input: unknown, idempotency: Idempotency | null) => {
       seen.push(idempotency);
       return { instanceId: 'notebook-1' };
     };
@@ -266,14 +266,14 @@ describe('Idempotency-Key', () => {
 
   test('reaches control with a hash that depends on the request, not on its formatting', async () => {
     const { api, seen } = await keysSeen();
-    const { isSpotInstance: _default, ...withoutDefault } = wish();
+    const { isSpotInstance: _default, ...withoutDefault } = launchRequest();
     const bodies = [
-      wish(),
+      launchRequest(),
       withoutDefault,
-      Object.fromEntries(Object.entries(wish()).toReversed()),
-      { ...wish(), unknown: 1, isSpotInstance: null },
-      JSON.stringify(wish(), null, 4),
-      wish({ name: 'another' }),
+      Object.fromEntries(Object.entries(launchRequest()).toReversed()),
+      { ...launchRequest(), unknown: 1, isSpotInstance: null },
+      JSON.stringify(launchRequest(), null, 4),
+      launchRequest({ name: 'another' }),
     ];
     const headers = { 'idempotency-key': 'key-1' };
     for (const body of bodies) expect((await api.post('/instance/create', body, { token, headers })).status).toBe(200);
@@ -289,11 +289,11 @@ describe('Idempotency-Key', () => {
 
   test('is null when absent, is refused when not visible ASCII or too long, and is ignored where nothing is created', async () => {
     const { api, seen } = await keysSeen();
-    await api.post('/instance/create', wish(), { token });
+    await api.post('/instance/create', launchRequest(), { token });
     expect(seen).toEqual([null]);
     for (const key of ['', ' ', 'a b', 'x'.repeat(256), 'ä']) {
       const headers = { 'idempotency-key': key };
-      const reply = await api.post('/instance/create', wish(), { token, headers });
+      const reply = await api.post('/instance/create', launchRequest(), { token, headers });
       expect(reply.status, key).toBe(400);
       expect(reply.json).toEqual({
         message: expect.stringContaining('"Idempotency-Key" must be 1 to 255 visible ASCII'),
@@ -302,7 +302,7 @@ describe('Idempotency-Key', () => {
       expect((await api.post('/instance/list', pager, { token, headers })).status).toBe(200);
     }
     expect(seen).toHaveLength(1);
-    await api.post('/instance/create', wish(), { token, headers: { 'idempotency-key': 'x'.repeat(255) } });
+    await api.post('/instance/create', launchRequest(), { token, headers: { 'idempotency-key': 'x'.repeat(255) } });
     expect(seen[1]?.key).toHaveLength(255);
   });
 });

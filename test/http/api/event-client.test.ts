@@ -12,14 +12,15 @@ const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch)
 /** Takes the next `count` events. */
 async function take(events: AsyncIterable<StreamedEvent>, count: number): Promise<StreamedEvent[]> {
   const taken: StreamedEvent[] = [];
-  for await (const told of events) {
-    taken.push(told);
+  for await (const reported of events) {
+    taken.push(reported);
     if (taken.length >= count) break;
   }
   return taken;
 }
 
-const seqsOf = (told: StreamedEvent[]): number[] => told.map((one) => (one.type === 'event' ? one.seq : Number.NaN));
+const seqsOf = (reported: StreamedEvent[]): number[] =>
+  reported.map((one) => (one.type === 'event' ? one.seq : Number.NaN));
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
@@ -90,8 +91,8 @@ test('an event has kind, subject, time and data; a gap has its numbers and a rea
   withRoom(async (room) => {
     const ann = await room.another();
     await ann.happens(1, { deep: { a: [1] } });
-    const [told] = await take(clientOf(room, ann).events({ after: ann.base }), 1);
-    expect(told).toEqual({
+    const [reported] = await take(clientOf(room, ann).events({ after: ann.base }), 1);
+    expect(reported).toEqual({
       type: 'event',
       seq: ann.base + 1,
       kind: 'test.happened',
@@ -204,7 +205,7 @@ test('the signal ends the loop quietly, and leaving the loop closes its stream',
 
 test('replaces a connection that is silent for too long', async () => {
   let opened = 0;
-  const told = await take(
+  const reported = await take(
     readEvents(
       { after: 0 },
       {
@@ -222,6 +223,6 @@ test('replaces a connection that is silent for too long', async () => {
     ),
     1,
   );
-  expect(seqsOf(told)).toEqual([1]);
+  expect(seqsOf(reported)).toEqual([1]);
   expect(opened).toBe(2);
 });

@@ -288,7 +288,7 @@ describe('no event after the revocation of its credential reaches a stream, whic
         await admin.happens(1);
         await eventually(() => messagesIn(stream.text()).length === 1);
         const who = await access.authenticate(credential);
-        await end(where === 'here' ? access : world.beside({}).access, who);
+        await end(where === 'here' ? access : world.startAnother({}).access, who);
         await admin.happens(3);
         await eventually(() => stream.text().includes(': the login or key has ended'), stream.text);
         expect(await stream.ended).toBe('end');
@@ -371,9 +371,9 @@ test('the feed polls only while it has readers', async () => {
   const { store, remove } = await openTempStore();
   await store.write((tx) => insertOwners(tx, 'region', 'ann'));
   let timers = 0;
-  const every = (ms: number, deed: () => void): (() => void) => {
+  const every = (ms: number, fn: () => void): (() => void) => {
     timers += 1;
-    const end = realTime.every(ms, deed);
+    const end = realTime.every(ms, fn);
     return () => {
       timers -= 1;
       end();

@@ -46,7 +46,7 @@ export async function execRoom(options: WorldOptions = {}, more: Partial<ApiOpti
       client,
       another: () => person(username, password),
       async launch() {
-        const { instanceId } = await client.launch(world.wish());
+        const { instanceId } = await client.launch(world.launchInput());
         await world.until(instanceId, hasStatus('Running'));
         return instanceId;
       },
@@ -164,7 +164,7 @@ export interface TerminalSocket {
   /** The screen since the last reset. */
   shown(): string;
   /** Text messages, parsed. */
-  told: Record<string, unknown>[];
+  messages: Record<string, unknown>[];
   type(text: string): void;
   resize(columns: number, rows: number): void;
   closed: Promise<{ code: number; why: string }>;
@@ -184,16 +184,16 @@ const KEPT = 1024 * 1024;
 
 function readTerminal(socket: WebSocket): TerminalSocket {
   let shown = '';
-  const told: Record<string, unknown>[] = [];
+  const messages: Record<string, unknown>[] = [];
   socket.on('message', (data: Buffer, isBinary) => {
     if (isBinary) return void (shown = (shown + data.toString()).slice(-KEPT));
     const one: Record<string, unknown> = JSON.parse(data.toString());
-    told.push(one);
+    messages.push(one);
     if (one['type'] === 'reset') shown = '';
   });
   return {
     socket,
-    told,
+    messages,
     shown: () => shown,
     type: (text) => socket.send(Buffer.from(text)),
     resize: (columns, rows) => socket.send(JSON.stringify({ type: 'resize', columns, rows })),

@@ -308,7 +308,7 @@ test('a login revoked in another process ends socket and command at the next bea
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
-  const { access } = world.beside({});
+  const { access } = world.startAnother({});
   await access.logout(await access.authenticate({ kind: 'token', token: admin.token }));
   expect(await line.closed).toEqual({ code: 4401, why: 'the login or key has ended: log in again' });
   expect(await opened[0]).toBe(137);
@@ -400,10 +400,10 @@ test('stopping the server during the start of a command leaves none behind and d
   const { openExec: open } = world.engine;
   const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
   let asked = false;
-  world.engine.openExec = async (...wish) => {
+  world.engine.openExec = async (...execRequest) => {
     asked = true;
     await held;
-    return open(...wish);
+    return open(...execRequest);
   };
   const opening = refusal(api.port, { instanceId, command: ['sleep', '1000'] }, admin).catch(() => null);
   await eventually(() => asked);

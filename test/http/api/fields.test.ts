@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { BareApi } from './harness.ts';
-import { startEdge, wish } from './harness.ts';
+import { startEdge, launchRequest } from './harness.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 
 interface RequestField {
@@ -19,7 +19,7 @@ const expected: { requests: Record<string, RequestField[]> } = JSON.parse(
 
 const mount = { mountPath: '/root/x', remoteStorageName: 'v', remoteStorageId: 'id', type: 'filesystem' };
 const requests: Record<string, { route: string; good: () => object }> = {
-  launch: { route: '/instance/create', good: () => wish({ remoteStorages: [{ ...mount }, { ...mount }] }) },
+  launch: { route: '/instance/create', good: () => launchRequest({ remoteStorages: [{ ...mount }, { ...mount }] }) },
   listInstances: { route: '/instance/list', good: () => ({ pager: { currentPage: 1, pageSize: 10 } }) },
   createVolume: {
     route: '/storage/volume/create',
@@ -100,21 +100,23 @@ for (const [name, { route, good }] of Object.entries(requests)) {
 describe('the order of reported errors', () => {
   const message = async (body: unknown): Promise<unknown> =>
     (await api.post('/instance/create', body, { token: GOOD_TOKEN })).json;
-  const { billing: _billing, nodePorts: _nodePorts, ...withoutTwo } = wish();
+  const { billing: _billing, nodePorts: _nodePorts, ...withoutTwo } = launchRequest();
 
   test('reports the first missing field of the tables: rows of the request before billing and the others', async () => {
     expect(await message({})).toEqual({ message: 'field "name" is not set' });
     expect(await message({ ...withoutTwo })).toEqual({ message: 'field "billing" is not set' });
-    expect(await message({ ...wish(), billing: {}, nodePorts: null })).toEqual({
+    expect(await message({ ...launchRequest(), billing: {}, nodePorts: null })).toEqual({
       message: 'field "nodePorts" is not set',
     });
-    expect(await message({ ...wish(), billing: {}, remoteStorages: [{}], instanceConfiguration: {} })).toEqual({
-      message: 'field "billing.chargeMode" is not set',
-    });
-    expect(await message({ ...wish(), remoteStorages: [{}], instanceConfiguration: {} })).toEqual({
+    expect(await message({ ...launchRequest(), billing: {}, remoteStorages: [{}], instanceConfiguration: {} })).toEqual(
+      {
+        message: 'field "billing.chargeMode" is not set',
+      },
+    );
+    expect(await message({ ...launchRequest(), remoteStorages: [{}], instanceConfiguration: {} })).toEqual({
       message: 'field "remoteStorages[0].mountPath" is not set',
     });
-    expect(await message({ ...wish(), instanceConfiguration: {} })).toEqual({
+    expect(await message({ ...launchRequest(), instanceConfiguration: {} })).toEqual({
       message: 'field "instanceConfiguration.enableCommonData" is not set',
     });
   });
@@ -122,20 +124,27 @@ describe('the order of reported errors', () => {
   test('reports a missing field before a wrong type, a wrong type before a wrong value', async () => {
     const instanceConfiguration = { enableCommonData: 'no', enableDocker: false };
     expect(
-      await message({ ...wish(), name: 7, billing: { chargeMode: 'never', duration: 1 }, instanceConfiguration }),
+      await message({
+        ...launchRequest(),
+        name: 7,
+        billing: { chargeMode: 'never', duration: 1 },
+        instanceConfiguration,
+      }),
     ).toEqual({
       message: 'field "instanceConfiguration.initScript" is not set',
     });
-    expect(await message({ ...wish(), name: '', billing: { chargeMode: 1, duration: 'x' } })).toEqual({
+    expect(await message({ ...launchRequest(), name: '', billing: { chargeMode: 1, duration: 'x' } })).toEqual({
       message: 'type mismatch for field "billing.chargeMode"',
     });
-    expect(await message({ ...wish(), nodePorts: [80, '81', null] })).toEqual({
+    expect(await message({ ...launchRequest(), nodePorts: [80, '81', null] })).toEqual({
       message: 'type mismatch for field "nodePorts[1]"',
     });
-    expect(await message({ ...wish(), remoteStorages: [null] })).toEqual({
+    expect(await message({ ...launchRequest(), remoteStorages: [null] })).toEqual({
       message: 'type mismatch for field "remoteStorages[0]"',
     });
-    expect(await message({ ...wish(), nodePorts: [0], billing: { chargeMode: 'perHour', duration: 2 } })).toEqual({
+    expect(
+      await message({ ...launchRequest(), nodePorts: [0], billing: { chargeMode: 'perHour', duration: 2 } }),
+    ).toEqual({
       message: 'field "nodePorts[0]" is 0: it must be a whole number from 1 to 65535',
     });
   });

@@ -177,11 +177,11 @@ describe('a part of a file', () => {
     ['bytes=-100', TEXT, '0-9'],
     ['bytes=5-100', '56789', '5-9'],
     ['Bytes=9-9 ', '9', '9-9'],
-  ])('%s returns the range', async (range, text, told) => {
+  ])('%s returns the range', async (range, text, reported) => {
     const reply = await part(range);
     expect([reply.status, reply.text]).toEqual([206, text]);
     expect(reply.headers).toMatchObject({
-      'content-range': `bytes ${told}/10`,
+      'content-range': `bytes ${reported}/10`,
       'content-length': String(text.length),
       etag,
     });

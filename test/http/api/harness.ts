@@ -140,7 +140,7 @@ export async function startApi(): Promise<TestApi> {
 }
 
 /** A launch with every field valid. */
-export const wish = (changed: Partial<LaunchRequest> = {}): LaunchRequest => ({
+export const launchRequest = (changed: Partial<LaunchRequest> = {}): LaunchRequest => ({
   name: 'an instance',
   imageId: ids.image,
   instanceTypeId: ids.type,

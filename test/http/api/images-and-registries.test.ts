@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestApi } from './harness.ts';
-import { startApi, wish } from './harness.ts';
+import { startApi, launchRequest } from './harness.ts';
 
 let api: TestApi;
 beforeAll(async () => {
@@ -50,11 +50,14 @@ test("an account's image is listed after the catalog, launched by its id, and un
   const mine = (await client.listImages({ pager })).images.at(-1);
   expect(mine).toMatchObject({ imageId, isPublic: 'false', ref: 'registry.example.org/team/tool:latest', tags: null });
   expect((await other.client.listImages({ pager })).images.map((image) => image.imageId)).not.toContain(imageId);
-  await client.launch(wish({ imageId }));
-  await expect(other.client.launch(wish({ imageId }))).rejects.toMatchObject({ status: 404, code: 'not_found' });
+  await client.launch(launchRequest({ imageId }));
+  await expect(other.client.launch(launchRequest({ imageId }))).rejects.toMatchObject({
+    status: 404,
+    code: 'not_found',
+  });
   await expect(other.client.deleteImage({ imageId })).rejects.toMatchObject({ status: 404, code: 'not_found' });
   expect(await client.deleteImage({ imageId })).toEqual({ imageId });
-  await expect(client.launch(wish({ imageId }))).rejects.toMatchObject({ status: 404 });
+  await expect(client.launch(launchRequest({ imageId }))).rejects.toMatchObject({ status: 404 });
 });
 
 test.each([
@@ -73,7 +76,7 @@ test.each([
 
 test('refuses to save an instance without a container, and an unknown one', async () => {
   const { client } = await api.newAccount();
-  const { instanceId } = await client.launch(wish());
+  const { instanceId } = await client.launch(launchRequest());
   await expect(client.saveImage({ instanceId, name: 'mine' })).rejects.toMatchObject({ status: 409, code: 'not_now' });
   await expect(client.saveImage({ instanceId: 'nothing', name: 'mine' })).rejects.toMatchObject({ status: 404 });
 });

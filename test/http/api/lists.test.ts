@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { routes } from '../../../src/contract/routes.ts';
 import type { TestApi } from './harness.ts';
-import { startApi, wish } from './harness.ts';
+import { startApi, launchRequest } from './harness.ts';
 import { ids } from './control-fixture.ts';
 
 let api: TestApi;
@@ -20,7 +20,7 @@ test.each([
     const { client } = await api.newAccount();
     const launched: string[] = [];
     for (let n = 0; n < 51; n += 1) {
-      const { instanceId } = await client.launch(wish({ name: `number ${n}` }));
+      const { instanceId } = await client.launch(launchRequest({ name: `number ${n}` }));
       expect(instanceId).toMatch(/^notebook-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
       launched.push(instanceId);
     }
@@ -44,7 +44,7 @@ test.each([
 
 test('a page has no member outside of the interface', async () => {
   const { client, token } = await api.newAccount();
-  await client.launch(wish());
+  await client.launch(launchRequest());
   await client.createVolume({ name: 'one', sizeGB: 3, region: ids.region, volumeType: 'filesystem' });
   const pager = { pager: { currentPage: 1, pageSize: 10 } };
   const instances = await api.post('/instance/list', pager, { token });
@@ -62,7 +62,7 @@ test('a change is in the next list, however often the page was read before', asy
     for (let again = 0; again < 3; again += 1) {
       expect((await client.listInstances(pager)).pager.totalEntries).toBe(total);
     }
-    await client.launch(wish());
+    await client.launch(launchRequest());
   }
 });
 
@@ -94,7 +94,7 @@ test('a new volume is Pending and unused, and listed for its owner only', async 
 
 test("answers for another account's instance as for an unknown one, on every route with an id", async () => {
   const [alice, bob] = [await api.newAccount(), await api.newAccount()];
-  const { instanceId } = await alice.client.launch(wish());
+  const { instanceId } = await alice.client.launch(launchRequest());
   const never = 'notebook-00000000-0000-4000-8000-000000000000';
   for (const route of ['stop', 'start', 'restart', 'terminate', 'open']) {
     const [theirs, nobodys] = await Promise.all(

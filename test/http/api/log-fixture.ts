@@ -37,11 +37,11 @@ export async function logRoom(more: Partial<ApiOptions> = {}, options: WorldOpti
     token,
     client: makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token } }),
     async launched(script, then = 'Running') {
-      const wish = world.wish();
-      const instanceConfiguration = { ...wish.instanceConfiguration, initScript: script };
+      const request = world.launchInput();
+      const instanceConfiguration = { ...request.instanceConfiguration, initScript: script };
       const { instanceId } = await world.running.control.instances.launch(
         world.caller,
-        { ...wish, instanceConfiguration },
+        { ...request, instanceConfiguration },
         null,
       );
       await world.until(instanceId, hasStatus(then));

@@ -155,7 +155,7 @@ test('an account has eight log streams; the ninth is refused with a reason, and 
 test('a silent stream ends at the next beat after its login is revoked in another process', async () => {
   const { world, api, launched, stream } = await logRoom({ eventBeatMs: 50 });
   const instanceId = await launched('');
-  const { access } = world.beside({});
+  const { access } = world.startAnother({});
   const again = await access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
   const idle = await stream({ instanceId }, { authorization: `Bearer ${again.accessToken}` });
   await eventually(() => idle.text().includes(': beat'));
@@ -321,14 +321,14 @@ test("the client's loop yields each line once over broken connections, and ends 
       return new Response(response.body?.pipeThrough(cut) ?? null, response);
     },
   });
-  const told: LogStreamItem[] = [];
+  const reported: LogStreamItem[] = [];
   for await (const one of client.followLogs(instanceId)) {
-    told.push(one);
+    reported.push(one);
     if (one.type === 'line' && one.text === 'line 5')
       await world.running.control.instances.terminate(world.caller, { instanceId }, null);
   }
   expect(opened).toBeGreaterThan(2);
-  expect(saidIn(told.flatMap((one) => (one.type === 'line' ? [one.text] : [])))).toEqual(six);
-  expect(told.at(-1)).toMatchObject({ type: 'end' });
+  expect(saidIn(reported.flatMap((one) => (one.type === 'line' ? [one.text] : [])))).toEqual(six);
+  expect(reported.at(-1)).toMatchObject({ type: 'end' });
   await world.until(instanceId, hasStatus('Released'));
 });

@@ -78,17 +78,17 @@ test('a revocation during opening refuses it, and leaves no command behind', asy
   const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
   const exits: Promise<number>[] = [];
   let asked = 0;
-  world.engine.openExec = async (id, wish) => {
+  world.engine.openExec = async (id, request) => {
     asked += 1;
     await held;
-    const running = await open(id, wish, new AbortController().signal);
+    const running = await open(id, request, new AbortController().signal);
     exits.push(running.exited);
     return running;
   };
-  world.engine.followLogs = async (...wish) => {
+  world.engine.followLogs = async (...request) => {
     asked += 1;
     await held;
-    return follow(...wish);
+    return follow(...request);
   };
   const opening = openExec(api.port, sleep(instanceId), admin).catch((error: unknown) => error);
   const streaming = openStream(api.port, {
@@ -126,7 +126,7 @@ test('a download notices within a second a login revoked in another process', as
     })();
   const download = await openLog(room, { instanceId, download: 'true' }, bearer(admin.token));
   await eventually(() => download.text().length > 0);
-  const { access } = world.beside({});
+  const { access } = world.startAnother({});
   await access.logout(await access.authenticate({ kind: 'token', token: admin.token }));
   expect(await download.ended).toBe('cut');
 });
@@ -147,12 +147,12 @@ test('a revocation cuts a file download', async () => {
     },
     files: {
       ...files,
-      async read(_caller, _place, deed) {
+      async read(_caller, _place, fn) {
         async function* bytes() {
           yield Buffer.from('begun');
           await never;
         }
-        return deed({ sizeBytes: 1_000, modifiedAtMs: 0, version: '1', bytes }, new AbortController().signal);
+        return fn({ sizeBytes: 1_000, modifiedAtMs: 0, version: '1', bytes }, new AbortController().signal);
       },
     },
     forwarding: { ...forwarding, onRevoked: endings.onRevoked },

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { metricsAnswer } from '../../../src/edge/http/presenters.ts';
 import { metricsAnswer as answerSchema } from '../../../src/contract/metrics.ts';
 import type { InstanceMetrics } from '../../../src/control/inside/metrics/metrics.ts';
-import { startApi, wish, type Account, type TestApi } from './harness.ts';
+import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -13,7 +13,7 @@ let instanceId: string;
 beforeAll(async () => {
   api = await startApi();
   alice = await api.newAccount();
-  ({ instanceId } = await alice.client.launch(wish()));
+  ({ instanceId } = await alice.client.launch(launchRequest()));
 });
 afterAll(() => api.stop());
 
@@ -105,7 +105,7 @@ test("returns each figure under its name, and each GPU's under its own", () => {
   };
   const mean = [1, 2, 3, 4, Number.NaN, 6, 7, 90, 91, 92, Number.NaN, 80, 81, 82, 83];
   const span = { atMs: 15_000, mean, max: mean.map((value) => value * 10) };
-  const told: InstanceMetrics = {
+  const reported: InstanceMetrics = {
     fromMs: 0,
     toMs: 30_000,
     stepMs: 15_000,
@@ -114,7 +114,7 @@ test("returns each figure under its name, and each GPU's under its own", () => {
     steps: [null, span],
     now: { atMs: 15_000, usage, span },
   };
-  const answer = metricsAnswer('notebook-1', told);
+  const answer = metricsAnswer('notebook-1', reported);
   expect(answerSchema.parse(answer)).toEqual(answer);
   const series = (value: number | null) => ({ mean: [null, value], max: [null, value === null ? null : value * 10] });
   expect(answer).toEqual({

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
 import { jsonRouteNames, routes } from '../../../src/contract/routes.ts';
-import { startApi, wish, type Account, type Reply, type TestApi } from './harness.ts';
+import { startApi, launchRequest, type Account, type Reply, type TestApi } from './harness.ts';
 import { ids } from './control-fixture.ts';
 
 let api: TestApi;
@@ -23,8 +23,8 @@ const act = (who: Account, route: string, body: unknown, key?: string): Promise<
 
 test('each action returns its operation in a header, with an unchanged body', async () => {
   const ann = await api.newAccount();
-  const { instanceId } = await ann.client.launch(wish(), { idempotencyKey: 'launch' });
-  const launched = await act(ann, '/instance/create', wish(), 'launch');
+  const { instanceId } = await ann.client.launch(launchRequest(), { idempotencyKey: 'launch' });
+  const launched = await act(ann, '/instance/create', launchRequest(), 'launch');
   expect([launched.text, operationOf(launched)]).toEqual([JSON.stringify({ instanceId }), `${instanceId}.1`]);
   for (const [action, generation] of [
     ['stop', 2],
@@ -67,7 +67,7 @@ test('synchronous actions and refusals return no operation', async () => {
 
 test('an operation is read, listed and cancelled; the instance shows its progress', async () => {
   const { client } = await api.newAccount();
-  const { instanceId } = await client.launch(wish());
+  const { instanceId } = await client.launch(launchRequest());
   const { operation } = await client.getOperation({ operationId: `${instanceId}.1` });
   expect(operation).toMatchObject({
     operationId: `${instanceId}.1`,
@@ -94,12 +94,12 @@ test('an operation is read, listed and cancelled; the instance shows its progres
     code: 'not_now',
     message: expect.stringContaining('it has ended already (Cancelled)'),
   });
-  const { operations, pager: told } = await client.listOperations({ instanceId, pager });
+  const { operations, pager: reported } = await client.listOperations({ instanceId, pager });
   expect(operations.map(({ kind, state }) => [kind, state])).toEqual([
     ['terminate', 'Running'],
     ['launch', 'Cancelled'],
   ]);
-  expect(told.totalEntries).toBe(2);
+  expect(reported.totalEntries).toBe(2);
   expect((await client.getInstance({ instanceId })).instance.instanceRuntimeInfo.status).toBe('Released');
 });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startApi, wish, type Account, type TestApi } from './harness.ts';
+import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 import { GATEWAY_ORIGIN } from './control-fixture.ts';
 
 const YEAR_SECONDS = 365 * 24 * 3_600;
@@ -11,7 +11,7 @@ let instanceId: string;
 beforeAll(async () => {
   api = await startApi();
   alice = await api.newAccount();
-  ({ instanceId } = await alice.client.launch(wish({ nodePorts: [8000, 8888] })));
+  ({ instanceId } = await alice.client.launch(launchRequest({ nodePorts: [8000, 8888] })));
 });
 afterAll(() => api.stop());
 
@@ -158,7 +158,7 @@ test("answers for another account's instance as for an unknown one", async () =>
     }
   }
   // A link can't be revoked through another instance.
-  const { instanceId: own } = await mallory.client.launch(wish());
+  const { instanceId: own } = await mallory.client.launch(launchRequest());
   await expect(mallory.client.unsharePort({ instanceId: own, shareId })).rejects.toMatchObject({ status: 404 });
   expect((await alice.client.listShares({ instanceId })).shares).toHaveLength(1);
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startApi, wish, type Account, type TestApi } from './harness.ts';
+import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -10,7 +10,7 @@ let instanceId: string;
 beforeAll(async () => {
   api = await startApi();
   alice = await api.newAccount();
-  ({ instanceId } = await alice.client.launch(wish()));
+  ({ instanceId } = await alice.client.launch(launchRequest()));
 });
 afterAll(() => api.stop());
 

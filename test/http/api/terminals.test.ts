@@ -13,8 +13,8 @@ test('creates a missing terminal, detaches, and resumes it with its screen', asy
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const first = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
-  await eventually(() => first.told.length > 0);
-  expect(first.told[0]).toEqual({ type: 'attached', terminal: 'work', created: true, columns: 100, rows: 30 });
+  await eventually(() => first.messages.length > 0);
+  expect(first.messages[0]).toEqual({ type: 'attached', terminal: 'work', created: true, columns: 100, rows: 30 });
   first.type('echo one\r');
   await first.shows('\r\none\r\n');
   first.socket.close();
@@ -23,12 +23,12 @@ test('creates a missing terminal, detaches, and resumes it with its screen', asy
 
   const again = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
   await again.shows('\r\none\r\n');
-  expect(again.told[0]).toMatchObject({ type: 'attached', created: false });
+  expect(again.messages[0]).toMatchObject({ type: 'attached', created: false });
   again.type('echo two\r');
   await again.shows('\r\ntwo\r\n');
   again.type('exit 7\r');
   expect(await again.closed).toEqual({ code: 1000, why: 'the shell ended' });
-  expect(again.told.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
+  expect(again.messages.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
   await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
 });
 
@@ -38,12 +38,12 @@ test('several viewers share a terminal: each sees and types, and the last to att
   const one = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
   await one.shows('# ');
   const two = await openTerminal(api.port, { instanceId, columns: 120, rows: 40 }, admin);
-  await eventually(() => one.told.some((told) => told['type'] === 'size'));
-  expect(one.told.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
+  await eventually(() => one.messages.some((messages) => messages['type'] === 'size'));
+  expect(one.messages.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
   one.type('stty size\r');
   for (const viewer of [one, two]) await viewer.shows('\r\n40 120\r\n');
   one.resize(90, 20);
-  await eventually(() => two.told.some((told) => told['rows'] === 20));
+  await eventually(() => two.messages.some((messages) => messages['rows'] === 20));
   two.type('stty size\r');
   for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
   const { terminals } = await admin.client.listTerminals({ instanceId });
@@ -94,7 +94,7 @@ test('close kills the shell and disconnects viewers; the next of the name is new
   expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
   const next = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
   await next.shows('# ');
-  expect(next.told[0]).toMatchObject({ created: true });
+  expect(next.messages[0]).toMatchObject({ created: true });
   expect(next.shown()).not.toContain('before');
 });
 
@@ -111,7 +111,7 @@ test('a terminal ends with the instance’s run; the next start has a new one', 
   await world.until(instanceId, hasStatus('Running'));
   const next = await openTerminal(api.port, { instanceId }, admin);
   await next.shows('# ');
-  expect(next.told[0]).toMatchObject({ created: true });
+  expect(next.messages[0]).toMatchObject({ created: true });
 });
 
 test('a full-screen program redraws for a new viewer', async () => {
@@ -145,11 +145,11 @@ test('a full-screen program redraws for a new viewer', async () => {
 
 /** `days`: timers of a day or longer. */
 async function roomOfDays() {
-  const due: { ms: number; deed: () => void }[] = [];
+  const due: { ms: number; fn: () => void }[] = [];
   const room = await execRoom({
     time: {
-      after(ms, deed) {
-        const one = { ms, deed };
+      after(ms, fn) {
+        const one = { ms, fn };
         due.push(one);
         return () => void due.splice(due.indexOf(one), 1);
       },
@@ -188,7 +188,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
   expect(days(), 'whoever came back has put it off').toEqual([]);
   again.socket.close();
   await eventually(() => days().length === 1);
-  days()[0]?.deed();
+  days()[0]?.fn();
   await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals.length === 0);
   expect(world.running).toBeDefined();
 });
@@ -220,7 +220,7 @@ test('a slow viewer alone blocks the shell; beside another it restarts from the 
   await eventually(() => quick.shown().slice(-200).includes('done\r\n'));
   slow.socket.resume();
   await slow.shows('done\r\n');
-  expect(slow.told.filter(({ type }) => type === 'reset').length).toBeGreaterThan(0);
+  expect(slow.messages.filter(({ type }) => type === 'reset').length).toBeGreaterThan(0);
   expect(slow.shown().length).toBeLessThanOrEqual(300 * 1024);
 });
 
@@ -310,8 +310,8 @@ test('two concurrent creations of a name share one terminal', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const viewers = await Promise.all([1, 2, 3].map(() => openTerminal(api.port, { instanceId }, admin)));
-  await eventually(() => viewers.every(({ told }) => told.length > 0));
-  expect(viewers.filter(({ told }) => told[0]?.['created'] === true)).toHaveLength(1);
+  await eventually(() => viewers.every(({ messages }) => messages.length > 0));
+  expect(viewers.filter(({ messages }) => messages[0]?.['created'] === true)).toHaveLength(1);
   viewers[0]?.type('echo together\r');
   for (const viewer of viewers) await viewer.shows('\r\ntogether\r\n');
 });
@@ -333,7 +333,7 @@ test('an invalid message closes with a code and keeps the terminal; a revoked lo
   }
   const viewer = await openTerminal(api.port, { instanceId }, admin);
   await viewer.shows('# ');
-  expect(viewer.told[0]).toMatchObject({ created: false });
+  expect(viewer.messages[0]).toMatchObject({ created: false });
   const { client, token } = await admin.another();
   await admin.client.logout();
   expect(await viewer.closed).toEqual({ code: 4401, why: 'the login or key has ended: log in again' });

@@ -4,7 +4,7 @@
 import { afterEach, expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
-import { startEdge, wish, type BareApi } from './harness.ts';
+import { startEdge, launchRequest, type BareApi } from './harness.ts';
 
 const started: BareApi[] = [];
 afterEach(async () => {
@@ -18,7 +18,7 @@ async function waiting(): Promise<{ api: BareApi; waits: (number | null | undefi
   const api = await startEdge(
     fakeControl({
       instances: {
-        launch: async (_caller, _wish, _idempotency, waitMs) => (waits.push(waitMs), answer),
+        launch: async (_caller, _input, _idempotency, waitMs) => (waits.push(waitMs), answer),
         start: async (_caller, _body, _idempotency, waitMs) => (waits.push(waitMs), answer),
       },
     }),
@@ -41,7 +41,7 @@ const send = (api: BareApi, path: string, body: object, value?: string) =>
 test("launch and start pass the header's wait, a day without a value, and none without the header", async () => {
   const { api, waits } = await waiting();
   for (const value of ['true', '1', '604800', undefined]) {
-    expect((await send(api, '/api/instance/create', wish(), value)).status).toBe(200);
+    expect((await send(api, '/api/instance/create', launchRequest(), value)).status).toBe(200);
     expect((await send(api, '/api/instance/start', { instanceId: 'notebook-1' }, value)).status).toBe(200);
   }
   const each = [86_400_000, 1_000, 604_800_000, null];
@@ -67,7 +67,7 @@ test('any other value is a 400 that names the header and valid values, without a
     'Infinity',
   ];
   for (const value of bad) {
-    const reply = await send(api, '/api/instance/create', wish(), value);
+    const reply = await send(api, '/api/instance/create', launchRequest(), value);
     expect(reply.status, value).toBe(400);
     expect(reply.json).toEqual({
       message:
@@ -92,8 +92,8 @@ test('documents the header on exactly the routes that take it', async () => {
 test('the client sends the header on exactly those calls', async () => {
   const { api, waits } = await waiting();
   const client = makeClient({ baseUrl: api.baseUrl, credential: { kind: 'token', token: GOOD_TOKEN } });
-  await client.launch(wish(), { waitForCapacity: true });
+  await client.launch(launchRequest(), { waitForCapacity: true });
   await client.start({ instanceId: 'notebook-1' }, { waitForCapacity: 90 });
-  await client.launch(wish());
+  await client.launch(launchRequest());
   expect(waits).toEqual([86_400_000, 90_000, null]);
 });

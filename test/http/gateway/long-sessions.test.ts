@@ -64,7 +64,7 @@ async function logIn({ access }: World['running']): Promise<Login> {
 }
 
 async function launched({ world }: Room): Promise<string> {
-  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish({}), null);
+  const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput({}), null);
   await world.until(instanceId, hasStatus('Running'));
   return instanceId;
 }

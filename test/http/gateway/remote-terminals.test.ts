@@ -69,7 +69,7 @@ test('a terminal goes on while the API is away, and is taken up with what it sho
   const instanceId = await admin.launch();
   const before = await openTerminal(api.port, { instanceId, columns: 100, rows: 30 }, admin);
   await before.shows('# ');
-  expect(before.told[0]).toEqual({ type: 'attached', terminal: 'main', created: true, columns: 100, rows: 30 });
+  expect(before.messages[0]).toEqual({ type: 'attached', terminal: 'main', created: true, columns: 100, rows: 30 });
   before.type('echo before; sleep 0.3; echo meanwhile\r');
   await before.shows('\r\nbefore\r\n');
   await api.stop();
@@ -80,10 +80,10 @@ test('a terminal goes on while the API is away, and is taken up with what it sho
   const after = await openTerminal(next.port, { instanceId, columns: 100, rows: 30 }, admin);
   await after.shows('\r\nmeanwhile\r\n');
   expect(after.shown()).toContain('\r\nbefore\r\n');
-  expect(after.told[0]).toMatchObject({ created: false });
+  expect(after.messages[0]).toMatchObject({ created: false });
   after.type('exit 7\r');
   expect(await after.closed).toEqual({ code: 1000, why: 'the shell ended' });
-  expect(after.told.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
+  expect(after.messages.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
 });
 
 test('several viewers, sizes, lists, closes and the end of the run come over the socket as they are', async () => {
@@ -92,10 +92,10 @@ test('several viewers, sizes, lists, closes and the end of the run come over the
   const one = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 80, rows: 24 }, admin);
   await one.shows('# ');
   const two = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 120, rows: 40 }, admin);
-  await eventually(() => one.told.some(({ type }) => type === 'size'));
-  expect(one.told.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
+  await eventually(() => one.messages.some(({ type }) => type === 'size'));
+  expect(one.messages.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
   two.resize(90, 20);
-  await eventually(() => one.told.at(-1)?.['rows'] === 20);
+  await eventually(() => one.messages.at(-1)?.['rows'] === 20);
   one.type('stty size\r');
   for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
   const { terminals } = await admin.client.listTerminals({ instanceId });
@@ -144,7 +144,7 @@ test('while nobody holds terminals that is said, and what was open is lost; when
   await holderAgain();
   const after = await openTerminal(api.port, { instanceId }, admin);
   await after.shows('# ');
-  expect(after.told[0]).toMatchObject({ created: true });
+  expect(after.messages[0]).toMatchObject({ created: true });
 });
 
 test('a slow viewer over the socket holds the shell up, and loses nothing', async () => {
@@ -160,7 +160,7 @@ test('a slow viewer over the socket holds the shell up, and loses nothing', asyn
   viewer.socket.resume();
   await eventually(() => viewer.shown().slice(-200).includes('done\r\n'));
   expect(bytes).toBeGreaterThan(30_000_000);
-  expect(viewer.told.some(({ type }) => type === 'reset')).toBe(false);
+  expect(viewer.messages.some(({ type }) => type === 'reset')).toBe(false);
 });
 
 async function* untilAborted(signal: AbortSignal): AsyncGenerator<TerminalMessage, void> {
@@ -193,8 +193,8 @@ test('of sizes wanted faster than they go over the socket one is on its way, and
     await served.stop();
     await rm(folder, { recursive: true });
   });
-  const wish = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', size };
-  const there = await asked.attach(wish, new AbortController().signal);
+  const attachRequest = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', size };
+  const there = await asked.attach(attachRequest, new AbortController().signal);
   for (let n = 1; n <= 1_000; n++) there.resize({ columns: n, rows: 24 });
   await eventually(() => sized.at(-1) === 1_000);
   expect(sized).toEqual([1, 1_000]);

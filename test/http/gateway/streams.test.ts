@@ -107,9 +107,9 @@ describe('bodies flow, whatever their size and pace', () => {
       return one;
     });
     await until('all are there', () => waiting.length === clients.length);
-    const told = (): number =>
+    const reported = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
-    await standsStill(told);
+    await standsStill(reported);
     // 25 MB for each, where pieces are kept one by one.
     expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
     for (const instance of waiting) {
@@ -126,8 +126,8 @@ describe('bodies flow, whatever their size and pace', () => {
   });
 
   test('a reader that does not read costs one listener, whatever the size of the chunks', async () => {
-    const told: string[] = [];
-    const onWarning = ({ message }: Error): void => void told.push(message);
+    const reported: string[] = [];
+    const onWarning = ({ message }: Error): void => void reported.push(message);
     process.on('warning', onWarning);
     onCleanup(async () => void process.off('warning', onWarning));
     let written = 0;
@@ -149,7 +149,7 @@ describe('bodies flow, whatever their size and pace', () => {
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n\r\n`);
     await standsStill(() => written);
     client.destroy();
-    expect(told).toEqual([]);
+    expect(reported).toEqual([]);
   });
 
   test('a reader that does not read stops the instance, and a reading one lets it go on', async () => {

@@ -71,7 +71,7 @@ async function admin(apiUrl: string) {
   return makeClient({ baseUrl, credential: { kind: 'token', token: accessToken } });
 }
 
-async function wish(client: Awaited<ReturnType<typeof admin>>) {
+async function request(client: Awaited<ReturnType<typeof admin>>) {
   const { images } = await client.listImages({ pager: { currentPage: 1, pageSize: 1 } });
   const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
   return {
@@ -90,7 +90,7 @@ test('SIGTERM ends it cleanly, and instances are there at the next start', async
   const folder = await newFolder();
   const first = start(folder);
   const client = await admin(await first.serves());
-  const { instanceId } = await client.launch(await wish(client));
+  const { instanceId } = await client.launch(await request(client));
   first.child.kill('SIGTERM');
   expect(await first.ended).toBe(0);
   const again = await admin(await start(folder).serves());
@@ -137,7 +137,7 @@ test('without an engine it serves, reports that, and instances wait with a reaso
   const { regions } = await client.listRegions();
   expect(regions[0]?.engine).toMatchObject({ answers: false });
   expect((await fetch(`${apiUrl}/readyz`)).status).toBe(200);
-  await client.launch(await wish(client));
+  await client.launch(await request(client));
   const waiting = await until(
     () => client.listInstances({ pager: { currentPage: 1, pageSize: 1 } }),
     ({ instances }) => instances[0]?.instanceRuntimeInfo.diagnosisReason === 'EngineUnreachable',

@@ -11,7 +11,7 @@ import { BASE_PATH, routeNames, routeOf, routes, type RouteName } from '../../..
 import { fileUrl } from '../../../src/contract/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/access-matrix.ts';
 import { hosts, spellings } from '../gateway/path-spellings.ts';
-import { firstWish, running } from '../../fixtures/first-launch.ts';
+import { firstLaunchRequest, running } from '../../fixtures/first-launch.ts';
 import { bodyOf, idsOf, streamTarget } from './route-requests.ts';
 import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
@@ -43,15 +43,15 @@ async function person(admin: Client, username: string): Promise<Person> {
   const password = `the password of ${username}`;
   await admin.createUser({ username, password, balance: 1_000 });
   const { client, token } = await login(server, username, password);
-  const wish = await firstWish(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
-  place = { region: wish.region, type: wish.instanceTypeId, image: wish.imageId };
+  const request = await firstLaunchRequest(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
+  place = { region: request.region, type: request.instanceTypeId, image: request.imageId };
   const { volume } = await client.createVolume({
     name: 'mine',
     sizeGB: 1,
-    region: wish.region,
+    region: request.region,
     volumeType: 'filesystem',
   });
-  const { instanceId } = await client.launch(wish);
+  const { instanceId } = await client.launch(request);
   await running(client, instanceId);
   const { key } = await client.createApiKey({ name: 'mine' });
   const opened = await fetch((await client.open({ instanceId })).url.replace(DOMAIN, `127.0.0.1:${gatewayPort}`), {

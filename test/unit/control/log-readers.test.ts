@@ -69,8 +69,8 @@ async function readInPieces(reader: LogReader, how: 'read' | 'follow', count: nu
     const lines: AsyncIterable<PositionedLine> =
       how === 'read' ? reader.read(from, undefined, ending.signal) : reader.follow(from, ending.signal);
     let left = 1 + Math.floor(random() * 40);
-    for await (const told of lines) {
-      const { line: one, position, gap }: PositionedLine = told;
+    for await (const reported of lines) {
+      const { line: one, position, gap }: PositionedLine = reported;
       expect(gap).toBe(false);
       got.push(one.text);
       if (position !== null) from = { after: position };
@@ -136,11 +136,11 @@ test('console: what was dropped before it could be read is a gap, and all that i
 
 test('console, follow: a place that is lost while nothing is much later is given up for lost, and what is there is told', async () => {
   const kept: Kept = { lines: [line('later', 1_000_500)], asked: 0 };
-  const deeds: (() => void)[] = [];
+  const callbacks: (() => void)[] = [];
   const time = {
     ...realTime,
-    after: (_ms: number, deed: () => void) => {
-      deeds.push(deed);
+    after: (_ms: number, fn: () => void) => {
+      callbacks.push(fn);
       return () => {};
     },
   };
@@ -149,7 +149,7 @@ test('console, follow: a place that is lost while nothing is much later is given
   const lines = followed[Symbol.asyncIterator]();
   const coming = lines.next();
   while (kept.asked === 0) await new Promise((resolve) => setTimeout(resolve, 1));
-  for (const deed of deeds) deed();
+  for (const fn of callbacks) fn();
   expect((await coming).value).toMatchObject({ line: { text: 'later' }, gap: true });
   ending.abort();
   expect((await lines.next()).done).toBe(true);

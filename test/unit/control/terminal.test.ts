@@ -59,11 +59,11 @@ function stage(resize: (size: TerminalSize) => Promise<void> = async () => {}): 
 
 /** A viewer who takes one thing at a time. */
 function viewer(attached: AttachedTerminal) {
-  const told = attached.messages[Symbol.asyncIterator]();
+  const reported = attached.messages[Symbol.asyncIterator]();
   const all: TerminalMessage[] = [];
   let text = '';
   const next = async (): Promise<TerminalMessage | undefined> => {
-    const { done, value } = await told.next();
+    const { done, value } = await reported.next();
     if (done || value === undefined) return undefined;
     all.push(value);
     if (value.kind === 'reset') text = '';

@@ -3,7 +3,7 @@ import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/do
 import { BYTES_PER_GB } from '../../../src/domain/disk.ts';
 
 /** Levels warned of while usage goes through the percentages. */
-function toldAt(...percents: number[]): number[] {
+function warningsAt(...percents: number[]): number[] {
   let warnedPercent = 0;
   return percents.filter((percent) => {
     const next = nextWarning(percent, warnedPercent);
@@ -13,19 +13,19 @@ function toldAt(...percents: number[]): number[] {
 }
 
 test('a disk is told of at 80 and at 95 %, each once', () => {
-  expect(toldAt(79, 80, 81, 94, 95, 96, 100, 100)).toEqual([80, 95]);
+  expect(warningsAt(79, 80, 81, 94, 95, 96, 100, 100)).toEqual([80, 95]);
 });
 
 test('one that fills up at once is told of once, at the higher level', () => {
-  expect(toldAt(10, 99, 99)).toEqual([99]);
+  expect(warningsAt(10, 99, 99)).toEqual([99]);
 });
 
 test('it is told of again only after it fell by 5 points below the level', () => {
-  expect(toldAt(81, 79, 81, 76, 80)).toEqual([81]);
-  expect(toldAt(81, 75, 80)).toEqual([81, 80]);
-  expect(toldAt(96, 94, 96, 91, 95)).toEqual([96]);
-  expect(toldAt(96, 90, 94, 95)).toEqual([96, 95]);
-  expect(toldAt(96, 75, 80, 95)).toEqual([96, 80, 95]);
+  expect(warningsAt(81, 79, 81, 76, 80)).toEqual([81]);
+  expect(warningsAt(81, 75, 80)).toEqual([81, 80]);
+  expect(warningsAt(96, 94, 96, 91, 95)).toEqual([96]);
+  expect(warningsAt(96, 90, 94, 95)).toEqual([96, 95]);
+  expect(warningsAt(96, 75, 80, 95)).toEqual([96, 80, 95]);
 });
 
 test('a share is rounded down, and of a size of nothing there is none', () => {

@@ -58,7 +58,7 @@ describe('a judgement', () => {
     const warnedAt = judged.findIndex(({ action }) => action === 'warn');
     expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // index of the first check with at most 200 s left
     expect(judged[warnedAt]?.willStopAtMs).toBe(startMs + policy.afterMs);
-    expect(judged.map(({ action }) => action).filter((deed) => deed !== 'nothing')).toEqual(['warn', 'stop']);
+    expect(judged.map(({ action }) => action).filter((fn) => fn !== 'nothing')).toEqual(['warn', 'stop']);
     expect(judged.at(-1)).toMatchObject({ action: 'stop', idleSinceMs: startMs });
   });
 
@@ -186,8 +186,8 @@ function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   let coveredFromMs = nowMs;
   for (const { atMs, signals } of each.toReversed()) {
     if (coveredFromMs - atMs > staleMs || atMs > coveredFromMs) return false;
-    const told = required.map((name) => signals.find((one) => one.name === name) ?? unreadSignal(name, ''));
-    if (!told.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
+    const reported = required.map((name) => signals.find((one) => one.name === name) ?? unreadSignal(name, ''));
+    if (!reported.every((signal) => isFresh(signal, atMs, limits) && !signal.inUse && signal.usedAtMs <= fromMs))
       return false;
     coveredFromMs = atMs;
     if (coveredFromMs <= fromMs) return true;

@@ -41,17 +41,17 @@ describe('a range of figures', () => {
       /it must be a multiple of 60 .* or fromUnixMs must be at least 1699996407000/,
     ],
     [{ stepMs: 20_000 }, /^field "stepSeconds" is 20: it must be a multiple of 15/],
-  ])('that can not be answered is refused with what would work: %j', (wish, words) => {
-    expect(resolveMetricsRange(wish, NOW)).toMatch(words);
+  ])('that can not be answered is refused with what would work: %j', (request, words) => {
+    expect(resolveMetricsRange(request, NOW)).toMatch(words);
   });
 
   test('has whole steps, never too many for one answer, and holds all that was asked for', () => {
-    const wish = fc.record(
+    const request = fc.record(
       { agoMs: fc.nat(DAY_MS + 2 * HOUR_MS), lastsMs: fc.nat(DAY_MS), steps: fc.integer({ min: 1, max: 400 }) },
       { requiredKeys: ['agoMs'] },
     );
     fc.assert(
-      fc.property(wish, ({ agoMs, lastsMs, steps }) => {
+      fc.property(request, ({ agoMs, lastsMs, steps }) => {
         const fromMs = NOW - agoMs;
         const asked = {
           fromMs,

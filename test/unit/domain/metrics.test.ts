@@ -33,7 +33,7 @@ const reading = (over: Partial<UsageReading> = {}): UsageReading => ({
   ...over,
 });
 
-const told = (values: MetricsValues, name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
+const reported = (values: MetricsValues, name: FigureName): number => values[figureNames.indexOf(name)] ?? Number.NaN;
 const span = (atMs: number, ...values: number[]): MetricsSpan => ({ atMs, mean: values, max: values });
 
 describe('a rate', () => {
@@ -48,37 +48,37 @@ describe('a rate', () => {
       writtenBytes: 50_001,
     });
     const values = sampleValues(now, before);
-    expect(told(values, 'cpuMilli')).toBe(1_500);
-    expect(told(values, 'receivedBytesPerSecond')).toBe(200);
-    expect(told(values, 'sentBytesPerSecond')).toBe(1);
-    expect(told(values, 'readBytesPerSecond')).toBe(0);
-    expect(told(values, 'writtenBytesPerSecond')).toBe(5_000);
+    expect(reported(values, 'cpuMilli')).toBe(1_500);
+    expect(reported(values, 'receivedBytesPerSecond')).toBe(200);
+    expect(reported(values, 'sentBytesPerSecond')).toBe(1);
+    expect(reported(values, 'readBytesPerSecond')).toBe(0);
+    expect(reported(values, 'writtenBytesPerSecond')).toBe(5_000);
   });
 
   test('of another run is counted from its beginning, however much the run before had counted', () => {
     const before = reading({ cpuTimeMs: 900, receivedBytes: 7 });
     const again = reading({ atMs: AT + 15_000, startedAtMs: AT + 5_000, cpuTimeMs: 2_000, receivedBytes: 40_000 });
-    expect(told(sampleValues(again, before), 'cpuMilli')).toBe(200);
-    expect(told(sampleValues(again, before), 'receivedBytesPerSecond')).toBe(4_000);
-    expect(told(sampleValues(again, null), 'cpuMilli'), 'never seen before').toBe(200);
+    expect(reported(sampleValues(again, before), 'cpuMilli')).toBe(200);
+    expect(reported(sampleValues(again, before), 'receivedBytesPerSecond')).toBe(4_000);
+    expect(reported(sampleValues(again, null), 'cpuMilli'), 'never seen before').toBe(200);
   });
 
   test('is not known after a gap, of a first reading in the midst of a run, and where a counter is not told', () => {
     const counted = { cpuTimeMs: 1_000_000, receivedBytes: 1_000_000 };
     const late = reading({ atMs: AT + MAX_RATE_MS + 1, ...counted });
-    expect(told(sampleValues(late, reading()), 'cpuMilli')).toBeNaN();
-    expect(told(sampleValues(late, null), 'cpuMilli')).toBeNaN();
-    expect(told(sampleValues(late, null), 'processes'), 'what is no rate is told').toBe(1);
+    expect(reported(sampleValues(late, reading()), 'cpuMilli')).toBeNaN();
+    expect(reported(sampleValues(late, null), 'cpuMilli')).toBeNaN();
+    expect(reported(sampleValues(late, null), 'processes'), 'what is no rate is told').toBe(1);
     const soon = { atMs: AT + 15_000 };
-    expect(told(sampleValues(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
-    expect(told(sampleValues(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
+    expect(reported(sampleValues(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
+    expect(reported(sampleValues(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
   });
 
   test('is not known when a part of the run began anew: a total that shrank is no growth', () => {
     const before = reading({ cpuTimeMs: 1_500_000 });
     const now = reading({ atMs: AT + 15_000, cpuTimeMs: 1_000_000 });
-    expect(told(sampleValues(now, before), 'cpuMilli')).toBeNaN();
-    expect(told(sampleValues(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
+    expect(reported(sampleValues(now, before), 'cpuMilli')).toBeNaN();
+    expect(reported(sampleValues(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
   });
 
   test('is never less than nought nor more than all that was counted, and rates over a run add up to what it counted', () => {
@@ -99,7 +99,7 @@ describe('a rate', () => {
             startedAtMs: begins ? atMs - Math.ceil(ms / 2) : before.startedAtMs,
             receivedBytes: (begins ? 0 : before.receivedBytes) + grown,
           });
-          const rate = told(sampleValues(now, before), 'receivedBytesPerSecond');
+          const rate = reported(sampleValues(now, before), 'receivedBytesPerSecond');
           const sinceMs = begins ? Math.ceil(ms / 2) : ms;
           if (sinceMs > MAX_RATE_MS) expect(rate).toBeNaN();
           else {
@@ -157,7 +157,7 @@ describe('samples that are folded', () => {
       fc.property(samples, range, (given, { from, steps, step }) => {
         const stepMs = step * SAMPLE_MS;
         const fromMs = startOfStep(AT, stepMs) + from * stepMs;
-        const spans = given.map(([nth, told]) => span(startOfStep(AT, SAMPLE_MS) + nth * SAMPLE_MS, ...told));
+        const spans = given.map(([nth, reported]) => span(startOfStep(AT, SAMPLE_MS) + nth * SAMPLE_MS, ...reported));
         const found = foldIntoSteps(spans, { fromMs, toMs: fromMs + steps * stepMs, stepMs });
         expect(found).toHaveLength(steps);
         for (const [nth, one] of found.entries()) {

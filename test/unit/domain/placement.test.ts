@@ -236,21 +236,21 @@ test('in any line of any accounts: whoever is placed leaves the room of those be
 });
 
 test('nobody in line is held up for longer than ten minutes by any who wait before it, also if they join again and again', () => {
-  const deed = fc.record({
+  const step = fc.record({
     what: fc.constantFrom('joins', 'leaves', 'ends', 'time'),
     of: waiting,
     which: fc.nat(20),
   });
   fc.assert(
-    fc.property(need, fc.array(waiting, { maxLength: 6 }), fc.array(deed, { maxLength: 40 }), (mine, others, deeds) => {
+    fc.property(need, fc.array(waiting, { maxLength: 6 }), fc.array(step, { maxLength: 40 }), (mine, others, steps) => {
       const world: World = { nowMs: NOW_MS, running: fitting(others), line: [] };
       let names = 1;
       const joins = (one: QueuedRequest): void => {
         world.line.push({ ...one, joinedAtMs: world.nowMs, name: names++ });
       };
-      for (const { of: one, what } of deeds.slice(0, 10)) if (what === 'joins') joins(one);
+      for (const { of: one, what } of steps.slice(0, 10)) if (what === 'joins') joins(one);
       world.line.push({ need: mine, ownerId: 'mine', joinedAtMs: world.nowMs, name: 0 });
-      for (const { what, of: one, which } of deeds) {
+      for (const { what, of: one, which } of steps) {
         if (what === 'joins') joins(one);
         if (what === 'leaves') world.line = world.line.filter(({ name }, at) => name === 0 || at !== which);
         if (what === 'ends') world.running.splice(which, 1);

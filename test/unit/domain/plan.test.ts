@@ -211,12 +211,12 @@ describe('plan', () => {
   });
 
   test('an archive halts, keeps the root disk, and only then removes the container', () => {
-    const wished = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
-    expect(plan(wished, running, now, limits).do).toBe('halt');
-    expect(plan(wished, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const requested = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
+    expect(plan(requested, running, now, limits).do).toBe('halt');
+    expect(plan(requested, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
-    expect(plan({ ...wished, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
-    const kept = { ...wished, archive: { ...archive, generation: 3 } };
+    expect(plan({ ...requested, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
+    const kept = { ...requested, archive: { ...archive, generation: 3 } };
     expect(plan(kept, ended, now, limits)).toEqual({ do: 'removeKept' });
     expect(plan(kept, absent, now, limits)).toMatchObject({
       do: 'settle',
@@ -234,7 +234,7 @@ describe('plan', () => {
     expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
     const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: kept.archive });
     expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });
-    expect(plan(wished, absent, now, limits)).toMatchObject({
+    expect(plan(requested, absent, now, limits)).toMatchObject({
       do: 'settle',
       show: { message: expect.stringContaining('no root disk') },
     });
@@ -264,13 +264,13 @@ describe('plan', () => {
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed' },
     });
     // The engine's own words, also for an instance that failed to start.
-    const told = {
+    const reported = {
       status: 'StartingFailed',
       phase: 'Archiving',
       diagnosis: 'ArchiveFailed',
       diagnosisMessage: 'the disk is full',
     } as const;
-    expect(plan(at('stopped', told, { operation }), ended, now, limits)).toMatchObject({
+    expect(plan(at('stopped', reported, { operation }), ended, now, limits)).toMatchObject({
       do: 'settle',
       show: { status: 'Stopped', diagnosis: 'ArchiveFailed', diagnosisMessage: 'the disk is full' },
     });

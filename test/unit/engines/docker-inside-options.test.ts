@@ -36,7 +36,7 @@ const spec: EngineSpec & { docker: { storage: string } } = {
   nodePortAddress: '127.0.0.1',
   files: [],
 };
-const beside: DaemonOptions = {
+const daemonOptionsInput: DaemonOptions = {
   installation: 'i',
   mode: 'rootless',
   imageRef: 'berth.local/docker-inside:1',
@@ -46,7 +46,7 @@ const beside: DaemonOptions = {
 };
 
 describe('the container of a Docker', () => {
-  const options = daemonOptions(spec, beside);
+  const options = daemonOptions(spec, daemonOptionsInput);
 
   test('is no more than its instance: its network, no port, no device but tun, nothing of the host to write to', () => {
     const { HostConfig: host, ExposedPorts } = options;
@@ -76,13 +76,13 @@ describe('the container of a Docker', () => {
   test('has as much again as its instance, unless it can be under the limits of that', () => {
     const limits = { Memory: 2 ** 31, MemorySwap: 2 ** 31, NanoCpus: 1.5e9, PidsLimit: 100 };
     expect(options.HostConfig).toMatchObject(limits);
-    const under = daemonOptions(spec, { ...beside, cgroup: '/docker/abc' }).HostConfig;
+    const under = daemonOptions(spec, { ...daemonOptionsInput, cgroup: '/docker/abc' }).HostConfig;
     expect(under?.CgroupParent).toBe('/docker/abc');
     for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
   });
 
   test('of the nested way has the rights to mount and to change networks, no more, and its data apart', () => {
-    const { HostConfig } = daemonOptions(spec, { ...beside, mode: 'nested' });
+    const { HostConfig } = daemonOptions(spec, { ...daemonOptionsInput, mode: 'nested' });
     expect(HostConfig?.CapAdd).toEqual(['SYS_ADMIN', 'NET_ADMIN']);
     expect(HostConfig?.Privileged).toBeUndefined();
     expect(HostConfig?.Mounts?.map(({ Source }) => Source)).toContain('/disks/docker/nested');

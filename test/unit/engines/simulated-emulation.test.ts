@@ -67,15 +67,15 @@ describe('time', () => {
 
   it('a pull takes its time and tells its bytes, and a second one none', async () => {
     const { engine, clock } = emulator({ times: { pull: 8_000 }, images: () => ({ kind: 'found', bytes: 800 }) });
-    const told: ImageProgress[] = [];
+    const reported: ImageProgress[] = [];
     const beganMs = clock.now();
-    await clock.run(engine.ensureImage('registry.example/big:1', (progress) => told.push(progress), noSignal()));
+    await clock.run(engine.ensureImage('registry.example/big:1', (progress) => reported.push(progress), noSignal()));
     expect(clock.now() - beganMs).toBe(8_000);
-    expect(told.map(({ done }) => done)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800]);
-    expect(new Set(told.map(({ total }) => total))).toEqual(new Set([800]));
-    told.length = 0;
-    await engine.ensureImage('registry.example/big:1', (progress) => told.push(progress), noSignal());
-    expect(told).toEqual([]);
+    expect(reported.map(({ done }) => done)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800]);
+    expect(new Set(reported.map(({ total }) => total))).toEqual(new Set([800]));
+    reported.length = 0;
+    await engine.ensureImage('registry.example/big:1', (progress) => reported.push(progress), noSignal());
+    expect(reported).toEqual([]);
   });
 
   it('what it does not know to be pulled, ensure refuses; three registries fail in three ways', async () => {
@@ -334,9 +334,9 @@ describe('the state file', () => {
     const { engine: next, clock: later } = emulator({ stateFile: file });
     expect(await next.listOwned(noSignal())).toEqual(owned);
     await next.removeImage(ref, noSignal());
-    const told: number[] = [];
-    await later.run(next.ensureImage(ref, ({ done }) => told.push(done), noSignal(), credentials));
-    expect(told.at(-1)).toBe(sizeBytes);
+    const reported: number[] = [];
+    await later.run(next.ensureImage(ref, ({ done }) => reported.push(done), noSignal(), credentials));
+    expect(reported.at(-1)).toBe(sizeBytes);
     const copy = specOf('two', { imageRef: ref });
     await later.run(next.ensure(copy, noSignal()));
     expect(await next.exec(copy.id, ['ls', '/root/kept'], noSignal())).toMatchObject({ exitCode: 0 });

@@ -9,12 +9,12 @@ import { expectFault } from '../../conformance/subject.ts';
 import { noSignal, specOf } from './simulated-spec.ts';
 
 async function started(
-  wish: Parameters<typeof specOf>[1] = {},
+  overrides: Parameters<typeof specOf>[1] = {},
 ): Promise<{ engine: SimulatedEngine; clock: VirtualClock; id: ReturnType<typeof specOf>['id'] }> {
   const clock = makeVirtualClock();
   const engine = makeSimulatedEngine({ installation: 'test', clock });
   onTestFinished(() => engine.stop());
-  const spec = specOf('one', wish);
+  const spec = specOf('one', overrides);
   await clock.run(engine.ensureImage(spec.imageRef, () => {}, noSignal()));
   await clock.run(engine.ensure(spec, noSignal()));
   return { engine, clock, id: spec.id };

@@ -225,13 +225,13 @@ describe('the host', () => {
   it('a node port that another program takes is busy and named, until it is free', async () => {
     const { engine, clock } = misbehaving();
     engine.host.takePort(30_001);
-    const wish = specOf('one', { nodePorts: [{ port: 22, nodePort: 30_001 }] });
-    await expect(clock.run(engine.ensure(wish, noSignal()))).rejects.toMatchObject({
+    const target = specOf('one', { nodePorts: [{ port: 22, nodePort: 30_001 }] });
+    await expect(clock.run(engine.ensure(target, noSignal()))).rejects.toMatchObject({
       kind: 'busy',
       takenNodePort: 30_001,
     });
     engine.host.freePort(30_001);
-    expect(await clock.run(engine.ensure(wish, noSignal()))).toMatchObject({ nodePorts: wish.nodePorts });
+    expect(await clock.run(engine.ensure(target, noSignal()))).toMatchObject({ nodePorts: target.nodePorts });
   });
 
   it('lost in the midst of a start, it is a fault, and nothing of it is left', async () => {
@@ -254,7 +254,7 @@ describe('by seed', () => {
     const { engine, clock } = misbehaving(makeRandomFaults({ seed, rates }));
     const story: string[] = [];
     const drive = async (word: string): Promise<void> => {
-      const wish = specOf(word);
+      const target = specOf(word);
       for (let round = 0; round < 6; round++) {
         const verb = (['ensure', 'exec', 'halt', 'ensure', 'dial', 'destroy'] as const)[round] ?? 'ensure';
         const abort = new AbortController();
@@ -263,7 +263,7 @@ describe('by seed', () => {
           () => abort.abort(),
           () => {},
         );
-        const outcome = await callOf(engine, verb, wish, abort.signal).then(
+        const outcome = await callOf(engine, verb, target, abort.signal).then(
           () => 'done',
           (fault: unknown) => String(fault),
         );
@@ -323,49 +323,49 @@ function discardOf(engine: SimulatedEngine, { id, ownerId }: EngineSpec, signal:
   return engine.discard({ kind: 'instance', engineName: containerName(id), ...about }, signal);
 }
 
-function callOf(engine: SimulatedEngine, verb: Verb, wish = spec, signal = noSignal()): Promise<unknown> {
+function callOf(engine: SimulatedEngine, verb: Verb, target = spec, signal = noSignal()): Promise<unknown> {
   switch (verb) {
     case 'probe':
       return engine.probe(signal);
     case 'listOwned':
       return engine.listOwned(signal);
     case 'observe':
-      return engine.observe([wish.id], signal);
+      return engine.observe([target.id], signal);
     case 'ensureImage':
-      return engine.ensureImage(wish.imageRef, () => {}, signal);
+      return engine.ensureImage(target.imageRef, () => {}, signal);
     case 'pushImage':
-      return engine.pushImage(wish.imageRef, () => {}, signal);
+      return engine.pushImage(target.imageRef, () => {}, signal);
     case 'removeImage':
       return engine.removeImage('berth.local/saved:1', signal);
     case 'ensure':
-      return engine.ensure(wish, signal);
+      return engine.ensure(target, signal);
     case 'halt':
-      return engine.halt(wish.id, 1_000, signal);
+      return engine.halt(target.id, 1_000, signal);
     case 'destroy':
-      return engine.destroy(wish.id, signal);
+      return engine.destroy(target.id, signal);
     case 'saveImage':
-      return engine.saveImage(wish.id, 'berth.local/saved:1', signal);
+      return engine.saveImage(target.id, 'berth.local/saved:1', signal);
     case 'discard':
-      return discardOf(engine, wish, signal);
+      return discardOf(engine, target, signal);
     case 'watch':
       engine.watch(() => {}, signal);
       return Promise.resolve();
     case 'logs':
-      return engine.logs(wish.id, 'console', { tail: 1 }, signal);
+      return engine.logs(target.id, 'console', { tail: 1 }, signal);
     case 'followLogs':
-      return engine.followLogs(wish.id, 'console', { tail: 1 }, signal);
+      return engine.followLogs(target.id, 'console', { tail: 1 }, signal);
     case 'openExec':
-      return engine.openExec(wish.id, { command: ['true'], env: {}, terminal: null }, signal);
+      return engine.openExec(target.id, { command: ['true'], env: {}, terminal: null }, signal);
     case 'exec':
-      return engine.exec(wish.id, ['true'], signal);
+      return engine.exec(target.id, ['true'], signal);
     case 'dial':
-      return engine.dial(wish.id, 22, signal);
+      return engine.dial(target.id, 22, signal);
     case 'joinNetwork':
-      return engine.joinNetwork(wish.id, signal);
+      return engine.joinNetwork(target.id, signal);
     case 'listenUnix':
-      return engine.listenUnix(wish.id, () => {}, signal);
+      return engine.listenUnix(target.id, () => {}, signal);
     case 'usage':
-      return engine.usage([wish.id], signal);
+      return engine.usage([target.id], signal);
     default:
       return verb satisfies never;
   }

@@ -17,7 +17,7 @@ export function specOf(
   word: string,
   more: Partial<EngineSpec> & { initScript?: string; start?: string } = {},
 ): EngineSpec {
-  const { initScript, start = '#!/bin/sh\n', ...wish } = more;
+  const { initScript, start = '#!/bin/sh\n', ...overrides } = more;
   const id = instanceIdOf(uuidOf(word));
   const initFile = initScript === undefined ? [] : [{ name: 'init-script', content: initScript, mode: 0o644 }];
   return {
@@ -34,7 +34,7 @@ export function specOf(
     nodePorts: [],
     nodePortAddress: '127.0.0.1',
     files: [{ name: 'start', content: start, mode: 0o755 }, ...initFile],
-    ...wish,
+    ...overrides,
   };
 }
 

@@ -49,8 +49,8 @@ test('a crowd cuts who has to go, once, and forgets who is known', () => {
 
 test('the number of a process is read from what is written first, and the rest is the command’s own', () => {
   const read = (text: string) => {
-    const told = readPid(Buffer.from(text));
-    return told && { pid: told.pid, rest: told.rest.toString() };
+    const reported = readPid(Buffer.from(text));
+    return reported && { pid: reported.pid, rest: reported.rest.toString() };
   };
   expect(read('')).toBeNull();
   expect(read('123')).toBeNull();

@@ -51,15 +51,15 @@ describe('the announced address', () => {
 
   test("has a host per port below a wildcard domain, with the gateway's scheme", () => {
     const tls = { BERTH_GATEWAY_TLS_CERT: '/cert', BERTH_GATEWAY_TLS_KEY: '/key' };
-    const told = addressesOf(readConfig({ BERTH_DOMAIN: '*.GPU.example:8443', ...tls }), ports);
-    expect(told).toMatchObject({
+    const reported = addressesOf(readConfig({ BERTH_DOMAIN: '*.GPU.example:8443', ...tls }), ports);
+    expect(reported).toMatchObject({
       gatewayUrl: 'https://gpu.example:8443',
       domain: 'gpu.example:8443',
       portDomain: 'gpu.example:8443',
     });
     const link = { instanceId: 'notebook-1', key: 'k' };
-    expect(openUrl(told, { ...link, port: 80 })).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k');
-    expect(openUrl(told, { ...link, port: undefined })).toBe('https://gpu.example:8443/open?key=k');
+    expect(openUrl(reported, { ...link, port: 80 })).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k');
+    expect(openUrl(reported, { ...link, port: undefined })).toBe('https://gpu.example:8443/open?key=k');
     const onPaths = addressesOf(readConfig({}), ports);
     expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
   });

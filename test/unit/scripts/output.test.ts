@@ -47,14 +47,14 @@ describe('totals', () => {
   });
 
   test('count an interrupted run as a failure, whatever it left', () => {
-    const told = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
-    expect(run('{"passed": 3', 0).failed).toEqual(told);
-    expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(told);
+    const reported = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
+    expect(run('{"passed": 3', 0).failed).toEqual(reported);
+    expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(reported);
   });
 
   test('count a failed run without a failed test as a failure', () => {
-    const told = [{ name: 'the run of parts', note: expect.stringMatching(/no test failed/) }];
-    expect(run(clean, 1)).toEqual({ ...clean, failed: told });
+    const reported = [{ name: 'the run of parts', note: expect.stringMatching(/no test failed/) }];
+    expect(run(clean, 1)).toEqual({ ...clean, failed: reported });
     expect(run({ ...clean, failed: [broken] }, 1)).toEqual({ ...clean, failed: [broken] });
     expect(run(clean, 0)).toEqual(clean);
   });
