@@ -10,19 +10,19 @@ import { hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 /** What was begun by `after`, and is neither done nor called off. */
 function handClock() {
-  const pending = new Map<symbol, { ms: number; deed: () => void }>();
+  const pending = new Map<symbol, { ms: number; fn: () => void }>();
   return {
     pending: () => [...pending.values()].map(({ ms }) => ms),
     pass() {
       const due = [...pending.values()];
       pending.clear();
-      for (const { deed } of due) deed();
+      for (const { fn } of due) fn();
     },
     time: {
       deadline: () => new AbortController().signal,
-      after(ms: number, deed: () => void) {
+      after(ms: number, fn: () => void) {
         const key = Symbol('timer');
-        pending.set(key, { ms, deed });
+        pending.set(key, { ms, fn });
         return () => void pending.delete(key);
       },
     },
@@ -33,7 +33,7 @@ async function commandRoom() {
   const { store, remove } = await openTempStore();
   onTestFinished(remove);
   const world = await makeWorld(store);
-  const { instanceId } = await world.running.control.instances.launch(world.caller, world.wish(), null);
+  const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
   await world.until(instanceId, hasStatus('Running'));
   const clock = handClock();
   const { promise: exited, resolve } = Promise.withResolvers<number>();
