@@ -53,10 +53,10 @@ interface Given {
   say: (text: string) => void;
 }
 
-async function withGateway<T>({ region, inside }: Given, deed: (gateway: Served) => Promise<T>): Promise<T> {
+async function withGateway<T>({ region, inside }: Given, fn: (gateway: Served) => Promise<T>): Promise<T> {
   const gateway = await startApart(region, inside);
   try {
-    return await deed(gateway);
+    return await fn(gateway);
   } finally {
     await gateway.stop();
   }

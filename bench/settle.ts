@@ -58,16 +58,16 @@ async function list(client: Client): Promise<Map<string, string>> {
   }
 }
 
-async function inTurn<T>(items: readonly T[], deed: (item: T) => Promise<unknown>): Promise<void> {
+async function inTurn<T>(items: readonly T[], fn: (item: T) => Promise<unknown>): Promise<void> {
   const waiting = items.values();
   const worker = async (): Promise<void> => {
-    for (const item of waiting) await deed(item);
+    for (const item of waiting) await fn(item);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
 
-const isAsWished = (found: Map<string, string>, wished: ReadonlyMap<string, string>): boolean =>
-  [...wished].every(([id, status]) => found.get(id) === status);
+const isAsDesired = (found: Map<string, string>, desired: ReadonlyMap<string, string>): boolean =>
+  [...desired].every(([id, status]) => found.get(id) === status);
 
 async function kills(
   folder: string,
@@ -104,12 +104,16 @@ async function kills(
         instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
       },
     });
-    const wished = new Map<string, string>();
+    const desired = new Map<string, string>();
     await inTurn(Array.from({ length: RUNNING }), async () => {
-      wished.set((await client.launch({ ...body, nodePorts: [] })).instanceId, 'Running');
+      desired.set((await client.launch({ ...body, nodePorts: [] })).instanceId, 'Running');
     });
     const settled = async (): Promise<void> => {
-      for (const endMs = performance.now() + DEADLINE_MS; !isAsWished(await list(client), wished); await sleep(POLL_MS))
+      for (
+        const endMs = performance.now() + DEADLINE_MS;
+        !isAsDesired(await list(client), desired);
+        await sleep(POLL_MS)
+      )
         if (performance.now() > endMs) throw new Error('it did not settle in time');
     };
     await settled();
@@ -117,10 +121,10 @@ async function kills(
     for (let round = 0; round < rounds; round++) {
       say(`  kill ${round + 1} of ${rounds}`);
       // Some of it is under way: a tenth is stopped or started, and the server dies with that in its hands.
-      const some = [...wished].slice(round * CHANGED, (round + 1) * CHANGED);
+      const some = [...desired].slice(round * CHANGED, (round + 1) * CHANGED);
       await inTurn(some, async ([instanceId, status]) => {
         await (status === 'Running' ? client.stop({ instanceId }) : client.start({ instanceId }));
-        wished.set(instanceId, status === 'Running' ? 'Stopped' : 'Running');
+        desired.set(instanceId, status === 'Running' ? 'Stopped' : 'Running');
       });
       server.process.kill('SIGKILL');
       await new Promise((resolve) => server.process.once('exit', resolve));

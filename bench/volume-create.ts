@@ -22,9 +22,9 @@ const DEADLINE_MS = 60_000;
 const run = promisify(execFile);
 const freshVolume = (): DiskId => ({ kind: 'volume', id: randomUUID() });
 
-async function timed(deed: () => Promise<unknown>): Promise<number> {
+async function timed(fn: () => Promise<unknown>): Promise<number> {
   const beganMs = performance.now();
-  await deed();
+  await fn();
   return performance.now() - beganMs;
 }
 

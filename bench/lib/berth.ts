@@ -23,12 +23,12 @@ export interface Berth extends z.infer<typeof about> {
 
 export async function startBerth(settings: ServerSettings, core: Core = 0): Promise<Berth> {
   const child = startChild('server.ts', core, settings);
-  const told = await child.ask('about', about);
-  const baseUrl = `${told.apiUrl}/api`;
+  const reported = await child.ask('about', about);
+  const baseUrl = `${reported.apiUrl}/api`;
   return {
-    ...told,
+    ...reported,
     child,
-    apiPort: Number(new URL(told.apiUrl).port),
+    apiPort: Number(new URL(reported.apiUrl).port),
     async login(username) {
       const { accessToken } = await makeClient({ baseUrl }).login({ username, password: PASSWORD });
       return { cookie: `AccessToken=${accessToken}`, token: accessToken };

@@ -9,7 +9,7 @@ const event = z.object({
 });
 
 /** When it was told, in `performance.now()`. */
-interface Told {
+interface PublishedStart {
   createdMs: number;
   startedMs: number;
 }
@@ -17,7 +17,7 @@ interface Told {
 export interface Starts {
   /** When the n-th start was told. */
   nth(n: number, deadlineMs: number): Promise<number>;
-  named(name: string, deadlineMs: number): Promise<Told>;
+  named(name: string, deadlineMs: number): Promise<PublishedStart>;
   /** Of all that were both created and started since: how long the engine took. */
   tookMs(): number[];
   stop(): void;

@@ -64,15 +64,15 @@ export function addUp(all) {
  */
 export function closingLines({ passed, failed, unsteady, skipped }) {
   return [
-    ...skipped.map((test) => `skipped: ${told(test)}`),
-    ...unsteady.map((test) => `passed at its second try: ${told(test)}`),
-    ...failed.map((test) => `failed: ${told(test)}`),
+    ...skipped.map((test) => `skipped: ${named(test)}`),
+    ...unsteady.map((test) => `passed at its second try: ${named(test)}`),
+    ...failed.map((test) => `failed: ${named(test)}`),
     `${passed} passed, ${failed.length} failed, ${skipped.length} skipped`,
   ];
 }
 
 /** @param {Named} test */
-function told({ name, note = '' }) {
+function named({ name, note = '' }) {
   const line = note.replaceAll(/\s+/g, ' ').trim().slice(0, noteLength);
   return line === '' ? name : `${name} (${line})`;
 }

@@ -48,8 +48,8 @@ export const readEvents = (
       ...deps,
       open: (last, by) => deps.open(last === null ? null : Number(last), by),
       parse(message, last) {
-        const told = parseEvent(message);
-        return told?.type === 'event' && last !== null && told.seq <= Number(last) ? 'known' : told;
+        const parsed = parseEvent(message);
+        return parsed?.type === 'event' && last !== null && parsed.seq <= Number(last) ? 'known' : parsed;
       },
     },
   );

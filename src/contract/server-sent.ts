@@ -9,15 +9,15 @@ export interface Message {
   data: string;
 }
 
-export interface StreamDeps<Told> {
+export interface StreamDeps<Item> {
   /** Opens a stream after a cursor; null: from the start. Rejects with the refusal or the fault. */
   open: (after: string | null, signal: AbortSignal | undefined) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
   /** Seconds before a retry; null: no retry. */
   retryAfterS: (error: unknown) => number | null;
   /** Parses a message; null: no content. `last` is the previous id. */
-  parse: (message: Message, last: string | null) => Told | 'known' | null;
+  parse: (message: Message, last: string | null) => Item | 'known' | null;
   /** Nothing comes after it. */
-  isEnd?: (told: Told) => boolean;
+  isEnd?: (item: Item) => boolean;
   silenceMs?: number;
 }
 
@@ -27,10 +27,10 @@ const LONGEST_WAIT_MS = 30_000;
 const SILENCE_MS = 45_000;
 
 /** Reconnects. Throws the refusal of the first attempt. An abort ends without an error. */
-export async function* readStream<Told>(
+export async function* readStream<Item>(
   { after, signal }: { after: string | null; signal: AbortSignal | undefined },
-  deps: StreamDeps<Told>,
-): AsyncGenerator<Told, void> {
+  deps: StreamDeps<Item>,
+): AsyncGenerator<Item, void> {
   let last = after;
   let waitMs = FIRST_WAIT_MS;
   for (let connected = false; !signal?.aborted;) {
@@ -39,13 +39,13 @@ export async function* readStream<Told>(
       connected = true;
       for await (const message of readMessages(stream, deps.silenceMs ?? SILENCE_MS)) {
         waitMs = FIRST_WAIT_MS;
-        const told = deps.parse(message, last);
-        if (told === 'known') continue;
+        const item = deps.parse(message, last);
+        if (item === 'known') continue;
         // Before the yield, so that a restart continues after this message.
         last = message.id ?? last;
-        if (told === null) continue;
-        yield told;
-        if (deps.isEnd?.(told)) return;
+        if (item === null) continue;
+        yield item;
+        if (deps.isEnd?.(item)) return;
       }
     } catch (error) {
       if (signal?.aborted) return;

@@ -184,8 +184,8 @@ function makeOutput(): { stream: ReadableStream<Bytes>; put: (bytes: Bytes) => v
   };
 }
 
-function onClosed(socket: WebSocket, deed: (closed: SocketClosed) => void): void {
-  socket.addEventListener('close', ({ code, reason }: CloseEvent) => deed(new SocketClosed(code, reason)));
+function onClosed(socket: WebSocket, fn: (closed: SocketClosed) => void): void {
+  socket.addEventListener('close', ({ code, reason }: CloseEvent) => fn(new SocketClosed(code, reason)));
 }
 
 /** Drops data after the close. */

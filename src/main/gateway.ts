@@ -83,7 +83,7 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
   await checkSsh2();
   const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
   late.fronts = fronts;
-  for (const told of before) fronts.update(told);
+  for (const routeUpdate of before) fronts.update(routeUpdate);
   const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
   const { portDomain } = addressesOf(config, ports);
   const gateway = await openGateway(config, {

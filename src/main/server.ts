@@ -209,10 +209,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
       await checkSsh2();
       const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
       const following = new AbortController();
-      const told = routeTable.follow(fronts.update, following.signal, { onlyRunning: true });
+      const followed = routeTable.follow(fronts.update, following.signal, { onlyRunning: true });
       opened.push(async () => {
         following.abort();
-        await told;
+        await followed;
         await fronts.stop();
       });
     }

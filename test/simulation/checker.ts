@@ -8,7 +8,7 @@ import { instanceFromRow, type InstanceRow } from '../../src/store/tables/instan
 import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
 import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import type { VolumeRow } from '../../src/store/tables/volumes.ts';
-import { ownersOfChanges, unjustifiedStop, wrongQueue, overtakenEntries } from './fairness.ts';
+import { ownersOfChanges, unjustifiedStop, wrongQueue, supersededEntries } from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
@@ -209,7 +209,7 @@ export class Checker {
     if (dirty.has('instance') || dirty.has('region')) {
       const regions = this.rows<RegionRow>('select * from region').map(countsOf);
       wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
-      wrong.push(...overtakenEntries(before.instances, all, regions), ...wrongQueue(all));
+      wrong.push(...supersededEntries(before.instances, all, regions), ...wrongQueue(all));
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));

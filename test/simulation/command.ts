@@ -42,18 +42,18 @@ let steps = 0;
 
 const traceOf = ({ trace }: CaseResult, lines: number): string => trace.trimEnd().split('\n').slice(-lines).join('\n');
 
-function report(told: CaseResult): boolean {
+function report(outcome: CaseResult): boolean {
   done += 1;
-  virtualMs += told.virtualMs;
-  steps += told.steps;
-  if (wanted !== undefined) process.stdout.write(`${traceOf(told, Number(values.last ?? Infinity))}\n`);
-  if (told.wrong === null) {
+  virtualMs += outcome.virtualMs;
+  steps += outcome.steps;
+  if (wanted !== undefined) process.stdout.write(`${traceOf(outcome, Number(values.last ?? Infinity))}\n`);
+  if (outcome.wrong === null) {
     if (done % 1_000 === 0) process.stderr.write(`${done} runs\n`);
     return true;
   }
-  failed.push(told);
-  if (wanted === undefined) process.stdout.write(`${traceOf(told, Number(values.last ?? 40))}\n`);
-  process.stdout.write(`${told.name}: ${told.wrong}\nagain: npm run simulate -- --case ${told.name}\n\n`);
+  failed.push(outcome);
+  if (wanted === undefined) process.stdout.write(`${traceOf(outcome, Number(values.last ?? 40))}\n`);
+  process.stdout.write(`${outcome.name}: ${outcome.wrong}\nagain: npm run simulate -- --case ${outcome.name}\n\n`);
   return values.all;
 }
 

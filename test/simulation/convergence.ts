@@ -45,9 +45,9 @@ export function unfinished(world: World): string[] {
     if (desired === 'stopped' && row.holdsCapacity === 1) wrong.push(`${row.id} is stopped, and holds capacity`);
     if (desired === 'released' && observed.phase !== 'Cleaned')
       wrong.push(`${row.id} is released, and ${observed.phase}`);
-    const wishes = (past.get(row.id) ?? 0) + 1;
-    if (wishes !== row.generation)
-      wrong.push(`${row.id} had ${row.generation} wishes, and tells of ${wishes} operations`);
+    const requests = (past.get(row.id) ?? 0) + 1;
+    if (requests !== row.generation)
+      wrong.push(`${row.id} had ${row.generation} wishes, and tells of ${requests} operations`);
     const disk = storage.there.has(`data/${row.id}`);
     if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
     if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);

@@ -34,9 +34,9 @@ export function watchDatabases(): void {
     const watcher = watchers.get(file);
     if (!watcher) return statement;
     opened.set(file, (opened.get(file) ?? new Set()).add(this));
-    const around = (deed: (run: () => unknown) => unknown): void => {
+    const around = (fn: (run: () => unknown) => unknown): void => {
       const watched = <Verb extends (...given: never[]) => unknown>(verb: Verb): Verb =>
-        new Proxy(verb, { apply: (target, _, given) => deed(() => Reflect.apply(target, statement, given)) });
+        new Proxy(verb, { apply: (target, _, given) => fn(() => Reflect.apply(target, statement, given)) });
       statement.run = watched(statement.run);
       statement.all = watched(statement.all);
     };
@@ -56,9 +56,9 @@ export function watchDatabases(): void {
     } else {
       const table = CHANGE.exec(sql)?.[1];
       if (table !== undefined) {
-        const told = LEASED.has(table) && OF_LEASES_ALONE.test(sql) ? `lease of ${table}` : table;
+        const reported = LEASED.has(table) && OF_LEASES_ALONE.test(sql) ? `lease of ${table}` : table;
         around((run) => {
-          watcher.write(told);
+          watcher.write(reported);
           return run();
         });
       }

@@ -25,7 +25,7 @@ export async function failedRuns(names: readonly string[]): Promise<string[]> {
 export async function runCase(name: string): Promise<CaseResult> {
   const all: CaseResult[] = [];
   await runAll([name], (one) => all.push(one) > 0, { threads: 1, withTrace: true });
-  const [told] = all;
-  if (!told) throw new Error(`${name} was not run`);
-  return told;
+  const [outcome] = all;
+  if (!outcome) throw new Error(`${name} was not run`);
+  return outcome;
 }

@@ -35,7 +35,7 @@ function reservedFor(all: readonly StoredInstance[], total: Capacity, nowMs: num
 }
 
 /** A placement leaves enough of each resource for reservations of earlier entries. */
-export function overtakenEntries(
+export function supersededEntries(
   before: ReadonlyMap<string, StoredInstance>,
   after: readonly StoredInstance[],
   regions: readonly RegionCounts[],

@@ -12,7 +12,7 @@ interface Ask<T> {
   verb: Verb;
   about: string;
   signal: AbortSignal;
-  deed: (signal: AbortSignal) => Promise<T>;
+  fn: (signal: AbortSignal) => Promise<T>;
   /** Changes the answer to another instance's. */
   another?: (answer: T) => T;
   /** Adds foreign objects to the answer. */
@@ -43,7 +43,7 @@ export function faultyEngine(life: ServerRun): Engine {
   const { world } = life;
   const { schedule, engine } = world;
 
-  const ask = <T>({ verb, about, signal, deed, another, foreign }: Ask<T>): Promise<T> =>
+  const ask = <T>({ verb, about, signal, fn, another, foreign }: Ask<T>): Promise<T> =>
     new Promise((resolve, reject) => {
       const what = `engine ${verb} ${about}`;
       if (!life.step(what)) return;
@@ -92,7 +92,7 @@ export function faultyEngine(life: ServerRun): Engine {
       const reach = (by: AbortSignal, then: (how: () => void) => void): void => {
         if (by.aborted) return;
         if (mode === 'halfway' || mode === 'lying') world.armed.set(`${verb} ${about}`, mode);
-        deed(by).then(
+        fn(by).then(
           (value) => then(() => resolve(twisted(value))),
           (error: unknown) => then(() => reject(error)),
         );
@@ -108,7 +108,7 @@ export function faultyEngine(life: ServerRun): Engine {
       if (mode === 'twice') schedule.later(soonMs + ms, () => reach(onItsWay, () => {}));
     });
 
-  const told =
+  const reported =
     (onProgress: (progress: ImageProgress) => void) =>
     (progress: ImageProgress): void =>
       void life.later(0, () => onProgress(progress));
@@ -120,13 +120,13 @@ export function faultyEngine(life: ServerRun): Engine {
       : seen;
 
   return {
-    probe: (signal) => ask({ verb: 'probe', about: '', signal, deed: (by) => engine.probe(by) }),
+    probe: (signal) => ask({ verb: 'probe', about: '', signal, fn: (by) => engine.probe(by) }),
     listOwned: (signal) =>
       ask({
         verb: 'listOwned',
         about: '',
         signal,
-        deed: async (by) =>
+        fn: async (by) =>
           (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
         another: (owned) => owned.map((one) => ({ ...one, id: stranger })),
         foreign: (owned) => [...owned, ...strangers],
@@ -138,7 +138,7 @@ export function faultyEngine(life: ServerRun): Engine {
           verb: 'observe',
           about,
           signal,
-          deed: (by) => engine.observe(ids, by),
+          fn: (by) => engine.observe(ids, by),
           another: (answers) => new Map([...answers.values()].map((one) => [stranger, one])),
         });
         return new Map([...seen].map(([id, one]) => [id, dated(one)]));
@@ -152,34 +152,34 @@ export function faultyEngine(life: ServerRun): Engine {
         verb: 'ensureImage',
         about: ref,
         signal,
-        deed: (by) => engine.ensureImage(ref, told(onProgress), by, credentials, more),
+        fn: (by) => engine.ensureImage(ref, reported(onProgress), by, credentials, more),
       }),
     async pushImage(ref, onProgress, signal, credentials) {
-      const deed = (by: AbortSignal): Promise<void> => engine.pushImage(ref, told(onProgress), by, credentials);
-      await ask({ verb: 'pushImage', about: ref, signal, deed });
+      const fn = (by: AbortSignal): Promise<void> => engine.pushImage(ref, reported(onProgress), by, credentials);
+      await ask({ verb: 'pushImage', about: ref, signal, fn });
       world.preconditions.markSaved(ref);
     },
     removeImage(ref, signal) {
       world.preconditions.mayRemoveImage(ref);
-      return ask({ verb: 'removeImage', about: ref, signal, deed: (by) => engine.removeImage(ref, by) });
+      return ask({ verb: 'removeImage', about: ref, signal, fn: (by) => engine.removeImage(ref, by) });
     },
     discard(owned, signal) {
       world.preconditions.mayDiscard(owned);
-      return ask({ verb: 'discard', about: owned.engineName, signal, deed: (by) => engine.discard(owned, by) });
+      return ask({ verb: 'discard', about: owned.engineName, signal, fn: (by) => engine.discard(owned, by) });
     },
     async ensure(spec, signal) {
       world.preconditions.mayEnsure(spec);
-      return dated(await ask({ verb: 'ensure', about: spec.id, signal, deed: (by) => engine.ensure(spec, by) }));
+      return dated(await ask({ verb: 'ensure', about: spec.id, signal, fn: (by) => engine.ensure(spec, by) }));
     },
-    halt: (id, graceMs, signal) => ask({ verb: 'halt', about: id, signal, deed: (by) => engine.halt(id, graceMs, by) }),
+    halt: (id, graceMs, signal) => ask({ verb: 'halt', about: id, signal, fn: (by) => engine.halt(id, graceMs, by) }),
     destroy(id, signal) {
       world.preconditions.mayDestroy(id);
-      return ask({ verb: 'destroy', about: id, signal, deed: (by) => engine.destroy(id, by) });
+      return ask({ verb: 'destroy', about: id, signal, fn: (by) => engine.destroy(id, by) });
     },
     async saveImage(id, ref, signal) {
       world.preconditions.maySave(id, ref);
-      const deed = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
-      const saved = await ask({ verb: 'saveImage', about: id, signal, deed });
+      const fn = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
+      const saved = await ask({ verb: 'saveImage', about: id, signal, fn });
       if (!world.pushes) world.preconditions.markSaved(ref);
       return saved;
     },
@@ -198,19 +198,19 @@ export function faultyEngine(life: ServerRun): Engine {
       );
     },
     logs: (id, source, range, signal) =>
-      ask({ verb: 'logs', about: id, signal, deed: (by) => engine.logs(id, source, range, by) }),
+      ask({ verb: 'logs', about: id, signal, fn: (by) => engine.logs(id, source, range, by) }),
     followLogs: (id, source, range, signal) =>
-      ask({ verb: 'followLogs', about: id, signal, deed: (by) => engine.followLogs(id, source, range, by) }),
-    openExec: (id, wish, signal) =>
-      ask({ verb: 'openExec', about: id, signal, deed: (by) => engine.openExec(id, wish, by) }),
-    exec: (id, command, signal) => ask({ verb: 'exec', about: id, signal, deed: (by) => engine.exec(id, command, by) }),
-    dial: (id, port, signal) => ask({ verb: 'dial', about: id, signal, deed: (by) => engine.dial(id, port, by) }),
+      ask({ verb: 'followLogs', about: id, signal, fn: (by) => engine.followLogs(id, source, range, by) }),
+    openExec: (id, request, signal) =>
+      ask({ verb: 'openExec', about: id, signal, fn: (by) => engine.openExec(id, request, by) }),
+    exec: (id, command, signal) => ask({ verb: 'exec', about: id, signal, fn: (by) => engine.exec(id, command, by) }),
+    dial: (id, port, signal) => ask({ verb: 'dial', about: id, signal, fn: (by) => engine.dial(id, port, by) }),
     joinNetwork: (id, signal) =>
-      ask({ verb: 'joinNetwork', about: id, signal, deed: (by) => engine.joinNetwork(id, by) }),
+      ask({ verb: 'joinNetwork', about: id, signal, fn: (by) => engine.joinNetwork(id, by) }),
     listenUnix: (id, onConnection, signal) =>
-      ask({ verb: 'listenUnix', about: id, signal, deed: (by) => engine.listenUnix(id, onConnection, by) }),
+      ask({ verb: 'listenUnix', about: id, signal, fn: (by) => engine.listenUnix(id, onConnection, by) }),
     usage: (ids, signal, more) =>
-      ask({ verb: 'usage', about: ids.join(','), signal, deed: (by) => engine.usage(ids, by, more) }),
+      ask({ verb: 'usage', about: ids.join(','), signal, fn: (by) => engine.usage(ids, by, more) }),
     stop: async () => {},
   };
 }

@@ -17,7 +17,7 @@ export function faultyStorage(life: ServerRun): Storage {
       ? new StorageFault('full', `no room to ${verb} ${about}`)
       : new Error(`the storage could not ${verb} ${about}`);
 
-  const ask = <T>(verb: StorageCall['verb'], about: string, deed: () => Promise<T>, unknown?: T): Promise<T> =>
+  const ask = <T>(verb: StorageCall['verb'], about: string, fn: () => Promise<T>, unknown?: T): Promise<T> =>
     new Promise((resolve, reject) => {
       if (!life.step(`storage ${verb} ${about}`)) return;
       const mishap = world.nextStorageFault(verb, about);
@@ -31,7 +31,7 @@ export function faultyStorage(life: ServerRun): Storage {
       schedule.later(schedule.between(0, 3), () => {
         if (mishap?.mode === 'failBefore') return answer(() => reject(refusal(verb, about)));
         if (mishap?.mode === 'unknown' && unknown !== undefined) return answer(() => resolve(unknown));
-        deed().then(
+        fn().then(
           (value) => {
             if (mishap?.mode === 'failAfter') answer(() => reject(broken));
             else answer(() => resolve(value), mishap?.mode === 'late' ? mishap.ms : undefined);

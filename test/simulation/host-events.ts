@@ -111,10 +111,10 @@ const totalWeight = hostEvents.reduce((sum, [turns]) => sum + turns, 0);
 
 export function drawHostEvent(world: World): void {
   let turn = world.schedule.random() * totalWeight;
-  for (const [turns, text, deed] of hostEvents) {
+  for (const [turns, text, fn] of hostEvents) {
     turn -= turns;
     if (turn >= 0) continue;
     world.schedule.say(text);
-    return deed(world);
+    return fn(world);
   }
 }

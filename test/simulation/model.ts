@@ -38,21 +38,21 @@ export class Model {
   readonly launches = new Map<string, 'sent' | 'refused'>();
   readonly #answers = new Map<string, string>();
 
-  requested(id: string, wish: DesiredState): void {
-    this.instances.get(id)?.maybe.push(wish);
+  requested(id: string, desire: DesiredState): void {
+    this.instances.get(id)?.maybe.push(desire);
   }
 
-  refused(id: string, wish: DesiredState): void {
+  refused(id: string, desire: DesiredState): void {
     const known = this.instances.get(id);
-    const at = known?.maybe.indexOf(wish) ?? -1;
+    const at = known?.maybe.indexOf(desire) ?? -1;
     if (at >= 0) known?.maybe.splice(at, 1);
   }
 
-  acknowledged(id: string, wish: DesiredState): void {
-    this.refused(id, wish);
+  acknowledged(id: string, desire: DesiredState): void {
+    this.refused(id, desire);
     const known = this.instances.get(id);
     // A released instance has no other desired state; a stored answer may arrive late.
-    if (known && known.acknowledged !== 'released') known.acknowledged = wish;
+    if (known && known.acknowledged !== 'released') known.acknowledged = desire;
   }
 
   /** Idempotency: the same key always gets the same answer. */
@@ -78,11 +78,11 @@ export class Model {
       }
       const { row, instance } = kept;
       const may = [known.acknowledged, ...known.maybe];
-      const asWished = may.includes(instance.desired);
+      const asDesired = may.includes(instance.desired);
       const ended =
         instance.desired === 'stopped' &&
         ((may.includes('running') && failedPermanently(kept)) || (may.includes('archived') && archiveFailed(kept)));
-      if (!asWished && !ended)
+      if (!asDesired && !ended)
         wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
       const seenLongEnough = row.releasedAtMs !== null && latestDateMs - row.releasedAtMs >= listedForMs;

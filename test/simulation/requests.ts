@@ -56,7 +56,7 @@ const hasText = (answer: unknown, name: string): answer is Record<string, string
 export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
   const { model } = world;
   const name = `n${serialOf(world)}`;
-  const wish: LaunchInput = {
+  const request: LaunchInput = {
     name,
     imageId: choice.ownImage ?? images[choice.image ?? 0]?.id ?? '',
     instanceTypeId: types[choice.type ?? 0]?.id ?? '',
@@ -82,7 +82,7 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
     text: `launch ${name}`,
     caller,
     key,
-    send: (control, idempotency) => control.instances.launch(caller, wish, idempotency, choice.waitMs),
+    send: (control, idempotency) => control.instances.launch(caller, request, idempotency, choice.waitMs),
     sent: () => void model.launches.set(name, 'sent'),
     answered(answer) {
       if (!hasText(answer, 'instanceId')) return world.fail(`a launch was answered with ${JSON.stringify(answer)}`);
@@ -119,7 +119,7 @@ export function instanceAction(
   waitMs: number | null = null,
 ): Request {
   const { model } = world;
-  const wish = desiredAfter[action];
+  const request = desiredAfter[action];
   return {
     text: `${action} ${id}`,
     caller,
@@ -128,14 +128,14 @@ export function instanceAction(
       action === 'start'
         ? control.instances.start(caller, { instanceId: id }, idempotency, waitMs)
         : control.instances[action](caller, { instanceId: id }, idempotency),
-    sent: () => model.requested(id, wish),
+    sent: () => model.requested(id, request),
     answered(_, first) {
       const row = world.checker.rows<{ desired: string }>('select desired from instance where id = ?', id)[0];
       if (!row) return world.fail(`${action} of ${id} was acknowledged, and it is not in the database`);
-      if (first || row.desired === wish) model.acknowledged(id, wish);
-      else model.refused(id, wish);
+      if (first || row.desired === request) model.acknowledged(id, request);
+      else model.refused(id, request);
     },
-    refused: () => model.refused(id, wish),
+    refused: () => model.refused(id, request),
   };
 }
 

@@ -128,16 +128,16 @@ const scenarios: readonly Scenario[] = [
     ];
   },
   (world, key) => {
-    const told = scenarioRequests(world, key);
+    const reported = scenarioRequests(world, key);
     return [
-      [50, told.createVolume],
-      [100, told.createSnapshot],
-      [300, told.expandVolume(6)],
-      [2, told.copyVolume('copy')],
-      [800, told.expandVolume(7)],
-      [1, told.restoreSnapshot('restored')],
-      [1, told.deleteSnapshot],
-      [1, told.deleteVolume],
+      [50, reported.createVolume],
+      [100, reported.createSnapshot],
+      [300, reported.expandVolume(6)],
+      [2, reported.copyVolume('copy')],
+      [800, reported.expandVolume(7)],
+      [1, reported.restoreSnapshot('restored')],
+      [1, reported.deleteSnapshot],
+      [1, reported.deleteVolume],
     ];
   },
 ];

@@ -9,7 +9,7 @@ interface Task {
   /** Order of simultaneous tasks. */
   turn: number;
   serial: number;
-  deed: (() => void) | null;
+  fn: (() => void) | null;
 }
 
 export class Schedule {
@@ -27,25 +27,25 @@ export class Schedule {
   }
 
   /** Returns the cancel function. */
-  later(ms: number, deed: () => void): () => void {
-    const task: Task = { atMs: this.nowMs + Math.max(0, ms), turn: this.#turns(), serial: this.#serial++, deed };
+  later(ms: number, fn: () => void): () => void {
+    const task: Task = { atMs: this.nowMs + Math.max(0, ms), turn: this.#turns(), serial: this.#serial++, fn };
     this.#push(task);
-    return () => (task.deed = null);
+    return () => (task.fn = null);
   }
 
   /** Null when no task is left. */
   nextAtMs(): number | null {
-    while (this.#heap[0]?.deed === null) this.#pop();
+    while (this.#heap[0]?.fn === null) this.#pop();
     return this.#heap[0]?.atMs ?? null;
   }
 
   /** Runs the next task, and waits until the process is idle. */
   async step(): Promise<void> {
     const task = this.#pop();
-    if (!task?.deed) return;
+    if (!task?.fn) return;
     this.nowMs = Math.max(this.nowMs, task.atMs);
     this.done += 1;
-    task.deed();
+    task.fn();
     await quiet();
   }
 
@@ -149,11 +149,11 @@ export function forbidRealTime(): void {
   AbortSignal.timeout = forbidden('AbortSignal.timeout');
   const timers = { setTimeout: forbidden('setTimeout'), setInterval: forbidden('setInterval') };
   Object.assign(globalThis, timers, {
-    setImmediate: (deed: (...given: unknown[]) => void, ...given: unknown[]) => {
+    setImmediate: (fn: (...given: unknown[]) => void, ...given: unknown[]) => {
       immediates += 1;
       return realImmediate(() => {
         immediates -= 1;
-        deed(...given);
+        fn(...given);
       });
     },
   });

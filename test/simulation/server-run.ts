@@ -39,13 +39,13 @@ export class ServerRun {
   }
 
   /** Delivers a callback after `ms`, if the process still runs. */
-  later(ms: number, deed: () => void): () => void {
+  later(ms: number, fn: () => void): () => void {
     const { schedule } = this.world;
     let callOff = (): void => {};
     const arrive = (): void => {
       if (!this.alive) return;
       if (schedule.nowMs < this.pausedUntilMs) callOff = schedule.later(this.pausedUntilMs - schedule.nowMs, arrive);
-      else deed();
+      else fn();
     };
     callOff = schedule.later(ms, arrive);
     return () => callOff();
@@ -141,19 +141,19 @@ export class ServerRun {
   #scheduler(): Scheduler {
     const { schedule } = this.world;
     return {
-      defer: (deed) => void this.later(schedule.between(0, 2), deed),
+      defer: (fn) => void this.later(schedule.between(0, 2), fn),
       // A group closes after 2 ms, sometimes after its first operation.
       elapsed: () => schedule.nowMs + schedule.between(0, 3),
-      after: (ms, deed) => this.later(ms, deed),
+      after: (ms, fn) => this.later(ms, fn),
       threads: false,
     };
   }
 
   #time(): Time {
     const { schedule, wallClock } = this.world;
-    const later = (ms: number, deed: () => void): (() => void) =>
+    const later = (ms: number, fn: () => void): (() => void) =>
       this.later(ms, () => {
-        if (this.step('timer')) deed();
+        if (this.step('timer')) fn();
       });
     return {
       now: () => wallClock.now(),
@@ -177,12 +177,12 @@ export class ServerRun {
         return controller.signal;
       },
       after: later,
-      every: (ms, deed) => {
+      every: (ms, fn) => {
         let callOff = (): void => {};
         const again = (): void => {
           callOff = later(ms, () => {
             again();
-            deed();
+            fn();
           });
         };
         again();

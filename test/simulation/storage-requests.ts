@@ -46,16 +46,16 @@ export function copyVolume(
   caller: Caller,
   from: 'volumes' | 'snapshots',
   key: string | null,
-  wish: CopyRequest,
+  request: CopyRequest,
 ): Request {
   return {
-    text: `${wish.name} of ${wish.sizeGB ?? 'as many'} GB from ${from} ${wish.id}`,
+    text: `${request.name} of ${request.sizeGB ?? 'as many'} GB from ${from} ${request.id}`,
     caller,
     key,
     send: (control, idempotency) =>
       from === 'volumes'
-        ? control.volumes.copy(caller, wish, idempotency)
-        : control.snapshots.restore(caller, wish, idempotency),
+        ? control.volumes.copy(caller, request, idempotency)
+        : control.snapshots.restore(caller, request, idempotency),
     sent: () => {},
     answered(answer) {
       const id = idIn(answer, 'volumeText');
@@ -64,7 +64,7 @@ export function copyVolume(
       // Often deletes the copied disk soon, during the copy.
       if (!world.schedule.chance(0.3)) return;
       const gone = from === 'snapshots' ? deleteSnapshot : deleteVolume;
-      sendRequest(world, gone(world, caller, wish.id, null));
+      sendRequest(world, gone(world, caller, request.id, null));
     },
     refused: () => {},
   };

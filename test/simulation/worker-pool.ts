@@ -23,7 +23,7 @@ const idle: Worker[] = [];
 /** Results arrive in order of completion; `onResult` returns whether to continue. */
 export async function runAll(
   names: Iterable<string>,
-  onResult: (told: CaseResult) => boolean,
+  onResult: (message: CaseResult) => boolean,
   { threads = availableParallelism(), withTrace = false, worker: module = ownModule } = {},
 ): Promise<void> {
   const left = names[Symbol.iterator]();

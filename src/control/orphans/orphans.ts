@@ -5,10 +5,10 @@ import { confirmedOrphans, setOrphanHandling, orphanById } from '../../store/tab
 import { makeAdopt, orphanNotFound, type AdoptDeps, type OrphanRequest } from './adopt.ts';
 import type { Caller } from '../base/caller.ts';
 
-type ToldOfOrphan =
+type ListedFields =
   'kind' | 'regionId' | 'engineName' | 'subjectId' | 'ownerId' | 'imageRef' | 'running' | 'handling' | 'note';
 
-export interface ListedOrphan extends Pick<Orphan, ToldOfOrphan> {
+export interface ListedOrphan extends Pick<Orphan, ListedFields> {
   strayId: string;
   /** Account on the label; '' when it is gone. */
   ownerName: string;

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { Log } from '../../control/index.ts';
 const EXTRA = 64;
-const TOLD_MS = 2_000;
+const REFUSAL_MS = 2_000;
 const LOGGED_MS = 60_000;
 
 export class ConnectionLimit {
@@ -61,7 +61,7 @@ export class ConnectionLimit {
   #look(socket: Socket): void {
     if (this.#open <= this.#limit) return;
     this.#late.add(socket);
-    const timer = setTimeout(() => socket.destroy(), TOLD_MS);
+    const timer = setTimeout(() => socket.destroy(), REFUSAL_MS);
     socket.once('close', () => clearTimeout(timer));
     this.#tell();
   }

@@ -14,10 +14,10 @@ export interface SimulatedCall<T> {
 }
 
 export interface Calls {
-  call<T>(deed: SimulatedCall<T>): Promise<T>;
+  call<T>(fn: SimulatedCall<T>): Promise<T>;
   /** One answer for each id, each with its own fault. */
   each<T>(
-    deed: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
+    fn: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
   ): Promise<Map<InstanceId, T | EngineFault>>;
   draw(verb: Verb, about: string): SimulatedFault | undefined;
   misbehave(faults: Faults | undefined): void;

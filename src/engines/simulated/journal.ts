@@ -133,8 +133,8 @@ export class Journal {
   #rewrite(kept: JournalState): void {
     const { containers, images, pushed } = kept;
     this.#numbers = new Map();
-    const beside = `${this.#file}.new`;
-    const descriptor = openSync(beside, 'w', 0o600);
+    const tempFile = `${this.#file}.new`;
+    const descriptor = openSync(tempFile, 'w', 0o600);
     let text = '';
     for (const [ref, image] of images) text += queueEntries({ image: ref, ...image });
     for (const [ref, image] of pushed) text += queueEntries({ pushed: ref, ...image });
@@ -145,7 +145,7 @@ export class Journal {
       text = '';
     }
     writeSync(descriptor, text);
-    renameSync(beside, this.#file);
+    renameSync(tempFile, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;
     this.#lines = sizeOf(kept);

@@ -71,8 +71,8 @@ export function makeHttpService(): Service {
       const question = method === 'GET' ? /^\/notebook\/[^/]+\/api\/([a-z]+)$/.exec(url ?? '')?.[1] : undefined;
       const answer = question === undefined ? undefined : about?.notebook?.(question);
       const body = Buffer.concat(chunks).toString();
-      const told = answer ?? { simulated: true, ...about, method, path: url, headers, bodyBytes, body };
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(told));
+      const reply = answer ?? { simulated: true, ...about, method, path: url, headers, bodyBytes, body };
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(reply));
     });
   });
   server.on('upgrade', (request, socket, head) => {

@@ -431,9 +431,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     async usage(ids, signal, more = {}) {
       const look = (id: InstanceId): Usage | undefined => usageOf(host, find(id), more);
       const used = await calls.each({ verb: 'usage', ids, signal, look, lie: () => undefined });
-      const told = new Map<InstanceId, Usage>();
-      for (const [id, usage] of used) if (usage !== undefined && !(usage instanceof EngineFault)) told.set(id, usage);
-      return told;
+      const usages = new Map<InstanceId, Usage>();
+      for (const [id, usage] of used) if (usage !== undefined && !(usage instanceof EngineFault)) usages.set(id, usage);
+      return usages;
     },
     async stop() {
       ending.abort();

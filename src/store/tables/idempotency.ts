@@ -43,7 +43,7 @@ const claimKey = prepared<KeyedRequest & { accountId: string }>()((db, p) =>
     .returning('key'),
 );
 
-const firstDeed = prepared<{ accountId: string; key: string }>()((db, p) =>
+const firstRequest = prepared<{ accountId: string; key: string }>()((db, p) =>
   db
     .selectFrom('idempotency')
     .select(['route', 'bodyHash', 'answer'])
@@ -71,7 +71,7 @@ export async function claimIdempotencyKey<Answer>(
   const { key, route, bodyHash } = request;
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
-  const [first] = await firstDeed(tx, { accountId, key });
+  const [first] = await firstRequest(tx, { accountId, key });
   // Deleted between the two statements, as only an old key is.
   if (!first) return claimIdempotencyKey<Answer>(tx, accountId, request);
   if (first.route !== route) {

@@ -6,7 +6,7 @@ import { A, closedTo, DOMAIN, doors, house, NEVER, nowhere, OWN, visitors } from
 import type { Door, Visitor } from './access-matrix.ts';
 import { ALICE, jwtOf } from './harness.ts';
 import { connected, heard, tls } from './http2-client.ts';
-import type { Told } from './http2-client.ts';
+import type { ResponseRecord } from './http2-client.ts';
 import { hosts, spellings } from './path-spellings.ts';
 
 const asOwner: OutgoingHttpHeaders = { authorization: `Bearer ${jwtOf(ALICE)}` };
@@ -60,7 +60,7 @@ function headersOf(door: Door): Record<string, OutgoingHttpHeaders> {
 }
 
 /** `null`: what the client itself does not send. */
-async function asked(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<Told | null> {
+async function asked(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<ResponseRecord | null> {
   try {
     const stream = session.request(headers, { endStream: true });
     stream.on('error', () => {});
@@ -70,10 +70,13 @@ async function asked(session: ClientHttp2Session, headers: OutgoingHttpHeaders):
   }
 }
 
-const seen = (told: Told | null): string =>
-  told === null
+const seen = (reported: ResponseRecord | null): string =>
+  reported === null
     ? ''
-    : JSON.stringify([told.status, told.rstCode, told.body, { ...told.headers, date: '' }]).replaceAll(A, NEVER);
+    : JSON.stringify([reported.status, reported.rstCode, reported.body, { ...reported.headers, date: '' }]).replaceAll(
+        A,
+        NEVER,
+      );
 
 describe.each(doors)('$name', (door) => {
   const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
@@ -83,8 +86,10 @@ describe.each(doors)('$name', (door) => {
     const session = await connected(harness);
     const plain = { ':authority': door.host, ':path': door.path };
     const comesIn = async (): Promise<void> => {
-      const told = await asked(session, { ...plain, ...asOwner });
-      expect(told).toMatchObject(door.port === 22 ? { status: 502 } : { status: 200, body: `inside a:${door.port}` });
+      const reported = await asked(session, { ...plain, ...asOwner });
+      expect(reported).toMatchObject(
+        door.port === 22 ? { status: 502 } : { status: 200, body: `inside a:${door.port}` },
+      );
     };
     await comesIn();
     const shows = shownBy(visitor);
@@ -98,13 +103,14 @@ describe.each(doors)('$name', (door) => {
     const triedHere = sampled(Object.entries(there), { oneIn: turns, from: strangersHere.indexOf(visitor) });
     for (const [name, headers] of triedHere) {
       reached.length = 0;
-      const told = await asked(session, { ...headers, ...shows });
-      if (told === null) continue;
+      const reported = await asked(session, { ...headers, ...shows });
+      if (reported === null) continue;
       tried += 1;
       if (reached.some((place) => closed.includes(place))) wrong.push(`${name}: reached ${reached.join()}`);
-      else if (told.headers['x-inside'] !== 'a:80') {
+      else if (reported.headers['x-inside'] !== 'a:80') {
         const nobody = await asked(session, { ...elsewhere[name], ...shows });
-        if (seen(nobody) !== seen(told)) wrong.push(`${name}: tells that it is there: ${seen(told).slice(0, 300)}`);
+        if (seen(nobody) !== seen(reported))
+          wrong.push(`${name}: tells that it is there: ${seen(reported).slice(0, 300)}`);
       }
     }
     expect(wrong).toEqual([]);

@@ -58,14 +58,14 @@ describe.each(doors)('$name', (door) => {
       if (sent === null) continue;
       tried += 1;
       const { answer, places } = await tellWhoCameIn(built, sent);
-      const told = [...(answer ?? '').matchAll(/inside (\w+:\d+)/g)].map(([, place]) => place ?? '');
-      const came = told.filter((place) => closed.includes(place)).length;
+      const reported = [...(answer ?? '').matchAll(/inside (\w+:\d+)/g)].map(([, place]) => place ?? '');
+      const came = reported.filter((place) => closed.includes(place)).length;
       if (answer === null) wrong.push(`${name}: no end`);
-      else if (came > owner) wrong.push(`${name}: was told of ${told.join()}`);
+      else if (came > owner) wrong.push(`${name}: was told of ${reported.join()}`);
       else if (owner === 0 && places.some((place) => closed.includes(place)))
         wrong.push(`${name}: reached ${places.join()}`);
       // A public port of hers is no secret.
-      else if (owner === 0 && visitor.isCompared && !told.includes('a:80')) {
+      else if (owner === 0 && visitor.isCompared && !reported.includes('a:80')) {
         const elsewhere = await exchange(built.harness.port, bytes(nowhere(door), visitor.shows) ?? '');
         if (withoutIds(elsewhere) !== withoutIds(answer))
           wrong.push(`${name}: tells that it is there: ${answer.slice(0, 300)}`);

@@ -12,7 +12,7 @@ const A = idOf('a');
 const PATH = `/forward/${A}/80/`;
 const LIMIT = 5;
 /** As `crowd.ts` has them. */
-const TOLD = 64;
+const LIMIT_MESSAGE = 64;
 
 function destroyAll(sockets: readonly Socket[]): void {
   for (const socket of sockets) socket.destroy();
@@ -58,7 +58,9 @@ test('over TLS, too', async () => {
 
 test('who says nothing then is soon closed, and what comes beyond at once', async () => {
   const { harness, held } = await full();
-  const late = Array.from({ length: TOLD + 20 }, () => connect(harness.port, '127.0.0.1').on('error', () => {}));
+  const late = Array.from({ length: LIMIT_MESSAGE + 20 }, () =>
+    connect(harness.port, '127.0.0.1').on('error', () => {}),
+  );
   onCleanup(async () => destroyAll(late));
   let closed = 0;
   for (const socket of late) socket.resume().once('close', () => (closed += 1));

@@ -34,7 +34,7 @@ export async function connected(harness: Harness, settings: object = {}): Promis
   return session;
 }
 
-export interface Told {
+export interface ResponseRecord {
   status: number;
   headers: IncomingHttpHeaders;
   raw: string[];
@@ -56,8 +56,8 @@ export function send(
   return stream;
 }
 
-export async function heard(stream: ClientHttp2Stream): Promise<Told> {
-  const told: Told = {
+export async function heard(stream: ClientHttp2Stream): Promise<ResponseRecord> {
+  const record: ResponseRecord = {
     status: 0,
     headers: {},
     raw: [],
@@ -67,23 +67,27 @@ export async function heard(stream: ClientHttp2Stream): Promise<Told> {
     whole: false,
     rstCode: undefined,
   };
-  stream.on('headers', (headers) => told.information.push(headers));
+  stream.on('headers', (headers) => record.information.push(headers));
   stream.on('response', (headers, _flags, rawHeaders) => {
-    told.status = Number(headers[':status']);
-    told.headers = headers;
-    told.raw = rawHeaders;
+    record.status = Number(headers[':status']);
+    record.headers = headers;
+    record.raw = rawHeaders;
   });
-  stream.on('trailers', (trailers) => (told.trailers = trailers));
+  stream.on('trailers', (trailers) => (record.trailers = trailers));
   const chunks: Buffer[] = [];
   stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-  stream.on('end', () => (told.whole = true));
+  stream.on('end', () => (record.whole = true));
   await new Promise((resolve) => stream.once('close', resolve));
-  told.body = Buffer.concat(chunks).toString();
-  told.rstCode = stream.rstCode;
-  return told;
+  record.body = Buffer.concat(chunks).toString();
+  record.rstCode = stream.rstCode;
+  return record;
 }
 
-export async function ask(session: ClientHttp2Session, path: string, headers: OutgoingHttpHeaders = {}): Promise<Told> {
+export async function ask(
+  session: ClientHttp2Session,
+  path: string,
+  headers: OutgoingHttpHeaders = {},
+): Promise<ResponseRecord> {
   return heard(send(session, { ':path': path, ':authority': 'gw.test', ...headers }));
 }
 

@@ -220,8 +220,8 @@ describe('who leaves is missed', () => {
     });
     const harness = await gatewayTo(inside.port);
     const session = await connected(harness);
-    const told = await ask(session, `${P}/`);
-    expect(told).toMatchObject({ status: 200, whole: false, rstCode: constants.NGHTTP2_INTERNAL_ERROR });
+    const reported = await ask(session, `${P}/`);
+    expect(reported).toMatchObject({ status: 200, whole: false, rstCode: constants.NGHTTP2_INTERNAL_ERROR });
     expect(await ask(session, `${P}/short`)).toMatchObject({ status: 200, body: 'ok', whole: true });
     const client = await raw.rawClient(harness);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/`)));
@@ -236,8 +236,8 @@ describe('who leaves is missed', () => {
   ])('an instance that dies after %s makes a 502', async (_what, bytes) => {
     const inside = await serveTcp((socket) => socket.once('data', () => socket.end(bytes)));
     const harness = await gatewayTo(inside.port);
-    const told = await ask(await connected(harness), `${P}/`);
-    expect(told).toMatchObject({ status: 502, headers: { 'x-error-code': 'unavailable' } });
+    const reported = await ask(await connected(harness), `${P}/`);
+    expect(reported).toMatchObject({ status: 502, headers: { 'x-error-code': 'unavailable' } });
   });
 
   test('an upload that is reset while its instance does not read is given up', async () => {
@@ -269,9 +269,9 @@ describe('who leaves is missed', () => {
     const own = send(session, { ':path': `${P}/`, ...cookie });
     const all = send(session, { ':path': `/forward/${A}/81/` });
     await Promise.all([once(own, 'response'), once(all, 'response')]);
-    const told = heard(own);
+    const reported = heard(own);
     harness.sessions.delete('secret');
-    expect(await told).toMatchObject({ whole: false, rstCode: constants.NGHTTP2_INTERNAL_ERROR });
+    expect(await reported).toMatchObject({ whole: false, rstCode: constants.NGHTTP2_INTERNAL_ERROR });
     expect(all.closed).toBe(false);
     all.close(NGHTTP2_CANCEL);
   });
@@ -291,7 +291,7 @@ describe('a stop', () => {
     const [session, idle] = [await connected(harness), await connected(harness)];
     const stream = send(session, { ':path': `${P}/` });
     await once(stream, 'response');
-    const told = heard(stream);
+    const reported = heard(stream);
     const goaways: number[] = [];
     for (const one of [session, idle]) one.on('goaway', (code) => goaways.push(code));
     const stopped = harness.gateway.stop();
@@ -299,7 +299,7 @@ describe('a stop', () => {
     expect(goaways).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR]);
     await until('the idle one is closed', () => idle.destroyed);
     finish();
-    expect(await told).toMatchObject({ body: 'begun', whole: true });
+    expect(await reported).toMatchObject({ body: 'begun', whole: true });
     await stopped;
   });
 

@@ -103,9 +103,13 @@ describe('a request reaches the instance, and its response the client', () => {
       false,
     );
     stream.end('the body');
-    const told = await heard(stream);
-    expect(told).toMatchObject({ status: 418, whole: true, headers: { 'x-from': 'inside', 'x-latin': 'caf\u00e9' } });
-    expect(JSON.parse(told.body)).toMatchObject({
+    const reported = await heard(stream);
+    expect(reported).toMatchObject({
+      status: 418,
+      whole: true,
+      headers: { 'x-from': 'inside', 'x-latin': 'caf\u00e9' },
+    });
+    expect(JSON.parse(reported.body)).toMatchObject({
       method: 'PUT',
       url: '/a%2Fb?c=d',
       got: 'the body',
@@ -132,8 +136,8 @@ describe('a request reaches the instance, and its response the client', () => {
     const harness = await gateway({}, { portDomain: () => 'gpu.test' });
     harness.add(A, { publicPorts: [80, 81], ports: { 80: inside.port } });
     const session = await connected(harness);
-    const told = await ask(session, '/x', { ':authority': `80-${A}.gpu.test` });
-    expect(JSON.parse(told.body)).toMatchObject({ url: '/x', headers: { host: `80-${A}.gpu.test` } });
+    const reported = await ask(session, '/x', { ':authority': `80-${A}.gpu.test` });
+    expect(JSON.parse(reported.body)).toMatchObject({ url: '/x', headers: { host: `80-${A}.gpu.test` } });
     expect(await ask(session, '/x', { ':authority': `81-${A}.gpu.test` })).toMatchObject({ status: 503 });
     expect(await ask(session, '/x', { ':authority': 'other.test' })).toMatchObject({ status: 404 });
   });
@@ -147,12 +151,12 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(await ask(session, `${P}/`)).toMatchObject({ status: 401 });
     expect(await ask(session, `${P}/`, { authorization: `Bearer ${jwtOf(MALLORY)}` })).toMatchObject({ status: 404 });
     expect(await ask(session, `${P}/`, { authorization: `Bearer ${jwtOf(ALICE)}` })).toMatchObject({ status: 200 });
-    const told = await ask(session, `${P}/`, {
+    const reported = await ask(session, `${P}/`, {
       cookie: ['mine=1', '__Host-berth_gateway=secret', 'yours=2'],
       'sec-fetch-site': 'same-origin',
     });
-    expect(told).toMatchObject({ status: 200 });
-    expect(valuesOf(rawSeen(told.body), 'cookie')).toEqual(['mine=1; yours=2']);
+    expect(reported).toMatchObject({ status: 200 });
+    expect(valuesOf(rawSeen(reported.body), 'cookie')).toEqual(['mine=1; yours=2']);
     const elsewhere = await ask(session, `${P}/`, {
       cookie: '__Host-berth_gateway=secret',
       origin: 'https://evil.test',
@@ -193,10 +197,10 @@ describe('a request reaches the instance, and its response the client', () => {
       ),
     );
     const harness = await gatewayTo(inside.port);
-    const told = await ask(await connected(harness), `${P}/`);
-    expect(told).toMatchObject({ status: 200, body: 'ok', whole: true, headers: { 'x-stays': '1' } });
+    const reported = await ask(await connected(harness), `${P}/`);
+    expect(reported).toMatchObject({ status: 200, body: 'ok', whole: true, headers: { 'x-stays': '1' } });
     const hops = /^(x-inner|connection|keep-alive|upgrade|http2-settings|proxy-connection|te|transfer-encoding)$/;
-    expect(Object.keys(told.headers).filter((name) => hops.test(name))).toEqual([]);
+    expect(Object.keys(reported.headers).filter((name) => hops.test(name))).toEqual([]);
   });
 
   test('trailers, early hints, HEAD, 204 and 304', async () => {
@@ -212,10 +216,10 @@ describe('a request reaches the instance, and its response the client', () => {
     });
     const harness = await gatewayTo(inside.port);
     const session = await connected(harness);
-    const told = await ask(session, `${P}/`);
-    expect(told).toMatchObject({ status: 200, body: 'body', whole: true });
-    expect(Object.entries(told.trailers)).toEqual([['x-sum', 'abc']]);
-    expect(told.information.map(({ ':status': status, link }) => [status, link])).toEqual([
+    const reported = await ask(session, `${P}/`);
+    expect(reported).toMatchObject({ status: 200, body: 'body', whole: true });
+    expect(Object.entries(reported.trailers)).toEqual([['x-sum', 'abc']]);
+    expect(reported.information.map(({ ':status': status, link }) => [status, link])).toEqual([
       [103, '</a.css>; rel=preload; as=style, </b.css>; rel=preload; as=style'],
     ]);
     const head = await ask(session, `${P}/`, { ':method': 'HEAD' });
@@ -240,11 +244,11 @@ describe('a request reaches the instance, and its response the client', () => {
     stream.once('continue', () => stream.end('ping'));
     expect(await heard(stream)).toMatchObject({ status: 200, body: 'ping' });
     const refused = posted(81);
-    let told = false;
-    refused.once('continue', () => (told = true));
+    let reported = false;
+    refused.once('continue', () => (reported = true));
     refused.once('response', () => refused.close());
     expect(await heard(refused)).toMatchObject({ status: 401 });
-    expect(told).toBe(false);
+    expect(reported).toBe(false);
     expect(await ask(session, `${P}/`, { expect: '200-ok' })).toMatchObject({ status: 417 });
   });
 });
@@ -325,8 +329,8 @@ describe('what can be read in two ways is refused, and reaches no instance', () 
   test('a host that is the authority, in whatever case, is told once', async () => {
     const inside = await serve(echoHead);
     const harness = await gatewayTo(inside.port);
-    const told = await ask(await connected(harness), `${P}/`, { host: 'GW.test' });
-    expect(valuesOf(rawSeen(told.body), 'host')).toEqual(['gw.test']);
+    const reported = await ask(await connected(harness), `${P}/`, { host: 'GW.test' });
+    expect(valuesOf(rawSeen(reported.body), 'host')).toEqual(['gw.test']);
     const alone = await raw.rawClient(harness);
     alone.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, head(['host', 'gw.test'])));
     await until('it is answered', () =>

@@ -54,7 +54,7 @@ async function api(
   shares: Record<string, OpenedPort> = {},
   identities: Record<string, SshIdentity> = {},
 ) {
-  const followers = new Set<(told: RouteUpdate) => void>();
+  const followers = new Set<(reported: RouteUpdate) => void>();
   const asked: string[] = [];
   const open: string[] = [];
   const began: string[] = [];
@@ -106,13 +106,13 @@ async function api(
     log,
   });
   links.push(link);
-  const tell = (told: Partial<RouteUpdate>): void => {
-    for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...told });
+  const tell = (reported: Partial<RouteUpdate>): void => {
+    for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...reported });
   };
   return { link, tell, asked, open, began, followers, ended: endings.publish };
 }
 
-function follow(now?: () => number, onUpdate?: (told: RouteUpdate) => void): Following {
+function follow(now?: () => number, onUpdate?: (reported: RouteUpdate) => void): Following {
   const dial = async (): Promise<never> => {
     throw new Error('nobody dials here');
   };
@@ -242,17 +242,17 @@ test('as whom an instance answers ssh is asked once a second, and believed while
 });
 
 test('who listens hears the whole table, then each change, and the whole again when the API has come back', async () => {
-  const told: RouteUpdate[] = [];
+  const reported: RouteUpdate[] = [];
   const fronted = route(ONE, { sshFront: true });
   const first = await api([fronted, route(TWO)]);
-  const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
+  const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && reported.push(one)));
   await following.ready;
-  expect(told).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
+  expect(reported).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
   first.tell({ routes: [route(ONE)], gone: [TWO] });
-  await expect.poll(() => told[1]).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
+  await expect.poll(() => reported[1]).toEqual({ snapshot: null, routes: [route(ONE)], gone: [TWO] });
   await first.link.stop();
   await api([fronted]);
-  await expect.poll(() => told[2]).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
+  await expect.poll(() => reported[2]).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
 });
 
 test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {
@@ -330,7 +330,7 @@ test('an API that is away again before it could be asked takes nothing from who 
 });
 
 test('where a line was lost all of it is told anew', async () => {
-  const told: RouteUpdate = { snapshot: 'last', routes: [route(ONE)], gone: [] };
+  const reported: RouteUpdate = { snapshot: 'last', routes: [route(ONE)], gone: [] };
   let streams = 0;
   let closed = 0;
   const server = createHttpServer((_req, res) => {
@@ -339,7 +339,7 @@ test('where a line was lost all of it is told anew', async () => {
     res.once('close', () => (closed += 1));
     for (const number of numbers)
       res.write(
-        updateLine(number === 1 ? told : { ...told, snapshot: null, routes: [] }, {
+        updateLine(number === 1 ? reported : { ...reported, snapshot: null, routes: [] }, {
           number,
           issuer: ISSUER,
           ended: [],

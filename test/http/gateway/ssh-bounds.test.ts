@@ -97,18 +97,18 @@ test('those who knock and leave are asked for until the client has answered, and
   const waiting: (() => void)[] = [];
   client.on('tcp connection', (_info, _accept, reject) => void waiting.push(reject));
   const port = await forwarded(client);
-  const knockAndLeave = async (): Promise<void> => {
+  const connectAndLeave = async (): Promise<void> => {
     const one = connect(port, '127.0.0.1').on('error', () => {});
     await Promise.race([once(one, 'connect'), once(one, 'close')]);
     one.resetAndDestroy();
   };
-  for (let round = 0; round < 12; round++) await Promise.all(Array.from({ length: 50 }, knockAndLeave));
+  for (let round = 0; round < 12; round++) await Promise.all(Array.from({ length: 50 }, connectAndLeave));
   await run(client, 'true').catch(() => {});
   await sleep(200);
   // One is the port.
   expect(waiting.length).toBeLessThanOrEqual(511);
   for (const reject of waiting.splice(0)) reject();
-  await expect.poll(async () => (await knockAndLeave(), waiting.length)).toBeGreaterThan(0);
+  await expect.poll(async () => (await connectAndLeave(), waiting.length)).toBeGreaterThan(0);
 });
 
 test('a channel that its client never closes keeps its place', async () => {

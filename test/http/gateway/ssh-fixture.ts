@@ -69,7 +69,7 @@ const route = (instanceId: InstanceId, sshFront: boolean): GatewayRoute => ({
   sshFront,
 });
 
-export const told = (id: InstanceId, sshFront: boolean) => ({
+export const routeUpdate = (id: InstanceId, sshFront: boolean) => ({
   snapshot: null,
   routes: [route(id, sshFront)],
   gone: [],
@@ -182,7 +182,7 @@ export async function openRoom(
     await fronts.stop();
     for (const pid of children) process.kill(-pid, 'SIGKILL');
   });
-  fronts.update(told(id, true));
+  fronts.update(routeUpdate(id, true));
   while (port === 0) await new Promise((resolve) => setTimeout(resolve, 5));
 
   return {

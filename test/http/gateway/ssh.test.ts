@@ -8,7 +8,7 @@ import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } fro
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onCleanup } from './harness.ts';
-import { keyPair, openRoom, run, told as routeTold } from './ssh-fixture.ts';
+import { keyPair, openRoom, run, routeUpdate } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const other = keyPair();
@@ -294,9 +294,9 @@ test('ports are forwarded both ways, each half of them by itself; a port that is
   const early = createServer({ allowHalfOpen: true }, (socket) => {
     const parts: Buffer[] = [];
     socket.end('enough');
-    socket.on('data', (part: Buffer) => parts.push(part)).on('end', () => told(sha(Buffer.concat(parts))));
+    socket.on('data', (part: Buffer) => parts.push(part)).on('end', () => reported(sha(Buffer.concat(parts))));
   }).listen(0, '127.0.0.1');
-  const { promise: heard, resolve: told } = Promise.withResolvers<string>();
+  const { promise: heard, resolve: reported } = Promise.withResolvers<string>();
   await once(early, 'listening');
   onCleanup(async () => void early.close());
   const there = early.address();
@@ -338,7 +338,7 @@ test('a stopped instance cuts its sessions, and answers again by itself with the
   await room.login(mine, { hostVerifier });
   expect(hostKeys[1]).toBe(hostKeys[0]);
   const port = room.port();
-  room.fronts.update(routeTold(room.id, false));
+  room.fronts.update(routeUpdate(room.id, false));
   await expect.poll(() => room.accepted.size).toBe(0);
   await expect(once(connect(port, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
 });

@@ -32,26 +32,26 @@ async function answering(): Promise<{ harness: Harness; waiting: (() => void)[] 
   return { harness, waiting };
 }
 
-const told = ({ began }: Harness): string[] =>
+const reported = ({ began }: Harness): string[] =>
   began.map(({ id, kind, done }) => `${id === ID ? 'it' : id} ${kind}${done ? ' done' : ''}`);
 
 test('control is told of a request for as long as it is under way', async () => {
   const { harness, waiting } = await answering();
   const reply = fetch(`${harness.origin}/forward/${ID}/7000/slow`, { headers: credential });
   await expect.poll(() => waiting.length).toBe(1);
-  expect(told(harness)).toEqual(['it use']);
+  expect(reported(harness)).toEqual(['it use']);
   waiting[0]?.();
   expect(await (await reply).text()).toBe('late');
-  await expect.poll(() => told(harness)).toEqual(['it use done']);
+  await expect.poll(() => reported(harness)).toEqual(['it use done']);
 });
 
 test('control is told of a WebSocket until it is closed', async () => {
   const { harness } = await answering();
   const socket = new WebSocket(`${harness.origin.replace('http', 'ws')}/forward/${ID}/7000/`, { headers: credential });
   await once(socket, 'open');
-  expect(told(harness)).toEqual(['it use']);
+  expect(reported(harness)).toEqual(['it use']);
   socket.close();
-  await expect.poll(() => told(harness)).toEqual(['it use done']);
+  await expect.poll(() => reported(harness)).toEqual(['it use done']);
 });
 
 test("what a notebook's open page asks by itself is told apart from use", async () => {
@@ -67,14 +67,14 @@ test("what a notebook's open page asks by itself is told apart from use", async 
   });
   await once(socket, 'open');
   socket.terminate();
-  await expect.poll(() => told(harness)).toEqual(['it poll done', 'it use done', 'it use done', 'it poll done']);
+  await expect.poll(() => reported(harness)).toEqual(['it poll done', 'it use done', 'it use done', 'it poll done']);
 });
 
 test('who is not let in is no use of it', async () => {
   const { harness } = await answering();
   const reply = await fetch(`${harness.origin}/forward/${ID}/7000/`, { redirect: 'manual' });
   expect(reply.ok).toBe(false);
-  expect(told(harness)).toEqual([]);
+  expect(reported(harness)).toEqual([]);
 });
 
 test.each([

@@ -150,12 +150,14 @@ describe('the table of transitions', () => {
   });
 
   test('leads from every status to the end, and out of each that is not lasting without anybody wishing', () => {
-    const wishes: readonly StatusEvent[] = ['start', 'relaunch', 'restart', 'terminate'];
+    const requests: readonly StatusEvent[] = ['start', 'relaunch', 'restart', 'terminate'];
     for (const status of instanceStatuses) {
       if (status !== 'Released') expect(transitions[status].terminate).toBe('Released');
       if (isLasting(status)) continue;
       expect(status in deadlines).toBe(true);
-      const alone = statusEvents.filter((event) => !wishes.includes(event)).map((event) => transitions[status][event]);
+      const alone = statusEvents
+        .filter((event) => !requests.includes(event))
+        .map((event) => transitions[status][event]);
       expect(alone.some((to) => to !== undefined && isLasting(to))).toBe(true);
     }
   });

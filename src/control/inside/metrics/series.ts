@@ -13,23 +13,23 @@ import { MINUTE_RETENTION_MS, SAMPLE_RETENTION_MS, CLOCK_SLACK_MS } from '../../
 /** Longer than any query reaches. */
 const IN_MEMORY_MS = SAMPLE_RETENTION_MS + 2 * CLOCK_SLACK_MS;
 
-export interface Series<Told extends UsageReading = UsageReading> {
+export interface Series<Reading extends UsageReading = UsageReading> {
   samples: MetricsSpan[];
   /** Complete minutes that no written hour has. */
   minutes: MetricsSpan[];
   /** Samples before it are in `minutes`. */
   openMs: number;
-  last: { atMs: number; reading: Told } | null;
+  last: { atMs: number; reading: Reading } | null;
 }
 
-export const emptySeries = <Told extends UsageReading>(): Series<Told> => ({
+export const emptySeries = <Reading extends UsageReading>(): Series<Reading> => ({
   samples: [],
   minutes: [],
   openMs: 0,
   last: null,
 });
 
-export function addSample<Told extends UsageReading>(series: Series<Told>, atMs: number, reading: Told): void {
+export function addSample<Reading extends UsageReading>(series: Series<Reading>, atMs: number, reading: Reading): void {
   // A later sample precedes a clock step.
   while ((series.samples.at(-1)?.atMs ?? -Infinity) >= atMs) series.samples.pop();
   while ((series.minutes.at(-1)?.atMs ?? -Infinity) >= startOfStep(atMs, MINUTE_MS)) series.minutes.pop();
