@@ -13,7 +13,7 @@ const isTried = (at: number, nth: number): boolean =>
 const OF_INSTANCES = ['commit instance', 'engine ensure', 'hint'];
 const tellsOfInstances = (story: string[]): boolean => story.some((line) => line.includes('launch'));
 
-test.for(scenarioNumbers)('survives its end at any step of story %i', { timeout: 600_000 }, async (nth) => {
+test.for(scenarioNumbers)('survives a crash at any step of scenario %i', { timeout: 600_000 }, async (nth) => {
   const { wrong, trace } = await runCase(`crash:${nth}:0`);
   expect(wrong).toBeNull();
   const last = /^\S+ all faults stop$/m.exec(trace);

@@ -17,7 +17,7 @@ const TIMEOUT = { timeout: 600_000 };
 /** Number of calls in each fault-free scenario. */
 const counted = await Promise.all(scenarioNumbers.map((story) => runCase(`crash:${story}:0`)));
 
-test('a call to the engine may go wrong in any way, from any state', TIMEOUT, async () => {
+test('survives every fault of an engine call in every state', TIMEOUT, async () => {
   /** First call of each verb in each state. */
   const first = new Map<string, string>();
   for (const [story, { engineCalls, wrong }] of counted.entries()) {
@@ -50,7 +50,7 @@ test('a call to the engine may go wrong in any way, from any state', TIMEOUT, as
   expect(await failedRuns(names)).toEqual([]);
 });
 
-test('a call to the storage may go wrong in any way, each of them in some of the ways', TIMEOUT, async () => {
+test('survives faults of storage calls', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
     upTo(storageCalls).flatMap((nth) =>
       storageFaultModes.flatMap((mode, at) =>
@@ -62,7 +62,7 @@ test('a call to the storage may go wrong in any way, each of them in some of the
   expect(await failedRuns(names)).toEqual([]);
 });
 
-test('a commit may fail, be lost, or be kept and called lost, some of them in one of these ways', TIMEOUT, async () => {
+test('survives failed commits, durable or not', TIMEOUT, async () => {
   const names = counted.flatMap(({ commits }, story) =>
     upTo(commits).flatMap((nth) =>
       commitModes.flatMap((mode, at) =>
@@ -74,7 +74,7 @@ test('a commit may fail, be lost, or be kept and called lost, some of them in on
   expect(await failedRuns(names)).toEqual([]);
 });
 
-test('a statement may find the disk full, some of them in a short run', TIMEOUT, async () => {
+test('survives a full disk at a statement', TIMEOUT, async () => {
   const names = counted.flatMap(({ statements }, story) =>
     upTo(statements).flatMap((nth) => (isTried(nth, 0, { short: 40, long: 5 }) ? [`statement:${story}:${nth}`] : [])),
   );
@@ -82,7 +82,7 @@ test('a statement may find the disk full, some of them in a short run', TIMEOUT,
   expect(await failedRuns(names)).toEqual([]);
 });
 
-test('each request may be sent twice at once', TIMEOUT, async () => {
+test('executes duplicated requests once', TIMEOUT, async () => {
   const names = scenarioNumbers.flatMap((story) =>
     upTo(atLevel({ short: 2, long: 10 })).map((seed) => `twice:${story}:${seed}`),
   );

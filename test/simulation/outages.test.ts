@@ -8,7 +8,7 @@ const SECOND = 1_000;
 const TIMEOUT = { timeout: 600_000 };
 
 test(
-  'an engine may be away, silent, restarted or set back, at any time, and what was only away has failed nothing',
+  'recovers from outages, silence, reboots and restores of the engine; an outage alone fails nothing',
   TIMEOUT,
   async () => {
     const half = [1.06, 1.5, 1.9, 2.4];
@@ -25,14 +25,14 @@ test(
   },
 );
 
-test(`an engine may be away for an hour${isSoak ? ', and for a day' : ''}`, TIMEOUT, async () => {
+test(`survives an engine outage of an hour${isSoak ? ', and for a day' : ''}`, TIMEOUT, async () => {
   const hours = isSoak ? [1, 24] : [1];
   const kinds = isSoak ? outages : (['away', 'silent'] as const);
   const names = kinds.flatMap((how) => hours.map((count) => `outage:1:1500:${count * 3_600 * SECOND}:${how}`));
   expect(await failedRuns(names)).toEqual([]);
 });
 
-test('an engine may lie for as long as it likes', TIMEOUT, async () => {
+test('survives false answers of the engine', TIMEOUT, async () => {
   const names = scenarioNumbers.flatMap((story) =>
     lies.flatMap((how) =>
       Array.from({ length: atLevel({ short: 1, long: 5 }) }, (_, seed) => `lie:${story}:${how}:${seed}`),

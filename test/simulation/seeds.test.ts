@@ -8,7 +8,7 @@ import { failedRuns } from './failures.ts';
 
 const SEEDS = atLevel({ short: 60, long: 300, soak: 20_000 });
 
-test(`holds all that it promises in ${SEEDS} seeds`, { timeout: isSoak ? 24 * 3_600_000 : 600_000 }, async () => {
+test(`holds all invariants in ${SEEDS} seeds`, { timeout: isSoak ? 24 * 3_600_000 : 600_000 }, async () => {
   const names = Array.from({ length: SEEDS }, (_, seed) => `seed:${seed}`);
   expect(await failedRuns(names)).toEqual([]);
 });

@@ -1,4 +1,7 @@
-/** What is Alice's alone, the ways to it, and who has no business there: for the matrix of `two-accounts.test.ts`. */
+/**
+ * Access matrix of `account-isolation.test.ts`: Alice's resources, their addresses, and visitors
+ * without access.
+ */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -8,7 +11,7 @@ import type { Harness } from './harness.ts';
 
 export const A = idOf('a');
 export const M = idOf('b');
-/** No instance at all. */
+/** An instance that does not exist. */
 export const NEVER = idOf('c');
 export const DOMAIN = 'gpu.test';
 
@@ -17,7 +20,7 @@ export interface Door {
   host: string;
   path: string;
   port: number;
-  /** Every account comes in; strangers don't. */
+  /** Open to every account, closed without a login. */
   forAccounts: boolean;
 }
 
@@ -47,24 +50,24 @@ export const doors: readonly Door[] = [
   byHost('the host of a port for accounts', 82, true),
 ];
 
-/** The same place of an instance that never was. */
+/** Same address at an instance that does not exist. */
 export const nowhere = (door: Door): Door => ({
   ...door,
   host: door.host.replace(A, NEVER),
   path: door.path.replace(A, NEVER),
 });
 
-/** Where each visitor may be: a public port of Mallory's. */
+/** Address open to every visitor: a public port of Mallory's. */
 export const OWN = { host: DOMAIN, path: `/forward/${M}/80/`, hostOfPort: `80-${M}.${DOMAIN}` };
 
 export interface Visitor {
   name: string;
-  /** Lines of a head. */
+  /** Header lines. */
   shows: readonly string[];
   isAccount: boolean;
-  /** Each answer is held beside that of an instance that never was; one of a kind is enough. */
+  /** Compare each response with the one for a missing instance; one visitor of a kind suffices. */
   isCompared?: true;
-  /** What the same lines do open, so that they are known to be good. */
+  /** Address that the same lines open: proof that the credentials are valid. */
   mayEnter: string;
 }
 
@@ -98,11 +101,11 @@ export const OWNER_SHOWS: readonly string[] = [`Authorization: Bearer ${jwtOf(AL
 
 export interface House {
   harness: Harness;
-  /** Each place that a connection or a request came to: `<a|m>:<port>`. */
+  /** Reached ports: `<a|m>:<port>`. */
   reached: string[];
 }
 
-/** Alice's instance and Mallory's, a server of its own on each port, which tells where it is. */
+/** Alice's instance and Mallory's, with a server on each port that names its port. */
 export async function house(more: Partial<GatewayDeps> = {}): Promise<House> {
   const reached: string[] = [];
   async function web(place: string): Promise<number> {
@@ -134,11 +137,11 @@ export async function house(more: Partial<GatewayDeps> = {}): Promise<House> {
   return { harness, reached };
 }
 
-/** Places where this visitor has no business. */
+/** Addresses closed to the visitor. */
 export const closedTo = ({ isAccount }: Visitor): readonly string[] =>
   isAccount ? ['a:22', 'a:81', 'a:8888', 'a:83'] : ['a:22', 'a:81', 'a:82', 'a:8888'];
 
-/** A request of these lines, on which the connection ends. */
+/** A request with these lines that closes its connection. */
 export const plain = (
   { host, path }: Pick<Door, 'host' | 'path'>,
   shows: readonly string[],
@@ -158,10 +161,13 @@ export const upgrade = (
   first = `GET ${path} HTTP/1.1`,
 ): string => `${first}\r\n${['Host: ' + host, ...shows, ...lines].join('\r\n')}\r\n\r\n`;
 
-/** Only what hangs waits as long. */
+/** Reached by hung connections only. */
 const ANSWER_MS = 120_000;
 
-/** Sends it on a connection of its own, each part once the one before is answered, and waits for the end of that; `null` when it does not end. */
+/**
+ * Sends each part once the previous is answered, and waits for the end of the connection; `null` on
+ * timeout.
+ */
 export async function exchange(port: number, bytes: string | readonly string[]): Promise<string | null> {
   return new Promise((resolve) => {
     const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -181,7 +187,7 @@ export async function exchange(port: number, bytes: string | readonly string[]):
       sendNext();
     });
     socket.on('end', () => socket.end());
-    // Who is answered before all was sent may find the connection gone.
+    // An early response may close the connection during the upload.
     socket.on('error', () => {});
     socket.on('close', () => {
       clearTimeout(timer);

@@ -1,4 +1,7 @@
-/** The doors of `two-accounts.test.ts` by HTTP/2: each spelling of path and `:authority`, beside other hosts, on a connection that the owner uses, too. */
+/**
+ * The matrix of `account-isolation.test.ts` over HTTP/2: path and `:authority` spellings on a
+ * connection that the owner shares.
+ */
 import type { ClientHttp2Session, OutgoingHttpHeaders } from 'node:http2';
 import { describe, expect, test } from 'vitest';
 import { atLevel, sampled } from '../../fixtures/level.ts';
@@ -11,7 +14,7 @@ import { hosts, spellings } from './path-spellings.ts';
 
 const asOwner: OutgoingHttpHeaders = { authorization: `Bearer ${jwtOf(ALICE)}` };
 
-/** Over TLS the cookies have the names that no neighbour can plant. */
+/** TLS cookies have the host prefix. */
 function shownBy({ shows }: Visitor): OutgoingHttpHeaders {
   const lines = shows.map((line): [string, string] => {
     const colon = line.indexOf(': ');
@@ -59,7 +62,7 @@ function headersOf(door: Door): Record<string, OutgoingHttpHeaders> {
   return all;
 }
 
-/** `null`: what the client itself does not send. */
+/** `null`: the client refuses to send the request. */
 async function asked(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<ResponseRecord | null> {
   try {
     const stream = session.request(headers, { endStream: true });
@@ -98,7 +101,7 @@ describe.each(doors)('$name', (door) => {
     const elsewhere = headersOf(nowhere(door));
     const wrong: string[] = [];
     let tried = 0;
-    // At level short each is tried once for each door, by turns for each visitor.
+    // At level short each attempt runs once per address, with alternating visitors.
     const turns = strangersHere.length;
     const triedHere = sampled(Object.entries(there), { oneIn: turns, from: strangersHere.indexOf(visitor) });
     for (const [name, headers] of triedHere) {
@@ -115,7 +118,7 @@ describe.each(doors)('$name', (door) => {
     }
     expect(wrong).toEqual([]);
     expect(tried).toBeGreaterThan(atLevel({ short: 100 / turns / 2, long: 100 }));
-    // On this very connection, before and after.
+    // On the same connection, before and after.
     await comesIn();
     expect(await asked(session, { ':authority': DOMAIN, ':path': visitor.mayEnter, ...shows })).toMatchObject({
       status: 200,

@@ -1,7 +1,7 @@
 /**
- * Two accounts on one gateway: each door of Alice's, by each trick, for each who has no business there. None comes in, and none learns from
- * the answer whether there is such an instance. Beside each line its counter-proof: the owner comes in the plain way, and what the visitor
- * shows opens what it should.
+ * Two accounts on one gateway: every address of Alice's, bypass attempt and visitor without access.
+ * None succeeds, and no response reveals whether the instance exists. Control checks: the owner
+ * gets in, and the visitor's credentials open their own address.
  */
 import { describe, expect, test } from 'vitest';
 import { atLevel, sampled } from '../../fixtures/level.ts';
@@ -37,7 +37,7 @@ async function tellWhoCameIn(
   return { answer, places: [...reached] };
 }
 
-test('the tricks are as many as they should be, and no two of one name', () => {
+test('bypass attempts are complete and have unique names', () => {
   expect(new Set(tricks.map(({ name }) => name)).size).toBe(tricks.length);
   expect(tricks.length).toBeGreaterThanOrEqual(380);
 });
@@ -46,7 +46,7 @@ describe.each(doors)('$name', (door) => {
   const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
 
   test.each(strangersHere)('is closed to $name', async (visitor) => {
-    // At level short each trick is tried once for each door, by turns for each visitor.
+    // At level short each attempt runs once per address, with alternating visitors.
     const turns = strangersHere.length;
     const tricksHere = sampled(tricks, { oneIn: turns, from: strangersHere.indexOf(visitor) });
     const built = await house();
@@ -64,7 +64,7 @@ describe.each(doors)('$name', (door) => {
       else if (came > owner) wrong.push(`${name}: was told of ${reported.join()}`);
       else if (owner === 0 && places.some((place) => closed.includes(place)))
         wrong.push(`${name}: reached ${places.join()}`);
-      // A public port of hers is no secret.
+      // Her public port is no secret.
       else if (owner === 0 && visitor.isCompared && !reported.includes('a:80')) {
         const elsewhere = await exchange(built.harness.port, bytes(nowhere(door), visitor.shows) ?? '');
         if (withoutIds(elsewhere) !== withoutIds(answer))
@@ -73,7 +73,7 @@ describe.each(doors)('$name', (door) => {
     }
     expect(wrong).toEqual([]);
     expect(tried).toBeGreaterThan(atLevel({ short: 330 / turns / 2, long: 330 }));
-    // The counter-proof.
+    // Control check.
     const place = `inside a:${door.port}`;
     const shows = door.port === 22 ? /^HTTP\/1\.1 502 / : new RegExp(`^HTTP/1\\.1 200 [^]*${place}$`);
     expect((await tellWhoCameIn(built, plain(door, OWNER_SHOWS))).answer).toMatch(shows);

@@ -6,7 +6,7 @@ const A = idOf('a');
 const M = idOf('b');
 const UNKNOWN = idOf('c');
 
-/** Alice's instance A and Mallory's M, each with a notebook, a public port 80 and a private port 81. */
+/** Alice's instance A and Mallory's M, each with a notebook, public port 80 and private port 81. */
 async function twoAccounts(): Promise<Harness> {
   const inside = await serve(echoHead);
   const harness = await start();
@@ -20,7 +20,7 @@ async function twoAccounts(): Promise<Harness> {
 
 const cookie = (value: string): Record<string, string> => ({ cookie: value });
 
-describe('who may come in', () => {
+describe('access control', () => {
   const own: [string, Record<string, string>][] = [
     ['token', { authorization: `Bearer ${jwtOf(ALICE)}` }],
     ['token, in another case', { AUTHORIZATION: `bEARER ${jwtOf(ALICE)}` }],
@@ -30,7 +30,7 @@ describe('who may come in', () => {
     ['session', cookie('berth_gateway=session-a')],
     ['session among others', cookie('a=b; berth_gateway=session-a; c="d;"')],
   ];
-  test.each(own)('the owner by %s: notebook, private and public port', async (_name, headers) => {
+  test.each(own)('admits the owner by %s to notebook, private and public port', async (_name, headers) => {
     const harness = await twoAccounts();
     for (const path of [`/notebook/${A}/`, `/forward/${A}/81/`, `/forward/${A}/80/`]) {
       const answered = await ask(harness, path, { headers });
@@ -84,7 +84,7 @@ describe('who may come in', () => {
     expect(harness.dials).toBe(0);
   });
 
-  test('anybody at a public port, whatever comes along', async () => {
+  test('admits everybody at a public port, whatever the credentials', async () => {
     const harness = await twoAccounts();
     for (const headers of [
       {},
@@ -94,19 +94,19 @@ describe('who may come in', () => {
     ]) {
       expect((await ask(harness, `/forward/${A}/80/`, { headers: { ...headers } })).status).toBe(200);
     }
-    // The notebook stays private even where its port is named public.
+    // The notebook stays private even if its port is listed as public.
     harness.add(A, { publicPorts: [80, 8888] });
     expect((await ask(harness, `/notebook/${A}/`)).status).toBe(401);
   });
 
-  test('an unknown path of a private port tells strangers nothing, not even that a slash is missing', async () => {
+  test('reveals nothing about a private port, not even a missing slash', async () => {
     const harness = await twoAccounts();
     expect((await ask(harness, `/notebook/${A}`)).status).toBe(401);
     const answered = await ask(harness, `/notebook/${A}?x=1`, { headers: cookie('berth_gateway=session-a') });
     expect(answered).toMatchObject({ status: 307, headers: { location: `/notebook/${A}/?x=1` } });
   });
 
-  test('when control cannot answer, nobody comes in and the fault is ours', async () => {
+  test('refuses with a server error while control is unavailable', async () => {
     const harness = await twoAccounts();
     harness.instances.get = () => {
       throw new Error('the store is away: secret');
@@ -118,7 +118,7 @@ describe('who may come in', () => {
   });
 });
 
-describe('our credentials never reach an instance', () => {
+describe('credentials of Berth never reach an instance', () => {
   const secrets = [jwtOf(ALICE), keyOf(ALICE), 'session-a'];
 
   test.each([
@@ -144,14 +144,14 @@ describe('our credentials never reach an instance', () => {
       const both = { ...headers, 'x-other': 'stays', 'x-more': 'session' };
       const withSession = 'cookie' in headers ? both : { ...both, cookie: 'berth_gateway=session-a; mine=1' };
       const answered = await ask(harness, path, { headers: withSession });
-      if (answered.status !== 200) continue; // a bad credential of ours decides alone where one is needed
+      if (answered.status !== 200) continue; // an invalid Berth credential decides alone where one is required
       for (const secret of [...secrets, jwtOf('nobody')]) expect(answered.body).not.toContain(secret);
       expect(seenBy(answered).headers['x-other']).toBe('stays');
     }
     expect(harness.dials).toBeGreaterThan(0);
   });
 
-  test('the keys of the instance itself are passed at a public port, and at a private one to its owner with a session', async () => {
+  test('forwards the instance’s own API keys at a public port, and at a private one for an owner with a session', async () => {
     const harness = await twoAccounts();
     const foreign = jwtOf('somebody', 'https://another.issuer');
     for (const authorization of ['Bearer sk-1234', `Bearer ${foreign}`, 'Basic eDp5', 'Token abc', 'Bearer a.b.c']) {
@@ -162,14 +162,14 @@ describe('our credentials never reach an instance', () => {
     }
   });
 
-  test('who comes in by a header leaves both headers at the door', async () => {
+  test('removes both credential headers', async () => {
     const harness = await twoAccounts();
     const headers = { authorization: 'Bearer sk-1234', 'x-api-key': keyOf(ALICE) };
     const seen = seenBy(await ask(harness, `/forward/${A}/81/`, { headers }));
     expect([seen.headers['authorization'], seen.headers['x-api-key']]).toEqual([undefined, undefined]);
   });
 
-  test('the notebook gets its own token and nobody else does', async () => {
+  test('sends the notebook token to the notebook only', async () => {
     const harness = await twoAccounts();
     const headers = { authorization: `token stale`, ...cookie('berth_gateway=session-a; _xsrf=2') };
     const seen = seenBy(await ask(harness, `/notebook/${A}/api`, { headers }));
@@ -180,11 +180,11 @@ describe('our credentials never reach an instance', () => {
   });
 });
 
-describe('pages of elsewhere cannot use the login of a browser', () => {
+describe('cross-site pages cannot use a browser’s login', () => {
   const session = cookie('berth_gateway=session-a');
   const same = (harness: Harness): Record<string, string> => ({ ...session, origin: harness.origin });
 
-  test('what a page of the gateway itself sends comes in', async () => {
+  test('admits same-origin requests', async () => {
     const harness = await twoAccounts();
     const post = { method: 'POST', body: '{}' };
     expect((await ask(harness, `/notebook/${A}/`, { ...post, headers: same(harness) })).status).toBe(200);
@@ -195,7 +195,7 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
     expect((await ask(harness, `/notebook/${A}/`, { headers: session })).status).toBe(200); // plain HTTP in a local network
   });
 
-  test('a link from elsewhere may be followed', async () => {
+  test('allows cross-site navigation', async () => {
     const harness = await twoAccounts();
     const headers = {
       ...session,
@@ -238,7 +238,7 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
     expect(harness.dials).toBe(0);
   });
 
-  test('an Origin that only looks like ours is not', async () => {
+  test('rejects look-alike origins', async () => {
     const harness = await twoAccounts();
     for (const origin of [
       `${harness.origin}.evil.test`,
@@ -252,13 +252,13 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
     }
   });
 
-  test('a program with a credential in a header may say any Origin', async () => {
+  test('accepts any Origin with a credential header', async () => {
     const harness = await twoAccounts();
     const headers = { authorization: `Bearer ${jwtOf(ALICE)}`, origin: 'https://tool.test' };
     expect((await ask(harness, `/notebook/${A}/`, { method: 'POST', headers })).status).toBe(200);
   });
 
-  test('behind a proxy that ends TLS, the public origin is the one that counts', async () => {
+  test('compares with the public origin behind a TLS proxy', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ publicOrigin: 'https://gateway.example' });
     harness.add(A, { ports: { 8888: inside.port } });
@@ -270,10 +270,10 @@ describe('pages of elsewhere cannot use the login of a browser', () => {
   });
 });
 
-describe('the content of others is kept in a sandbox', () => {
+describe('foreign content is sandboxed', () => {
   const SANDBOX = 'sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads';
 
-  test('for strangers, for other accounts, and where the session does not count; not for the owner', async () => {
+  test('sandboxes for everybody but the owner with a valid session', async () => {
     const harness = await twoAccounts();
     const policyFor = async (headers: Record<string, string>): Promise<string | undefined> =>
       (await ask(harness, `/forward/${A}/80/`, { headers })).headers['content-security-policy']?.toString();
@@ -285,7 +285,7 @@ describe('the content of others is kept in a sandbox', () => {
     expect(await policyFor({ 'x-api-key': keyOf(ALICE) })).toBeUndefined();
   });
 
-  test('beside a policy of its own, which it cannot replace, and on every kind of answer', async () => {
+  test('adds the sandbox to every response, besides a policy of the instance', async () => {
     const inside = await serve((req, res) => {
       const status = Number(req.url?.slice(1));
       const policy = {
@@ -302,12 +302,12 @@ describe('the content of others is kept in a sandbox', () => {
       expect(policies).toContain(SANDBOX);
       expect(policies.join()).not.toContain('allow-same-origin');
       expect(headers['x-content-type-options']).toBe('nosniff');
-      expect(headers['cross-origin-opener-policy']).toBeUndefined(); // browsers refuse it in a sandbox
+      expect(headers['cross-origin-opener-policy']).toBeUndefined(); // browsers ignore this header in a sandbox
       expect(headers['vary']).toMatch(/cookie/i);
     }
   });
 
-  test('only the owner may install a service worker, and none beyond its own path', async () => {
+  test('allows service workers to the owner only, within their path', async () => {
     const inside = await serve((_req, res) => res.setHeader('Service-Worker-Allowed', '/').end('self.skipWaiting()'));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -322,7 +322,7 @@ describe('the content of others is kept in a sandbox', () => {
   });
 });
 
-describe('an instance cannot reach beyond its own path', () => {
+describe('an instance is confined to its path', () => {
   async function setCookies(given: string[], path: string): Promise<string[] | undefined> {
     const inside = await serve((_req, res) => res.setHeader('Set-Cookie', given).end());
     const harness = await start();
@@ -331,7 +331,7 @@ describe('an instance cannot reach beyond its own path', () => {
     return (await ask(harness, path, { headers: cookie('berth_gateway=session-a') })).headers['set-cookie'];
   }
 
-  test('cookies of our names are dropped, however they are written', async () => {
+  test('drops cookies with reserved names in any spelling', async () => {
     const names = [
       'AccessToken',
       'accesstoken',
@@ -352,7 +352,7 @@ describe('an instance cannot reach beyond its own path', () => {
     expect(await setCookies(given, `/forward/${A}/80/`)).toEqual([`fine=1; Path=/forward/${A}/80/`]);
   });
 
-  test('cookies lose their Domain and stay under the prefix', async () => {
+  test('removes Domain from cookies and keeps them below the prefix', async () => {
     const given = [
       'a=1',
       'b=1; Path=/',
@@ -379,7 +379,7 @@ describe('an instance cannot reach beyond its own path', () => {
     ).toEqual([`a=1; Path=/notebook/${A}/`, `b=1; Path=/notebook/${A}/x`, `c=1; Path=/notebook/${A}/`]);
   });
 
-  test('headers that speak for the whole origin, or to a proxy, are taken off', async () => {
+  test('removes headers for the whole origin or for proxies', async () => {
     const evil = {
       'Clear-Site-Data': '"*"',
       'Strict-Transport-Security': 'max-age=1',
@@ -399,7 +399,7 @@ describe('an instance cannot reach beyond its own path', () => {
   });
 });
 
-test('what stays open is cut when its session ends, and kept while the store is away', async () => {
+test('cuts open connections when their session ends, and keeps them during a store outage', async () => {
   const inside = await serve((_req, res) => res.write('for ever'));
   const harness = await start({ limits: { revocationMs: 30 } });
   harness.add(A, { publicPorts: [80], ports: { 80: inside.port, 81: inside.port } });

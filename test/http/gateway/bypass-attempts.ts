@@ -1,6 +1,6 @@
 /**
- * Ways in which somebody could try to get to a door that is closed to them, each as the bytes of one connection. Most start from the door,
- * some from a place where anybody may be (`OWN`), and lean on one of the many readers of a request reading it otherwise than the gateway.
+ * Attempts to bypass access control, each as raw bytes of one connection. Most target the closed
+ * address, some start at an open one (`OWN`) and rely on parser differences.
  */
 import { jwtOf } from './harness.ts';
 import { A, DOMAIN, HANDSHAKE, OWN, OWNER_SHOWS, plain, upgrade } from './access-matrix.ts';
@@ -9,9 +9,9 @@ import { hosts, spellings } from './path-spellings.ts';
 
 export interface Trick {
   name: string;
-  /** What is sent, in parts of which each waits for an answer to the one before; `null`: it makes no sense at such a door. */
+  /** Parts to send, each after the response to the previous; `null`: not applicable. */
   bytes: (door: Door, shows: readonly string[]) => string | readonly string[] | null;
-  /** The owner is in it, too, and comes in so often. */
+  /** Number of authorized requests of the owner in the attempt. */
   owner?: number;
 }
 
@@ -19,7 +19,7 @@ const bySpelling = Object.entries(spellings).map(([name, spell]): Trick => ({
   name: `path: ${name}`,
   bytes: (door, shows) => {
     const id = /notebook-[0-9a-f-]{36}/.exec(door.host + door.path)?.[0] ?? A;
-    // At the host of a port: the paths of the gateway, asked for there.
+    // On a port host: gateway paths.
     const path = door.host === DOMAIN ? door.path : `/forward/${id}/${door.port}/`;
     return plain({ host: DOMAIN, path: spell(path, id, door.port) }, shows);
   },
@@ -82,7 +82,7 @@ const byHostName: Trick[] = [
 
 const isOwnPath = (path: string): boolean => path.length > 1;
 
-/** Lines that some server somewhere believes. */
+/** Headers that some servers trust. */
 const believed = (door: Door): Record<string, string> => ({
   'X-Original-URL': door.path,
   'X-Rewrite-URL': door.path,
@@ -251,7 +251,7 @@ const open = (place: { host: string; path: string }, shows: readonly string[], .
 const goOn = ({ host, path }: { host: string; path: string }, shows: readonly string[]): string =>
   `GET ${path} HTTP/1.1\r\n${['Host: ' + host, ...shows].join('\r\n')}\r\n\r\n`;
 
-/** A second request behind or within a first that is let in. */
+/** A second request behind or within an authorized one. */
 const byFraming: Trick[] = (
   [
     ['behind an own request', (door, shows) => goOn(OWN, shows) + plain(door, shows)],
@@ -367,7 +367,7 @@ const byFraming: Trick[] = (
   ] as [string, Trick['bytes']][]
 ).map(([name, bytes]) => ({ name: `second: ${name}`, bytes }));
 
-/** What the owner was let in for must not be for who comes next on the connection. */
+/** Authorization of the owner must not extend to the next request on the connection. */
 const byOwner: Trick[] = [
   {
     name: 'second: behind a request of the owner’s',

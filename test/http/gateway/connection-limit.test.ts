@@ -1,4 +1,7 @@
-/** More clients than may be connected at once: those that were there go on, the rest is told so, and the next comes in when there is room. */
+/**
+ * Connection limit: open connections continue, excess ones get an error, and new ones are accepted
+ * once there is capacity.
+ */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -11,8 +14,8 @@ import { ask as askHttp2, connected, tls } from './http2-client.ts';
 const A = idOf('a');
 const PATH = `/forward/${A}/80/`;
 const LIMIT = 5;
-/** As `crowd.ts` has them. */
-const LIMIT_MESSAGE = 64;
+/** Same as in `connection-limit.ts`. */
+const EXCESS_CONNECTIONS = 64;
 
 function destroyAll(sockets: readonly Socket[]): void {
   for (const socket of sockets) socket.destroy();
@@ -31,7 +34,7 @@ async function full(more: Parameters<typeof start>[0] = {}): Promise<{ harness: 
 const warnings = ({ logged }: Harness): number =>
   logged.filter(({ text }) => text.includes('further ones are turned away')).length;
 
-test('who comes last is told so, by request and by WebSocket, and those before go on', async () => {
+test('refuses requests and WebSockets above the limit, and keeps earlier ones', async () => {
   const { harness, held } = await full();
   for (let count = 0; count < 3; count += 1) {
     const answered = await ask(harness, PATH);
@@ -50,15 +53,15 @@ test('who comes last is told so, by request and by WebSocket, and those before g
   await expect.poll(async () => (await ask(harness, PATH)).status).toBe(200);
 });
 
-test('over TLS, too', async () => {
+test('over TLS as well', async () => {
   const { harness } = await full({ tls });
   const session = await connected(harness);
   expect(await askHttp2(session, PATH)).toMatchObject({ status: 503 });
 });
 
-test('who says nothing then is soon closed, and what comes beyond at once', async () => {
+test('closes silent excess connections soon, and further ones at once', async () => {
   const { harness, held } = await full();
-  const late = Array.from({ length: LIMIT_MESSAGE + 20 }, () =>
+  const late = Array.from({ length: EXCESS_CONNECTIONS + 20 }, () =>
     connect(harness.port, '127.0.0.1').on('error', () => {}),
   );
   onCleanup(async () => destroyAll(late));
@@ -68,7 +71,7 @@ test('who says nothing then is soon closed, and what comes beyond at once', asyn
   await until('all of them are closed', () => closed === late.length);
   expect(held.every((socket) => !socket.destroyed && socket.readyState === 'open')).toBe(true);
   expect(warnings(harness)).toBe(1);
-  // Over TLS none of them even shakes hands in vain for long.
+  // TLS handshakes of excess connections are cut soon, too.
   const slow = (await full({ tls })).harness;
   const silent = connect(slow.port, '127.0.0.1');
   await new Promise((resolve) => silent.resume().once('close', resolve));
@@ -92,7 +95,7 @@ test.each([
   expect(connectionsOf(files)).toBe(connections);
 });
 
-test('over TLS whoever was within the limit when they came is in, also if others came during their handshake', async () => {
+test('counts TLS connections at accept, not after the handshake', async () => {
   const { harness, held } = await full({ tls });
   const next = connect(harness.port, '127.0.0.1').on('error', () => {});
   onCleanup(async () => void next.destroy());

@@ -6,8 +6,8 @@ import { ask, echoHead, idOf, seenBy, sendRaw, serve, serveTcp, start } from './
 
 const A = idOf('a');
 
-describe('a request reaches the instance, and its response the client', () => {
-  test('path, method, headers and body go in; status, headers and body come out', async () => {
+describe('requests and responses are forwarded', () => {
+  test('forwards path, method, headers and body; returns status, headers and body', async () => {
     const inside = await serve((req, res) => {
       const chunks: Buffer[] = [];
       req.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -27,7 +27,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(answered.headers).toMatchObject({ 'x-from': 'inside', 'x-twice': 'a, b' });
   });
 
-  test('what the client says of the way is replaced by what the gateway saw', async () => {
+  test('replaces the client’s forwarding headers', async () => {
     const inside = await serve(echoHead);
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -54,7 +54,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(JSON.stringify(seen)).not.toMatch(/6\.6\.6\.6|evil|root/);
   });
 
-  test('a proxy that is trusted is believed', async () => {
+  test('uses the headers of a trusted proxy', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -71,7 +71,7 @@ describe('a request reaches the instance, and its response the client', () => {
     });
   });
 
-  test('of a trusted proxy that adds a line of its own behind that of its client both are passed on, in order', async () => {
+  test('forwards all lines of a trusted proxy’s header in order', async () => {
     const inside = await serve(echoHead);
     const harness = await start({ trustedProxies: ['127.0.0.0/8'] });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -80,7 +80,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(seen.headers['x-forwarded-for']).toBe('6.6.6.6, 192.0.2.7, 127.0.0.1');
   });
 
-  test('hop-by-hop headers and those that Connection names end at the gateway, both ways', async () => {
+  test('removes hop-by-hop headers and those named by Connection, both ways', async () => {
     let raw: string[] = [];
     const inside = await serveTcp((socket) => {
       socket.once('data', (head) => {
@@ -105,7 +105,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(answer).not.toMatch(/x-inner|timeout=9|proxy-authenticate/i);
   });
 
-  test('redirects, which an instance at /forward makes from the root, stay below its prefix', async () => {
+  test('keeps root redirects of an instance below its prefix', async () => {
     const locations: Record<string, string> = {
       '/a': '/login?x=1',
       '/b': `/forward/${A}/80/done`,
@@ -130,7 +130,7 @@ describe('a request reaches the instance, and its response the client', () => {
     });
   });
 
-  test('HEAD, 204 and 304 have no body and leave the connection usable', async () => {
+  test('HEAD, 204 and 304 have no body and keep the connection usable', async () => {
     const inside = await serve((req, res) => {
       if (req.url === '/204') res.writeHead(204).end();
       else if (req.url === '/304') res.writeHead(304, { etag: '"x"' }).end();
@@ -150,7 +150,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(answer.match(/hello/g)).toHaveLength(1);
   });
 
-  test('trailers and early hints come through', async () => {
+  test('forwards trailers and early hints', async () => {
     const inside = await serve((_req, res) => {
       res.writeEarlyHints({ link: '</style.css>; rel=preload; as=style' });
       res.writeHead(200, { trailer: 'x-sum, set-cookie' });
@@ -166,7 +166,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(answer).not.toContain('evil');
   });
 
-  test('who waits for 100 Continue is told to go on only when let in', async () => {
+  test('sends 100 Continue to authorized clients only', async () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -178,7 +178,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(await sendRaw(harness, head(81))).toMatch(/^HTTP\/1\.1 401 /);
   });
 
-  test('an instance without HTTP/1.1 manners is understood: a body that ends with the connection', async () => {
+  test('accepts a response body that ends with the connection', async () => {
     const inside = await serveTcp((socket) =>
       socket.once('data', () => socket.end('HTTP/1.0 200 OK\r\n\r\nall of it')),
     );
@@ -190,7 +190,7 @@ describe('a request reaches the instance, and its response the client', () => {
     );
   });
 
-  test('any stream that an engine hands out will do', async () => {
+  test('works with any duplex stream of an engine', async () => {
     const server = createServer((req, res) => req.pipe(res));
     const harness = await start();
     harness.add(A, { publicPorts: [80] }).streams.set(80, () => {
@@ -205,7 +205,7 @@ describe('a request reaches the instance, and its response the client', () => {
     }
   });
 
-  test('connections are kept on both sides', async () => {
+  test('keeps connections alive on both sides', async () => {
     const inside = await serve((_req, res) => res.end('ok'));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });

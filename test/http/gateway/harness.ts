@@ -1,6 +1,6 @@
 /**
- * A gateway before real servers on ports of this machine, with a Forwarding kept in memory: two accounts, and instances that tests
- * add. Everything is closed after each test, and what is left open fails it.
+ * A gateway before real servers on local ports, with an in-memory Forwarding: two accounts, and
+ * instances that tests add. Closes everything after each test; open resources fail the test.
  */
 import { createServer, request } from 'node:http';
 import type { IncomingHttpHeaders, IncomingMessage, RequestListener, Server } from 'node:http';
@@ -35,7 +35,7 @@ export const idOf = (digit: string): InstanceId =>
 
 export interface FakeInstance {
   route: GatewayRoute;
-  /** Port inside to port of this machine. */
+  /** Instance port to local port. */
   ports: Map<number, number>;
   streams: Map<number, () => Duplex>;
 }
@@ -50,11 +50,11 @@ export interface Harness {
   shares: Map<string, { instanceId: string; port: number; expiresAtMs: number }>;
   handovers: Map<string, { accountId: string; instanceId: string }>;
   logged: { facts: Record<string, unknown>; text: string }[];
-  /** Tells the gateway where something ended. */
+  /** Publishes a revocation to the gateway. */
   ended: (ended: RevocationSubject) => void;
   dials: number;
   dialled: Set<Socket>;
-  /** What was told of traffic. */
+  /** Reported traffic. */
   began: { id: string; kind: TrafficKind; done: boolean }[];
   add(
     id: InstanceId,
@@ -175,7 +175,7 @@ async function authenticate(credential: Credential): Promise<Caller> {
   throw new Refusal('not_logged_in', 'you are not logged in');
 }
 
-/** The signal ends the dialling, not what was dialled. */
+/** The signal aborts the dialling only. */
 async function dialTcp(port: number, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -191,7 +191,7 @@ async function dialTcp(port: number, signal: AbortSignal): Promise<Socket> {
   });
 }
 
-/** A web server inside an instance; gives the port of this machine. */
+/** A web server inside an instance; returns its local port. */
 export async function serve(listener: RequestListener): Promise<{ port: number; server: Server }> {
   const server = createServer(listener);
   server.listen(0, '127.0.0.1');
@@ -203,7 +203,7 @@ export async function serve(listener: RequestListener): Promise<{ port: number; 
   return { port, server };
 }
 
-/** Anything that speaks TCP inside an instance. */
+/** A raw TCP server inside an instance. */
 export async function serveTcp(
   onSocket: (socket: Socket) => void,
 ): Promise<{ port: number; server: TcpServer; sockets: Set<Socket> }> {
@@ -263,7 +263,7 @@ export async function ask(
   };
 }
 
-/** Bytes as they are, to the end of the connection. */
+/** Sends raw bytes and reads to the end of the connection. */
 export async function sendRaw(harness: Harness, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port: harness.port, host: '127.0.0.1', allowHalfOpen: true });
@@ -279,7 +279,7 @@ export async function sendRaw(harness: Harness, text: string): Promise<string> {
   });
 }
 
-/** A head as the instance saw it. */
+/** Echoes the head that the instance received. */
 export const echoHead: RequestListener = (req, res) => {
   res.setHeader('content-type', 'application/json');
   res.end(JSON.stringify({ method: req.method, url: req.url, headers: req.headers, rawHeaders: req.rawHeaders }));
@@ -300,7 +300,7 @@ export function seenBy(answered: Answered): SeenHead {
 const isSeen = (value: unknown): value is SeenHead =>
   typeof value === 'object' && value !== null && 'method' in value && 'url' in value && 'headers' in value;
 
-/** Waits until it holds. */
+/** Waits for a condition. */
 export async function until(what: string, holds: () => boolean, timeoutMs = 120_000): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!holds()) {
@@ -309,7 +309,7 @@ export async function until(what: string, holds: () => boolean, timeoutMs = 120_
   }
 }
 
-/** Waits until a number that grows, from nought, grows no more; answers it. */
+/** Waits until a growing number stops growing; returns the number. */
 export async function standsStill(value: () => number): Promise<number> {
   let last = -1;
   let still = 0;

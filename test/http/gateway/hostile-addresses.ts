@@ -1,10 +1,10 @@
-/** Hosts, upgrades and addresses: whatever is asked, the gateway connects to the instance of the path or host, and to nothing else. */
+/** Hosts, upgrades and addresses: the gateway connects to the instance of the path or host only. */
 import { expect } from 'vitest';
 import { ALICE, API_ORIGIN, jwtOf } from './harness.ts';
 import { A, answerOf, finalOf, isWhole, OK, PATH, request } from './hostile-harness.ts';
 import type { Hostile, Seen } from './hostile-harness.ts';
 
-/** Addresses that an instance could wish the gateway to ask. */
+/** Addresses that an instance could try to reach through the gateway. */
 const internal: readonly string[] = [
   'http://127.0.0.1:8080/api/user/info',
   'http://localhost:2375/containers/json',
@@ -54,7 +54,7 @@ const nobodyIsAsked = ({ dials, answer }: { dials: string[]; answer: string }): 
   expect(answer).not.toMatch(/\r\n\r\nok$/);
 };
 
-/** In the place of an instance and its port. */
+/** Used in place of instance and port. */
 const addresses: readonly string[] = [
   '/forward/127.0.0.1/8080/',
   '/forward/localhost/2375/',

@@ -1,4 +1,7 @@
-/** Instances that die at each byte of what they say, by an end and by a reset: the client gets an error, never a part that looks whole. */
+/**
+ * Instances that disconnect at each byte of a response, by end or reset: the client gets an error,
+ * never a truncated response that looks complete.
+ */
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
 import { exchange, finalOf, isWhole, PATH, request } from './hostile-harness.ts';
@@ -10,7 +13,7 @@ const CHUNKED =
 const CLOSING = CHUNKED.replace('\r\n', '\r\nConnection: close\r\n');
 const BODY = '\r\n\r\n';
 
-/** Which kind of place each byte lies at: of a text that dies after `at` bytes, what was to come next. */
+/** Kinds of positions: what follows a response cut after `at` bytes. */
 const kindsOfHead: [kind: string, isThere: (text: string, at: number) => boolean][] = [
   ['before a word', (_text, at) => at === 0],
   ['in the name of the protocol', (_text, at) => at < 'HTTP/'.length],
@@ -45,7 +48,7 @@ const kindsOfBody: typeof kindsOfHead = [
   ['in the body', () => true],
 ];
 
-/** Each place from `first` on, by its kind. Every byte is of one. */
+/** All positions from `first`, by kind; each has one. */
 function placesOf(text: string, first: number, end: number, kinds: typeof kindsOfHead): Map<string, number[]> {
   const places = new Map<string, number[]>(kinds.map(([kind]) => [kind, []]));
   for (let at = first; at < end; at += 1) {
@@ -58,7 +61,7 @@ function placesOf(text: string, first: number, end: number, kinds: typeof kindsO
 
 type End = 'end' | 'reset';
 
-/** Dies at the next of these places with each connection; the client asks once for each. */
+/** Disconnects at the next position with each connection; the client sends one request for each. */
 const diesAt = (text: string, places: readonly number[], by: End) => {
   let count = 0;
   return (socket: Socket): void => {
@@ -66,7 +69,7 @@ const diesAt = (text: string, places: readonly number[], by: End) => {
       const at = places[count++ % places.length] ?? 0;
       const part = Buffer.from(text.slice(0, at), 'latin1');
       if (by === 'end') return void socket.end(part);
-      // A reset may overtake what was written before it: given a turn it does not.
+      // Without a turn of the event loop the reset may overtake the write.
       socket.write(part, () => setImmediate(() => socket.resetAndDestroy()));
     });
   };
@@ -101,7 +104,7 @@ const is502 = ({ answer, wasReset }: Seen): void => {
 };
 const isNoSuccess = (seen: Seen): void => {
   const { status } = finalOf(seen.answer);
-  // A reset may overtake the head itself.
+  // The reset may overtake the head.
   expect([200, 502]).toContain(status);
   if (status === 200) expect(isWhole(seen)).toBe(false);
 };

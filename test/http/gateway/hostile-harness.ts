@@ -1,4 +1,4 @@
-/** What the cases of `hostile.test.ts` are made of: an instance of a case's own making, the bytes that a client sends, and what came of them. */
+/** Cases of `hostile.test.ts`: behaviour of the instance, bytes of the client, expected outcome. */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { ALICE, idOf, serveTcp, start } from './harness.ts';
@@ -10,22 +10,22 @@ export const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
 export interface Hostile {
   name: string;
-  /** What the instance does with a request; a text is its whole answer, with which the connection ends. Else it answers `OK`. */
+  /** Handles requests; a text is a complete response that closes the connection. Default: `OK`. */
   inside?: string | ((socket: Socket) => void);
-  /** Bytes of the client; else a plain GET. */
+  /** Bytes of the client. Default: a plain GET. */
   sent?: string;
   holds: (seen: Seen) => void | Promise<void>;
 }
 
 export interface Seen {
   harness: Harness;
-  /** All that the client got. */
+  /** All bytes received by the client. */
   answer: string;
-  /** By a reset, and not by an end. */
+  /** Reset, not ended. */
   wasReset: boolean;
-  /** What the instance got, a text for each connection. */
+  /** Bytes received by the instance, per connection. */
   inward: string[];
-  /** `<instanceId>:<port>` of each connection that the gateway wanted. */
+  /** Dialled addresses, `<instanceId>:<port>`. */
   dials: string[];
 }
 
@@ -38,7 +38,7 @@ export const request = (
 export const answerOf = (lines: readonly string[], body = 'ok'): string =>
   `HTTP/1.1 200 OK\r\n${[`Content-Length: ${body.length}`, ...lines].join('\r\n')}\r\n\r\n${body}`;
 
-/** The first final response: what came before it is information. */
+/** First final response, after informational ones. */
 export function finalOf(answer: string): { status: number; head: string; rest: string } {
   let rest = answer;
   for (;;) {
@@ -50,7 +50,7 @@ export function finalOf(answer: string): { status: number; head: string; rest: s
   }
 }
 
-/** Whether a client would take what it got for the whole response (RFC 9112 §6.3, §8). */
+/** Whether a client would accept the response as complete (RFC 9112 §6.3, §8). */
 export function isWhole({ answer, wasReset }: Pick<Seen, 'answer' | 'wasReset'>): boolean {
   const { status, head, rest } = finalOf(answer);
   if (status === 0) return false;
@@ -59,7 +59,7 @@ export function isWhole({ answer, wasReset }: Pick<Seen, 'answer' | 'wasReset'>)
   return length === undefined ? !wasReset : rest.length >= Number(length);
 }
 
-/** Only what hangs waits as long. */
+/** Reached by hung connections only. */
 const ANSWER_MS = 120_000;
 
 export async function play(
@@ -90,7 +90,7 @@ export async function play(
   return { harness, answer, wasReset, inward, dials };
 }
 
-/** On a connection of its own, to its end. */
+/** Uses a connection of its own, to the end. */
 export async function exchange(port: number, bytes: string): Promise<{ answer: string; wasReset: boolean }> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });

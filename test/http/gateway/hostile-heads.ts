@@ -1,4 +1,6 @@
-/** Heads, inward and outward: what belongs to one connection, speaks for the gateway, or holds what is ours, and is not passed on. */
+/**
+ * Headers in both directions: hop-by-hop, gateway-owned and credential headers are not forwarded.
+ */
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
 import { ALICE, jwtOf, keyOf } from './harness.ts';
@@ -177,7 +179,7 @@ const outward: Row[] = [
   ['Set-Cookie that Connection names', ['Connection: Set-Cookie', 'Set-Cookie: a=1'], /set-cookie/i],
 ];
 
-/** Answers once it got this at last. */
+/** Answers once the text was received. */
 const after =
   (last: string) =>
   (socket: Socket): void => {

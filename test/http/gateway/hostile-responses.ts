@@ -1,4 +1,7 @@
-/** Instances that speak HTTP badly, too much, too early or for ever: the client gets one whole response that is right, or an error. */
+/**
+ * Instances with invalid, oversized, early or endless HTTP responses: the client gets one correct
+ * response or an error.
+ */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { expect } from 'vitest';
@@ -14,7 +17,7 @@ const isBroken = (seen: Seen): void => {
   expect(finalOf(seen.answer).status).not.toBe(0);
   expect(isWhole(seen)).toBe(false);
 };
-/** One response, and nothing in it that the instance smuggled. */
+/** One response without smuggled content. */
 const isOne = (seen: Seen, body = 'ok'): void => {
   const { status, head, rest } = finalOf(seen.answer);
   expect([status, rest]).toEqual([200, body]);
@@ -88,7 +91,7 @@ const isWithoutIt = ({ answer }: Seen): void => {
   expect(finalOf(answer).rest).toBe('2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n');
 };
 
-/** The first request is answered so, and each after it, on whichever connection, as it should. */
+/** Answers the first request with this text, later ones correctly. */
 function first(answer: string): (socket: Socket) => void {
   let next = answer;
   return (socket) => {
@@ -99,7 +102,7 @@ function first(answer: string): (socket: Socket) => void {
   };
 }
 
-/** The next client gets what is its own. */
+/** The next client gets its own response. */
 async function nextIsRight({ harness }: Seen, { hungUp } = { hungUp: false }): Promise<void> {
   for (let round = 0; round < 3; round += 1) {
     if (hungUp) await until('the gateway has hung up', () => harness.dialled.size === 0);

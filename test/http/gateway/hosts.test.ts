@@ -1,4 +1,4 @@
-/** Where the operator has a wildcard domain each port has a host, and with it an origin, of its own. */
+/** With a wildcard domain each port has a host and an origin of its own. */
 import { describe, expect, test } from 'vitest';
 import { targetOf } from '../../../src/edge/gateway/routing.ts';
 import { ALICE, ask, echoHead, idOf, MALLORY, seenBy, serve, start, type Harness } from './harness.ts';
@@ -6,7 +6,7 @@ import { ALICE, ask, echoHead, idOf, MALLORY, seenBy, serve, start, type Harness
 const [A, M] = [idOf('a'), idOf('b')];
 const DOMAIN = 'gpu.test:8443';
 
-describe('a host means one instance and one port', () => {
+describe('a host addresses one instance and one port', () => {
   test.each([
     [`8000-${A}.${DOMAIN}`, '/', 8000],
     [`8000-${A}.${DOMAIN}`.toUpperCase(), '/v1?x', 8000],
@@ -54,7 +54,7 @@ describe('a host means one instance and one port', () => {
     },
   );
 
-  test('what is unsafe in a path is so there, too', () => {
+  test('refuses unsafe paths at a port host', () => {
     for (const path of ['/a/../b', '/%2e%2e/x', '/a\\b', 'http://x/'])
       expect(targetOf(`80-${A}.${DOMAIN}`, path, DOMAIN)).toMatchObject({ kind: 'refused' });
   });
@@ -71,7 +71,7 @@ async function gateway(more: Parameters<typeof start>[0] = {}): Promise<Harness>
 
 const at = (port: number, id = A): string => `${port}-${id}.${DOMAIN}`;
 
-test('a public port answers everybody at its host, unsandboxed, with its paths and cookies as they are', async () => {
+test('serves a public port at its host unsandboxed, with unchanged paths and cookies', async () => {
   const harness = await gateway();
   const answered = await ask(harness, '/x/y?z', { headers: { host: at(80) } });
   expect(answered.status).toBe(200);
@@ -83,7 +83,7 @@ test('a public port answers everybody at its host, unsandboxed, with its paths a
   expect(onPath.headers['content-security-policy']).toMatch(/^sandbox/);
 });
 
-test('a private port is its owner’s: by a link that makes a session of that host alone', async () => {
+test('opens a private port to its owner by a link, with a session for that host only', async () => {
   const harness = await gateway();
   const host = at(81);
   expect((await ask(harness, '/', { headers: { host } })).status).toBe(401);
@@ -98,14 +98,14 @@ test('a private port is its owner’s: by a link that makes a session of that ho
   expect((await ask(harness, '/', { headers: { host: at(81, M), cookie } })).status).toBe(404);
 });
 
-test('a link for one instance opens no other’s host', async () => {
+test('a link opens the host of its own instance only', async () => {
   const harness = await gateway();
   const opened = await ask(harness, '/.berth/open?key=one', { headers: { host: at(80, M) } });
   expect(opened.status).toBe(410);
   expect(opened.headers['set-cookie']).toBeUndefined();
 });
 
-test('over TLS the session has a name that no other host can plant', async () => {
+test('uses a host-prefixed session cookie over TLS', async () => {
   const harness = await gateway({ trustedProxies: ['127.0.0.1'] });
   const secure = { host: at(81), 'x-forwarded-proto': 'https' };
   const opened = await ask(harness, '/.berth/open?key=one', { headers: secure });
@@ -113,13 +113,13 @@ test('over TLS the session has a name that no other host can plant', async () =>
   expect(set).toMatch(/^__Host-berth_gateway=.*; Path=\/; HttpOnly; SameSite=Lax; Secure$/);
   const cookie = set.split(';')[0] ?? '';
   expect((await ask(harness, '/', { headers: { ...secure, cookie } })).status).toBe(200);
-  // One of the plain name, as a neighbour could set it for the whole domain, counts for nothing and shuts nobody out.
+  // A cookie without the host prefix, as a sibling host could set for the whole domain, is ignored.
   const planted = `berth_gateway=planted; ${cookie}`;
   expect((await ask(harness, '/', { headers: { ...secure, cookie: planted } })).status).toBe(200);
   expect((await ask(harness, '/', { headers: { ...secure, cookie: cookie.slice(7) } })).status).toBe(401);
 });
 
-test('a page of one port does not act as its visitor at another', async () => {
+test('rejects requests of one port’s page to another port', async () => {
   const harness = await gateway();
   const cookie = `berth_gateway=${await session(harness)}`;
   const host = at(81);
@@ -137,7 +137,7 @@ async function session(harness: Harness): Promise<string> {
   return /berth_gateway=([^;]+)/.exec(String(opened.headers['set-cookie']))?.[1] ?? '';
 }
 
-test('who is nowhere is told all addresses that there are', async () => {
+test('lists the valid address forms at an unknown address', async () => {
   const nowhere = { headers: { host: 'other.test' } };
   const withHosts = await ask(await start({ portDomain: () => DOMAIN }), '/', nowhere);
   expect(withHosts).toMatchObject({ status: 404, body: expect.stringContaining(`<port>-<instanceId>.${DOMAIN}`) });

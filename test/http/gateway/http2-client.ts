@@ -1,4 +1,4 @@
-/** Clients of HTTP/2, and a gateway that speaks TLS to them. */
+/** HTTP/2 clients, and a TLS gateway for them. */
 import { once } from 'node:events';
 import { connect } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
@@ -41,7 +41,7 @@ export interface ResponseRecord {
   body: string;
   trailers: IncomingHttpHeaders;
   information: IncomingHttpHeaders[];
-  /** Whether all of it came, by the client's reckoning. */
+  /** Whether the client considers the response complete. */
   whole: boolean;
   rstCode: number | undefined;
 }

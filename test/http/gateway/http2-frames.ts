@@ -1,4 +1,4 @@
-/** HTTP/2 as bytes, for what a well-behaved client would not send. */
+/** Raw HTTP/2 frames, for misbehaving clients. */
 import { once } from 'node:events';
 import { connect as connectTcp } from 'node:net';
 import { connect } from 'node:tls';
@@ -39,7 +39,7 @@ export const uint32 = (value: number): Buffer => {
   return bytes;
 };
 
-/** A header block without compression. */
+/** Header block without compression. */
 export function block(fields: readonly (readonly [string, string])[]): Buffer {
   const parts: Buffer[] = [];
   for (const [name, value] of fields) {
@@ -62,13 +62,13 @@ export const get = (path: string, more: readonly (readonly [string, string])[] =
 
 export interface RawClient {
   socket: TLSSocket;
-  /** What came, save acknowledgements. */
+  /** Received frames, without acknowledgements. */
   frames: Frame[];
-  /** Of the gateway's side; this one stays open. */
+  /** Closed by the gateway; this side stays open. */
   closed: boolean;
 }
 
-/** Connected, and with settings exchanged and acknowledged if `polite`. */
+/** Connects; if `polite`, exchanges and acknowledges settings. */
 export async function rawClient(harness: Harness, polite = true): Promise<RawClient> {
   const socket = connect({
     socket: connectTcp({ port: harness.port, host: '127.0.0.1', allowHalfOpen: true }),

@@ -1,4 +1,4 @@
-/** Bodies, ends, stops and limits of HTTP/2: one stream is no matter of the others. */
+/** HTTP/2 bodies, ends, stops and limits: streams are independent. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -15,7 +15,7 @@ import { A, P, ask, connected, gateway, gatewayTo, heard, ignore, send } from '.
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
-/** An instance without sockets of the system between, so that what was written is what the gateway and its client hold. */
+/** Without kernel sockets in between, only gateway and client buffer data. */
 function serveInMemory(harness: Harness, listener: RequestListener): void {
   const server = createServer(listener);
   harness.add(A, { publicPorts: [80] }).streams.set(80, () => {
@@ -25,8 +25,8 @@ function serveInMemory(harness: Harness, listener: RequestListener): void {
   });
 }
 
-describe('bodies flow, and each stream for itself', () => {
-  test('64 MB go in and come out unchanged', async () => {
+describe('bodies are streamed independently', () => {
+  test('transfers 64 MB both ways unchanged', async () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await gatewayTo(inside.port);
     const stream = send(await connected(harness), { ':method': 'POST', ':path': `${P}/` }, false);
@@ -48,7 +48,7 @@ describe('bodies flow, and each stream for itself', () => {
     expect(got.digest('hex')).toBe(sent.digest('hex'));
   });
 
-  test('events arrive one by one, as they are sent', async () => {
+  test('delivers events immediately', async () => {
     let sendNext: () => void = () => {};
     const inside = await serve((_req, res) => {
       res.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
@@ -68,7 +68,7 @@ describe('bodies flow, and each stream for itself', () => {
     stream.close(NGHTTP2_CANCEL);
   });
 
-  /** Sends at `/endless` until it is full, and counts. */
+  /** Writes at `/endless` until back-pressure, and counts. */
   function endless(harness: Harness): () => number {
     let written = 0;
     serveInMemory(harness, (req, res) => {
@@ -85,14 +85,14 @@ describe('bodies flow, and each stream for itself', () => {
     return () => written;
   }
 
-  test('a reader of one stream that does not read stops its instance, and no other stream', async () => {
+  test('applies a stalled stream’s back-pressure to its instance only', async () => {
     const harness = await gateway();
     const written = endless(harness);
     const session = await connected(harness);
     const slow = send(session, { ':path': `${P}/endless` });
     slow.pause();
     const bytes = await standsStill(written);
-    expect(bytes).toBeLessThan(512 << 10); // the client's window and buffer among it
+    expect(bytes).toBeLessThan(512 << 10); // includes the client's window and buffer
     for (let count = 0; count < 5; count += 1) expect(await ask(session, `${P}/`)).toMatchObject({ body: 'short' });
     slow.on('data', () => {});
     slow.resume();
@@ -100,7 +100,7 @@ describe('bodies flow, and each stream for itself', () => {
     slow.close(NGHTTP2_CANCEL);
   });
 
-  test('a client with wide windows that reads nothing of its connection stops its instance, too, and is missed when it leaves', async () => {
+  test('applies back-pressure of a stalled connection with large windows, and detects its end', async () => {
     const harness = await gateway();
     const written = endless(harness);
     const client = await raw.rawClient(harness);
@@ -111,13 +111,13 @@ describe('bodies flow, and each stream for itself', () => {
     );
     client.socket.pause();
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/endless`)));
-    // Mostly in the two buffers that the system gives the connection.
+    // Mostly in the kernel buffers of the connection.
     expect(await standsStill(written)).toBeLessThan(16 << 20);
     client.socket.destroy();
     await until('it is missed', () => harness.began.every(({ done }) => done));
   });
 
-  test('an upload that its instance does not read holds one window, and stops no other', async () => {
+  test('buffers one window of a stalled upload, without blocking others', async () => {
     const harness = await gateway();
     serveInMemory(harness, (req, res) => {
       if (req.url !== '/stalls') req.pipe(res);
@@ -135,7 +135,7 @@ describe('bodies flow, and each stream for itself', () => {
       feed();
       return { stream, sent: () => sent };
     };
-    // More of them than the window of the connection would let through.
+    // Together larger than the connection window.
     const stalled = Array.from({ length: 8 }, upload);
     for (const { sent } of stalled) expect(await standsStill(sent)).toBeLessThan(768 << 10);
     const other = send(session, { ':method': 'POST', ':path': `${P}/` }, false);
@@ -144,7 +144,7 @@ describe('bodies flow, and each stream for itself', () => {
     for (const { stream } of stalled) stream.close(NGHTTP2_CANCEL);
   });
 
-  test('an answer before the end of the upload arrives, and the upload is stopped after a while', async () => {
+  test('delivers an early response, and stops the upload after a while', async () => {
     const inside = await serve((_req, res) => res.writeHead(413).end('too large'));
     const harness = await gatewayTo(inside.port);
     const stream = send(await connected(harness), { ':method': 'POST', ':path': `${P}/` }, false);
@@ -154,8 +154,8 @@ describe('bodies flow, and each stream for itself', () => {
   });
 });
 
-describe('who leaves is missed', () => {
-  test.each(['GET', 'HEAD'])('a %s that is reset aborts the request inside, and only that one', async (method) => {
+describe('disconnects are detected', () => {
+  test.each(['GET', 'HEAD'])('a reset %s aborts its upstream request only', async (method) => {
     const left: string[] = [];
     const inside = await serve((req, res) => {
       if (req.url === '/short') return void res.end('ok');
@@ -240,7 +240,7 @@ describe('who leaves is missed', () => {
     expect(reported).toMatchObject({ status: 502, headers: { 'x-error-code': 'unavailable' } });
   });
 
-  test('an upload that is reset while its instance does not read is given up', async () => {
+  test('aborts a reset upload whose instance does not read', async () => {
     const harness = await gateway();
     serveInMemory(harness, () => {});
     const client = await raw.rawClient(harness);
@@ -259,7 +259,7 @@ describe('who leaves is missed', () => {
     expect(raw.resetCodeOf(client, 1)).toBe(null);
   });
 
-  test('who is not let in any more is cut off, and nobody else on the connection', async () => {
+  test('cuts only the streams whose access is revoked', async () => {
     const inside = await serve((_req, res) => void res.write('beginning'));
     const harness = await gateway({ revocationMs: 20 });
     harness.add(A, { owner: ALICE, publicPorts: [81], ports: { 80: inside.port, 81: inside.port } });
@@ -281,7 +281,7 @@ const goawayOf = (client: raw.RawClient): number | null =>
   client.frames.findLast(({ type }) => type === raw.GOAWAY)?.payload.readUInt32BE(4) ?? null;
 
 describe('a stop', () => {
-  test('says so, lets what runs end, and takes no more', async () => {
+  test('sends GOAWAY, finishes running requests, and accepts no more', async () => {
     let finish: () => void = () => {};
     const inside = await serve((_req, res) => {
       res.write('be');
@@ -303,13 +303,13 @@ describe('a stop', () => {
     await stopped;
   });
 
-  test('cuts what still runs after the grace, and that does not look whole', async () => {
+  test('cuts running requests after the grace period, visibly incomplete', async () => {
     const inside = await serve((_req, res) => void res.write('beginning'));
     const harness = await gatewayTo(inside.port, { stopGraceMs: 50 });
     const client = await raw.rawClient(harness);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/`)));
     await until('it is under way', () => client.frames.some(({ type }) => type === raw.DATA));
-    // This client never closes its side.
+    // The client never closes its side.
     await harness.gateway.stop();
     await until('the end is seen', () => client.closed);
     expect(goawayOf(client)).toBe(constants.NGHTTP2_INTERNAL_ERROR);
@@ -318,7 +318,7 @@ describe('a stop', () => {
 });
 
 describe('limits', () => {
-  test('more requests at once than one connection may have are refused, and can be sent again', async () => {
+  test('refuses excess concurrent streams as retryable', async () => {
     const waiting: (() => void)[] = [];
     const inside = await serve((_req, res) => void waiting.push(() => res.end('ok')));
     const harness = await gatewayTo(inside.port, { streams: 3 });
@@ -372,7 +372,7 @@ describe('limits', () => {
     expect(raw.resetCodeOf(client, 3)).toBe(polite ? constants.NGHTTP2_ENHANCE_YOUR_CALM : null);
   });
 
-  test('who opens and resets again and again is shown out', async () => {
+  test('disconnects a client that opens and resets repeatedly', async () => {
     const inside = await serve(() => {});
     const harness = await gatewayTo(inside.port);
     const client = await raw.rawClient(harness);
@@ -408,7 +408,7 @@ describe('limits', () => {
     enough = true;
   });
 
-  test('CONTINUATION without end is shown out', async () => {
+  test('disconnects endless CONTINUATION', async () => {
     const client = await raw.rawClient(await gateway());
     client.socket.write(raw.frame(raw.HEADERS, raw.END_STREAM, 1, raw.get('/')));
     for (let count = 0; count < 20; count += 1) client.socket.write(raw.frame(raw.CONTINUATION, 0, 1, Buffer.alloc(0)));
@@ -416,7 +416,7 @@ describe('limits', () => {
     expect(goawayOf(client)).not.toBe(NGHTTP2_NO_ERROR);
   });
 
-  test('a connection without a request is closed, the first in the time of a head, later ones in that of idleness', async () => {
+  test('closes a connection without requests at the head timeout, later at the idle timeout', async () => {
     const inside = await serve((_req, res) => void setTimeout(() => res.end('late'), 400));
     const harness = await gatewayTo(inside.port, { headMs: 200, idleClientMs: 100 });
     const silent = connectTls({
@@ -430,12 +430,12 @@ describe('limits', () => {
     expect(performance.now() - since).toBeGreaterThan(150);
     const half = await raw.rawClient(harness);
     half.socket.write(raw.frame(raw.HEADERS, raw.END_STREAM, 1, raw.get(`${P}/`)));
-    // PINGs are no requests.
+    // A PING is not a request.
     const pings = setInterval(() => half.socket.write(raw.frame(raw.PING, 0, 0, Buffer.alloc(8))), 50);
     onCleanup(async () => clearInterval(pings));
     await until('it is closed', () => half.closed);
     const session = await connected(harness);
-    // A request takes as long as it takes.
+    // Requests have no deadline.
     for (let count = 0; count < 2; count += 1)
       expect(await ask(session, `${P}/`)).toMatchObject({ body: 'late', whole: true });
     await until('it is closed after it', () => session.destroyed);

@@ -1,4 +1,4 @@
-/** HTTP/2 towards clients: what holds for a request of HTTP/1.1 holds for a stream. */
+/** HTTP/2 downstream: a stream has the same guarantees as an HTTP/1.1 request. */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:http2';
@@ -14,8 +14,8 @@ import { A, P, ask, connected, gateway, gatewayTo, heard, rawSeen, send, valuesO
 
 const { NGHTTP2_PROTOCOL_ERROR } = constants;
 
-describe('the protocol is chosen with TLS', () => {
-  test('on one port: HTTP/2, HTTP/1.1 for who asks for that or for nothing, and WebSockets by HTTP/1.1', async () => {
+describe('ALPN selects the protocol', () => {
+  test('serves HTTP/2, HTTP/1.1 by request or default, and WebSockets by HTTP/1.1 on one port', async () => {
     const inside = await serve((_req, res) => res.end('ok'));
     const harness = await gatewayTo(inside.port);
     for (const [offered, chosen] of [
@@ -57,7 +57,7 @@ describe('the protocol is chosen with TLS', () => {
   });
 
   const curl = promisify(execFile);
-  test('curl --http2 gets a page and sends a body', async ({ skip }) => {
+  test('works with curl --http2', async ({ skip }) => {
     const version = await curl('curl', ['--version']).then(
       ({ stdout }) => stdout,
       () => '',
@@ -79,8 +79,8 @@ describe('the protocol is chosen with TLS', () => {
   });
 });
 
-describe('a request reaches the instance, and its response the client', () => {
-  test('method, path, headers and body go in, and what came of the way is told', async () => {
+describe('requests and responses are forwarded', () => {
+  test('forwards method, path, headers, body and forwarding headers', async () => {
     const inside = await serve((req, res) => {
       const chunks: Buffer[] = [];
       req.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -116,7 +116,7 @@ describe('a request reaches the instance, and its response the client', () => {
       headers: {
         host: 'gw.test:81',
         'x-custom': 'caf\u00e9',
-        // Its length was not told beforehand.
+        // Unknown length.
         'transfer-encoding': 'chunked',
         'x-forwarded-for': '127.0.0.1',
         'x-forwarded-proto': 'https',
@@ -131,7 +131,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(none.headers).not.toHaveProperty('transfer-encoding');
   });
 
-  test('a port has its host, and one connection serves many hosts', async () => {
+  test('serves several port hosts on one connection', async () => {
     const inside = await serve(echoHead);
     const harness = await gateway({}, { portDomain: () => 'gpu.test' });
     harness.add(A, { publicPorts: [80, 81], ports: { 80: inside.port } });
@@ -142,7 +142,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(await ask(session, '/x', { ':authority': 'other.test' })).toMatchObject({ status: 404 });
   });
 
-  test('a private port is for its owner, by credential or by a session in crumbs of the cookie', async () => {
+  test('admits the owner by credential or by split cookie headers', async () => {
     const inside = await serve(echoHead);
     const harness = await gateway();
     harness.add(A, { owner: ALICE, ports: { 80: inside.port } });
@@ -164,7 +164,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(elsewhere).toMatchObject({ status: 403 });
   });
 
-  test('what came apart goes on apart, both ways, also where once would be right', async () => {
+  test('preserves repeated headers both ways', async () => {
     const inside = await serve((req, res) => {
       const seen = JSON.stringify(valuesOf(req.rawHeaders, 'x-many'));
       res.writeHead(200, [
@@ -187,7 +187,7 @@ describe('a request reaches the instance, and its response the client', () => {
     expect(valuesOf(list, 'x-many')).toEqual(['["one","two"]']);
   });
 
-  test('headers of one connection stay on it, outward too', async () => {
+  test('removes connection headers from responses', async () => {
     const inside = await serveTcp((socket) =>
       socket.once('data', () =>
         socket.end(
@@ -230,7 +230,7 @@ describe('a request reaches the instance, and its response the client', () => {
     await until('all are done', () => harness.began.every(({ done }) => done));
   });
 
-  test('who waits for 100 Continue is told to go on only when let in, and of expectations knows no other', async () => {
+  test('sends 100 Continue to authorized clients only, and refuses other expectations', async () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await gatewayTo(inside.port);
     const session = await connected(harness);
@@ -253,7 +253,7 @@ describe('a request reaches the instance, and its response the client', () => {
   });
 });
 
-describe('what can be read in two ways is refused, and reaches no instance', () => {
+describe('ambiguous requests are refused and reach no instance', () => {
   const AUTHORITY = [':authority', 'gw.test'] as const;
   const head = (...more: (readonly [string, string])[]): Buffer =>
     raw.block([[':method', 'GET'], [':scheme', 'https'], [':path', `${P}/`], ...more]);
@@ -315,18 +315,18 @@ describe('what can be read in two ways is refused, and reaches no instance', () 
     const answered = (): string => {
       if (raw.resetCodeOf(client, 1) === NGHTTP2_PROTOCOL_ERROR) return 'reset';
       const first = client.frames.find(({ type, stream }) => type === raw.HEADERS && stream === 1);
-      // The status is the first field; 400 is in the static table, at 12.
+      // The status is the first field; 400 is entry 12 of the static table.
       return first?.payload[0] === 0x80 + 12 ? '400' : '';
     };
     await until('it was refused', () => answered() !== '');
     expect(how.split(' or ')).toContain(answered());
-    // The connection is none the worse.
+    // The connection survives.
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 3, raw.get('/nothing')));
     await until('the next one is answered', () => client.frames.some(({ stream }) => stream === 3));
     expect([reached, harness.dials]).toEqual([0, 0]);
   });
 
-  test('a host that is the authority, in whatever case, is told once', async () => {
+  test('sends Host once when it equals the authority in any case', async () => {
     const inside = await serve(echoHead);
     const harness = await gatewayTo(inside.port);
     const reported = await ask(await connected(harness), `${P}/`, { host: 'GW.test' });
@@ -340,7 +340,7 @@ describe('what can be read in two ways is refused, and reaches no instance', () 
     expect(valuesOf(rawSeen(String(body)), 'host')).toEqual(['gw.test']);
   });
 
-  test('what a header may not hold does not reach the instance', async () => {
+  test('rejects invalid header values', async () => {
     const inside = await serve(echoHead);
     const client = await raw.rawClient(await gatewayTo(inside.port));
     const fields = head(AUTHORITY, ['x-a', '1\r\nx-smuggled: 1'], ['x-b', '1\0'], ['x c', '1'], ['x-kept', '1']);

@@ -1,4 +1,4 @@
-/** What stands still: by whose turn it is, requests are given up, and only where there is a limit for it. */
+/** Idle timeouts: limits apply to the side that must act, and only where configured. */
 import { request, type IncomingMessage } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
@@ -16,7 +16,7 @@ async function before(port: number, limits: Partial<GatewayLimits> = {}): Promis
   return harness;
 }
 
-/** Sends what it is given, and keeps what comes. */
+/** Sends a text and collects the reply. */
 function talk(harness: Harness, text: string): { socket: Socket; got: () => string; closed: () => boolean } {
   const socket = connect({ port: harness.port, host: '127.0.0.1' });
   onCleanup(async () => void socket.destroy());
@@ -38,7 +38,7 @@ const opened = (harness: Harness): Promise<IncomingMessage> =>
       .end();
   });
 
-test('what moves may go on, what stands still ends at its own limit, and what has none never does', () => {
+test('ends idle transfers at their own limit, and never without a limit', () => {
   let nowMs = 0;
   const watch = new IdleWatch([100, 0], () => nowMs);
   onTestFinished(() => watch.stop());
@@ -69,7 +69,7 @@ test('what moves may go on, what stands still ends at its own limit, and what ha
 });
 
 describe('a client', () => {
-  test('that leaves off in the middle of its body is told so, and the instance rid of it', async () => {
+  test('that stalls in its body gets an error, and its upstream request is aborted', async () => {
     let gone = false;
     const inside = await serve(
       (req) =>
@@ -87,7 +87,7 @@ describe('a client', () => {
     await until('its place is given back', () => harness.began.every(({ done }) => done));
   });
 
-  test('that sends a little now and then is waited for', async () => {
+  test('that sends slowly is served', async () => {
     const inside = await serve((req, res) => void req.resume().once('end', () => res.end('all of it')));
     const harness = await before(inside.port, { clientIdleMs: 400, instanceIdleMs: 400 });
     const client = talk(harness, upload(12));
@@ -99,7 +99,7 @@ describe('a client', () => {
     expect(client.got()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test('that waits because the instance does not read is not blamed for it', async () => {
+  test('that waits for a slow instance is not timed out', async () => {
     const inside = await serveTcp((socket) => void socket.pause());
     const harness = await before(inside.port, { clientIdleMs: 100 });
     const client = talk(harness, upload(50_000_000));
@@ -115,7 +115,7 @@ describe('a client', () => {
     expect({ got: client.got(), closed: client.closed() }).toEqual({ got: '', closed: false });
   });
 
-  test('that takes nothing of its response is cut off', async () => {
+  test('that reads nothing of its response is disconnected', async () => {
     let gone = false;
     const inside = await serve((_req, res) => {
       res.once('close', () => (gone = true));
@@ -136,7 +136,7 @@ describe('a client', () => {
   });
 });
 
-test('of HTTP/2 a stream that stands still ends alone', async () => {
+test('ends only the idle stream of an HTTP/2 connection', async () => {
   const inside = await serve((req, res) => void req.resume().once('end', () => res.end('whole')));
   const { cert, private: key } = await generate([{ name: 'commonName', value: 'test' }], { keyType: 'ec' });
   const harness = await start({ tls: { first: { cert, key }, follow: () => {} }, limits: { clientIdleMs: 200 } });
@@ -162,10 +162,10 @@ test('of HTTP/2 a stream that stands still ends alone', async () => {
 });
 
 describe('an instance', () => {
-  test('may think for as long as it likes where nothing is set', async () => {
+  test('may take any time by default', async () => {
     const finish: (() => void)[] = [];
     const inside = await serve((_req, res) => void finish.push(() => res.end('thought')));
-    // Also longer than it may take to connect.
+    // Longer than a connection attempt.
     const harness = await before(inside.port, { clientIdleMs: 50, dialMs: 1_000 });
     const asked = ask(harness, `/forward/${A}/80/`);
     await until('it thinks', () => finish.length === 1);
@@ -174,7 +174,7 @@ describe('an instance', () => {
     expect(await asked).toMatchObject({ status: 200, body: 'thought' });
   });
 
-  test('that does not answer within what is set makes a 504, and one that leaves off a response cut short', async () => {
+  test('that misses its deadline makes a 504; one that stalls makes a truncated response', async () => {
     const inside = await serve((req, res) => {
       if (req.url === '/half') res.write('half');
     });
@@ -193,7 +193,7 @@ describe('a WebSocket', () => {
   const accept = 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
   const shake = `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`;
 
-  test('on which nothing moves either way is closed where that is set, one on which something does is not', async () => {
+  test('is closed when idle both ways, if configured', async () => {
     const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
     const harness = await before(inside.port, { tunnelIdleMs: 1_000 });
     const [silent, speaks] = [talk(harness, shake), talk(harness, shake)];
@@ -214,7 +214,7 @@ describe('a WebSocket', () => {
     expect(heard.closed() || speaks.closed()).toBe(false);
   });
 
-  test('that was refused keeps no place when its client reads nothing of the answer, or never closes behind it', async () => {
+  test('that was refused releases its permit even if the client does not read or close', async () => {
     const large = Buffer.alloc(30_000_000, 'x');
     const inside = await serve((_req, res) => res.end());
     inside.server.on('upgrade', (req, socket: Socket) => {
@@ -236,7 +236,7 @@ describe('a WebSocket', () => {
     await expect.poll(() => harness.dialled.size).toBe(0);
   });
 
-  test('is left alone where nothing is set', async () => {
+  test('has no timeout by default', async () => {
     const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
     const harness = await before(inside.port, { clientIdleMs: 50, instanceIdleMs: 50 });
     const silent = talk(harness, shake);
@@ -246,7 +246,7 @@ describe('a WebSocket', () => {
   });
 });
 
-test('an instance has so many at once over all of its ports, and others have their own', async () => {
+test('limits concurrent requests per instance, over all ports', async () => {
   const waiting: (() => void)[] = [];
   const inside = await serve((_req, res) => void waiting.push(() => res.end('ok')));
   const harness = await start({ limits: { perPort: 2, perInstance: 3 } });

@@ -1,4 +1,4 @@
-/** Connections to instances are used again, and only where what was said on them before can't be taken for something else. */
+/** Upstream connections are reused only if earlier traffic cannot be mistaken for a response. */
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { ask, idOf, sendRaw, serveTcp, start, until, type Harness } from './harness.ts';
@@ -6,14 +6,17 @@ import { ask, idOf, sendRaw, serveTcp, start, until, type Harness } from './harn
 const A = idOf('a');
 const P = `/forward/${A}/80`;
 
-/** An instance that does with each request what is told, which is the number of its connection and the text that came. */
+/**
+ * An instance with custom behaviour per request, given the connection's number and the received
+ * text.
+ */
 async function instance(onRequest: (socket: Socket, connection: number, text: string) => void): Promise<Harness> {
   let count = 0;
   const { port } = await serveTcp((socket) => {
     const connection = ++count;
     socket.on('data', (text) => onRequest(socket, connection, text.toString('latin1')));
   });
-  // Nothing here is to be closed because time goes by.
+  // Long timeouts: nothing closes during the test.
   const harness = await start({ limits: { idleConnectionMs: 60_000, idlePoolMs: 60_000 } });
   harness.add(A, { publicPorts: [80], ports: { 80: port } });
   return harness;
@@ -34,17 +37,17 @@ test.each([
   expect(seen).toEqual(connections);
 });
 
-test('a request that meets the end of a connection at rest is sent again, if that can do no harm', async () => {
+test('retries an idempotent request when an idle connection closes', async () => {
   let requests = 0;
   const harness = await instance((socket, connection, text) => {
     requests += 1;
-    // The second on each connection finds it closed.
+    // The second request on each connection finds it closed.
     if (text.includes('second')) socket.resetAndDestroy();
     else socket.write(answer(String(connection)));
   });
   expect((await ask(harness, `${P}/first`)).body).toBe('1');
   const get = await ask(harness, `${P}/second`);
-  expect([get.status, requests]).toEqual([502, 3]); // once more, and not for ever
+  expect([get.status, requests]).toEqual([502, 3]); // one retry, not more
   expect((await ask(harness, `${P}/first`)).body).toBe('3');
   expect((await ask(harness, `${P}/second`, { method: 'POST' })).status).toBe(502);
   expect(requests).toBe(5);
@@ -54,7 +57,7 @@ test('a request that meets the end of a connection at rest is sent again, if tha
   expect(requests).toBe(7);
 });
 
-test('a connection on which a request was answered before its end is not used again', async () => {
+test('does not reuse a connection answered before the end of its request', async () => {
   const harness = await instance((socket, connection, text) => {
     if (text.startsWith('POST') || text.startsWith('GET')) socket.write(answer(String(connection)));
   });
@@ -65,7 +68,7 @@ test('a connection on which a request was answered before its end is not used ag
   expect(await asked).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\n1$/);
 });
 
-test('what an instance says at rest ends the connection', async () => {
+test('closes an idle connection that receives data', async () => {
   const harness = await instance((socket, connection) => {
     socket.write(answer(String(connection)));
     setTimeout(() => socket.write(answer('nobody asked')), 20);
@@ -75,7 +78,7 @@ test('what an instance says at rest ends the connection', async () => {
   expect((await ask(harness, `${P}/`)).body).toBe('2');
 });
 
-test('a body of unknown length goes in in chunks, one without a body says so', async () => {
+test('forwards a body of unknown length in chunks, and marks an empty one', async () => {
   const seen: string[] = [];
   const harness = await instance((socket, _connection, text) => {
     seen.push(text);

@@ -1,4 +1,4 @@
-/** Heads that come alone, before any of their body, and say what Node will not write: they end their request, and nobody else's. */
+/** Heads without a body that Node refuses to write: they fail their own request only. */
 import { expect, test } from 'vitest';
 import { A, P, ask as askHttp2, connected, gatewayTo } from './http2-client.ts';
 import { ask, sendRaw, serveTcp, start, type Harness } from './harness.ts';
@@ -13,7 +13,7 @@ const heads: [string, string, number][] = [
 ];
 const rest = (head: string): string => (head.includes('chunked') ? '5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n' : 'hello');
 
-/** The head; its body a moment later. */
+/** Sends the head, and the body a moment later. */
 async function instance(head: string): Promise<number> {
   const { port } = await serveTcp((socket) => {
     socket.once('data', () => {

@@ -1,4 +1,4 @@
-/** A gateway in a process of its own: what it knows follows the API, and stays while that is away. */
+/** A gateway process follows the API, and keeps its state during an API outage. */
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
@@ -47,7 +47,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true });
 });
 
-/** An API with these routes and sessions; `tell` tells what changes. */
+/** An API with these routes and sessions; `tell` sends changes. */
 async function api(
   routes: GatewayRoute[],
   sessions: Record<string, string> = {},
@@ -61,7 +61,7 @@ async function api(
   const routeTable: RouteTable = {
     async follow(tell, signal) {
       followers.add(tell);
-      // In two parts: only the last makes a whole.
+      // Two parts: only the last completes the snapshot.
       tell({ snapshot: 'part', routes: routes.slice(0, 1), gone: [] });
       tell({ snapshot: 'last', routes: routes.slice(1), gone: [] });
       await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -125,7 +125,7 @@ async function routeIs(following: Pick<Following, 'forwarding'>, id: string, wan
   await expect.poll(() => following.forwarding.route(id)).toEqual(wanted);
 }
 
-test('follows all routes and each change, whoever is there first', async () => {
+test('receives all routes and changes, whichever side starts first', async () => {
   const following = follow();
   await expect(following.forwarding.route(ONE)).rejects.toMatchObject({ code: 'unavailable' });
   const { tell } = await api([route(ONE), route(TWO)]);
@@ -137,7 +137,7 @@ test('follows all routes and each change, whoever is there first', async () => {
   expect(await following.forwarding.route(TWO)).toBeNull();
 });
 
-test('what it knew it knows while the API is away, and what has gone meanwhile is gone once that is back', async () => {
+test('keeps its table during an API outage, and drops removed routes afterwards', async () => {
   const sessions = { mine: ALICE };
   const first = await api([route(ONE), route(TWO)], sessions);
   let nowMs = 1_000_000;
@@ -147,7 +147,7 @@ test('what it knew it knows while the API is away, and what has gone meanwhile i
   expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
   await first.link.stop();
   nowMs += 3_600_000;
-  // It has looked for the API in vain by then.
+  // Long enough for failed reconnects.
   await sleep(600);
   expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
   expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
@@ -160,7 +160,7 @@ test('what it knew it knows while the API is away, and what has gone meanwhile i
   await expect.poll(() => following.forwarding.session('mine')).toBeNull();
 });
 
-test('an answer is believed for a second; nobody is asked for anew each time, and a refusal is passed on as it is', async () => {
+test('caches answers for a second, and forwards refusals unchanged', async () => {
   const { asked } = await api([], { mine: ALICE });
   let nowMs = 1_000_000;
   const following = follow(() => nowMs);
@@ -176,7 +176,7 @@ test('an answer is believed for a second; nobody is asked for anew each time, an
   expect(await following.forwarding.redeem('good')).toMatchObject({ accountId: ALICE, instanceId: ONE });
 });
 
-test('a link to a port is believed while the API is away, and no longer than it holds', async () => {
+test('caches a port link during an API outage, until it expires', async () => {
   let nowMs = 1_000_000;
   const open = { instanceId: ONE, port: 8000, expiresAtMs: nowMs + 600_000 };
   const { link, asked } = await api([route(ONE)], {}, { good: open });
@@ -192,7 +192,7 @@ test('a link to a port is believed while the API is away, and no longer than it 
   expect(await following.forwarding.share('good')).toBeNull();
 });
 
-test('what is told to have ended is believed no more, and passed on to who holds it open', async () => {
+test('invalidates cached answers at a revocation, and publishes it', async () => {
   const sessions: Record<string, string> = { mine: ALICE, other: MALLORY };
   const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
   const { tell, ended, asked } = await api([route(ONE), route(TWO)], sessions, shares);
@@ -222,7 +222,7 @@ test('what is told to have ended is believed no more, and passed on to who holds
   expect(looks).toHaveLength(3);
 });
 
-test('as whom an instance answers ssh is asked once a second, and believed while the API is away; a key that was deleted is not', async () => {
+test('caches ssh identities for a second, longer during an API outage, and drops deleted keys', async () => {
   const identity = { hostKey: 'a key', keys: ['one', 'two'] };
   const identities: Record<string, SshIdentity> = { [ONE]: identity };
   const { link, asked } = await api([route(ONE)], {}, {}, identities);
@@ -241,7 +241,7 @@ test('as whom an instance answers ssh is asked once a second, and believed while
   await expect(following.forwarding.ssh(TWO)).rejects.toMatchObject({ code: 'unavailable' });
 });
 
-test('who listens hears the whole table, then each change, and the whole again when the API has come back', async () => {
+test('publishes the table, each change, and the table again after an API outage', async () => {
   const reported: RouteUpdate[] = [];
   const fronted = route(ONE, { sshFront: true });
   const first = await api([fronted, route(TWO)]);
@@ -255,7 +255,7 @@ test('who listens hears the whole table, then each change, and the whole again w
   await expect.poll(() => reported[2]).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
 });
 
-test('what goes to an instance is counted at the API, and ends there with the gateway', async () => {
+test('reports traffic to the API until the gateway ends', async () => {
   const { open, began } = await api([route(ONE)]);
   const following = follow();
   await following.ready;
@@ -263,14 +263,14 @@ test('what goes to an instance is counted at the API, and ends there with the ga
   await expect.poll(() => open).toEqual([`use ${ONE}`, `use ${ONE}`]);
   dones[0]?.();
   await expect.poll(() => open).toEqual([`use ${ONE}`]);
-  // One that began and ended between two reports was use as well.
+  // A connection between two reports counts as use.
   following.forwarding.beginTraffic(ONE, 'poll')();
   await expect.poll(() => began).toContain(`poll ${ONE}`);
   await following.stop();
   await expect.poll(() => open).toEqual([]);
 });
 
-test('the API that is back is told what is still open', async () => {
+test('reports open connections to an API that comes back', async () => {
   const first = await api([route(ONE)]);
   const following = follow();
   await following.ready;
@@ -281,7 +281,7 @@ test('the API that is back is told what is still open', async () => {
   await expect.poll(() => second.open).toEqual([`use ${ONE}`]);
 });
 
-test('its socket is for nobody else, and one that a killed server left is replaced', async () => {
+test('restricts its socket, and replaces the socket of a killed server', async () => {
   const left: Server = createServer().listen(path);
   await new Promise((resolve) => left.once('listening', resolve));
   await api([]);
@@ -290,7 +290,7 @@ test('its socket is for nobody else, and one that a killed server left is replac
   left.close();
 });
 
-test('what ended while the API was away is looked at as soon as it is back, and asked anew', async () => {
+test('rechecks everything after an API outage', async () => {
   const sessions: Record<string, string> = { mine: ALICE };
   const shares: Record<string, OpenedPort> = { link: { instanceId: ONE, port: 8000, expiresAtMs: 2_000_000 } };
   const [THREE, FOUR] = [idOf('3'), idOf('4')];
@@ -316,7 +316,7 @@ test('what ended while the API was away is looked at as soon as it is back, and 
   expect(await forwarding.share('link')).toBeNull();
 });
 
-test('an API that is away again before it could be asked takes nothing from who was let in', async () => {
+test('keeps connections open when the API fails again before the recheck', async () => {
   const first = await api([route(ONE)], { mine: ALICE });
   const { ready, forwarding } = follow(() => 1_000_000);
   await ready;
@@ -329,7 +329,7 @@ test('an API that is away again before it could be asked takes nothing from who 
   expect(second.asked).toEqual([]);
 });
 
-test('where a line was lost all of it is told anew', async () => {
+test('requests a new snapshot when a line is lost', async () => {
   const reported: RouteUpdate = { snapshot: 'last', routes: [route(ONE)], gone: [] };
   let streams = 0;
   let closed = 0;

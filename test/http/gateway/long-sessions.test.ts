@@ -1,4 +1,7 @@
-/** A tab that is open for days, by a moved clock: it saves as long as it is in use, and not a moment longer than its owner wants. */
+/**
+ * A tab open for days, on a simulated clock: autosave works while the tab is in use and the owner
+ * allows access.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +26,7 @@ interface Room {
 
 type Way = 'in one process' | 'in a process of its own';
 
-/** Real control, whose clock is moved, and the gateway as it is wired in production. */
+/** Real control with a simulated clock, and the gateway wired as in production. */
 async function open(way: Way, revocationMs = 30_000): Promise<Room> {
   const clock = { aheadMs: 0 };
   const { store, remove } = await openTempStore();
@@ -70,12 +73,12 @@ async function launched({ world }: Room): Promise<string> {
 }
 
 interface Tab {
-  /** The status of what a notebook sends to save itself. */
+  /** Status of an autosave. */
   save(): Promise<number>;
   socket(): Promise<WebSocket>;
 }
 
-/** A browser at that instance, which came to the gateway by a link of the API to it, or to another. */
+/** A browser at the instance, opened by a link to this or another instance. */
 async function tabOf(
   { world, harness }: Room,
   caller: Caller,
@@ -106,7 +109,7 @@ async function tabOf(
 const isOpen = (socket: WebSocket): boolean => socket.readyState === WebSocket.OPEN;
 
 describe.each<Way>(['in one process', 'in a process of its own'])('a notebook through a gateway %s', (way) => {
-  test('is saved by a tab in use for three days, and not by one that was left for a day', async () => {
+  test('is saved by a tab in use for three days, and not by a tab idle for a day', async () => {
     const room = await open(way);
     const { world, clock } = room;
     const login = await logIn(world.running);
@@ -123,14 +126,14 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
       'the login it came from is long over',
     ).rejects.toMatchObject({ code: 'not_logged_in' });
     expect(await left.save()).toBe(401);
-    // To the last minute of its life, and no longer.
+    // Just before expiry.
     clock.aheadMs += 24 * HOUR_MS - 60_000;
     expect(await tab.save()).toBe(200);
     clock.aheadMs += 24 * HOUR_MS + 1_000;
     expect(await tab.save()).toBe(401);
   });
 
-  test('is in use by a WebSocket alone, on which nothing comes or goes', async () => {
+  test('counts an idle WebSocket as use', async () => {
     const room = await open(way, 20);
     const { world, clock } = room;
     const { caller } = await logIn(world.running);
@@ -177,7 +180,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     const [socket, kept] = [await tab.socket(), await other.socket()];
     expect(await tab.save()).toBe(200);
     await end(room, { caller: mine.caller, instanceId });
-    // Open connections are also asked for anew every 30 seconds: what is cut before that was told.
+    // Access is also rechecked every 30 seconds; an earlier cut proves the revocation.
     await expect.poll(() => isOpen(socket)).toBe(false);
     expect(await tab.save()).toBe(name === 'terminating the instance' ? 404 : 401);
     if (name === 'a new password') return;
@@ -198,7 +201,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(401);
   });
 
-  test('is saved on when the instance that its session was opened for is terminated, and with the last one the session ends', async () => {
+  test('keeps saving after the session’s first instance is terminated; the session ends with the last', async () => {
     const room = await open(way);
     const { running } = room.world;
     const { caller } = await logIn(running);
@@ -216,7 +219,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
   });
 });
 
-test('a link that is revoked cuts what came by it at once, and so does a port that is set to less', async () => {
+test('cuts connections when their link is revoked or the port is restricted', async () => {
   const room = await open('in one process');
   const { world, harness } = room;
   const { ports } = world.running.control;

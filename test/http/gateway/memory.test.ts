@@ -1,4 +1,4 @@
-/** What is kept of strangers' headers: what is needed, and not the text that it was cut from. */
+/** Cached request headers must not retain the text they were cut from. */
 import { connect, type Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -11,7 +11,7 @@ import { ALICE, idOf, ISSUER, jwtOf, onCleanup, serveTcp, start, until } from '.
 
 const COUNT = 1_000;
 const HEADER_BYTES = 30_000;
-/** A tenth of what the headers are. */
+/** A tenth of the headers' size. */
 const MOST_HELD_BYTES = (COUNT * HEADER_BYTES) / 10;
 
 setFlagsFromString('--expose-gc');
@@ -23,7 +23,7 @@ function heapBytes(): number {
   return process.memoryUsage().heapUsed;
 }
 
-/** Cut from a header, as parsing does it. */
+/** Sliced from a header, as a parser does. */
 const cutOut = (at: number): string =>
   Buffer.from(`secret-of-session-${at}`.padEnd(HEADER_BYTES, 'x')).toString('latin1').slice(0, 40);
 
@@ -42,7 +42,7 @@ const asCredential = (secret: string, kind: 'token' | 'apiKey'): AccessGrant => 
   accountId: ALICE,
 });
 
-test('a secret that was cut from a header holds on to all of it, and what is kept of one does not', async () => {
+test('copies secrets, so that they do not retain their header', async () => {
   expect(await held((secret) => ({ secret }))).toBeGreaterThan(MOST_HELD_BYTES);
   const keeps: [string, (secret: string) => unknown][] = [
     ['session', (secret) => detachedCopy({ kind: 'session', secret, accountId: ALICE })],
@@ -53,7 +53,7 @@ test('a secret that was cut from a header holds on to all of it, and what is kep
   for (const [name, keep] of keeps) expect(await held(keep), name).toBeLessThan(MOST_HELD_BYTES);
 });
 
-test('answers that are believed do not hold on to the headers of their questions', async () => {
+test('caches answers without retaining request headers', async () => {
   const believed = makeCache({ load: async () => 'somebody', now: () => 1, ttlMs: 1_000, maxEntries: COUNT });
   expect(await held((secret) => believed.get(secret))).toBeLessThan(MOST_HELD_BYTES);
   const known = makeVerifiedCache({
@@ -62,11 +62,11 @@ test('answers that are believed do not hold on to the headers of their questions
     verify: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
   });
   expect(await held((secret) => known.find(secret))).toBeLessThan(MOST_HELD_BYTES);
-  // They are believed still.
+  // Still cached.
   expect(known.fresh(cutOut(0))).toBe('somebody');
 });
 
-test('what a connection presented is remembered if it is as short as ours are', () => {
+test('caches only credentials of plausible length', () => {
   const credentials = new Credentials(ISSUER);
   const short = { authorization: `Bearer ${jwtOf(ALICE)}`, apiKey: null };
   expect(credentials.presentedBy(short)).toBe(credentials.presentedBy(short));
@@ -77,14 +77,14 @@ test('what a connection presented is remembered if it is as short as ours are', 
   expect(credentials.presentedBy({ authorization: null, apiKey: null })).toBeNull();
 });
 
-test('an open WebSocket does not hold on to its address and cookies', async () => {
+test('an open WebSocket does not retain its URL and cookies', async () => {
   const inside = await serveTcp((socket) => {
     socket.once('data', () => socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'));
   });
   const harness = await start();
   const id = idOf('a');
   harness.add(id, { ports: { 80: inside.port } });
-  // As long as real ones: V8 copies short pieces by itself.
+  // Long enough for V8 to slice instead of copy.
   const secret = 's'.repeat(43);
   harness.sessions.set(secret, ALICE);
   const sockets: Socket[] = [];

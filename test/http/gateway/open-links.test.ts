@@ -5,7 +5,7 @@ import type { Answered, Harness } from './harness.ts';
 const A = idOf('a');
 const M = idOf('b');
 
-/** A browser, as far as cookies and redirects go. */
+/** A minimal browser: cookies and redirects. */
 function browser(harness: Harness): {
   jar: Map<string, string>;
   go(path: string, more?: Record<string, string>): Promise<Answered>;
@@ -37,7 +37,7 @@ async function withLinks(more: Parameters<typeof start>[0] = {}): Promise<Harnes
   return harness;
 }
 
-test('a link opens the notebook: session by cookie, and on to the address', async () => {
+test('a link sets a session cookie and redirects to the notebook', async () => {
   const harness = await withLinks();
   const { go } = browser(harness);
   const opened = await go('/open?key=key-a');
@@ -53,7 +53,7 @@ test('a link opens the notebook: session by cookie, and on to the address', asyn
   expect(await go(`/notebook/${M}/`)).toMatchObject({ status: 404 });
 });
 
-test('a link may name a port', async () => {
+test('a link may open a port', async () => {
   const harness = await withLinks();
   expect(await browser(harness).go('/open?key=key-a&port=81')).toMatchObject({
     status: 303,
@@ -66,7 +66,7 @@ test('a link may name a port', async () => {
   }
 });
 
-test('a link is good once; a spent one has a way out', async () => {
+test('a link works once; a used one shows a page with a way to log in', async () => {
   const harness = await withLinks();
   await browser(harness).go('/open?key=key-a');
   const again = await browser(harness).go('/open?key=key-a');
@@ -77,7 +77,7 @@ test('a link is good once; a spent one has a way out', async () => {
   expect(await browser(harness).go('/open?key=')).toMatchObject({ status: 400 });
 });
 
-test('who only looks at a link does not spend it', async () => {
+test('a preview does not use up a link', async () => {
   const harness = await withLinks();
   expect(await ask(harness, '/open?key=key-a', { method: 'HEAD' })).toMatchObject({
     status: 405,
@@ -87,17 +87,17 @@ test('who only looks at a link does not spend it', async () => {
   expect(await browser(harness).go('/open?key=key-a')).toMatchObject({ status: 303 });
 });
 
-test('the cookie is Secure where the gateway is reached over TLS', async () => {
+test('sets a Secure cookie over TLS', async () => {
   const harness = await withLinks({ publicOrigin: 'https://gateway.example' });
   const opened = await browser(harness).go('/open?key=key-a');
   expect(opened.headers['set-cookie']?.[0]).toMatch(/; Secure$/);
 });
 
-test('a browser is one account here: a new one replaces the old and takes what its pages stored', async () => {
+test('replaces the browser’s account, and clears its stored site data', async () => {
   const harness = await withLinks();
   const { go, jar } = browser(harness);
   expect((await go('/open?key=key-a')).headers['clear-site-data']).toBe('"cache", "storage"');
-  // The same account again: nothing is lost.
+  // The same account again: nothing is cleared.
   expect((await go('/open?key=key-a2')).headers['clear-site-data']).toBeUndefined();
   expect((await go('/open?key=key-m')).headers['clear-site-data']).toBe('"cache", "storage"');
   expect([...jar.keys()]).toEqual(['berth_gateway']);
@@ -105,7 +105,7 @@ test('a browser is one account here: a new one replaces the old and takes what i
   expect(await go(`/notebook/${M}/`)).toMatchObject({ status: 200 });
 });
 
-test('a link that a page of elsewhere opened is not followed before the visitor says so', async () => {
+test('asks for confirmation of a link opened by a cross-site page', async () => {
   const harness = await withLinks();
   const navigation = { 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
   const from = async (more: Record<string, string>, key = 'key-m'): Promise<Answered> =>
@@ -114,7 +114,7 @@ test('a link that a page of elsewhere opened is not followed before the visitor 
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'cross-site', referer: 'https://evil.test/' },
     { 'sec-fetch-site': 'cross-site', referer: 'no address' },
-    // As a stranger's port on a host of its own is.
+    // As from a foreign port on a host of its own.
     { 'sec-fetch-site': 'same-site' },
     { 'sec-fetch-site': 'same-site', referer: 'http://8000-other.console.test/' },
     { referer: 'https://evil.test/' },
@@ -137,7 +137,7 @@ test('a link that a page of elsewhere opened is not followed before the visitor 
   });
 });
 
-test('what a link holds cannot break out of the page, and is never logged', async () => {
+test('escapes link contents, and never logs them', async () => {
   const harness = await withLinks();
   const evil = encodeURIComponent('"><script>alert(1)</script>');
   const answered = await browser(harness).go(`/open?key=${evil}`, { 'sec-fetch-site': 'cross-site' });

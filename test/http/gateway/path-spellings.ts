@@ -1,4 +1,4 @@
-/** Other spellings of a path or a host, each of which some reader somewhere takes for the same. */
+/** Alternative spellings of a path or host that some parser treats as equal. */
 import { DOMAIN, M, OWN } from './access-matrix.ts';
 
 type Spelling = (path: string, id: string, port: number) => string;

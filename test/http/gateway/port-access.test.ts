@@ -1,4 +1,4 @@
-/** Who comes in to what: each setting, each kind of visitor, each way to a port, by request and by WebSocket. */
+/** Access matrix of ports: each setting, visitor and address, by request and WebSocket. */
 import { describe, expect, test } from 'vitest';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
 import { ALICE, ask, idOf, jwtOf, keyOf, MALLORY, sendRaw, serve, start, until, type Harness } from './harness.ts';
@@ -13,7 +13,7 @@ type Surface = 'forward' | 'host' | 'notebook';
 interface Visitor {
   headers?: Headers;
   query?: string;
-  /** It leans on a cookie: a browser says of which page it is. */
+  /** Uses a cookie: browsers send the origin of the page. */
   browser?: true;
   is: 'nobody' | 'other' | 'owner' | 'linked' | 'linked other';
 }
@@ -48,7 +48,7 @@ const visitors: Record<string, Visitor> = {
   'two links that differ': { is: 'nobody', query: 'berth_share=good&berth_share=ended' },
 };
 
-/** What has to come of it, said here once more and not by the code under test. */
+/** Expected status, independent of the code under test. */
 function statusFor(access: PortAccess, surface: Surface, { is }: Visitor): number {
   const set = surface === 'notebook' ? 'owner' : access;
   if (is === 'owner' || set === 'public') return 200;
@@ -97,7 +97,7 @@ const withToken = ({ headers = {}, query, ...rest }: Visitor, token: string): Vi
 });
 
 async function statusOf(harness: Harness, surface: Surface, how: 'request' | 'upgrade', one: Visitor) {
-  // With a link to the notebook's own port: that opens /forward alone.
+  // A link to the notebook's port opens /forward only.
   const visitor = surface === 'notebook' ? withToken(one, 'notebook') : one;
   const { path, host } = places[surface](visitor.query === undefined ? '' : `?${visitor.query}`);
   const headers: Headers = { host, ...visitor.headers, ...(visitor.browser ? { origin: `http://${host}` } : {}) };
@@ -126,13 +126,13 @@ describe.each(['owner', 'signedIn', 'public'] as const)('to a port that is set t
       }
       expect(got).toEqual(wanted);
       expect(heads).toHaveLength(Object.values(wanted).filter((status) => status === 200).length);
-      // Nobody's token, session or key goes in, whoever was let in and by whatever.
+      // No token, session or key is forwarded, whoever is authorized.
       expect(heads.join('\n')).not.toMatch(/berth|good|=notebook|ended|session-[am]|port-81/);
     },
   );
 });
 
-test('a port that is not set beside one that is stays the owner’s, and so does the port of another instance', async () => {
+test('keeps other ports, and ports of other instances, private', async () => {
   const { harness } = await gateway('signedIn');
   const asMallory = { 'x-api-key': keyOf(MALLORY) };
   expect((await ask(harness, `/forward/${A}/81/`, { headers: asMallory })).status).toBe(404);
@@ -141,7 +141,7 @@ test('a port that is not set beside one that is stays the owner’s, and so does
   expect((await ask(harness, `/forward/${M}/80/?berth_share=good`)).status).toBe(401);
 });
 
-test('with a link that does not open it, what is private and what is unknown answer the same', async () => {
+test('answers alike for private and unknown ports with an invalid link', async () => {
   const { harness } = await gateway('owner');
   const [own, crossSite] = [{ cookie: 'berth_share=good' }, { cookie: 'berth_share=x', origin: 'http://evil.test' }];
   for (const headers of [own, crossSite, { 'x-berth-share': 'good' }, { cookie: 'berth_share=good', origin: 'null' }]) {
@@ -224,7 +224,7 @@ describe('a browser that follows a link', () => {
       expect(answered).toMatchObject({ status: 303, headers: { location, 'set-cookie': [cookie] } });
       expect(heads).toEqual([]);
       const kept = cookie.split(';')[0] ?? '';
-      // As a browser reads it.
+      // Parsed as by a browser.
       const { origin, pathname, search } = new URL(location, `http://${host}`);
       expect(origin).toBe(`http://${host}`);
       const shown = await ask(harness, pathname + search, { headers: { host, ...page, ...proto, cookie: kept } });
@@ -232,13 +232,13 @@ describe('a browser that follows a link', () => {
     },
   );
 
-  test('of an old kind, which only asks for HTML, is sent on as well', async () => {
+  test('without fetch metadata is redirected as well', async () => {
     const { harness } = await gateway('owner');
     const answered = await ask(harness, `/forward/${A}/80/?berth_share=good`, { headers: { accept: 'text/html' } });
     expect(answered.status).toBe(303);
   });
 
-  test('is sent on without a cookie where it comes in anyway', async () => {
+  test('is redirected without a cookie where it has access anyway', async () => {
     for (const [access, headers] of [
       ['public', {}],
       ['owner', { cookie: 'berth_gateway=session-a' }],
@@ -250,7 +250,7 @@ describe('a browser that follows a link', () => {
     }
   });
 
-  test('is told when the link has ended', async () => {
+  test('gets a page when the link has expired', async () => {
     const { harness } = await gateway('owner');
     const answered = await ask(harness, `/forward/${A}/80/?berth_share=ended`, { headers: page });
     expect(answered.status).toBe(401);
@@ -258,7 +258,7 @@ describe('a browser that follows a link', () => {
   });
 });
 
-test('a program that brings the token gets its answer at once, and the cookie for the next', async () => {
+test('answers a program with a token directly, and sets a cookie', async () => {
   const { harness } = await gateway('owner');
   const posted = await ask(harness, `/forward/${A}/80/v1?berth_share=good`, { method: 'POST', body: '{}' });
   expect([posted.status, posted.body]).toEqual([200, 'inside']);
@@ -267,7 +267,7 @@ test('a program that brings the token gets its answer at once, and the cookie fo
   expect(byHeader.headers['set-cookie']).toBeUndefined();
 });
 
-test('the token goes in by no other spelling of query, header, cookie or referrer', async () => {
+test('removes the token from every spelling of query, header, cookie and referrer', async () => {
   const { harness, heads } = await gateway('public');
   const headers = {
     'X-Berth-Share': 'good',
@@ -279,12 +279,12 @@ test('the token goes in by no other spelling of query, header, cookie or referre
   expect(heads.join('')).toMatch(/^\/\?a=1\n/);
   expect(heads.join('')).toMatch(/\ncookie\na=1\n/);
   expect(heads.join('')).not.toMatch(/good|berth/i);
-  // What is left alone is left as it was.
+  // Other parameters stay unchanged.
   await ask(harness, `/forward/${A}/80/?a=%zz&b=%20&&share=1`);
   expect(heads.at(-1)).toMatch(/^\/\?a=%zz&b=%20&&share=1\n/);
 });
 
-test('an instance can neither set the cookie of a link nor read one by an echo', async () => {
+test('an instance can neither set nor read a link’s cookie', async () => {
   const inside = await serve((_req, res) =>
     res
       .setHeader('Set-Cookie', ['berth_share=evil; Path=/', '__Host-Berth_Share=evil', '__Secure-berth_share=evil'])
@@ -295,7 +295,7 @@ test('an instance can neither set the cookie of a link nor read one by an echo',
   expect((await ask(harness, `/forward/${A}/80/`)).headers['set-cookie']).toBeUndefined();
 });
 
-describe('cookies of links count as little as those of sessions for what pages of elsewhere send', () => {
+describe('link cookies are ignored in cross-site requests, like session cookies', () => {
   const own = `http://${DOMAIN}`;
   test.each([
     ['own page', { origin: own }, 'POST', 200],
@@ -317,13 +317,13 @@ describe('cookies of links count as little as those of sessions for what pages o
     const { harness } = await gateway('owner');
     const headers = { host: DOMAIN, cookie: 'berth_share=good', ...from };
     expect((await ask(harness, `/forward/${A}/80/`, { method, headers })).status).toBe(status);
-    // The token itself is no cookie: whoever has it may send it from anywhere.
+    // A raw token is not a cookie: its holder may send it from any page.
     const shown = { host: DOMAIN, 'x-berth-share': 'good', cookie: 'berth_gateway=session-m', ...from };
     expect((await ask(harness, `/forward/${A}/80/`, { method, headers: shown })).status).toBe(200);
   });
 });
 
-test('on a path, content is sandboxed and installs no service worker for all but the owner', async () => {
+test('sandboxes path content and blocks service workers for everybody but the owner', async () => {
   const { harness } = await gateway('signedIn');
   const policy = async (headers: Headers): Promise<string | undefined> =>
     (await ask(harness, `/forward/${A}/80/`, { headers })).headers['content-security-policy']?.toString();
@@ -340,7 +340,7 @@ test('on a path, content is sandboxed and installs no service worker for all but
   expect(await policy({ cookie: 'berth_gateway=session-a; berth_share=good' })).toBeUndefined();
 });
 
-test('a credential of an account that is let in as one never goes in', async () => {
+test('never forwards the credential that authorized an account', async () => {
   const { harness, heads } = await gateway('signedIn');
   await ask(harness, `/forward/${A}/80/`, { headers: { 'x-api-key': keyOf(MALLORY), authorization: 'Bearer sk-own' } });
   await ask(harness, `/forward/${A}/80/`, { headers: { 'x-berth-share': 'good', authorization: 'Bearer sk-own' } });
@@ -348,7 +348,7 @@ test('a credential of an account that is let in as one never goes in', async () 
   expect(heads[1]).toContain('Bearer sk-own');
 });
 
-describe('what is open is cut once it would not be let in any more', () => {
+describe('open connections are cut when access is revoked', () => {
   const ends: [string, PortAccess, Headers, (harness: Harness) => void][] = [
     ['a link that is revoked', 'owner', { 'x-berth-share': 'good' }, (harness) => harness.shares.delete('good')],
     ['an account, when the port becomes the owner’s', 'signedIn', { 'x-api-key': keyOf(MALLORY) }, setTo('owner')],
@@ -391,7 +391,7 @@ describe('what is open is cut once it would not be let in any more', () => {
     await over;
   });
 
-  test('and not because a port was set to more', async () => {
+  test('but not when a port’s access is extended', async () => {
     const { harness, state, over } = await streaming('signedIn', { 'x-api-key': keyOf(MALLORY) });
     setTo('public')(harness);
     const { asked } = state;

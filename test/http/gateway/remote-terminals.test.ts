@@ -1,4 +1,7 @@
-/** Terminals that another process holds, over its socket: they outlive the API, and what goes over is what goes without. */
+/**
+ * Terminals in a separate process, over its socket: they survive an API restart and behave as local
+ * ones.
+ */
 import { once } from 'node:events';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -21,7 +24,7 @@ const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
 interface Apart extends ExecRoom {
   path: string;
-  /** The process that holds them ends, and another comes. */
+  /** The terminal process restarts. */
   holderAgain(): Promise<void>;
   holderDown(): Promise<void>;
 }
@@ -64,7 +67,7 @@ async function apart(): Promise<Apart> {
   };
 }
 
-test('a terminal goes on while the API is away, and is taken up with what it showed meanwhile', async () => {
+test('keeps a terminal during an API outage, and replays its output on reattach', async () => {
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   const before = await openTerminal(api.port, { instanceId, columns: 100, rows: 30 }, admin);
@@ -86,7 +89,7 @@ test('a terminal goes on while the API is away, and is taken up with what it sho
   expect(after.messages.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
 });
 
-test('several viewers, sizes, lists, closes and the end of the run come over the socket as they are', async () => {
+test('supports viewers, sizes, lists, closes and the end of the run over the socket', async () => {
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   const one = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 80, rows: 24 }, admin);
@@ -114,7 +117,7 @@ test('several viewers, sizes, lists, closes and the end of the run come over the
   await world.until(instanceId, hasStatus('Stopped'));
 });
 
-test('what the engine refuses is refused before the upgrade, in its words', async () => {
+test('reports refusals of the engine before the upgrade', async () => {
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   world.engine.openExec = async () => {
@@ -128,7 +131,7 @@ test('what the engine refuses is refused before the upgrade, in its words', asyn
   });
 });
 
-test('while nobody holds terminals that is said, and what was open is lost; when one is back there are new ones', async () => {
+test('reports an absent terminal process, loses its terminals, and opens new ones after its restart', async () => {
   const { admin, api, holderAgain, holderDown } = await apart();
   const instanceId = await admin.launch();
   const before = await openTerminal(api.port, { instanceId }, admin);
@@ -147,7 +150,7 @@ test('while nobody holds terminals that is said, and what was open is lost; when
   expect(after.messages[0]).toMatchObject({ created: true });
 });
 
-test('a slow viewer over the socket holds the shell up, and loses nothing', async () => {
+test('applies back-pressure of a slow viewer without loss', async () => {
   const { admin, api } = await apart();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
@@ -168,7 +171,7 @@ async function* untilAborted(signal: AbortSignal): AsyncGenerator<TerminalMessag
   yield { kind: 'ended', exitCode: null, why: 'the viewer left' };
 }
 
-test('of sizes wanted faster than they go over the socket one is on its way, and the last arrives', async () => {
+test('coalesces rapid resizes and delivers the last', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
   const path = join(folder, 'terminals.sock');
   const size = { columns: 80, rows: 24 };
@@ -200,7 +203,7 @@ test('of sizes wanted faster than they go over the socket one is on its way, and
   expect(sized).toEqual([1, 1_000]);
 });
 
-test('the socket is Berth’s own user’s alone, and garbage on it ends nothing', async () => {
+test('restricts the socket to Berth’s user, and survives garbage', async () => {
   const { admin, api, path } = await apart();
   expect((await stat(path)).mode & 0o777).toBe(0o600);
   const statusOf = (asked: {

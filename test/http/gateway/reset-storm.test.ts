@@ -1,6 +1,6 @@
 /**
- * Resets of either side, at every stage of requests, uploads and WebSockets: 500 of them, 5,000 at level long, 100,000 at level soak. Afterwards all is as
- * before: no socket, no handle, no memory is left over, and the next client is served.
+ * 500 resets of either side at every stage of requests, uploads and WebSockets (long: 5,000, soak:
+ * 100,000) leak no socket, handle or memory, and the next client is served.
  */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
@@ -23,7 +23,7 @@ const SWITCH = 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
 const reset = (socket: Socket): void => void socket.resetAndDestroy();
 const soon = (socket: Socket): void => void setImmediate(() => reset(socket));
 
-/** What the instance does with a request; `isSwitch`: it is for a WebSocket. */
+/** Behaviour of the instance per request; `isSwitch` for a WebSocket. */
 const deaths: ((socket: Socket, isSwitch: boolean) => void)[] = [
   (socket) => reset(socket),
   (socket) => void socket.write('HTTP/1.1 200 OK\r\nConte', () => soon(socket)),
@@ -36,7 +36,6 @@ const deaths: ((socket: Socket, isSwitch: boolean) => void)[] = [
     if (isSwitch) socket.pipe(socket);
   },
   (socket) => void socket.write(OK),
-  // Never answers.
   () => {},
 ];
 
@@ -55,7 +54,7 @@ const collect = ((): (() => void) => {
   return () => void Reflect.apply(gc, undefined, []);
 })();
 
-/** Once nothing of it is on its way. */
+/** Measured once all requests have ended. */
 async function heldBytes(): Promise<number> {
   for (let round = 0; round < 3; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -67,7 +66,7 @@ async function heldBytes(): Promise<number> {
 
 const handles = (): number => process.getActiveResourcesInfo().filter((kind) => kind.startsWith('TCP')).length;
 
-test(`${RESETS} resets, of either side and at every stage, leave nothing and end nothing`, async () => {
+test(`${RESETS} resets of either side at every stage leak nothing and crash nothing`, async () => {
   const faults: unknown[] = [];
   const onFault = (error: unknown): void => void faults.push(error);
   process.on('unhandledRejection', onFault);
@@ -75,7 +74,7 @@ test(`${RESETS} resets, of either side and at every stage, leave nothing and end
   let connections = 0;
   const inside = await serveTcp((socket) => {
     socket.once('end', () => socket.end());
-    // One in ten before it is asked anything.
+    // One in ten resets before the request.
     if (connections++ % 10 === 0) return reset(socket);
     socket.on('data', (chunk: Buffer) => {
       const head = /^(?:GET|POST) \/(\d+) HTTP/.exec(chunk.toString('latin1', 0, 40));
@@ -101,7 +100,7 @@ test(`${RESETS} resets, of either side and at every stage, leave nothing and end
       else if (how === 1) setImmediate(leave);
       else if (how < 4) setTimeout(leave, how);
       else {
-        // Until it hears, or for a while.
+        // Leaves after the response, or after a while.
         socket.once('data', leave);
         setTimeout(leave, 20);
       }
@@ -118,7 +117,7 @@ test(`${RESETS} resets, of either side and at every stage, leave nothing and end
     harness.began.length = 0;
     harness.logged.length = 0;
   };
-  // What is made once is made.
+  // Warm-up of lazy initialization.
   await storm(1_000);
   const before = { bytes: await heldBytes(), handles: handles() };
   fromOutside = 0;
@@ -129,7 +128,7 @@ test(`${RESETS} resets, of either side and at every stage, leave nothing and end
   expect(connections).toBeGreaterThan(RESETS / 5);
   await until('no handle is left', () => handles() <= before.handles);
   const leftBytes = async (): Promise<number> => (await heldBytes()) - before.bytes;
-  // What has a time limit is held until that.
+  // Buffers live until their timeouts.
   await expect.poll(leftBytes, { interval: 500 }).toBeLessThan(MEMORY_BYTES);
   const well = await serveTcp((socket) => void socket.on('data', () => socket.write(OK)));
   harness.add(A, { publicPorts: [80], ports: { 80: well.port } });

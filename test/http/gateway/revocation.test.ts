@@ -24,7 +24,7 @@ const liveAt = (instanceId: GatewayRoute['instanceId'], cut: string[]): OpenAcce
   at: -1,
 });
 
-test('whoever is still there when access ends is cut, in whatever order others came and went', async () => {
+test('cuts every open connection at a revocation, in any order of earlier connects and disconnects', async () => {
   const gone = new Set<string>();
   const route = async (instanceId: GatewayRoute['instanceId']): Promise<GatewayRoute | null> =>
     gone.has(instanceId) ? null : routeOf(instanceId);
@@ -54,7 +54,7 @@ test('whoever is still there when access ends is cut, in whatever order others c
   expect([...new Set(cut)].toSorted()).toEqual(ids.slice(2).toSorted());
 });
 
-test('of one it can not ask about the others are asked about all the same, and one warning says so', async () => {
+test('checks the other holders when one check fails, with one warning', async () => {
   const [first, second, third] = ids;
   const warnings: object[] = [];
   let tell = (_ended: RevocationSubject): void => {};
@@ -84,7 +84,7 @@ test('of one it can not ask about the others are asked about all the same, and o
   for (const id of [first, second, third]) if (id !== undefined) tell({ instanceId: id });
   await until('the third is cut', () => cut.length > 0);
   expect(cut).toEqual([third]);
-  // The first is asked about alone, the others together, as they were told of meanwhile.
+  // The first is checked alone, the others together.
   await until('it was warned of each round', () => warnings.length === 2);
   expect(warnings).toEqual([
     { err: expect.any(Error), connections: 1 },

@@ -1,4 +1,4 @@
-/** Requests that two servers could read in two ways, on raw sockets: refused, and nothing of them reaches an instance. */
+/** Ambiguous requests on raw sockets are refused and never reach an instance. */
 import { describe, expect, test } from 'vitest';
 import { ask, idOf, sendRaw, serve, serveTcp, start } from './harness.ts';
 
@@ -86,12 +86,12 @@ test.each(refused)('%s', async (_name, text) => {
   const answer = await sendRaw(harness, text);
   expect(answer).toMatch(/^HTTP\/1\.1 (400|405|417|431|404) /);
   expect(answer).not.toContain('inside');
-  // What pretended to be a body was not taken for a second request that reached an instance.
+  // The fake body did not arrive as a second request.
   expect(reached).toBe(0);
 });
 
-describe('what is well-formed passes unambiguous', () => {
-  test('a chunked body with extensions and trailers goes in as one body', async () => {
+describe('well-formed requests pass unambiguously', () => {
+  test('forwards a chunked body with extensions and trailers as one body', async () => {
     const heads: string[] = [];
     const inside = await serve((req, res) => {
       heads.push(req.rawHeaders.join('|'));
@@ -105,7 +105,7 @@ describe('what is well-formed passes unambiguous', () => {
     expect(heads[0]).not.toMatch(/trailer|content-length/i);
   });
 
-  test('a body that looks like a request stays a body', async () => {
+  test('forwards a body that looks like a request as a body', async () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -117,7 +117,7 @@ describe('what is well-formed passes unambiguous', () => {
     ).toMatchObject({ body });
   });
 
-  test('bytes beyond ASCII in a header come through as they are, both ways', async () => {
+  test('preserves non-ASCII header bytes both ways', async () => {
     let got = '';
     const inside = await serveTcp((socket) =>
       socket.once('data', (head) => {
@@ -132,7 +132,7 @@ describe('what is well-formed passes unambiguous', () => {
     expect(answer).toContain('X-Back: \xe9\xff\r\n');
   });
 
-  test('an instance that answers twice cannot slip the second answer to the next client', async () => {
+  test('never sends a surplus response to the next client', async () => {
     const inside = await serveTcp((socket) => {
       socket.on('data', (head) => {
         const url = head.toString('latin1').split(' ')[1];

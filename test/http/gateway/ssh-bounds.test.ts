@@ -1,4 +1,6 @@
-/** What one client, one instance and all of them together may hold of the process that serves ssh, and that it is given back. */
+/**
+ * Limits per client, per instance and in total on resources of the ssh process, and their release.
+ */
 import { EventEmitter, once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
@@ -26,7 +28,7 @@ function fakeClient(more: Partial<Client> & { ssh?: EventEmitter }): Client {
   return { ...given, adopt: () => ({ write: async () => true }), ...more } as unknown as Client;
 }
 
-test('sizes and signals without end are one resize and one command under way; the last size, and each signal once, come after', async () => {
+test('coalesces resizes and signals: one at a time, the last size, each signal once', async () => {
   const stdout = new PassThrough();
   const stderr = new PassThrough();
   const { promise: exited, resolve: exit } = Promise.withResolvers<number>();
@@ -73,7 +75,7 @@ test('sizes and signals without end are one resize and one command under way; th
   for (const one of kills) one.done();
   expect(kills.map(({ signal }) => signal).toSorted()).toEqual(['INT', 'USR1']);
 
-  // That its client left is not told after all that the client had wanted.
+  // The command learns of the client's exit first.
   for (const name of ['TERM', 'QUIT', 'USR2']) program.signal(name);
   await expect.poll(() => kills.length).toBe(3);
   program.leave();
@@ -91,7 +93,7 @@ async function forwarded(client: Ssh2Client): Promise<number> {
   });
 }
 
-test('those who knock and leave are asked for until the client has answered, and no more than there are places', async () => {
+test('bounds forwarded connections that close before the client answers', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const waiting: (() => void)[] = [];
@@ -105,13 +107,13 @@ test('those who knock and leave are asked for until the client has answered, and
   for (let round = 0; round < 12; round++) await Promise.all(Array.from({ length: 50 }, connectAndLeave));
   await run(client, 'true').catch(() => {});
   await sleep(200);
-  // One is the port.
+  // One permit is the port's.
   expect(waiting.length).toBeLessThanOrEqual(511);
   for (const reject of waiting.splice(0)) reject();
   await expect.poll(async () => (await connectAndLeave(), waiting.length)).toBeGreaterThan(0);
 });
 
-test('a channel that its client never closes keeps its place', async () => {
+test('an unclosed channel holds its permit', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const server = createServer((socket) => void socket.on('error', () => {}).end()).listen(0, '127.0.0.1');
@@ -133,7 +135,7 @@ test('a channel that its client never closes keeps its place', async () => {
   expect(opened).toBe(512);
 });
 
-test('who knocks while the client takes nothing waits, and is not asked for once they have left', async () => {
+test('delays forwarded connections under back-pressure, and drops closed ones', async () => {
   let free = (): void => {};
   let busy: Promise<void> | null = new Promise((resolve) => (free = resolve));
   const places = makeLimit(2, () => () => {});
@@ -154,7 +156,7 @@ test('who knocks while the client takes nothing waits, and is not asked for once
   expect(places()).toBeNull();
 });
 
-test('sessions that nothing is begun in are forgotten when they are closed', async () => {
+test('frees sessions closed without a command', async () => {
   const { Server } = (await import('ssh2')).default;
   const made = vi.spyOn(Server.prototype, 'injectSocket');
   const room = await openRoom([mine]);
@@ -183,17 +185,17 @@ test('sessions that nothing is begun in are forgotten when they are closed', asy
   expect(Object.keys(Reflect.get(Object(ssh)._chanMgr, '_channels')).length).toBeLessThan(5);
 });
 
-test('who leaves while it is asked whether they may come in takes no place', async () => {
+test('a client that leaves during its login takes no permit', async () => {
   const hostKey = makeSshHostKeys(new Uint8Array(32).fill(7))('any');
   let held: Promise<void> | null = null;
   let asked = 0;
   const access = async () => {
     asked += 1;
-    // A client asks whether its key will do before it signs.
+    // Clients offer a key before signing.
     if (held !== null && asked % 2 === 0) await held;
     return { hostKey, keys: [mine.blob] };
   };
-  // Of six places an instance that is alone has three.
+  // Of six permits a single instance gets three.
   const room = await openRoom([mine], { access, files: 8 });
   await expect.poll(() => asked).toBe(1);
   for (let n = 0; n < 4; n++) {
@@ -214,7 +216,7 @@ test('who leaves while it is asked whether they may come in takes no place', asy
   expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
 });
 
-test('ports that are being opened are counted with those that are', () => {
+test('counts pending listens with open ones', () => {
   let opening = 0;
   const ssh = Object.assign(new EventEmitter(), { _sock: { pause: () => {}, resume: () => {} } });
   const listen = (): Promise<never> => {
@@ -230,7 +232,7 @@ test('ports that are being opened are counted with those that are', () => {
   expect(opening).toBe(64);
 });
 
-test('an instance has no more places than are left, and gets them back once', () => {
+test('limits an instance to the free permits, and releases each once', () => {
   const limit = makeKeyedLimit({ total: 12, perKey: (free) => free });
   const share = (key: string) => () => limit.tryAcquire(key);
   const takeAll = (take: () => (() => void) | null): (() => void)[] => {
@@ -249,8 +251,9 @@ test('an instance has no more places than are left, and gets them back once', ()
   expect(takeAll(few).length).toBe(1);
 });
 
-test('a client of an instance that has all its places is refused channels; when it has left they are free', async () => {
-  // Thirty places, and fifteen for one that is alone: a connection, and two for each session with a command.
+test('refuses channels without a permit; a leaving client releases its permits', async () => {
+  // Of thirty permits a single instance gets fifteen: one per connection, two per session with a
+  // command.
   const room = await openRoom([mine], { files: 40 });
   const begin = (client: Ssh2Client): Promise<ClientChannel> =>
     new Promise((resolve, reject) => {
@@ -264,12 +267,12 @@ test('a client of an instance that has all its places is refused channels; when 
   await expect(begin(client)).rejects.toThrow(/open failure/);
   client.destroy();
   await expect.poll(() => room.accepted.size).toBe(0);
-  // What was begun goes on, and counts.
+  // Existing sessions continue, and count.
   const again = await room.login(mine);
   expect((await run(again, 'echo again')).stdout.toString()).toBe('again\n');
 });
 
-test('of what is held an instance has no more than is left, nor more than its own bound, and others go on', () => {
+test('limits buffered bytes per instance and in total, without affecting others', () => {
   const held = makeBufferedBytes({ perInstance: 100, total: 240, recountEvery: 10 });
   const hold = (bytes: number) => {
     const share = held.forInstance();
@@ -282,7 +285,7 @@ test('of what is held an instance has no more than is left, nor more than its ow
   expect(a.share.accept(10)).toBe(false);
   a.at.bytes = 90;
   const b = hold(90);
-  // Sixty are left of all.
+  // Sixty bytes are left in total.
   expect(a.share.accept(10)).toBe(false);
   const c = hold(20);
   expect(c.share.accept(10)).toBe(true);
@@ -290,7 +293,7 @@ test('of what is held an instance has no more than is left, nor more than its ow
   expect(a.share.accept(1)).toBe(true);
 });
 
-test('who reads nothing is found out also when they send nothing', () => {
+test('detects a client that neither reads nor sends', () => {
   vi.useFakeTimers();
   onCleanup(async () => void vi.useRealTimers());
   const socket = Object.assign(new PassThrough(), { destroy: () => {} });

@@ -1,6 +1,6 @@
 /**
- * The ssh fronts before hands of this machine: an instance's network is its loopback, with ports of our own choosing for 22, and its commands
- * run here, as `/bin/sh` begins them. Who logs in is ssh2's own client.
+ * Ssh fronts before local drivers: the instance's network is loopback with mapped ports, and
+ * commands run locally by `/bin/sh`. Clients are ssh2's.
  */
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -22,11 +22,11 @@ const hostKeys = makeSshHostKeys(new Uint8Array(32).fill(7));
 
 export interface KeyPair {
   private: string;
-  /** As accounts keep it: the base64 of its blob. */
+  /** Base64 of the public key, as stored. */
   blob: string;
 }
 
-/** Of type ed25519. ssh2's own come out malformed now and then. */
+/** Ed25519, by Node: ssh2 sometimes generates malformed keys. */
 export function keyPair(): KeyPair {
   const text = makeSshHostKeys(randomBytes(32))('key');
   const key = utils.parseKey(text);
@@ -45,14 +45,14 @@ export interface Room {
   id: InstanceId;
   fronts: SshFronts;
   identity: SshIdentity;
-  /** Where 22 of the instance is here. */
+  /** Local port mapped to the instance's port 22. */
   port(): number;
   /** Ends the run of the instance. */
   endRun(): void;
   execs: FakeExec[];
-  /** What was sent to which process: to those of this room also in truth. */
+  /** Delivered signals, by process; local processes receive them for real. */
   signals: string[];
-  /** Connections of the front that are open on its side. */
+  /** Connections that the front holds open. */
   accepted: Set<Socket>;
   asked: { count: number };
   logged: string[];
@@ -227,7 +227,7 @@ export interface Ran {
   stderr: string;
 }
 
-/** Runs a command to its end, with this on its stdin. */
+/** Runs a command to completion, with this stdin. */
 export async function run(client: Client, command: string, stdin: Buffer = Buffer.alloc(0)): Promise<Ran> {
   const { promise, resolve, reject } = Promise.withResolvers<Ran>();
   client.exec(command, (error, channel) => {

@@ -1,4 +1,4 @@
-/** Ssh for images without sshd: who comes in, what they get, and that nobody ends or fills the process. */
+/** Ssh for images without sshd: logins, sessions, and limits against hostile clients. */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
@@ -14,7 +14,7 @@ const mine = keyPair();
 const other = keyPair();
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-test('the key of the account opens it to root; no other key, name, password or nothing at all does', async () => {
+test('accepts root with a key of the account, and no other key, user or password', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   expect(await run(client, 'echo hello; echo trouble >&2; exit 3')).toMatchObject({
@@ -28,7 +28,7 @@ test('the key of the account opens it to root; no other key, name, password or n
   await expect(room.login({ ...mine, private: '' }, { privateKey: undefined, password: 'x' })).rejects.toThrow(refused);
 });
 
-test('keys come and go at a running instance: a new one logs in at once, a deleted one no more, and its sessions are cut', async () => {
+test('applies new and deleted keys to a running instance at once, and cuts sessions of a deleted key', async () => {
   const room = await openRoom([mine], { checkEveryMs: 50 });
   const client = await room.login(mine);
   const closed = once(client, 'close');
@@ -40,7 +40,7 @@ test('keys come and go at a running instance: a new one logs in at once, a delet
   expect((await run(second, 'echo still')).stdout.toString()).toBe('still\n');
 });
 
-test('a program that tries key after key is cut, and who proves nothing in time too', async () => {
+test('disconnects a client after too many keys, or at the login deadline', async () => {
   const room = await openRoom([mine]);
   const tries = { count: 0 };
   const keys = Array.from({ length: 40 }, () => keyPair());
@@ -59,7 +59,7 @@ test('a program that tries key after key is cut, and who proves nothing in time 
   await once(silent, 'close');
 });
 
-test('strangers who hold connections shut nobody out, and hold no more than a few', async () => {
+test('bounds unauthenticated connections without locking anyone out', async () => {
   const room = await openRoom([mine]);
   const idle = Array.from({ length: 150 }, () =>
     connect(room.port(), '127.0.0.1')
@@ -73,7 +73,7 @@ test('strangers who hold connections shut nobody out, and hold no more than a fe
   expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
 });
 
-test('connections begin no faster than they may', async () => {
+test('limits the rate of new connections', async () => {
   const room = await openRoom([mine], { limits: { connectionRate: { burst: 20, perSecond: 0 } } });
   const greeted = await Promise.all(
     Array.from({ length: 40 }, async () => {
@@ -88,7 +88,7 @@ test('connections begin no faster than they may', async () => {
   expect(greeted.filter(Boolean).length).toBe(20);
 });
 
-test('a key that is known opens nothing to who can not sign with it', async () => {
+test('rejects a registered key without a valid signature', async () => {
   const room = await openRoom([mine]);
   const [shown, used] = [utils.parseKey(mine.private), utils.parseKey(other.private)];
   if (shown instanceof Error || used instanceof Error) throw new Error('no keys');
@@ -106,7 +106,7 @@ test('a key that is known opens nothing to who can not sign with it', async () =
   );
 });
 
-test('who is silent and there stays; who is silent and gone is not kept', async () => {
+test('keeps an idle client that answers probes, and drops a dead one', async () => {
   const room = await openRoom([mine], { limits: { keepaliveMs: 50, keepalives: 3 } });
   const there = await room.login(mine);
   const gone = await room.login(mine);
@@ -117,7 +117,7 @@ test('who is silent and there stays; who is silent and gone is not kept', async 
   expect((await run(there, 'echo there')).stdout.toString()).toBe('there\n');
 });
 
-test('what a command gets and gives arrives whole, both ways', async () => {
+test('transfers input and output of a command completely', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const bytes = randomBytes(20 * 1024 ** 2);
@@ -129,17 +129,17 @@ test('what a command gets and gives arrives whole, both ways', async () => {
   expect(sha(echoed.stdout)).toBe(sha(bytes));
 });
 
-test('stdout and stderr that both wait for a slow reader stay what they are', async () => {
+test('keeps stdout and stderr apart under back-pressure', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
-  // Each is larger than a window.
+  // Larger than a window.
   const size = 6_000_000;
   const script = `(head -c ${size} /dev/zero | tr '\\0' o) & (head -c ${size} /dev/zero | tr '\\0' e >&2) & wait`;
   client.exec(script, (_error, channel) => resolve(channel));
   const channel = await promise;
   const seen = { o: 0, e: 0, wrong: 0 };
-  // It lets the windows fill, takes a little, and lets them fill again.
+  // Fills the windows, reads a little, fills them again.
   await sleep(1_000);
   let count = 0;
   const slow = setInterval(() => {
@@ -162,8 +162,8 @@ test('stdout and stderr that both wait for a slow reader stay what they are', as
   expect(seen).toEqual({ o: size, e: size, wrong: 0 });
 });
 
-test('a command that writes much before its number arrives is not held up by that', async () => {
-  // Two streams over one connection, as an engine has them: who does not read the one holds up the other.
+test('does not block a command that writes before its process id is read', async () => {
+  // Two streams over one connection, as of an engine: one unread stream blocks both.
   const stdout = new PassThrough();
   const stderr = new PassThrough();
   const written = Buffer.alloc(3_000_000, 'o');
@@ -183,7 +183,7 @@ test('a command that writes much before its number arrives is not held up by tha
   expect(sha(ran.stdout)).toBe(sha(written));
 });
 
-test('a terminal has its size, and the next one; names and values of the client are set, but not those that sshd would keep', async () => {
+test('sets terminal size and client variables, except those that sshd refuses', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
@@ -202,7 +202,7 @@ test('a terminal has its size, and the next one; names and values of the client 
   channel.end('exit 0\n');
 });
 
-test('a signal of the client reaches the command, and how that ended is told', async () => {
+test('delivers signals to the command and reports its exit signal', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
@@ -215,7 +215,7 @@ test('a signal of the client reaches the command, and how that ended is told', a
   expect((await run(client, 'kill -9 $$')).code).toBe(137);
 });
 
-test('who leaves a terminal hangs it up, and what ignores that is ended', async () => {
+test('hangs up a terminal when its client leaves, and kills commands that ignore HUP', async () => {
   const stdout = new PassThrough();
   stdout.write('42\r\n');
   const openExec = async () => ({
@@ -234,11 +234,11 @@ test('who leaves a terminal hangs it up, and what ignores that is ended', async 
   channel.close();
   await expect.poll(() => room.signals).toEqual(['HUP 42']);
   await expect.poll(() => room.signals).toEqual(['HUP 42', 'KILL 42']);
-  // The connection goes on, and others in it.
+  // The connection and its other channels continue.
   expect(room.accepted.size).toBe(1);
 });
 
-test('without a terminal a command goes on when its client leaves, until it writes to who is gone', async () => {
+test('lets a command without a terminal run until it writes after its client left', async () => {
   const room = await openRoom([mine]);
   const runs = (pid: string): boolean => {
     try {
@@ -263,10 +263,10 @@ test('without a terminal a command goes on when its client leaves, until it writ
   expect(runs(quiet)).toBe(true);
 });
 
-test('ports are forwarded both ways, each half of them by itself; a port that is given up is free again', async () => {
+test('forwards ports both ways with half-close, and frees cancelled ones', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
-  // Says what it was told once it was told all of it: that takes a half-closed connection.
+  // Replies after the end of input, which requires a half-closed connection.
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const parts: Buffer[] = [];
     socket.on('data', (part: Buffer) => parts.push(part));
@@ -326,7 +326,7 @@ test('ports are forwarded both ways, each half of them by itself; a port that is
   await expect(once(connect(bound, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
 });
 
-test('a stopped instance cuts its sessions, and answers again by itself with the same host key; what the routes no longer name is left', async () => {
+test('ends sessions at a stop, serves the next run with the same host key, and drops removed routes', async () => {
   const room = await openRoom([mine]);
   const hostKeys: string[] = [];
   const hostVerifier = (key: Buffer): boolean => hostKeys.push(key.toString('base64')) > 0;
@@ -343,14 +343,14 @@ test('a stopped instance cuts its sessions, and answers again by itself with the
   await expect(once(connect(port, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
 });
 
-test('a client that resets at any point ends no process and leaves nothing open', async () => {
+test('survives a reset at any point and leaks nothing', async () => {
   const room = await openRoom([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
   const key = keyPair();
   for (let round = 0; round < 60; round++) {
     const proxy = createServer((from) => {
       const to = connect(room.port(), '127.0.0.1');
       let left = 40 * (round + 1) + (round % 7);
-      // By a reset, or by a farewell of the transport alone.
+      // By a reset, or by a FIN alone.
       const leave = (): unknown => (round % 2 === 0 ? to.resetAndDestroy() : to.destroy());
       from.on('error', () => {}).on('close', () => leave());
       to.on('error', () => {}).on('close', () => from.destroy());
@@ -384,10 +384,10 @@ test('a client that resets at any point ends no process and leaves nothing open'
   expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
 });
 
-test('who reads nothing holds up their own command, and next to no memory of the process', async () => {
+test('bounds memory for a client that reads nothing', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
-  // A window as large as the protocol has.
+  // The largest window of the protocol.
   await shellWithWindow(client, `head -c ${atLevel({ short: 100_000_000, long: 400_000_000 })} /dev/zero`, {
     window: 0xffff_ffff,
     packet: 32_768,
@@ -402,7 +402,7 @@ test('who reads nothing holds up their own command, and next to no memory of the
   expect(after.rss - before.rss).toBeLessThan(60_000_000);
 });
 
-test('keys that are exchanged while much is under way change none of it; while the exchange lasts nothing is kept for it', async () => {
+test('rekeys under load without loss or unbounded buffers', async () => {
   const room = await openRoom([mine]);
   const client = await room.login(mine);
   const rekeys = { count: 0 };
@@ -420,14 +420,14 @@ test('keys that are exchanged while much is under way change none of it; while t
     packet: 32_768,
   });
   const before = process.memoryUsage();
-  // Begun, and never gone on with; what comes is taken all the same.
+  // Starts a key exchange without finishing; input is still read.
   protocol.rekey();
   Reflect.get(client, '_sock').removeAllListeners('data').resume();
   await sleep(1_500);
   expect(process.memoryUsage().rss - before.rss).toBeLessThan(60_000_000);
 });
 
-/** Opens a session as no client of good will does. */
+/** Opens a session with invalid parameters. */
 async function shellWithWindow(
   client: Client,
   command: string,
@@ -442,7 +442,7 @@ async function shellWithWindow(
   });
 }
 
-test('what no client of good will sends ends its own connection: packets of nothing, more than the window, keys exchanged without end', async () => {
+test('disconnects clients that violate the protocol: empty packets, data beyond the window, endless key exchanges', async () => {
   const room = await openRoom([mine]);
   const empty = await room.login(mine);
   await shellWithWindow(empty, 'echo hello', { window: 1_000_000, packet: 0 });

@@ -14,14 +14,14 @@ const A = idOf('a');
 setFlagsFromString('--expose-gc');
 const collect: unknown = runInNewContext('gc');
 
-/** What is in use, in bytes, once the rest is given back. */
+/** Used heap after garbage collection. */
 function heapUsed(): number {
   if (typeof collect === 'function') collect();
   return process.memoryUsage().heapUsed;
 }
 
-describe('bodies flow, whatever their size and pace', () => {
-  test('events arrive one by one, as they are sent, in order', async () => {
+describe('bodies are streamed, whatever their size and speed', () => {
+  test('delivers events immediately and in order', async () => {
     const next: (() => void)[] = [];
     const inside = await serve((_req, res) => {
       res.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -39,7 +39,7 @@ describe('bodies flow, whatever their size and pace', () => {
         .on('error', reject)
         .end();
     });
-    expect(response.headers['content-type']).toBe('text/event-stream'); // the head is there before the first event
+    expect(response.headers['content-type']).toBe('text/event-stream'); // the head arrives before the first event
     let got = '';
     response.setEncoding('utf8').on('data', (chunk: string) => (got += chunk));
     for (let count = 1; count <= 5; count += 1) {
@@ -50,7 +50,7 @@ describe('bodies flow, whatever their size and pace', () => {
     response.destroy();
   });
 
-  test('200 MB go in and come out unchanged, through little memory', async () => {
+  test('transfers 200 MB both ways with little memory', async () => {
     const inside = await serve((req, res) => req.pipe(res));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -81,13 +81,13 @@ describe('bodies flow, whatever their size and pace', () => {
     await feeding;
     expect(gotBytes).toBe(200 << 20);
     expect(got.digest('hex')).toBe(sent.digest('hex'));
-    expect(peakBytes).toBeLessThan(48 << 20); // mostly in the buffers of eight sockets, which the system makes as large
+    expect(peakBytes).toBeLessThan(48 << 20); // mostly kernel buffers of eight sockets
   });
 
-  test('chunks of one byte to an instance that does not read are held as bytes, stop their client, and all arrive', async () => {
+  test('buffers one-byte chunks as bytes, with back-pressure and without loss', async () => {
     const waiting: Duplex[] = [];
     const harness = await start();
-    // Without sockets of the system between, so that what was sent is what the gateway holds.
+    // Without kernel sockets in between, only the gateway buffers data.
     harness.add(A, { publicPorts: [80] }).streams.set(80, () => {
       const [ours, theirs] = duplexPair();
       waiting.push(theirs);
@@ -110,7 +110,7 @@ describe('bodies flow, whatever their size and pace', () => {
     const reported = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
     await standsStill(reported);
-    // 25 MB for each, where pieces are kept one by one.
+    // Storing each piece separately would take 25 MB per client.
     expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
     for (const instance of waiting) {
       let text = '';
@@ -125,7 +125,7 @@ describe('bodies flow, whatever their size and pace', () => {
     for (const { client } of clients) client.destroy();
   });
 
-  test('a reader that does not read costs one listener, whatever the size of the chunks', async () => {
+  test('a stalled reader costs one listener, whatever the chunk size', async () => {
     const reported: string[] = [];
     const onWarning = ({ message }: Error): void => void reported.push(message);
     process.on('warning', onWarning);
@@ -152,7 +152,7 @@ describe('bodies flow, whatever their size and pace', () => {
     expect(reported).toEqual([]);
   });
 
-  test('a reader that does not read stops the instance, and a reading one lets it go on', async () => {
+  test('applies a stalled reader’s back-pressure to the instance', async () => {
     let written = 0;
     const inside = await serve((_req, res) => {
       const piece = Buffer.alloc(65_536);
@@ -171,13 +171,13 @@ describe('bodies flow, whatever their size and pace', () => {
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
     await standsStill(() => written);
-    expect(written).toBeLessThan(32 << 20); // what the sockets of the system hold
+    expect(written).toBeLessThan(32 << 20); // capacity of the kernel sockets
     client.resume();
     await until('all is written', () => written === 64 << 20);
     client.destroy();
   });
 
-  test('an answer before the end of the upload arrives, and the upload is not swallowed for ever', async () => {
+  test('delivers an early response, and stops the upload', async () => {
     const inside = await serve((_req, res) => res.writeHead(413, { connection: 'close' }).end('too large'));
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -198,8 +198,8 @@ describe('bodies flow, whatever their size and pace', () => {
   });
 });
 
-describe('who leaves is missed', () => {
-  test('a client that leaves aborts the request inside, before and within the response', async () => {
+describe('disconnects are detected', () => {
+  test('aborts the upstream request when the client leaves, before or during the response', async () => {
     const left: string[] = [];
     const inside = await serve((req, res) => {
       res.once('close', () => left.push(req.url ?? ''));
@@ -220,7 +220,7 @@ describe('who leaves is missed', () => {
     expect(left.toSorted()).toEqual(['/before', '/within']);
   });
 
-  test('a client that leaves within its upload aborts it', async () => {
+  test('aborts the upload when its client leaves', async () => {
     let aborted = false;
     let received = 0;
     const inside = await serve((req) => {

@@ -1,4 +1,4 @@
-/** TLS on the way to clients: pages, WebSockets, and certificates that are renewed while it runs. */
+/** TLS downstream: pages, WebSockets, and certificate renewal at run time. */
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { get } from 'node:https';
@@ -48,7 +48,7 @@ async function gateway(): Promise<Harness> {
   return harness;
 }
 
-/** Who the gateway says that it is. */
+/** Common name of the presented certificate. */
 async function shown(port: number): Promise<string> {
   const socket: TLSSocket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
   await once(socket, 'secureConnect');
@@ -57,7 +57,7 @@ async function shown(port: number): Promise<string> {
   return String(subject.CN);
 }
 
-test('a port answers over TLS at its host, and is told of it', async () => {
+test('serves a port over TLS at its host, and forwards the protocol', async () => {
   const harness = await gateway();
   const inside = await serve(echoHead);
   harness.add(A, { owner: ALICE, publicPorts: [80], ports: { 80: inside.port } });
@@ -74,7 +74,7 @@ test('a port answers over TLS at its host, and is told of it', async () => {
   });
 });
 
-test('a WebSocket stays open while the certificate is renewed, and the next connection is shown the new one', async () => {
+test('keeps WebSockets open at a renewal, and presents the new certificate to the next connection', async () => {
   const harness = await gateway();
   const server = new WebSocketServer({ port: 0 });
   onCleanup(async () => server.close());
@@ -87,7 +87,7 @@ test('a WebSocket stays open while the certificate is renewed, and the next conn
   expect(await shown(harness.port)).toBe('first.test');
 
   const second = await pairFor('second.test');
-  // A renewal writes one before the other: the two do not fit meanwhile.
+  // A renewal writes one file first; the pair does not match meanwhile.
   await write({ cert: second.cert });
   await expect.poll(() => logged).toContain('the certificate is unusable; the previous one stays active');
   expect(await shown(harness.port)).toBe('first.test');
@@ -102,19 +102,19 @@ test('a WebSocket stays open while the certificate is renewed, and the next conn
   socket.close();
 });
 
-test('files that are missing, no certificate, or do not belong together are refused at the start', async () => {
+test('refuses missing, invalid or mismatched certificate files at start', async () => {
   await expect(open()).rejects.toThrow(/ENOENT.*cert/);
   const [one, other] = [await pairFor('one.test'), await pairFor('other.test')];
   await write({ cert: 'nothing', key: one.key });
   await expect(open()).rejects.toThrow();
   await write({ cert: one.cert, key: other.key });
   await expect(open()).rejects.toThrow('the key is not that of the certificate');
-  // As a file is for a moment that is being written.
+  // A file during its write.
   await write({ cert: one.cert, key: '' });
   await expect(open()).rejects.toThrow();
 });
 
-/** Who says nothing, and who stops in the middle of their first words. */
+/** Silent clients, and clients that stop during the handshake. */
 async function silent(port: number): Promise<{ closed: () => number }> {
   let closed = 0;
   const sockets = ['', '\x16\x03\x01\x02\x00\x01'].map((text) => {
@@ -130,16 +130,16 @@ async function silent(port: number): Promise<{ closed: () => number }> {
   return { closed: () => closed };
 }
 
-test('a connection without a handshake is closed when its time is over', async () => {
+test('closes a connection without a handshake at the deadline', async () => {
   const { port } = await start({ tls: bare, limits: { headMs: 100 } });
   const { closed } = await silent(port);
   await expect.poll(closed).toBe(2);
 });
 
-test('a connection without a handshake does not hold the stop up', async () => {
+test('stops despite a connection without a handshake', async () => {
   const { gateway, port } = await start({ tls: bare });
   const { closed } = await silent(port);
-  // What came after these has shaken hands: so they were taken in.
+  // Later connections have finished the handshake, so these were accepted.
   await shown(port);
   await gateway.stop();
   await expect.poll(closed).toBe(2);

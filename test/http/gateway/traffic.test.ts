@@ -10,7 +10,7 @@ const STOP_GRACE_MS = 120_000;
 const ID = idOf('1');
 const credential = { authorization: `Bearer ${jwtOf(ALICE)}` };
 
-/** An instance with something that answers requests, slowly where asked, and echoes WebSockets, as notebook and on port 7000. */
+/** An instance with a slow web server and a WebSocket echo, as notebook and on port 7000. */
 async function answering(): Promise<{ harness: Harness; waiting: (() => void)[] }> {
   const waiting: (() => void)[] = [];
   const server = createServer((request, response) => {
@@ -35,7 +35,7 @@ async function answering(): Promise<{ harness: Harness; waiting: (() => void)[] 
 const reported = ({ began }: Harness): string[] =>
   began.map(({ id, kind, done }) => `${id === ID ? 'it' : id} ${kind}${done ? ' done' : ''}`);
 
-test('control is told of a request for as long as it is under way', async () => {
+test('reports a request until it ends', async () => {
   const { harness, waiting } = await answering();
   const reply = fetch(`${harness.origin}/forward/${ID}/7000/slow`, { headers: credential });
   await expect.poll(() => waiting.length).toBe(1);
@@ -45,7 +45,7 @@ test('control is told of a request for as long as it is under way', async () => 
   await expect.poll(() => reported(harness)).toEqual(['it use done']);
 });
 
-test('control is told of a WebSocket until it is closed', async () => {
+test('reports a WebSocket until it closes', async () => {
   const { harness } = await answering();
   const socket = new WebSocket(`${harness.origin.replace('http', 'ws')}/forward/${ID}/7000/`, { headers: credential });
   await once(socket, 'open');
@@ -54,7 +54,7 @@ test('control is told of a WebSocket until it is closed', async () => {
   await expect.poll(() => reported(harness)).toEqual(['it use done']);
 });
 
-test("what a notebook's open page asks by itself is told apart from use", async () => {
+test("reports a notebook page's polling apart from use", async () => {
   const { harness } = await answering();
   const get = async (path: string, method = 'GET'): Promise<void> => {
     await (await fetch(`${harness.origin}/notebook/${ID}/${path}`, { headers: credential, method })).text();
@@ -70,7 +70,7 @@ test("what a notebook's open page asks by itself is told apart from use", async 
   await expect.poll(() => reported(harness)).toEqual(['it poll done', 'it use done', 'it use done', 'it poll done']);
 });
 
-test('who is not let in is no use of it', async () => {
+test('does not report unauthorized requests', async () => {
   const { harness } = await answering();
   const reply = await fetch(`${harness.origin}/forward/${ID}/7000/`, { redirect: 'manual' });
   expect(reply.ok).toBe(false);
@@ -84,16 +84,16 @@ test.each([
   const { harness } = await answering();
   const get = (path: string): string =>
     `GET /forward/${ID}/${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${credential.authorization}\r\n\r\n`;
-  // The second is answered at once, waits behind the first, and nothing listens for the third.
+  // The second is answered at once but waits behind the first; nothing listens for the third.
   expect(await sendRaw(harness, get('7000/slow') + get('7000/') + get('9/') + last)).toBe('');
   await until('all are done', () => harness.began.length > 0 && harness.began.every(({ done }) => done));
   const began = performance.now();
   await harness.gateway.stop();
-  // The grace of a stop is for what is under way.
+  // The grace period is for running requests only.
   expect(performance.now() - began).toBeLessThan(STOP_GRACE_MS / 2);
 });
 
-test('a WebSocket on a connection whose requests are all answered is let through', async () => {
+test('accepts a WebSocket on a connection whose requests are all answered', async () => {
   const { harness } = await answering();
   const { socket, read } = await rawConnection(harness);
   const head = (path: string, ...more: string[]): string =>

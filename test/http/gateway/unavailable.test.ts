@@ -5,10 +5,10 @@ import { API_ORIGIN, ask, sendRaw, idOf, onCleanup, serve, start, until } from '
 
 const A = idOf('a');
 
-describe('when nothing inside can answer, the gateway says why', () => {
+describe('the gateway explains why an instance cannot answer', () => {
   const browser = { headers: { accept: 'text/html,application/xhtml+xml' } };
 
-  test('nothing listens on the port', async () => {
+  test('no listener on the port', async () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });
     const forProgram = await ask(harness, `/forward/${A}/80/`);
@@ -24,7 +24,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(forPerson.body).toContain('http-equiv="refresh"');
   });
 
-  test('who uploads to a port on which nothing listens is told so, and the connection goes on', async () => {
+  test('answers an upload to a port without a listener, and keeps the connection', async () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });
     const upload = `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n${'x'.repeat(3_000_000)}`;
@@ -33,7 +33,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(answer.match(/^HTTP\/1\.1 503 /gm)).toHaveLength(3);
   });
 
-  test('who breaks off such an upload ends nothing but the upload', async () => {
+  test('an aborted upload ends only itself', async () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });
     for (let count = 0; count < 20; count += 1) {
@@ -73,7 +73,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     ],
   ];
   for (const [status, title, says, looksAgain] of pages)
-    test(`an instance that is ${status} has a page that says what would help`, async () => {
+    test(`shows a page with the next step for ${status}`, async () => {
       const harness = await start();
       harness.add(A, { publicPorts: [80], route: { running: false, status } });
       const page = await ask(harness, `/forward/${A}/80/`, browser);
@@ -91,7 +91,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
       expect(JSON.parse(program.body)).toEqual({ message: expect.stringContaining(`the instance is ${status}: `) });
     });
 
-  test('an instance that stops while it is asked is said to be between two runs, and looked for again', async () => {
+  test('reports an instance that stops during a request as restarting', async () => {
     const harness = await start();
     const instance = harness.add(A, { publicPorts: [80] });
     instance.streams.set(80, () => {
@@ -103,7 +103,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(page.body).toContain('http-equiv="refresh"');
   });
 
-  test('of a notebook that does not listen the page says where it tells why', async () => {
+  test('links to the logs of a notebook that does not listen', async () => {
     const harness = await start({ limits: { notebookPatienceMs: 0 } });
     harness.add(A, {});
     harness.sessions.set('s', 'account-alice');
@@ -113,14 +113,14 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(page.body).toContain('An image without Jupyter has no notebook');
   });
 
-  test('an address that is no instance has a way out', async () => {
+  test('offers a link at an unknown address', async () => {
     const harness = await start();
     const answered = await ask(harness, '/', browser);
     expect(answered.status).toBe(404);
     expect(answered.body).toContain(`href="${API_ORIGIN}/"`);
   });
 
-  test('a notebook that does not listen yet is waited for', async () => {
+  test('waits for a starting notebook', async () => {
     const inside = await serve((_req, res) => res.end('the notebook'));
     const harness = await start();
     const instance = harness.add(A, {});
@@ -131,7 +131,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(await asked).toMatchObject({ status: 200, body: 'the notebook' });
   });
 
-  test('a notebook that never listens is waited for once, and not by each request', async () => {
+  test('waits once for a notebook that never listens', async () => {
     const harness = await start({ limits: { notebookPatienceMs: 300 } });
     harness.add(A, {});
     harness.sessions.set('s', 'account-alice');
@@ -143,7 +143,7 @@ describe('when nothing inside can answer, the gateway says why', () => {
     expect(harness.dials).toBe(dialsBefore + 1);
   });
 
-  test('one request too many at once is turned away, and the place is given back', async () => {
+  test('refuses excess requests, and releases permits', async () => {
     const waiting: (() => void)[] = [];
     const inside = await serve((_req, res) => void waiting.push(() => res.end('ok')));
     const harness = await start({ limits: { perPort: 2 } });
@@ -160,8 +160,8 @@ describe('when nothing inside can answer, the gateway says why', () => {
   });
 });
 
-describe('the gateway ends as it should', () => {
-  test('idle connections to instances are closed after a while, and when the instance stops', async () => {
+describe('shutdown and idle connections', () => {
+  test('closes idle upstream connections after a timeout and when the instance stops', async () => {
     const inside = await serve((_req, res) => res.end('ok'));
     const harness = await start({ limits: { idlePoolMs: 100, idleConnectionMs: 60_000 } });
     const instance = harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -177,7 +177,7 @@ describe('the gateway ends as it should', () => {
     await until('the connection to the stopped instance is closed', () => patient.dialled.size === 0);
   });
 
-  test('stop lets a running request end and takes no new ones', async () => {
+  test('stop finishes running requests and accepts no new ones', async () => {
     const finish: (() => void)[] = [];
     const inside = await serve((_req, res) => {
       res.write('first half, ');
@@ -194,7 +194,7 @@ describe('the gateway ends as it should', () => {
     await stopped;
   });
 
-  test('stop cuts what does not end within the grace', async () => {
+  test('stop cuts requests after the grace period', async () => {
     const inside = await serve((_req, res) => res.write('for ever'));
     const harness = await start({ limits: { stopGraceMs: 50 } });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
@@ -205,7 +205,7 @@ describe('the gateway ends as it should', () => {
     await until('nothing is connected inside', () => harness.dialled.size === 0);
   });
 
-  test('a storm of resets leaves nothing behind', async () => {
+  test('many resets leak nothing', async () => {
     const inside = await serve((req, res) => {
       if (req.url === '/slow') res.write('x');
       else req.pipe(res);

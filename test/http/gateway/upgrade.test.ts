@@ -68,8 +68,8 @@ async function refusedWith(harness: Harness, path: string, headers: Record<strin
 const HANDSHAKE =
   'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
-describe('WebSockets pass both ways', () => {
-  test('messages of all sizes come back in order, and a close is a close', async () => {
+describe('WebSockets are forwarded', () => {
+  test('echoes messages of all sizes in order, and forwards the close', async () => {
     const echo = await echoServer();
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: echo.port } });
@@ -92,7 +92,7 @@ describe('WebSockets pass both ways', () => {
     await until('nothing is left', () => harness.dialled.size === 0);
   });
 
-  test('the head that goes in is clean, and so is the one that comes out', async () => {
+  test('cleans request and response heads', async () => {
     let inward = '';
     const inside = await serveTcp((socket) =>
       socket.once('data', (head) => {
@@ -124,7 +124,7 @@ describe('WebSockets pass both ways', () => {
     expect(outward).toMatch(/\r\n\r\nfirst bytesgot early bytes$/);
   });
 
-  test('an end of one side is passed as an end, and what was on its way still arrives', async () => {
+  test('forwards a half-close after all data', async () => {
     const inside = await serveTcp((socket) => {
       let got = '';
       socket.once('data', () => socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'));
@@ -143,7 +143,7 @@ describe('WebSockets pass both ways', () => {
     expect(answer).toMatch(/all: half$/);
   });
 
-  test('a half-open tunnel does not stay for ever', async () => {
+  test('closes a half-open tunnel after a timeout', async () => {
     const inside = await serveTcp((socket) => {
       socket.once('data', () => socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'));
     });
@@ -159,7 +159,7 @@ describe('WebSockets pass both ways', () => {
     expect(inside.sockets.size).toBeLessThanOrEqual(1);
   });
 
-  test('any stream that an engine hands out will do', async () => {
+  test('works with any duplex stream of an engine', async () => {
     const server = createServer();
     const sockets = new WebSocketServer({ server });
     sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data)));
@@ -180,7 +180,7 @@ describe('WebSockets pass both ways', () => {
     await closed;
   });
 
-  test('a reader that does not read stops the other side', async () => {
+  test('applies back-pressure', async () => {
     let written = 0;
     const inside = await serveTcp((socket) => {
       socket.once('data', () => {
@@ -208,7 +208,7 @@ describe('WebSockets pass both ways', () => {
   });
 });
 
-describe('only who may come in gets a tunnel', () => {
+describe('tunnels require access', () => {
   test.each([
     ['nobody', {}, 401],
     ['a page of another site', { cookie: 'berth_gateway=s', origin: 'https://evil.test' }, 403],
@@ -226,7 +226,7 @@ describe('only who may come in gets a tunnel', () => {
     expect(harness.dials).toBe(0);
   });
 
-  test('the owner is let in by a page of the gateway, a token or a key; anybody at a public port', async () => {
+  test('admits the owner by same-origin page, token or key; everybody at a public port', async () => {
     const echo = await echoServer();
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 8888: echo.port, 80: echo.port } });
@@ -247,7 +247,7 @@ describe('only who may come in gets a tunnel', () => {
     expect(echo.heads).toHaveLength(visits.length);
   });
 
-  test('only a 101 makes a tunnel: any other answer is passed on, and the connection ends', async () => {
+  test('forwards any response but 101, and closes the connection', async () => {
     let requests = 0;
     const inside = await serve((_req, res) => {
       requests += 1;
@@ -262,7 +262,7 @@ describe('only who may come in gets a tunnel', () => {
     expect(requests).toBe(1);
   });
 
-  test('other protocols are not upgraded', async () => {
+  test('ignores other upgrade protocols', async () => {
     const seen: unknown[] = [];
     const inside = await serve((req, res) => {
       seen.push(req.headers.upgrade, req.headers['http2-settings']);
@@ -277,7 +277,7 @@ describe('only who may come in gets a tunnel', () => {
     expect(seen.filter((value) => value !== undefined)).toEqual([]);
   });
 
-  test('an upgrade with a body is refused', async () => {
+  test('refuses an upgrade with a body', async () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80] });
     const head = `GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}`;
@@ -285,8 +285,8 @@ describe('only who may come in gets a tunnel', () => {
   });
 });
 
-describe('a tunnel that cannot be is told so', () => {
-  test('nothing listens, the instance does not run, or it dies at the handshake', async () => {
+describe('failed upgrades get an error', () => {
+  test('no listener, no running instance, or a failed handshake', async () => {
     const dying = await serveTcp((socket) => socket.once('data', () => socket.resetAndDestroy()));
     const harness = await start();
     harness.add(A, { publicPorts: [80, 81], ports: { 81: dying.port } });
@@ -297,7 +297,7 @@ describe('a tunnel that cannot be is told so', () => {
     expect(await refusedWith(harness, `/forward/${A}`)).toBe(404);
   });
 
-  test('an instance that never answers the handshake is given up', async () => {
+  test('times out an unanswered handshake', async () => {
     const silent = await serveTcp(() => {});
     const harness = await start({ limits: { handshakeMs: 50 } });
     harness.add(A, { publicPorts: [80], ports: { 80: silent.port } });
@@ -306,7 +306,7 @@ describe('a tunnel that cannot be is told so', () => {
   });
 });
 
-test('stop ends tunnels', async () => {
+test('stop closes tunnels', async () => {
   const echo = await echoServer();
   const harness = await start();
   harness.add(A, { publicPorts: [80], ports: { 80: echo.port } });

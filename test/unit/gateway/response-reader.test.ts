@@ -8,7 +8,7 @@ interface Got {
   trailers: string[] | null;
 }
 
-/** Reads it in these pieces, and then, if so wished, the end of the connection. */
+/** Feeds the pieces, then optionally the end of the connection. */
 function read(pieces: readonly string[], { method = 'GET', thenEnd = false } = {}): Got {
   const got: Got = { heads: [], body: '', trailers: null };
   const reader = new ResponseReader(1_024);
@@ -43,7 +43,7 @@ const whole: [string, string, Partial<Got>][] = [
   ['204 with a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n', { body: '', trailers: [] }],
   ['bytes beyond ASCII', ok('X-Name: \xe9\xff\r\nContent-Length: 1\r\n', '\xff'), { body: '\xff', trailers: [] }],
 ];
-describe('a response is the same, in whatever pieces it comes', () => {
+describe('parses a response alike in any split', () => {
   test.each(whole)('%s', (_name, text, wanted) => {
     const inOne = read([text]);
     expect(inOne).toMatchObject(wanted);
@@ -52,7 +52,7 @@ describe('a response is the same, in whatever pieces it comes', () => {
     expect(read(text.split(''))).toEqual(inOne);
   });
 
-  test('a head with all that is asked of it', () => {
+  test('parses a complete head', () => {
     const text = 'HTTP/1.1 418 Short and stout\r\nA: b\r\nKeep-Alive: max=5, timeout=9\r\nConnection: x, Close\r\n\r\n';
     expect(read([text], { method: 'HEAD' }).heads).toEqual([
       {
@@ -77,7 +77,7 @@ describe('a response is the same, in whatever pieces it comes', () => {
   });
 });
 
-test('a body without a length ends with the connection, and only that', () => {
+test('a body without a length ends with the connection only', () => {
   const text = ok('', 'all of it');
   expect(read([text])).toMatchObject({ body: 'all of it', trailers: null, heads: [{ keepAlive: false }] });
   expect(read([text], { thenEnd: true })).toMatchObject({ body: 'all of it', trailers: [] });
@@ -137,7 +137,7 @@ test.each(refused)('%s is refused, in one piece and in many', (_name, text) => {
   expect(() => read(text.split(''))).toThrow(ResponseFault);
 });
 
-test('what came in one piece is handed on in one, however small its chunks are', () => {
+test('emits one piece per read, however small the chunks', () => {
   const reader = new ResponseReader(1_024);
   const got: string[] = [];
   let ended = false;

@@ -7,7 +7,7 @@ const idOf = (digit: string): InstanceId => instanceIdOf(`${digit.repeat(8)}-111
 const A = idOf('a');
 const B = idOf('b');
 
-describe('an address means one instance and one port', () => {
+describe('an address selects one instance and one port', () => {
   test.each([
     [`/notebook/${A}/`, 8888, `/notebook/${A}`, `/notebook/${A}/`],
     [`/notebook/${A}/lab/tree/a%2Fb?x=1&y=/../`, 8888, `/notebook/${A}`, `/notebook/${A}/lab/tree/a%2Fb?x=1&y=/../`],
@@ -26,7 +26,7 @@ describe('an address means one instance and one port', () => {
     });
   });
 
-  test('without the slash, the one with it is named, query and all', () => {
+  test('returns the address with a trailing slash and the query', () => {
     expect(targetOf('h', `/notebook/${A}?a=b`, null)).toMatchObject({
       withSlash: `/notebook/${A}/?a=b`,
       upstreamPath: `/notebook/${A}?a=b`,
@@ -125,7 +125,7 @@ const hostilePath = fc
   .tuple(beginning, fc.array(piece, { maxLength: 10 }))
   .map(([begin, pieces]) => begin + pieces.join(''));
 
-test('whatever resolves a path before or after the gateway finds the same instance and port that the gateway found', () => {
+test('agrees with URL parsers on instance and port', () => {
   let found = 0;
   fc.assert(
     fc.property(hostilePath, (path) => {
@@ -134,7 +134,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
       found += 1;
       expect(path.startsWith(target.prefix)).toBe(true);
       expect(target.upstreamPath.startsWith('/')).toBe(true);
-      // What a browser or a proxy makes of it.
+      // As browsers and proxies resolve paths.
       const resolved = new URL(`http://h${path}`).pathname;
       expect(resolved === target.prefix || resolved.startsWith(`${target.prefix}/`)).toBe(true);
       expect(targetOf('h', resolved, null)).toMatchObject({
@@ -148,7 +148,7 @@ test('whatever resolves a path before or after the gateway finds the same instan
   expect(found).toBeGreaterThan(1_000);
 });
 
-test('a path below the prefix reaches the instance as it was written', () => {
+test('forwards the path below the prefix unchanged', () => {
   const segment = fc.stringMatching(/^[A-Za-z0-9~!$&'()*+,;=:@%-]{1,12}$/);
   fc.assert(
     fc.property(fc.array(segment, { maxLength: 6 }), fc.nat({ max: 65_534 }), (segments, port) => {

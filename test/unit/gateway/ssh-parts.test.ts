@@ -1,4 +1,4 @@
-/** The pure parts of the ssh front: who yields to whom, how fast, and how commands are begun. */
+/** Pure parts of the ssh front: eviction, limits and command lines. */
 import { checkSsh2, missingMembers } from '../../../src/edge/ssh/ssh2-inside.ts';
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
@@ -16,22 +16,22 @@ const stranger = (instanceId: string, address: string): UnauthenticatedConnectio
   close: () => {},
 });
 
-test('whoever comes is let try; the oldest of the largest crowd goes for it', () => {
+test('accepts each newcomer and closes the oldest connection of the largest group', () => {
   const a = Array.from({ length: 4 }, () => stranger('one', 'a'));
   const [first, second] = a;
   expect(connectionToClose(a.slice(0, 3), stranger('one', 'a'), limits)).toBeNull();
   expect(connectionToClose(a, a[3] ?? stranger('', ''), limits)).toBe(first);
-  // Three of one address and three of others: the instance is full, and the owner who comes last stays.
+  // Three of one address and three others: the instance is full, and the newcomer stays.
   const others = ['b', 'c', 'owner'].map((address) => stranger('one', address));
   const full = [...others.slice(0, 2), ...a.slice(1), ...others.slice(2)];
   expect(connectionToClose(full, others[2] ?? stranger('', ''), limits)).toBe(second);
-  // All together: an instance that few try is not made to pay for one that many do.
+  // In total: a quiet instance does not pay for a busy one.
   const few = [stranger('two', 'x'), ...Array.from({ length: 5 }, (_, n) => stranger('one', `${n}`))];
   const last = [stranger('three', 'y'), stranger('two', 'z'), stranger('two', 'w')];
   expect(connectionToClose([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);
 });
 
-test('a crowd cuts who has to go, once, and forgets who is known', () => {
+test('closes a victim once, and forgets authenticated connections', () => {
   const cut: string[] = [];
   const strangers = makeUnauthenticatedConnections({ perAddress: 2, perInstance: 9, total: 9 });
   const add = (name: string): (() => void) =>
@@ -47,7 +47,7 @@ test('a crowd cuts who has to go, once, and forgets who is known', () => {
   expect(cut).toEqual(['first', 'third']);
 });
 
-test('the number of a process is read from what is written first, and the rest is the command’s own', () => {
+test('splits the process id from the first output', () => {
   const read = (text: string) => {
     const reported = readPid(Buffer.from(text));
     return reported && { pid: reported.pid, rest: reported.rest.toString() };
@@ -60,7 +60,7 @@ test('the number of a process is read from what is written first, and the rest i
   expect(read('no newline at all')).toEqual({ pid: null, rest: 'no newline at all' });
 });
 
-test('variables of the client are set, but none that decides what runs', () => {
+test('sets client variables except those that choose programs', () => {
   for (const name of ['EDITOR', 'TERM', 'COLORTERM', 'VSCODE_AGENT_FOLDER', '_x'])
     expect(mayBeSet(name, 'v')).toBe(true);
   for (const name of [
@@ -86,7 +86,7 @@ const ran = (given: Parameters<typeof execRequest>[0]['begun'], env: Record<stri
   return execFileSync(program, args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
 };
 
-test('a command has what sshd would give it: home, shell, and a PATH that the image’s own comes first in', () => {
+test('gives a command the home, shell and PATH of sshd, with the image’s PATH first', () => {
   const said = ran(
     { kind: 'command', command: 'printf "%s|" "$HOME" "$USER" "$LANG" "$PATH"; [ -x "$SHELL" ] && echo shell' },
     { PATH: '/image/bin:/usr/bin' },
@@ -96,7 +96,7 @@ test('a command has what sshd would give it: home, shell, and a PATH that the im
   expect(ran({ kind: 'command', command: 'echo $LANG' }, { PATH: '/bin', LANG: 'de_DE.UTF-8' })).toBe('de_DE.UTF-8\n');
 });
 
-test('the installed ssh2 has the private members that are used, and one of another shape is named', async () => {
+test('finds the used private members of ssh2, and names missing ones', async () => {
   await checkSsh2();
   expect(missingMembers({ _sock: {}, _protocol: { _kexinit: undefined }, _chanMgr: { add() {} } })).toEqual([
     '_protocol.openssh_authAgent',

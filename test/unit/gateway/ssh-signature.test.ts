@@ -1,4 +1,4 @@
-/** A key is proven by its private half alone, whatever its type, and by nothing that only looks like it. */
+/** Signatures of every key type; look-alikes are rejected. */
 import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { isValidSignature, type SignatureProof } from '../../../src/edge/ssh/signature.ts';
@@ -34,7 +34,7 @@ function rsa(hash: string | undefined): SignatureProof {
 interface Touch {
   flags?: number;
   application?: string;
-  /** What the token is made to sign. */
+  /** Text to sign. */
   of?: Buffer;
 }
 
@@ -78,12 +78,12 @@ const makers: Record<string, () => SignatureProof> = {
 };
 
 describe.each(Object.entries(makers))('%s', (_name, make) => {
-  // Numbers of ECDSA are shorter now and then: that has to be met, too.
-  test('proves what it signed, again and again', () => {
+  // ECDSA numbers are sometimes shorter.
+  test('accepts valid signatures', () => {
     const rounds = make === makers['rsa with SHA-256'] || make === makers['rsa with SHA-512'] ? 1 : 300;
     for (let round = 0; round < rounds; round++) expect(isValidSignature(make())).toBe(true);
   });
-  test('nothing else: another text, another key, a changed byte, a signature cut short or of another type', () => {
+  test('rejects another text, key or type, a changed byte, and a truncated signature', () => {
     const proof = make();
     expect(isValidSignature({ ...proof, signed: randomBytes(200) })).toBe(false);
     expect(isValidSignature({ ...proof, blob: make().blob })).toBe(false);
@@ -99,7 +99,7 @@ describe.each(Object.entries(makers))('%s', (_name, make) => {
   });
 });
 
-test('RSA with SHA-1 proves nothing, whether it is named or not', () => {
+test('rejects RSA with SHA-1, named or implied', () => {
   expect(isValidSignature(rsa(undefined))).toBe(false);
   expect(isValidSignature(rsa('sha1'))).toBe(false);
 });
@@ -111,7 +111,7 @@ test.each(['ed25519', 'p256'] as const)(
     expect(isValidSignature(securityKey(curve, { flags: 4 }))).toBe(false);
     expect(isValidSignature(securityKey(curve, { flags: 5 }))).toBe(true);
     expect(isValidSignature(securityKey(curve, { application: 'https://elsewhere' }))).toBe(false);
-    // Flags are part of what was signed: saying afterwards that somebody was there changes nothing.
+    // Flags are signed: a changed touch flag is rejected.
     const untouched = securityKey(curve, { flags: 0 });
     const claimed = Buffer.concat([untouched.signature.subarray(0, -5), tailOf(1)]);
     expect(isValidSignature({ ...untouched, signature: claimed })).toBe(false);
