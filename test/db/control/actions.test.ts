@@ -20,7 +20,6 @@ const withScript = (world: World, initScript: string) => ({
   instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript },
 });
 
-/** Each action on an instance in this state: accepted, or refused with words. */
 const legality: {
   state: string;
   reach: (world: World) => Promise<{ instanceId: string }>;
@@ -98,7 +97,7 @@ const legality: {
 
 onBothEngines('an action', (open) => {
   for (const { state, reach, legal, options } of legality) {
-    test(`on an instance that is ${state}: ${legal.join(', ')} and nothing else`, async () => {
+    test(`accepts ${legal.join(', ')} and nothing else while ${state}`, async () => {
       const world = await makeWorld(await open(), options);
       const one = await reach(world);
       expect((await world.instance(one.instanceId)).actions).toEqual(legal);
@@ -125,7 +124,7 @@ onBothEngines('an action', (open) => {
     });
   }
 
-  test('of another account finds nothing', async () => {
+  test('hides instances of other accounts', async () => {
     const world = await makeWorld(await open());
     const stranger = await world.account('stranger');
     const one = await launched(world);
@@ -138,13 +137,13 @@ onBothEngines('an action', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('terminate at any moment of a launch frees the place at once and leaves nothing', async () => {
+  test('terminate at any moment of a launch frees the capacity at once and leaves nothing', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
     });
     const { instances } = world.running.control;
     for (let round = 0; round < 12; round++) {
-      // The place of the one before is free although it may still be being cleaned: there is only one.
+      // A single place: free although the former instance may still be cleaned up.
       const one = await launched(world);
       await new Promise((resolve) => setTimeout(resolve, round * 4));
       await instances.terminate(world.caller, one, null);
@@ -159,7 +158,7 @@ onBothEngines('an action', (open) => {
     expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
-  test('terminate while an image is pulled ends the pull', async () => {
+  test('terminate during a pull aborts the pull', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 3_600_000 } } });
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('PullingImage'));
@@ -169,7 +168,7 @@ onBothEngines('an action', (open) => {
     expect(images[0]).toMatchObject({ state: 'Absent' });
   });
 
-  test('terminate while the engine is away is accepted, frees the place at once, and is cleaned when it is back', async () => {
+  test('accepts terminate during an engine outage, frees the capacity at once, and cleans up after the outage', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
     });
@@ -191,7 +190,7 @@ onBothEngines('an action', (open) => {
     await expectConsistent(world);
   });
 
-  test('stop while it is started ends as Stopped', async () => {
+  test('stop during a start ends in Stopped', async () => {
     const world = await makeWorld(await open());
     for (let round = 0; round < 6; round++) {
       const one = await launched(world);
@@ -205,7 +204,7 @@ onBothEngines('an action', (open) => {
     await expectConsistent(world);
   });
 
-  test('restart of one whose container ended a moment ago starts it once, and tells of no crash', async () => {
+  test('restart just after the container exited starts it once and reports no crash', async () => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 60_000, backOffMaxMs: 60_000 } });
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('Running'));
@@ -223,7 +222,7 @@ onBothEngines('an action', (open) => {
     expect(events.filter(({ data }) => data.includes('ContainerExited'))).toEqual([]);
   });
 
-  test('start waits for a place when others took it', async () => {
+  test('start waits for capacity that others reserved', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' },
     });
@@ -239,7 +238,7 @@ onBothEngines('an action', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('fifty mixed actions at once on one instance end in one consistent state', async () => {
+  test('fifty concurrent mixed actions on one instance end in a consistent state', async () => {
     const world = await makeWorld(await open());
     const one = await launched(world);
     await world.until(one.instanceId, hasStatus('Running'));

@@ -1,4 +1,3 @@
-/** Archived instances: the root disk is kept as an image, everything else is given back, and a start brings all of it back. */
 import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
@@ -30,7 +29,7 @@ const hasFile = async (world: World, id: InstanceId, file = FILE): Promise<boole
 const touch = (world: World, id: InstanceId, ...files: string[]) =>
   world.engine.exec(id, ['touch', ...files], signal());
 
-/** Wishes it, and waits until its status and phase say so. */
+/** Requests the action, then waits for its status and phase. */
 async function bring(
   world: World,
   id: InstanceId,
@@ -59,7 +58,7 @@ const whyOf = (world: World, id: InstanceId, reason: string) =>
   world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === reason);
 
 onBothEngines('an archived instance', (open) => {
-  test('has given back container, node ports and capacity; a start brings its files back under node ports of its own', async () => {
+  test('releases container, node ports and capacity; a start restores its files with its own node ports', async () => {
     const machine = { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] };
     const world = await makeWorld(await open(), { machine });
     const id = await launched(world, [8000]);
@@ -83,7 +82,7 @@ onBothEngines('an archived instance', (open) => {
     expect(await imagesOnHost(world)).toEqual([archive?.ref]);
     await becomesConsistent(world);
 
-    // There is room for one alone: its place was free.
+    // Capacity for one instance: it was freed.
     const other = await launched(world);
     await expect(world.running.control.instances.start(world.caller, { instanceId: id }, null)).rejects.toMatchObject({
       code: 'no_capacity',
@@ -97,7 +96,7 @@ onBothEngines('an archived instance', (open) => {
     await becomesConsistent(world);
   });
 
-  test('keeps the count of its node ports: its start can not fail for want of one', async () => {
+  test('keeps its node ports counted, so a start never lacks one', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_000 } });
     const id = await launched(world);
     await bring(world, id, 'archive', 'Archived');
@@ -108,7 +107,7 @@ onBothEngines('an archived instance', (open) => {
     await bring(world, id, 'start', 'Running');
   });
 
-  test('keeps its volumes, and they keep it', async () => {
+  test('keeps its volumes mounted', async () => {
     const world = await makeWorld(await open());
     const { instances, volumes } = world.running.control;
     const { volumeText } = await volumes.create(
@@ -131,7 +130,7 @@ onBothEngines('an archived instance', (open) => {
     expect(await hasFile(world, id, '/root/sharedDisk/kept')).toBe(true);
   });
 
-  test('may have been a stopped one', async () => {
+  test('archives a stopped instance', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -141,7 +140,7 @@ onBothEngines('an archived instance', (open) => {
     expect(await hasFile(world, id)).toBe(true);
   });
 
-  test('that is archived again has one image, the later one', async () => {
+  test('keeps only the later image when archived again', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -159,7 +158,7 @@ onBothEngines('an archived instance', (open) => {
     await becomesConsistent(world);
   });
 
-  test('that is terminated leaves neither image nor disk, stays in the list for an hour, and then leaves it', async () => {
+  test('terminate removes image and disk; the instance stays listed for an hour', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock });
     const id = await launched(world);
@@ -185,7 +184,7 @@ onBothEngines('an archived instance', (open) => {
     expect(await listed()).toBe(0);
   });
 
-  test('without a root disk to keep says so, and starts from its image', async () => {
+  test('reports a missing root disk, and starts from the image', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await bring(world, id, 'stop', 'Stopped');
@@ -197,7 +196,7 @@ onBothEngines('an archived instance', (open) => {
     await becomesConsistent(world);
   });
 
-  test('whose container comes back after all loses that again, and not what is on its root disk', async () => {
+  test('removes a container that reappears, and keeps the saved root disk', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -215,7 +214,6 @@ onBothEngines('an archived instance', (open) => {
   });
 });
 
-/** The spec that the engine was last asked for. */
 async function anySpec(world: World) {
   const { ensure } = world.engine;
   const asked = Promise.withResolvers<Parameters<typeof ensure>[0]>();
@@ -230,7 +228,7 @@ async function anySpec(world: World) {
 }
 
 onBothEngines('an archive', (open) => {
-  test('that can not be made says why, and the instance is Stopped with its container', async () => {
+  test('reports why a save failed; the instance is Stopped with its container', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 2 } });
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -259,7 +257,7 @@ onBothEngines('an archive', (open) => {
     expect(await hasFile(world, id)).toBe(true);
   });
 
-  test('of one that failed to start keeps its root disk, and failing too leaves it Stopped', async () => {
+  test('archives an instance that failed to start; a failed archive leaves it Stopped', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -283,7 +281,7 @@ onBothEngines('an archive', (open) => {
     await becomesConsistent(world);
   });
 
-  test('that is tried again where that helps is made', async () => {
+  test('retries a failed save where a retry helps', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -300,7 +298,7 @@ onBothEngines('an archive', (open) => {
     expect(await hasFile(world, id)).toBe(true);
   });
 
-  test('under way is given up by a stop: the instance is Stopped with its container and its files', async () => {
+  test('stop cancels an archive: Stopped, with container and files', async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -324,7 +322,7 @@ onBothEngines('an archive', (open) => {
   });
 
   test.each(['stop', 'terminate'] as const)(
-    'under way has its name in the row before the engine is asked, and leaves nothing when a %s overtakes it',
+    'writes the image name before the save, and leaves nothing when superseded by %s',
     async (action) => {
       const world = await makeWorld(await open(), { engine: { times: { save: 500 } } });
       const id = await launched(world);
@@ -339,7 +337,7 @@ onBothEngines('an archive', (open) => {
       expect(unfinished).toEqual([ref]);
       await world.running.control.instances[action](world.caller, { instanceId: id }, null);
       await world.until(id, ({ instanceRuntimeInfo }) => ['Stopped', 'Cleaned'].includes(instanceRuntimeInfo.phase));
-      // What waits for the instance comes after the save, with which the engine goes on.
+      // The engine continues with the save; the reconciler's part follows.
       await world.engine.halt(id, 0, signal());
       await eventually(async () => (await rowOf(world, id)).unfinished.length === 0);
       expect(await imagesOnHost(world)).toEqual([]);
@@ -348,7 +346,7 @@ onBothEngines('an archive', (open) => {
   );
 
   test.each(['saveImage', 'pushImage'] as const)(
-    'whose %s takes longer than it may fails after as many tries as any other, though the engine answers',
+    'counts a %s past its deadline as a failed try, even with a responsive engine',
     async (verb) => {
       const limits = { maxAttempts: 2, copyDeadlineMs: 50 };
       const world = await makeWorld(await open(), { start: false, limits });
@@ -372,11 +370,11 @@ onBothEngines('an archive', (open) => {
     },
   );
 
-  test('is waited for no shorter than an engine goes on with it', () => {
+  test("waits at least as long as the engine's own deadline", () => {
     expect(defaultLimits.copyDeadlineMs).toBeGreaterThan(MAX_COPY_MS);
   });
 
-  test('waits for an engine that is away, and fails nothing', async () => {
+  test('waits out an engine outage without failing', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 2 } });
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -391,7 +389,7 @@ onBothEngines('an archive', (open) => {
 
   const verbs: readonly Verb[] = ['halt', 'saveImage', 'pushImage', 'destroy', 'removeImage'];
   const steps = verbs.flatMap((verb) => (['failBefore', 'failAfter', 'lost'] as const).map((mode) => ({ verb, mode })));
-  test.each(steps)('survives a server that is killed as $verb ends as $mode', async ({ verb, mode }) => {
+  test.each(steps)('survives a server killed when $verb ends as $mode', async ({ verb, mode }) => {
     const world = await makeWorld(await open(), { start: false, limits: { copyDeadlineMs: 300 } });
     const pushed = verb === 'pushImage';
     if (pushed)
@@ -399,7 +397,7 @@ onBothEngines('an archive', (open) => {
     await world.running.start();
     const id = await launched(world);
     await touch(world, id, FILE);
-    // The second of two, so that there is an image to remove.
+    // The second archive, so that there is an image to remove.
     await bring(world, id, 'archive', 'Archived');
     await bring(world, id, 'start', 'Running');
     await touch(world, id, '/root/later');
@@ -450,7 +448,7 @@ onBothEngines('with a registry of the operator’s', (open) => {
     return { world, asked };
   }
 
-  test('the root disk is pushed there and goes from the host; a start has it from there', async () => {
+  test('pushes the root disk to the registry, removes it from the host, and starts from the registry', async () => {
     const { world, asked } = await withRegistry(open, { away: false });
     const id = await launched(world);
     await touch(world, id, FILE);
@@ -469,7 +467,7 @@ onBothEngines('with a registry of the operator’s', (open) => {
     await becomesConsistent(world);
   });
 
-  test('that stays away, an archive fails, and the instance keeps its container and its files', async () => {
+  test('fails an archive while the registry is unreachable; the instance keeps its container and files', async () => {
     const state = { away: true };
     const { world } = await withRegistry(open, state);
     const id = await launched(world);

@@ -1,4 +1,4 @@
-/** Worlds of a few places, and what is asked of them, for the tests of capacity and of the line. */
+/** Small worlds and requests, for the tests of capacity and its queue. */
 import { randomUUID } from 'node:crypto';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -10,10 +10,9 @@ import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/table
 import type { Store } from '../../../src/store/store.ts';
 import { makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 
-/** Nothing waits so long in these tests: whoever is placed was called, and did not look by the clock. */
+/** No timer is this long: a placed entry was woken, not polled. */
 export const A_DAY_MS = 86_400_000;
 
-/** A machine with so much for instances. */
 export const machineOf = (cpuCores: number, memoryGB: number, gpus = 0): firstRun.Machine => ({
   cpuCores,
   memoryMiB: memoryGB * 1024 + firstRun.HOST_MEMORY_MIB,
@@ -28,17 +27,16 @@ interface Size {
 }
 
 export interface Place extends World {
-  /** A launch of the type of this name. */
   of: (type: string, over?: Partial<LaunchInput>) => LaunchInput;
   typeId: (name: string) => string;
   counts: () => Promise<RegionWithUsage>;
-  /** Those in line, in their order. */
+  /** Ids in queue order. */
   line: () => Promise<string[]>;
-  /** The engine has so much from now on, and is asked. */
+  /** Changes the engine's capacity and runs a probe. */
   becomes: (capacity: Partial<Capacity>) => Promise<void>;
 }
 
-/** A world whose region has this machine and offers these types. */
+/** World whose region has this machine and these types. */
 export async function makePlace(
   store: Store,
   machine: firstRun.Machine,
@@ -90,7 +88,7 @@ export async function makePlace(
         now: Date.now,
         time: realTime,
         log: { debug() {}, info() {}, warn() {}, error() {} },
-        // A volume that becomes Bound wakes the loop of instances.
+        // A Bound volume wakes the instance loop.
         changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
         cpuOvercommit: 1,
         hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
@@ -99,7 +97,7 @@ export async function makePlace(
       });
     },
   };
-  // Not spread: what runs is another one after a crash.
+  // Not spread: `running` is replaced after a crash.
   return Object.assign(world, more);
 }
 
@@ -110,7 +108,7 @@ export async function volumeOf(world: World, caller: World['caller'], name: stri
   return id;
 }
 
-/** Codes of those that were refused, and what the others answered. */
+/** Codes of refusals, and answers of the others. */
 export async function outcomesOf<Answer>(
   asked: Promise<Answer>[],
 ): Promise<{ done: Answer[]; refused: { code: string; message: string }[] }> {

@@ -1,4 +1,4 @@
-/** Room is promised once: however many ask at the same moment, and whatever the engine says meanwhile. */
+/** Capacity is reserved once, under any number of concurrent requests and any engine report. */
 import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -7,7 +7,7 @@ import { machineOf, makePlace, outcomesOf, type Place } from './capacity-fixture
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
-/** Of a thousand each; 200 with level soak. */
+/** Rounds of a thousand requests. */
 const ROUNDS = atLevel({ short: 1, long: 1, soak: 200 });
 
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
@@ -23,7 +23,7 @@ onBothEngines('the last place', { postgres: 'always' }, (open) => {
     { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
   ])
-    test(`of ${cores} cores is one's of 500 that ask for two at once, and 499 are told what would fit`, async () => {
+    test(`gives ${cores} cores to one of 500 concurrent requests for two, and tells 499 what would fit`, async () => {
       const world = await makePlace(await open(), machineOf(cores, cores * 2), cpus);
       const { done, refused } = await many(world, 500, 'cpu.2');
       expect(done).toHaveLength(1);
@@ -41,7 +41,7 @@ onBothEngines('the last place', { postgres: 'always' }, (open) => {
 
   for (const stock of [1, 100])
     test(
-      `of ${stock}: of a thousand that ask at once exactly so many have one, although the server is killed in between`,
+      `gives ${stock} to exactly as many of a thousand concurrent requests, across a killed server`,
       async () => {
         const world = await makePlace(await open(), machineOf(stock, stock * 2), { 'cpu.1': cpus['cpu.1'] });
         const rich = await world.account('rich', 1_000_000);
@@ -72,7 +72,7 @@ onBothEngines('the last place', { postgres: 'always' }, (open) => {
 });
 
 onBothEngines('an engine that has less than is promised', { postgres: 'always' }, (open) => {
-  test('loses nobody anything, is promised nothing more of it, and nothing twice when it has it back', async () => {
+  test('revokes nothing when capacity shrinks, reserves nothing more, and nothing twice once it is back', async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 2), withGpus);
     const { instances, catalog } = world.running.control;
     const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
@@ -112,7 +112,7 @@ onBothEngines('an engine that has less than is promised', { postgres: 'always' }
     await expectConsistent(world);
   });
 
-  test('and one that says nonsense, has nothing to promise until it says sense', async () => {
+  test('reserves nothing on an engine that reports nonsense', async () => {
     const world = await makePlace(await open(), machineOf(4, 8), cpus);
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.of('cpu.1'), null);

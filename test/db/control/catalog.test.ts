@@ -32,7 +32,7 @@ const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType =>
   ...over,
 });
 
-test('families are one for each GPU name and for spot, with their regions and types in order', () => {
+test('groups families by GPU name and spot, with regions and types in order', () => {
   const stocks = new Map([
     ['a', stock('region a', 4_000, 2)],
     ['b', stock('region b', 4_000)],
@@ -73,7 +73,7 @@ test('families are one for each GPU name and for spot, with their regions and ty
   ]);
 });
 
-test('a machine is offered what fits it at least once', () => {
+test('offers what fits an empty machine at least once', () => {
   const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
     firstRun
       .typesThatFit({
@@ -89,7 +89,7 @@ test('a machine is offered what fits it at least once', () => {
   expect(names(64, 257, 4).slice(-3)).toEqual(['gpu.1 64', 'gpu.2 128', 'gpu.4 256']);
 });
 
-test('prices of longer promises cost less an hour, and are exact', () => {
+test('charges less per hour for longer periods, exactly', () => {
   const prices = firstRun.pricesOf(0.02);
   const hourly = [prices.perHour, prices.perDay / 24n, prices.perWeek / 168n, prices.perMonth / 720n];
   expect(hourly).toEqual([20_000n, 18_000n, 16_000n, 14_000n]);
@@ -106,7 +106,7 @@ const stockOf = async (world: World): Promise<string[]> =>
   );
 
 onBothEngines('the catalog', { postgres: 'always' }, (open) => {
-  test('shows a type out of stock once what is left is too little, and in stock when it is free again, at once', async () => {
+  test('shows a type out of stock once too little is free, and in stock again at once', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
     await eventually(() => world.drivers.health.answers);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
@@ -116,7 +116,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
   });
 
-  test('shows out of stock what is kept for others in line, all of a region without node ports, and all until its engine has answered', async () => {
+  test('shows reserved capacity, regions without node ports, and unanswered engines as out of stock', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), twoTypes, {
       start: false,
       nodePorts: { first: 30_000, last: 30_001 },
@@ -140,7 +140,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
     expect(await stockOf(world)).toEqual(['cpu.1 OutOfStock', 'cpu.2 OutOfStock']);
   });
 
-  test('facts of a region that changed are in the texts of its instances, and nothing else of them changes', async () => {
+  test('rewrites only the changed region facts in the texts of instances', async () => {
     const world = await makeWorld(await open());
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const before = await world.until(instanceId, hasStatus('Running'));
@@ -175,7 +175,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
     await expectConsistent(world);
   });
 
-  test('keeps its ids when it is saved again', async () => {
+  test('keeps ids when saved again', async () => {
     const world = await makeWorld(await open());
     const again = await firstRun.saveTypes(world.store, world.drivers.regionId, [...world.types], randomUUID);
     expect(again.map(({ id }) => id)).toEqual(world.types.map(({ id }) => id));

@@ -1,4 +1,4 @@
-/** Commands to their end, by a clock that the test moves: nothing of one that is over is held or killed. */
+/** Commands to their end, on a clock moved by the test. */
 import { getEventListeners } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
@@ -8,7 +8,7 @@ import type { OpenExec } from '../../../src/engines/contract.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';
 
-/** What was begun by `after`, and is neither done nor called off. */
+/** Timers of `after` neither fired nor cancelled. */
 function handClock() {
   const pending = new Map<symbol, { ms: number; fn: () => void }>();
   return {
@@ -68,7 +68,7 @@ async function commandRoom() {
   return { clock, gone, exit, result, stdout, kills: () => kills };
 }
 
-test('of a command that ended nothing is left: no timer, no listener, and no kill at its limit', async () => {
+test('leaves no timer, listener or kill after a command has ended', async () => {
   const { clock, gone, exit, result, kills } = await commandRoom();
   expect(clock.pending()).toEqual([60_000]);
   expect(getEventListeners(gone.signal, 'abort')).toHaveLength(1);
@@ -82,7 +82,7 @@ test('of a command that ended nothing is left: no timer, no listener, and no kil
   expect(kills()).toBe(0);
 });
 
-test('at its limit it is killed, once, and what is waited for then is called off as well', async () => {
+test('kills a command once at its limit, and cancels the wait for it', async () => {
   const { clock, gone, exit, result, kills } = await commandRoom();
   clock.pass();
   await expect.poll(clock.pending).toEqual([15_000]);
@@ -93,7 +93,7 @@ test('at its limit it is killed, once, and what is waited for then is called off
   expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
 });
 
-test('one that does not end when it is killed is answered as that', async () => {
+test('reports a command that outlives its kill', async () => {
   const { clock, result } = await commandRoom();
   clock.pass();
   await expect.poll(clock.pending).toEqual([15_000]);
@@ -101,7 +101,7 @@ test('one that does not end when it is killed is answered as that', async () => 
   await expect(result).rejects.toMatchObject({ code: 'unavailable' });
 });
 
-test('what is dropped is read at 4 MiB a second, and what is kept as fast as it comes', async () => {
+test('throttles discarded output to 4 MiB per second, and reads retained output at full speed', async () => {
   const { clock, stdout, exit, result } = await commandRoom();
   stdout.write(Buffer.alloc(1_000, 'a'));
   await expect.poll(() => stdout.readableLength).toBe(0);
@@ -116,7 +116,7 @@ test('what is dropped is read at 4 MiB a second, and what is kept as fast as it 
   expect(kept).toMatchObject({ cut: true, bytes: Buffer.alloc(1_000, 'a') });
 });
 
-test('a caller who leaves has it killed, and its time limit is called off', async () => {
+test('kills the command and cancels its time limit when the caller disconnects', async () => {
   const { clock, gone, exit, result, kills } = await commandRoom();
   gone.abort(new Error('left'));
   await expect.poll(kills).toBe(1);
@@ -125,7 +125,7 @@ test('a caller who leaves has it killed, and its time limit is called off', asyn
   expect(clock.pending()).toEqual([]);
 });
 
-test('a seat that is left twice makes room for one', () => {
+test('releasing a permit twice frees one', () => {
   const limit = makeConcurrencyLimit({ perAccount: 2, total: 3, retryAfterS: 1, full: { mine: String, all: String } });
   const leave = limit.acquire('a');
   limit.acquire('a');

@@ -11,13 +11,13 @@ const SSH = '020011AC:0016';
 const ports = new Set([22, 8000]);
 const portsOf = (table: string) => readConnections(table, ports)?.map(({ port }) => port);
 
-test('only established connections to the ports asked for are found, over IPv4 and IPv6', () => {
+test('finds only established connections to the given ports, over IPv4 and IPv6', () => {
   const table = [
     HEAD,
-    line('00000000:0016', '00000000:0000', '0A'), // listens
+    line('00000000:0016', '00000000:0000', '0A'), // listening
     line(SSH, '010011AC:C350', '01'),
-    line(SSH, '010011AC:C351', '06'), // over, and waits
-    line('020011AC:C352', '08080808:0016', '01'), // its own, to another's sshd
+    line(SSH, '010011AC:C351', '06'), // closing
+    line('020011AC:C352', '08080808:0016', '01'), // outgoing, to another host's sshd
     line('0100007F:1F40', '0100007F:D000', '01'),
     HEAD.replace('remote_address', 'rem_address'),
     line('0000000000000000FFFF0000020011AC:0016', '0000000000000000FFFF0000010011AC:C353', '01'),
@@ -26,12 +26,12 @@ test('only established connections to the ports asked for are found, over IPv4 a
   expect(portsOf(HEAD)).toEqual([]);
 });
 
-test('what is no table, or a part of one, tells nothing', () => {
+test('returns null for an incomplete or malformed table', () => {
   for (const text of ['', 'cat: not found\n', HEAD + line(SSH, '010011AC:C350', '01').repeat(10_000)])
     expect(readConnections(text, ports)).toBeNull();
 });
 
-test('a connection counts that is there at two looks: a probe of ours is gone by the second', async () => {
+test('counts a connection present at both reads, which our own probes are not', async () => {
   const engine = makeSimulatedEngine({ installation: 'x' });
   onTestFinished(() => engine.stop());
   const session = line(SSH, '010011AC:C350', '01');

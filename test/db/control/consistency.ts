@@ -1,4 +1,4 @@
-/** What must hold of a whole database and its engine whenever all is at rest, and a picture of it to compare with. */
+/** Invariants of a whole database and engine at rest, and pictures to compare. */
 import { expect } from 'vitest';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
@@ -18,7 +18,7 @@ import {
 } from '../../simulation/invariants.ts';
 import { eventually, type World } from '../../fixtures/control.ts';
 
-/** All but what access keeps. */
+/** All tables but those of access. */
 const tables = [
   'account',
   'region',
@@ -36,7 +36,7 @@ const tables = [
   'setting',
 ] as const;
 
-/** Every row of every table, in an order that two pictures share. */
+/** Every row of every table, in a stable order. */
 export async function pictureOf(store: Store): Promise<Record<string, string[]>> {
   const rowsOf = async (table: keyof Schema): Promise<[string, string[]]> => {
     const rows = await store.read.selectFrom(table).selectAll().execute();
@@ -45,7 +45,7 @@ export async function pictureOf(store: Store): Promise<Record<string, string[]>>
   return Object.fromEntries(await Promise.all(tables.map(rowsOf)));
 }
 
-/** Waits until no pass has anything to do. */
+/** Waits until no reconcile has work left. */
 export async function settled({ store }: World): Promise<void> {
   let busy: unknown[] = [];
   const isAtRest = async (): Promise<boolean> => {
@@ -70,7 +70,9 @@ export async function settled({ store }: World): Promise<void> {
   await eventually(isAtRest, () => JSON.stringify(busy));
 }
 
-/** As `expectConsistent`, for worlds in which things still happen by themselves: at some moment of rest all must be true. */
+/**
+ * Like `expectConsistent`, for worlds that change by themselves: must hold at some moment of rest.
+ */
 export async function becomesConsistent(world: World): Promise<void> {
   let last: unknown;
   const isConsistent = async (): Promise<boolean> => {

@@ -1,4 +1,4 @@
-/** Whatever is done in whatever order with whatever trouble: once all is at rest, all counts are true. */
+/** Counters are exact at rest, after any order of actions and faults. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { makeRandomFaults } from '../../../src/engines/simulated/faults.ts';
@@ -22,7 +22,7 @@ const operation = fc.record({
 });
 
 onBothEngines('counters', { postgres: 'always' }, (open) => {
-  test('are exact after any mix of launches, actions, volumes and faults', async () => {
+  test('stay exact after any mix of launches, actions, volumes and faults', async () => {
     const sound = await open();
     await fc.assert(
       fc.asyncProperty(fc.array(operation, { minLength: 5, maxLength: 25 }), fc.string(), async (operations, seed) => {
@@ -115,7 +115,7 @@ type Shared = Awaited<ReturnType<typeof makeWorld>> & {
 };
 const worlds = new WeakMap<object, Promise<Shared>>();
 
-/** One world for all runs on a store: the counts have to be true over all of them. */
+/** One world for all runs on a store, so the counters must be exact over all of them. */
 function shared(store: Parameters<typeof makeWorld>[0]): Promise<Shared> {
   const made = async (): Promise<Shared> => {
     const world = await makeWorld(store, {

@@ -1,4 +1,3 @@
-/** An instance with a Docker: launched where there can be one, and its daemon kept to the wish whatever becomes of it. */
 import { poolNamed } from '../../../src/control/volumes/disks.ts';
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
@@ -13,7 +12,7 @@ import { containersOf, listOf, makeOrphan, reporting, sweeping } from './sweepin
 
 const soon = (): AbortSignal => AbortSignal.timeout(5_000);
 
-/** Its disks are of a kind that a Docker can have one of, unless it is said otherwise. */
+/** Disks with enforced sizes, as Docker needs, unless `hard` is false. */
 async function makeDockerWorld(store: Parameters<typeof makeWorld>[0], options: WorldOptions = {}, hard = true) {
   const world = await makeWorld(store, options);
   const { storage } = world;
@@ -44,7 +43,7 @@ const deaf = (world: World): void =>
   world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
 
 onBothEngines('a Docker inside', (open) => {
-  test('is refused where the engine can have none, with its reason', async () => {
+  test('refuses Docker, with the reason, where the engine lacks support', async () => {
     const why = { dockerInside: false, whyNoDocker: 'its engine is a rowing boat' };
     const without = await makeDockerWorld(await open(), { capabilities: why });
     const { instances } = without.running.control;
@@ -55,13 +54,13 @@ onBothEngines('a Docker inside', (open) => {
     );
   });
 
-  test('is refused where disks have no size, with what would help', async () => {
+  test('refuses Docker on pools without disk sizes, with a remedy', async () => {
     const soft = await makeDockerWorld(await open(), {}, false);
     const refused = soft.running.control.instances.launch(soft.caller, launchInputOf(soft), null);
     await expectRefused(refused, 'unsupported', /folders without a size.*; send false/);
   });
 
-  test('lost is brought back at once', async () => {
+  test('restarts a lost sidecar at once', async () => {
     const world = await makeDockerWorld(await open());
     const id = await launch(world);
     expect(await dockerOf(world, id)).toBe('running');
@@ -69,7 +68,7 @@ onBothEngines('a Docker inside', (open) => {
     await eventually(async () => (await dockerOf(world, id)) === 'running');
   });
 
-  test('lost without a hint that told of it is found by the sweep', async () => {
+  test('the sweep finds a lost sidecar without a hint', async () => {
     const world = await makeDockerWorld(await open());
     deaf(world);
     const id = await launch(world);
@@ -80,7 +79,7 @@ onBothEngines('a Docker inside', (open) => {
     await eventually(async () => (await dockerOf(world, id)) === 'running');
   });
 
-  test('stops with its instance, and what runs on beside one that stopped is found and halted', async () => {
+  test('stops with its instance; the sweep halts a sidecar that outlived its instance', async () => {
     const world = await makeDockerWorld(await open());
     deaf(world);
     const id = await launch(world);
@@ -93,14 +92,14 @@ onBothEngines('a Docker inside', (open) => {
     await eventually(async () => (await dockerOf(world, id)) === 'stopped');
   });
 
-  test('needs its image beside that of the instance, and waits for both', async () => {
+  test("waits for both images: the instance's and its own", async () => {
     const dockerImageRef = 'berth.local/docker-inside:1';
     const world = await makeDockerWorld(await open(), { engine: { dockerImageRef } });
     await launch(world);
     expect(world.engine.host.image(dockerImageRef)).toBeDefined();
   });
 
-  test('of nobody’s instance is a stray, removed by the policy, and leaves with its disk what it kept', async () => {
+  test('removes an orphaned sidecar by the policy, with its disk', async () => {
     const world = await makeDockerWorld(await open());
     const id = await makeOrphan(world, { docker: { storage: '/nowhere' }, ownerId: userId(randomUUID()) });
     const look = sweeping(world, { policy: reporting });

@@ -18,7 +18,7 @@ const reasonIs =
   ({ instanceRuntimeInfo }: { instanceRuntimeInfo: { diagnosisReason: string } }): boolean =>
     instanceRuntimeInfo.diagnosisReason === reason;
 
-/** The first `times` calls of a verb meet the fault; `met` counts them. */
+/** The first `times` calls of a verb meet the fault; `met` counts. */
 function trouble(world: World, verb: Verb, fault: SimulatedFault, times = 1): { met: number } {
   const count = { met: 0 };
   world.engine.misbehave((call) => {
@@ -42,9 +42,9 @@ const faults: SimulatedFault[] = [
 
 onEngine('sqlite', 'trouble with the engine', (open) => {
   for (const fault of faults) {
-    test(`${fault.mode} in any verb: a launch, a stop, a start, a restart and a terminate end where they should`, async () => {
+    test(`${fault.mode} in any verb: launch, stop, start, restart and terminate still succeed`, async () => {
       for (const verb of ['ensureImage', 'ensure', 'observe', 'dial', 'halt', 'destroy'] as const) {
-        // A pull has a longer deadline than other calls: `images.test.ts` tries one that hangs.
+        // Pulls have a longer deadline: `images.test.ts` has a hanging one.
         if (verb === 'ensureImage' && fault.mode === 'lost') continue;
         const world = await makeWorld(await open());
         const { instances } = world.running.control;
@@ -65,7 +65,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
         await settled(world);
         expect(count.met).toBeGreaterThan(0);
         world.engine.misbehave(undefined);
-        // One that was said to be gone and is not, the sweep finds.
+        // The sweep finds a container reported as gone.
         if (verb === 'destroy' && fault.mode === 'lying') continue;
         await expectConsistent(world);
         expect(await world.engine.listOwned(now())).toEqual([]);
@@ -73,7 +73,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     });
   }
 
-  test('a container that is gone while Running is made again, and it is told', async () => {
+  test('recreates a container lost while Running, and reports it', async () => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 100, backOffMaxMs: 100 } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
@@ -90,7 +90,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('an engine that says it made a container and never does is asked a few times, not for ever', async () => {
+  test('limits retries of an engine that reports a container it never created', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'lying' }, Infinity);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -99,7 +99,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(count.met).toBe(6);
   });
 
-  test('a try that failed is repeated when its back-off is over, however often something wakes the row meanwhile', async () => {
+  test('keeps the back-off of a failed try, however often the row is woken', async () => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 300, backOffMaxMs: 300 } });
     const triedAtMs: number[] = [];
     let ours: string | undefined;
@@ -109,7 +109,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     });
     const { instances } = world.running.control;
     const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
-    // Each launch wakes the loop, as hints of the engine do.
+    // Each launch wakes the loop, as engine hints do.
     while (triedAtMs.length < 4) {
       await world.store.write((tx) => makeDue(tx, [instanceId], Date.now()));
       if (triedAtMs.length > 0) await instances.launch(world.caller, world.launchInput(), null).catch(() => {});
@@ -120,7 +120,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(Math.min(...pausesMs)).toBeGreaterThanOrEqual(299);
   });
 
-  test('a new wish does not wait for the back-off of the one before', async () => {
+  test('a new request skips the back-off of the one before', async () => {
     const world = await makeWorld(await open(), { limits: { backOffBaseMs: 3_600_000, backOffMaxMs: 3_600_000 } });
     const { instances } = world.running.control;
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'busy' });
@@ -133,7 +133,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(instanceRuntimeInfo.diagnosisReason).toBe('');
   });
 
-  test('an engine that says it halted a container and never does is asked at intervals, and the stop waits', async () => {
+  test('retries an ineffective halt at intervals, while the stop waits', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.launchInput(), null);
@@ -151,7 +151,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(one.instanceId, hasStatus('Stopped'));
   });
 
-  test('a main process that ends again and again is given up with its exit code, and the place is freed', async () => {
+  test('fails permanently with the exit code after repeated crashes, and frees the capacity', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 3 } });
     let starts = 0;
     world.engine.misbehave(({ verb }) => void (starts += verb === 'ensure' ? 1 : 0));
@@ -171,7 +171,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('one that has run waits for its node port however often it is tried, and is given up at its deadline only', async () => {
+  test('retries the node port of a former run until the deadline', async () => {
     const limits = { maxAttempts: 3, startDeadlineMs: 60_000 };
     const world = await makeWorld(await open(), { limits });
     const { instances } = world.running.control;
@@ -207,7 +207,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     });
   });
 
-  test('out of memory has its own reason', async () => {
+  test('reports out of memory as a reason of its own', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
@@ -218,7 +218,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(failed.instanceRuntimeInfo.diagnosisReason).toBe('OutOfMemory');
   });
 
-  test('one that crashed once runs again', async () => {
+  test('restarts after one crash', async () => {
     const world = await makeWorld(await open());
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
@@ -233,7 +233,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('one that never becomes ready is given up after its deadline and halted', async () => {
+  test('halts and fails an instance that never becomes ready, at its deadline', async () => {
     const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 50 } });
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
@@ -246,7 +246,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('a node port that another program holds is exchanged for another one', async () => {
+  test('exchanges a node port held by another program', async () => {
     const world = await makeWorld(await open(), {
       nodePorts: { first: 30_000, last: 30_009 },
       limits: { maxAttempts: 50 },
@@ -263,7 +263,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('with all node ports held by other programs it is given up, saying so', async () => {
+  test('fails with the reason when other programs hold all node ports', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_001 } });
     for (const port of [30_000, 30_001]) world.engine.host.takePort(port);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -276,10 +276,10 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('what the engine rejects is InitializationFailed with the reason, frees the place, and may be started again', async () => {
+  test('fails a rejected launch as InitializationFailed with the reason, frees the capacity, and allows a start', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
-    // Once an image was pulled it is Starting, and such a failure is StartingFailed.
+    // After the pull the status is Starting, so the failure is StartingFailed.
     world.engine.host.addImage(IMAGE_REF);
     trouble(world, 'ensure', { mode: 'failBefore', kind: 'rejected' });
     const one = await instances.launch(world.caller, world.launchInput(), null);
@@ -296,7 +296,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('without enough for it the engine is asked again, and it is given up with what is short', async () => {
+  test('retries without engine capacity, then fails with what is short', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'no_capacity' }, Infinity);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -304,7 +304,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(count.met).toBe(6);
   });
 
-  test('an image that vanishes between pull and start is pulled again', async () => {
+  test('pulls an image again that vanished between pull and start', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'not_found' }, 2);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -312,7 +312,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(count.met).toBe(2);
   });
 
-  test('the host comes up again after a power cut, and all that should run does', async () => {
+  test('restores all running instances after a power cut of the host', async () => {
     const world = await makeWorld(await open());
     const ids: string[] = [];
     for (let count = 0; count < 3; count++)
@@ -329,7 +329,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await expectConsistent(world);
   });
 
-  test('disks that can not be made are told without words of the host, and it is given up', async () => {
+  test("fails disks that can't be created, without host details in the message", async () => {
     const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
     world.engine.host.addImage(IMAGE_REF);
     const { create } = world.storage;
@@ -348,7 +348,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('a storage that never answers holds nobody: the start is told, tried again, and can be overtaken by a terminate', async () => {
+  test('retries a storage that never answers, reports it, and allows a terminate meanwhile', async () => {
     const world = await makeWorld(await open(), {
       limits: { storageDeadlineMs: 50, maxAttempts: 1_000 },
       mayFail: /could not be had from the storage/,
@@ -368,13 +368,13 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const phaseIs = (phase: string) => (seen: PublicInstance) => seen.instanceRuntimeInfo.phase === phase;
     const gone = await world.until(one.instanceId, phaseIs('RemovingDisks'));
     expect(gone.instanceRuntimeInfo.status).toBe('Released');
-    // What was asked for before comes to its end first: nothing of it is left.
+    // The former request finishes first, and leaves nothing.
     answer();
     await world.until(one.instanceId, phaseIs('Cleaned'));
     expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
-  test('a stop that the engine refuses says so in its words, is tried again, and comes to rest once it is not refused', async () => {
+  test("shows the engine's words for a refused stop, and retries until it succeeds", async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.launchInput(), null);
@@ -393,7 +393,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(count.met).toBe(3);
   });
 
-  test('a stop that is not heard within its deadline is a kill without grace', async () => {
+  test('kills without grace after the deadline of a stop', async () => {
     const world = await makeWorld(await open(), {
       limits: { stopDeadlineMs: 50, stopGraceMs: 60_000, callDeadlineMs: 100 },
     });
@@ -406,17 +406,17 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: false });
     const id = asInstanceId(one.instanceId);
     const seen = (await world.engine.observe([id], AbortSignal.timeout(1_000))).get(id);
-    // 137 is SIGKILL's: it was not heard, and its grace of a minute was not waited for.
+    // 137 is SIGKILL: ignored stop signal, without a wait for the minute of grace.
     expect(seen).toMatchObject({ running: false, exitCode: 137 });
   });
 
-  test('the image has the time of its deadline in all, not in each try', async () => {
+  test('bounds all tries of an image by one deadline', async () => {
     let timerMs = 0;
     const world = await makeWorld(await open(), {
       limits: { imageDeadlineMs: 2_000, maxAttempts: 1, backOffBaseMs: 1_200, backOffMaxMs: 1_200 },
       time: { after: (ms, fn) => realTime.after((timerMs = ms), fn) },
     });
-    /** The timer that each try sets last: how long it may take. */
+    /** Deadline timers of the tries. */
     const allowedMs: number[] = [];
     let tries = 0;
     world.engine.misbehave(({ verb }) => {

@@ -10,7 +10,7 @@ const isHealthy =
     instanceRuntimeInfo.healthy === healthy;
 
 onBothEngines('health', (open) => {
-  test('is measured: what answers no more is unhealthy and says so, still Running, and healthy again once it answers', async () => {
+  test('marks a Running instance unhealthy when it stops answering, and healthy again after', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, (one) => hasStatus('Running')(one) && isHealthy(true)(one));
@@ -26,7 +26,7 @@ onBothEngines('health', (open) => {
     await expectConsistent(world);
   });
 
-  test('one silence is not illness, nor is an engine that can not be asked', async () => {
+  test('ignores a single silence and an unreachable engine', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
@@ -35,7 +35,7 @@ onBothEngines('health', (open) => {
     world.engine.misbehave(({ verb }) => {
       if (verb !== 'dial') return undefined;
       asked += 1;
-      // The first silence is of ssh and of the notebook.
+      // First silence of ssh and the notebook.
       if (silences > -1) return (silences--, { mode: 'failBefore', kind: 'busy' });
       return asked < 12 ? { mode: 'failBefore', kind: 'unreachable' } : undefined;
     });
@@ -46,7 +46,7 @@ onBothEngines('health', (open) => {
     });
   });
 
-  test('one that was stopped while it was ill says nothing of it', async () => {
+  test('drops the unhealthy reason when stopped', async () => {
     const world = await makeWorld(await open(), { hurry: 100 });
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.launchInput(), null);

@@ -14,7 +14,7 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 
-/** An idle stop as in life, a thousand times as fast. */
+/** Real idle limits, a thousand times faster. */
 const idleLimits: IdleLimits = {
   checkEveryMs: 40,
   staleMs: 2_000,
@@ -25,14 +25,14 @@ const idleLimits: IdleLimits = {
 const AFTER_MS = 600;
 const quick = (more: Partial<IdlePolicy> = {}): IdlePolicy => idlePolicy(AFTER_MS, more);
 
-/** One database will do for what is no matter of the store. */
+/** One database suffices where the store doesn't matter. */
 async function open(): Promise<Store> {
   const { store, remove } = await openTempStore();
   onTestFinished(remove);
   return store;
 }
 
-/** Something listens on the notebook's port that is no notebook server. */
+/** Other software listens on the notebook's port. */
 const refuses: Service = (stream) => {
   stream.once('data', () => stream.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'));
 };
@@ -59,7 +59,7 @@ const reason = async (world: World, id: string): Promise<string> => {
   const { state, because } = await activity(world, id);
   return `${state}: ${because}`;
 };
-/** Waits until it is said so, and fails with what was said instead. */
+/** Waits for the reason, and fails with the one reported instead. */
 async function untilSaid(world: World, id: string, words: RegExp): Promise<void> {
   let said = '';
   await eventually(
@@ -72,7 +72,7 @@ const eventsOf = (world: World, id: string) =>
 const kindsOf = async (world: World, id: string, ...kinds: string[]) =>
   (await eventsOf(world, id)).filter(({ kind }) => kinds.includes(kind));
 
-/** Looks go on for longer than idleness would take to stop it. */
+/** Waits for checks over a longer time than idleness needs to stop it. */
 async function looksGoOn(world: World, id: string, times = 2): Promise<void> {
   await eventually(async () => (await activity(world, id)).checkedAtMs !== null);
   const fromMs = (await activity(world, id)).checkedAtMs ?? 0;
@@ -80,7 +80,7 @@ async function looksGoOn(world: World, id: string, times = 2): Promise<void> {
 }
 
 onBothEngines('an idle instance', (open) => {
-  test('is warned and then stopped, and both say why', async () => {
+  test('warns, then stops, with the reason in both events', async () => {
     const world = await watching(await open());
     const id = await running(world);
     await setIdle(world, id, quick());
@@ -111,7 +111,7 @@ onBothEngines('an idle instance', (open) => {
     expect(await reason(world, id)).toMatch(/^off: it is Stopped/);
   });
 
-  test('begins to be watched anew after a restart of the server', async () => {
+  test('starts watching from scratch after a server restart', async () => {
     const world = await watching(await open());
     const id = await running(world);
     await setIdle(world, id, idlePolicy(3_600_000));
@@ -125,7 +125,7 @@ onBothEngines('an idle instance', (open) => {
   });
 });
 
-test('an idle stop comes when it was said to come, however far apart the looks are', async () => {
+test('stops at the announced time, whatever the check interval', async () => {
   const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 3_000, staleMs: 9_000 } });
   const id = await running(world);
   await setIdle(world, id, idlePolicy(3_500));
@@ -136,7 +136,7 @@ test('an idle stop comes when it was said to come, however far apart the looks a
   expect((stop?.atMs ?? 0) - willStopAt).toBeLessThan(2_000);
 });
 
-test('an account whose notebooks never answer is not known to be idle, and puts off the idle stop of nobody else', async () => {
+test("unresponsive notebooks of one account are unknown, and delay no other account's idle stop", async () => {
   const mute = new Set<string>();
   const answers = makeHttpService();
   const notebook: Service = (stream, about) =>
@@ -163,7 +163,7 @@ test('an account whose notebooks never answer is not known to be idle, and puts 
   for (const id of ids) expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
 });
 
-describe('an instance in use is kept, and the reason is told:', () => {
+describe('an instance in use keeps running, with the reason reported:', () => {
   const uses: [script: string, words: RegExp][] = [
     ['kernel busy for 3600s', /^active: a kernel is busy \(notebook train\.ipynb\)$/],
     ['terminal used for 3600s', /^active: a terminal was used \d+ s ago$/],
@@ -172,7 +172,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     ['cpu 85% for 3600s', /^active: it uses 85 % of one CPU$/],
   ];
   for (const [script, words] of uses) {
-    test(`${script}, and once that is over it is stopped`, async () => {
+    test(`${script}; stopped once it is over`, async () => {
       const clock = { aheadMs: 0 };
       const world = await watching(await open(), { clock });
       const id = await running(world, script);
@@ -185,7 +185,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     });
   }
 
-  test('a request or a WebSocket through the gateway', async () => {
+  test('a request or WebSocket through the gateway', async () => {
     const world = await watching(await open());
     const id = await running(world);
     const done = world.running.control.forwarding.beginTraffic(id, 'use');
@@ -197,7 +197,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     await world.until(id, hasStatus('Stopped'));
   });
 
-  test('what an open notebook page asks by itself does not count, where the notebook server tells of its use', async () => {
+  test("polls of an open notebook page don't count when the notebook server reports its use", async () => {
     const world = await watching(await open());
     const id = await running(world);
     world.running.control.forwarding.beginTraffic(id, 'poll');
@@ -205,7 +205,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
   });
 
-  test('it does count where none answers', async () => {
+  test('polls count without a notebook server', async () => {
     const world = await watching(await open(), { engine: { services: { 8888: refuses } } });
     const id = await running(world);
     world.running.control.forwarding.beginTraffic(id, 'poll');
@@ -216,7 +216,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     );
   });
 
-  test('a keep-alive call, until its time is over or it is taken back', async () => {
+  test('a keep-alive call, until it expires or is withdrawn', async () => {
     const world = await watching(await open());
     const { stopPolicies } = world.running.control;
     const id = await running(world);
@@ -233,7 +233,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     await world.until(id, hasStatus('Stopped'));
   });
 
-  test('a request at the very last moment, when its stop is about to be written', async () => {
+  test('a request just before the stop is written', async () => {
     const store = await open();
     const world = await watching(store);
     const id = await running(world);
@@ -259,7 +259,7 @@ describe('an instance in use is kept, and the reason is told:', () => {
     );
   });
 
-  test('unless its policy ignores just that', async () => {
+  test('unless the policy ignores that signal', async () => {
     const world = await watching(await open());
     const id = await running(world, 'ssh sessions 1');
     await setIdle(world, id, quick({ ignore: ['ssh'] }));
@@ -267,9 +267,9 @@ describe('an instance in use is kept, and the reason is told:', () => {
   });
 });
 
-describe('never on what is not known:', () => {
+describe('unknown signals never stop an instance:', () => {
   for (const verb of ['exec', 'dial', 'usage'] as const) {
-    test(`an engine that does not answer ${verb} keeps it, and idleness is counted anew once it does`, async () => {
+    test(`an engine that fails ${verb} prevents the stop; idle time restarts afterwards`, async () => {
       const world = await watching(await open(), { idleLimits: { ...idleLimits, staleMs: 300 } });
       const id = await running(world);
       await settled(world);
@@ -287,7 +287,7 @@ describe('never on what is not known:', () => {
     });
   }
 
-  test('a clock that jumps by a day stops nothing', async () => {
+  test('a clock step of a day stops nothing', async () => {
     const clock = { aheadMs: 0 };
     const world = await watching(await open(), { clock });
     const id = await running(world);
@@ -301,7 +301,7 @@ describe('never on what is not known:', () => {
     expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
   });
 
-  test('without a policy nobody looks; with one, no more often than said', async () => {
+  test('checks nothing without a policy, and otherwise at the set interval', async () => {
     let execs = 0;
     const world = await watching(await open(), {
       idleLimits: { ...idleLimits, checkEveryMs: 300 },
@@ -312,7 +312,7 @@ describe('never on what is not known:', () => {
     const fromMs = Date.now();
     await setIdle(world, watched, idlePolicy(3_600_000));
     await looksGoOn(world, watched);
-    // One may be of the figures, which are sampled every 15 seconds.
+    // Metrics sampling adds one every 15 seconds.
     const most = 2 + Math.ceil((Date.now() - fromMs) / 300);
     expect(execs).toBeGreaterThan(2);
     expect(execs).toBeLessThanOrEqual(most);
@@ -321,7 +321,7 @@ describe('never on what is not known:', () => {
   });
 });
 
-test('however many are watched, each beat looks at some of them, and all have their turn', async () => {
+test('visits all watched instances over successive ticks', async () => {
   const world = await watching(await open(), { start: false });
   const { deps } = sweeping(world);
   const activity = makeIdleDetector({
@@ -361,7 +361,7 @@ test('however many are watched, each beat looks at some of them, and all have th
         .where('id', '=', one?.id ?? '')
         .execute(),
     );
-  // The others move up by one, so that no page is full any more.
+  // The others move up, so no page is full.
   await activity.tick();
   await activity.settled();
   expect(all.filter((one) => activity.report(one) === null)).toEqual([first, last]);

@@ -3,7 +3,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 onBothEngines('an instance on the simulated engine', (open) => {
-  test('comes to Running with its node ports told, and is gone from the engine after terminate', async () => {
+  test('reaches Running with its node ports shown, and leaves the engine after terminate', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const { instanceId } = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);
@@ -20,7 +20,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     expect(await world.storage.listOwned()).not.toContainEqual({ kind: 'data', id: instanceId });
   });
 
-  test('stops, starts and restarts, and keeps its node ports', async () => {
+  test('stops, starts and restarts with the same node ports', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
@@ -38,7 +38,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     await world.until(instanceId, hasStatus('Running'));
   });
 
-  test('a control that ends at any moment of a launch is followed by one that ends it, once', async () => {
+  test('a server killed at any moment of a launch is followed by one that completes it, once', async () => {
     const world = await makeWorld(await open(), { engine: { times: { create: 5, start: 5, ready: 10 } } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     for (let round = 0; round < 8; round++) {
@@ -50,7 +50,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     expect(owned.filter(({ kind }) => kind === 'instance').map(({ id }) => id)).toEqual([instanceId]);
   });
 
-  test('the last place goes to one of many at once, and the others hear what would fit', async () => {
+  test('gives the last capacity to one of many, and tells the others what would fit', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
     });
@@ -67,7 +67,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     }
   });
 
-  test('an account without money hears how much is short, and nothing is changed', async () => {
+  test('tells an account without money the shortfall, and changes nothing', async () => {
     const world = await makeWorld(await open());
     const poor = await world.account('poor', 0.001);
     const before = await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow();
@@ -82,7 +82,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     });
   });
 
-  test('waits with a reason while the engine is away, and goes on when it is back', async () => {
+  test('waits with a reason during an engine outage, and continues after it', async () => {
     const world = await makeWorld(await open());
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? undefined : { mode: 'unreachable', ms: 50 }));
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);

@@ -1,4 +1,4 @@
-/** What is kept of the body of a keyed request: enough to know it again, and nothing to guess a secret by. */
+/** The stored form of a keyed request's body recognizes it, and reveals no secret. */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
@@ -16,7 +16,7 @@ const keyed = (body: object): Idempotency => ({
 const body = { server: 'registry.example.org', username: 'ann', secret: 'a secret' };
 
 onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
-  test('no hash is kept that who knows all but the secret could try secrets on', async () => {
+  test('stores no hash that allows guessing secrets offline', async () => {
     const store = await open();
     const { running, caller } = await makeWorld(store, { start: false });
     const given = keyed(body);
@@ -26,7 +26,7 @@ onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
     expect(row?.bodyHash).not.toBe(given.bodyHash);
     expect(await running.control.registries.create(caller, body, given)).toEqual(answer);
 
-    // The same request is another one under another key of an installation: what is kept can't be made without it.
+    // Same request under the key of another installation.
     const again = (secretsKey: Uint8Array): Promise<object> =>
       store.write((tx) => makeIdempotent(secretsKey)(tx, caller.accountId, given, 1, async () => ({})));
     expect(await again(new Uint8Array(32).fill(7))).toEqual(answer);

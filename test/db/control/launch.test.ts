@@ -26,7 +26,7 @@ const mounting = (mountPath: string, remoteStorageId: string): LaunchInput['remo
   type: 'filesystem',
 });
 
-/** A second region, with a type of its own and no engine: enough to be refused. */
+/** Second region with a type of its own and no engine. */
 async function elsewhere(world: World): Promise<{ region: string; typeId: string }> {
   const id = regionId(randomUUID());
   const facts = {
@@ -64,7 +64,7 @@ async function farVolume({ store, caller }: World, region: string): Promise<stri
 }
 
 onBothEngines('a launch', (open) => {
-  test('sent a hundred times at once under one key is done once, and answered alike', async () => {
+  test('a hundred concurrent launches with one key run once, with one answer', async () => {
     const world = await makeWorld(await open());
     const launches = Array.from({ length: 100 }, () =>
       world.running.control.instances.launch(world.caller, world.launchInput(), keyed('one')),
@@ -78,7 +78,7 @@ onBothEngines('a launch', (open) => {
     await expectConsistent(world);
   });
 
-  test('under a used key is refused with another body or on another route, and answered as before when the catalog has changed', async () => {
+  test('refuses a used key with another body or route, and repeats the answer after a catalog change', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock });
     const { instances } = world.running.control;
@@ -99,7 +99,7 @@ onBothEngines('a launch', (open) => {
     expect(await instances.launch(world.caller, world.launchInput(), keyed('one'))).toEqual(first);
   });
 
-  test('that was refused leaves no record of its key and may be sent again', async () => {
+  test('forgets the key of a refused launch, so it may be sent again', async () => {
     const world = await makeWorld(await open());
     const poor = await world.account('poor', 0);
     const { instances } = world.running.control;
@@ -111,7 +111,7 @@ onBothEngines('a launch', (open) => {
     await instances.launch(poor, world.launchInput(), keyed('one'));
   });
 
-  test('that is refused changes nothing in the whole database, and names what was wrong', async () => {
+  test('a refused launch names the problem and changes nothing in the database', async () => {
     const world = await makeWorld(await open(), { capabilities: { dockerInside: false } });
     await eventually(() => world.drivers.health.answers);
     const far = await elsewhere(world);
@@ -167,7 +167,7 @@ onBothEngines('a launch', (open) => {
     expect(await pictureOf(world.store)).toEqual(before);
   });
 
-  test('with one volume at two places has it at both', async () => {
+  test('mounts one volume at two paths', async () => {
     const world = await makeWorld(await open());
     const { volumes, instances } = world.running.control;
     const request = { name: 'v', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' as const };
@@ -184,7 +184,7 @@ onBothEngines('a launch', (open) => {
     expect(new Set(mounts.map(({ source }) => source)).size).toBe(1);
   });
 
-  test('of a type of another region is refused', async () => {
+  test('refuses a type of another region', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock });
     const far = await elsewhere(world);
@@ -196,7 +196,7 @@ onBothEngines('a launch', (open) => {
     );
   });
 
-  test('that asks for Docker while the engine has not said whether it can is refused, not launched without', async () => {
+  test("refuses Docker while the engine's support is unknown", async () => {
     const world = await makeWorld(await open(), { start: false });
     const configuration = world.launchInput().instanceConfiguration;
     await expectRefused(
@@ -210,12 +210,12 @@ onBothEngines('a launch', (open) => {
     );
   });
 
-  test('that finds too few node ports left takes none of them, and goes on once there are enough', async () => {
+  test('reserves no node ports when too few are left, and continues once enough are free', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
     const other = await instances.launch(world.caller, world.launchInput(), null);
     await world.until(other.instanceId, hasStatus('Running'));
-    // Taken beside the count, as by rows that outlived a change of the range: two of the three are the other's now.
+    // Taken without the counter, as by rows of a former port range.
     const ports = world.store.read.selectFrom('nodePort').select(['nodePort', 'instanceId']);
     const [first] = await ports.execute();
     const nodePort = first?.nodePort === 30_000 ? 30_001 : 30_000;
@@ -232,7 +232,7 @@ onBothEngines('a launch', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('that asks for more node ports than are left says how many are', async () => {
+  test('tells how many node ports are left when too many are requested', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
     const first = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);

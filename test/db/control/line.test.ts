@@ -1,4 +1,4 @@
-/** The line of those that wait for room: first come, first served, whatever happens to the server or to those before. */
+/** The capacity queue: first come, first served, across server crashes and departures. */
 import { expect, test } from 'vitest';
 import { realTime, type Time } from '../../../src/control/base/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
@@ -34,7 +34,7 @@ async function runningOf(world: Place, by: Caller, type: string): Promise<One> {
   return one;
 }
 
-/** Of as many accounts as that: room is kept for the first of each, and no account may have many in line. */
+/** One account each: a reservation is per account, and entries are limited. */
 const accounts = async (world: Place, count: number): Promise<Caller[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => world.account(`account-${index}`)));
 
@@ -60,7 +60,7 @@ const says =
     (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
 
 onBothEngines('the line', { postgres: 'always' }, (open) => {
-  test('of twenty: each has its turn in the order they came, the server killed in between, and says how many are before it', async () => {
+  test("serves twenty in joining order across a killed server, and shows each one's position", async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];
     const two = await accounts(world, 2);
@@ -79,7 +79,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     for (const [turn, next] of order.entries()) {
       const gone = holding.shift();
       if (!gone) throw new Error('nobody holds a place');
-      // Room comes back at once from one that is terminated, and once it has stopped from one that is stopped.
+      // Terminate frees capacity at once, stop once stopped.
       if (turn % 2 === 0) await terminate(world, gone);
       else await stop(world, gone);
       if (turn === 7 || turn === 12) await world.again();
@@ -92,7 +92,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('keeps what the first needs from newcomers and from those behind it, and lets pass whom that cannot delay', async () => {
+  test('reserves capacity for the head against newcomers and later entries, and lets harmless ones pass', async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
@@ -101,7 +101,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await instances.stop(world.caller, stopped, null);
     await world.until(stopped.instanceId, hasStatus('Stopped'));
     const first = await wait(world, 'gpu.1', {}, A_DAY_MS, other);
-    // Six cores are free, of which two are kept for the first in line.
+    // Six cores are free, two of them reserved for the head.
     const passing = [await running(world, 'cpu.2'), await running(world, 'cpu.1')];
     const second = await wait(world, 'cpu.2');
     expect(await world.line()).toEqual([first.instanceId, second.instanceId]);
@@ -120,7 +120,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     );
     expect(stock).toEqual(['OutOfStock', 'OutOfStock', 'OutOfStock']);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: 5_000, gpus: 1 });
-    // What is free beside the two of the first lets the second pass it.
+    // Free capacity beyond the head's two cores lets the second pass.
     for (const one of passing) await terminate(world, one);
     await world.until(second.instanceId, hasStatus('Running'));
     expect(await world.line()).toEqual([first.instanceId]);
@@ -131,7 +131,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('is left at once by one that is stopped or terminated, which gives back nothing it never had, and those behind move up', async () => {
+  test('a stop or terminate leaves the queue at once, releases nothing it never had, and moves the rest up', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
@@ -145,7 +145,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     expect(await world.line()).toEqual([big.instanceId, small.instanceId]);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
     await world.until(small.instanceId, says('NoCapacity', '1 before it'));
-    // One core was free all the time, and was kept for the first.
+    // One core was free all the time, reserved for the head.
     await instances.stop(world.caller, big, null);
     await world.until(small.instanceId, hasStatus('Running'));
     await world.until(big.instanceId, hasStatus('Stopped'));
@@ -157,7 +157,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('moves up at once although the one that got the place goes on with a long pull', async () => {
+  test('moves up while the placed entry is still pulling', async () => {
     let beats = true;
     const every: Time['every'] = (ms, fn) => realTime.every(ms, () => beats && fn());
     const world = await makePlace(await open(), machineOf(1, 2), cpus, {
@@ -174,15 +174,15 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
       .where('waitsSinceMs', 'is not', null)
       .where('leaseOwner', 'is', null);
     await eventually(async () => (await atRest.execute()).length === 2);
-    // A heartbeat would do it as well.
+    // A heartbeat would also move the queue.
     beats = false;
-    // No pass ends by it, at whose end the loop would look, too.
+    // No reconcile ends by it, which would also wake the loop.
     await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
     await world.until(next, says('NoCapacity', '0 before it'));
     await world.until(first, hasStatus('PullingImage'));
   });
 
-  test('is left when the time is over, with a lasting failure that says so, and the next has its chance', async () => {
+  test('an entry leaves at its deadline with a permanent failure, and the next moves up', async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
     const stopped = await running(world, 'cpu.2');
@@ -206,7 +206,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('takes a start of a stopped one, which keeps its disks and comes up when it is its turn', async () => {
+  test('queues a start of a stopped instance, which keeps its disks', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus);
     const { instances } = world.running.control;
     const one = await running(world, 'cpu.1');
@@ -226,7 +226,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('holds volumes and node ports of those that wait in it, gives them back, and takes nobody for whom there are no ports', async () => {
+  test('reserves volumes and node ports of its entries, releases them, and admits none without ports', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { nodePorts: { first: 30_000, last: 30_004 } });
     const { volumes } = world.running.control;
     const remoteStorageId = await volumeOf(world, world.caller, 'data');
@@ -258,7 +258,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('of two that came in the same millisecond puts the lower id first, and loses neither', async () => {
+  test('orders two of one millisecond by id, and loses neither', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
     const holding = await launch(world, 'cpu.1');
     const both = (await Promise.all([wait(world, 'cpu.1'), wait(world, 'cpu.1')])).map(({ instanceId }) => instanceId);
@@ -276,7 +276,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('is read to its end and from behind any of it, however long it is and although all came at once', async () => {
+  test('reads to its end from any position, however long, with equal joining times', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
     await launch(world, 'cpu.1');
     const many = await accounts(world, 15);
@@ -300,7 +300,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     expect(await queueLength(world.store.read, world.drivers.regionId)).toBe(150);
   });
 
-  test('is in the order in which they came, also of those that came at once or after the clock was put back', async () => {
+  test('keeps joining order, also for simultaneous entries and after a clock step back', async () => {
     const clock = { aheadMs: 0 };
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false, clock });
     await launch(world, 'cpu.1');
@@ -322,13 +322,13 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     expect([came[0], came[3], came[6]]).toEqual((await world.line()).filter((_, index) => index % 3 === 0));
   });
 
-  test('moves at once when the region grows, and stands for whoever needs more than it has in all', async () => {
+  test('moves at once when the region grows, past entries that exceed its total', async () => {
     const world = await makePlace(await open(), machineOf(4, 8, 1), withGpus);
     await running(world, 'gpu.1');
     const gpu = await wait(world, 'gpu.1');
     const lost = { gpus: 0 };
     await world.becomes(lost);
-    // Nobody's end can bring the first its GPU now: what it needs beside is kept from nobody.
+    // No departure can free the head's GPU now, so its other needs aren't reserved.
     const cpu = await running(world, 'cpu.2');
     expect(await world.line()).toEqual([gpu.instanceId]);
     await world.becomes({ gpus: 2, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
@@ -337,7 +337,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('shuts nobody out for one that waits for what its own account holds, and for the others after ten minutes', async () => {
+  test("an entry that waits for its own account's capacity blocks no one, and others at most ten minutes", async () => {
     const clock = { aheadMs: 0 };
     const types = {
       ...cpus,
@@ -356,7 +356,8 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
     const newcomer = await runningOf(world, other, 'cpu.1');
 
-    // What another holds may come free: for the first of an account room is kept, and only for its time.
+    // Other accounts' capacity may come free: reserved for each account's first entry, for its
+    // time.
     const kept = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
     const behind = await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     expect(await stock()).toBe('cpu.1 OutOfStock, cpu.2 OutOfStock, gpu.1 OutOfStock, gpu.8 OutOfStock');
@@ -371,7 +372,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await world.until(behind.instanceId, hasStatus('Running'));
     expect(await world.line()).toEqual([big.instanceId, kept.instanceId]);
 
-    // Both keep their places, and have their turn once there is enough.
+    // Both keep their positions, and are placed once capacity suffices.
     for (const one of [...small, newcomer, passes, behind]) await terminate(world, one);
     await world.until(big.instanceId, hasStatus('Running'));
     await terminate(world, big);
@@ -379,7 +380,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('calls those behind one by itself when its ten minutes are over, however far back they are', async () => {
+  test("serves later entries when the head's ten minutes are over, without any other event", async () => {
     const clock = { aheadMs: 0 };
     const world = await makePlace(await open(), machineOf(2, 4), cpus, { clock });
     const [other = world.caller, third = world.caller] = await accounts(world, 2);
@@ -388,7 +389,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     const small = await wait(world, 'cpu.1');
     await world.until(small.instanceId, says('NoCapacity', '1 before it'));
     await atRest(world);
-    // It would not look at its place by itself today.
+    // Not due by itself today.
     const farMs = { dueAtMs: Date.now() + A_DAY_MS };
     await world.store.write((tx) => tx.updateTable('instance').set(farMs).where('id', '=', small.instanceId).execute());
     const first = world.store.read
@@ -396,12 +397,12 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
       .select(['dueAtMs', 'requestedAtMs'])
       .where('id', '=', big.instanceId);
     clock.aheadMs = RESERVATION_MS - 4_000;
-    // Wakes the loop, which does not know that the clock was put on.
+    // Wakes the loop, which doesn't see the clock step.
     const last = await wait(world, 'cpu.2', {}, A_DAY_MS, other);
     await eventually(async () => {
       const { dueAtMs, requestedAtMs } = await first.executeTakeFirstOrThrow();
       const lateMs = (dueAtMs ?? 0) - requestedAtMs - RESERVATION_MS;
-      // The next look for its place would be seven seconds later.
+      // The next check by itself would be seven seconds later.
       return lateMs >= 0 && lateMs < 4_000;
     });
     await world.until(small.instanceId, hasStatus('Running'));
@@ -410,7 +411,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('takes ten of an account, and no more of fifty that come at once', async () => {
+  test('admits at most ten per account, of fifty simultaneous requests', async () => {
     const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
@@ -427,7 +428,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     }
     expect((await world.counts()).used.nodePorts).toBe(1 + 20);
     expect(await world.line()).toHaveLength(10);
-    // Another's ten are its own; and one that left makes room for one.
+    // Another account has ten of its own; a departure frees one.
     await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     const [gone] = done;
     if (!gone) throw new Error('nobody is in line');
@@ -437,7 +438,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /11 in line before it/);
   });
 
-  test('is consistent after a storm: forty come, wait, leave and end at once, and whoever stays is served', async () => {
+  test('stays consistent after forty concurrent joins, waits and departures', async () => {
     const world = await makePlace(await open(), machineOf(6, 12, 2), withGpus);
     const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
     const few = await accounts(world, 5);
@@ -470,7 +471,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
   });
 });
 
-/** All that wait in line have looked at their place, and rest. */
+/** All entries have been visited and rest. */
 const atRest = (world: Place): Promise<unknown> =>
   eventually(async () => {
     const { busy } = await world.store.read

@@ -1,6 +1,6 @@
 /**
- * Rows are locked in the order that `store/store.ts` says. Which order a transaction takes is read off SQLite, where a trigger can write
- * down each row as it changes; what it is for would be seen on PostgreSQL alone, as a wait of a second now and then.
+ * Rows are locked in the order of `store/store.ts`. SQLite triggers record changed rows in order;
+ * on PostgreSQL a violation would only show as an occasional wait of a second.
  */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
@@ -14,7 +14,7 @@ import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
 
 type RowOperation = 'insert' | 'update' | 'delete';
 
-/** From now on each such change is written down. Answers what was, in order. */
+/** Records each such change from now on; returns them in order. */
 async function noting(
   { store }: World,
   changes: readonly (readonly [RowOperation, string])[],
@@ -34,7 +34,7 @@ async function noting(
   };
 }
 
-/** Instances of two accounts, at rest: those with the lower ids are the account's with the higher one. */
+/** Resting instances of two accounts; lower instance ids belong to the higher account id. */
 async function ofTwo(world: World): Promise<string[]> {
   const { instances } = world.running.control;
   const callers = [world.caller, await world.account('ada')].toSorted((one, other) =>
@@ -57,7 +57,7 @@ async function ofTwo(world: World): Promise<string[]> {
 }
 
 onEngine('sqlite', 'locks are taken in one order', (open) => {
-  test('accounts by id, by what takes released instances off their lists', async () => {
+  test('locks accounts by id when released instances leave the lists', async () => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
     const noted = await noting(world, [['update', 'account']]);
@@ -65,7 +65,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 
-  test('accounts by id, by what writes the texts of their instances anew', async () => {
+  test('locks accounts by id when texts of their instances are rewritten', async () => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
     const [counted] = await regionsWithUsage(world.store.read);
@@ -75,7 +75,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 
-  test('orphans by id, by a sweep that sees them again', async () => {
+  test('locks orphans by id in a sweep that observes them again', async () => {
     const world = await makeWorld(await open());
     const regionId = world.drivers.regionId;
     const seen = ['3', '1', '2'].map((id) => ({
@@ -96,7 +96,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     expect(await noted()).toEqual(['orphan 1', 'orphan 2', 'orphan 3']);
   });
 
-  test('orphan, node ports, region, account, by an adoption', async () => {
+  test('locks orphan, node ports, region, account in an adoption', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world, { nodePorts: [{ port: 22, nodePort: 30_100 }] });
     await world.engine.halt(id, 100, AbortSignal.timeout(5_000));

@@ -33,7 +33,6 @@ function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}
   return loop;
 }
 
-/** Whether it asks for the generations of what is in hand. */
 const isLook = (node: object): boolean => JSON.stringify(node).includes('select id, generation from');
 
 async function insertRows(store: Store, ids: string[], dueAtMs: number | null): Promise<void> {
@@ -47,11 +46,11 @@ async function insertRows(store: Store, ids: string[], dueAtMs: number | null): 
 }
 
 onBothEngines('the loop', (open) => {
-  test('loses no wake: whatever is made due while it works, claims, releases or sleeps is looked at after', async () => {
+  test('loses no wake-up during work, claim, release or sleep', async () => {
     const store = await open();
     const ids = ['a', 'b', 'c'];
     await insertRows(store, ids, null);
-    /** What was made due of each, and what of it a pass has seen: a counter kept outside of the store. */
+    /** Requests made per row, and those a reconcile has seen: a counter outside of the store. */
     const desired = new Map(ids.map((id) => [id, 0]));
     const seen = new Map(ids.map((id) => [id, 0]));
     const loop = loopOver(store, async ({ row }) => {
@@ -80,7 +79,7 @@ onBothEngines('the loop', (open) => {
     );
   });
 
-  test('a row whose lease ended while its pass still worked is never in two hands of one process', async () => {
+  test('never reconciles one row twice at a time in one process, even past its lease', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
     const clock = { aheadMs: 0 };
@@ -92,7 +91,7 @@ onBothEngines('the loop', (open) => {
       async ({ signal }) => {
         begun += 1;
         most = Math.max(most, ++inside);
-        // Slow to hear that it is to end, as a file system is.
+        // Slow to abort, like a file system.
         if (begun === 1)
           await new Promise<void>((resolve) => signal.addEventListener('abort', () => setTimeout(resolve, 30)));
         inside -= 1;
@@ -107,7 +106,7 @@ onBothEngines('the loop', (open) => {
     expect(most).toBe(1);
   });
 
-  test('a pass whose row another process has taken is aborted', async () => {
+  test('aborts a reconcile whose row another process has leased', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
     let aborted = false;
@@ -132,14 +131,14 @@ onBothEngines('the loop', (open) => {
     expect(await store.read.selectFrom('instance').select('leaseToken').execute()).toEqual([{ leaseToken: 'theirs' }]);
   });
 
-  test('looks for what was overtaken a share of the time only, and makes up for a look that was put off', async () => {
+  test('checks for superseded reconciles a bounded share of the time, and catches up', async () => {
     const store = await open();
     await insertRows(store, ['a', 'b'], 0);
     const clock = { elapsedMs: 0 };
     let looks = 0;
     const read = store.read.withPlugin({
       transformQuery({ node }) {
-        // As long as a look at thousands takes.
+        // Duration of a check of thousands of rows.
         if (isLook(node)) clock.elapsedMs += ((looks += 1), 20);
         return node;
       },
@@ -155,7 +154,7 @@ onBothEngines('the loop', (open) => {
         aborted.push(row.id);
         return { dueAtMs: null };
       },
-      // No heartbeat, which would wake it.
+      // No heartbeat, which would wake the loop.
       { elapsed: () => clock.elapsedMs, every: () => () => {} },
     );
     await eventually(() => begun === 2);
@@ -172,7 +171,7 @@ onBothEngines('the loop', (open) => {
     expect(aborted).toEqual(['a']);
   });
 
-  test('a time that is not whole is as good as one that is', async () => {
+  test('accepts a fractional time', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
     let begun = 0;
@@ -181,7 +180,7 @@ onBothEngines('the loop', (open) => {
     expect(begun).toBe(2);
   });
 
-  test('stop gives all leases back, and what was in hand is due at once', async () => {
+  test('stop releases all leases and makes the rows due', async () => {
     const store = await open();
     await insertRows(store, ['a', 'b', 'c'], 0);
     let begun = 0;
@@ -199,7 +198,7 @@ onBothEngines('the loop', (open) => {
     }
   });
 
-  test('with ten thousand rows at rest asks nothing of the store', async () => {
+  test('asks the store nothing with ten thousand rows at rest', async () => {
     const { store, asked } = watchedStore(await open());
     let writes = 0;
     const counted: Store = { ...store, write: (work) => ((writes += 1), store.write(work)) };
@@ -212,14 +211,14 @@ onBothEngines('the loop', (open) => {
     const loop = loopOver(counted, async () => ((reconciled += 1), { dueAtMs: null }));
     await eventually(() => asked.length >= 1);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    // At the start, whoever waits for a time of another date, and then whoever is due.
+    // At the start: rows waiting for a future time, then due rows.
     expect({ reconciled, writes, reads: asked.length }).toEqual({ reconciled: 0, writes: 2, reads: 1 });
     loop.wake();
     await eventually(() => asked.length >= 2);
     expect({ reconciled, writes }).toEqual({ reconciled: 0, writes: 3 });
   });
 
-  test('a date that goes back makes nobody wait for the time that it was before', async () => {
+  test('a clock step back delays no row', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
     const clock = { aheadMs: 86_400_000 };
@@ -238,7 +237,7 @@ onBothEngines('the loop', (open) => {
 });
 
 onEngine('sqlite', 'the loop in trouble', (open) => {
-  test('gives a lease back although the store did not take it the first time', async () => {
+  test('retries a failed release of a lease', async () => {
     const store = await open();
     await insertRows(store, ['a'], 0);
     let begun = 0;
@@ -264,7 +263,7 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
     expect(failing).toBe(false);
   });
 
-  test('with all slots taken does not ask the store again and again', async () => {
+  test('stops polling the store while all slots are in use', async () => {
     const { store, asked } = watchedStore(await open());
     await insertRows(
       store,
@@ -287,7 +286,7 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
     await eventually(() => begun === 4_200);
   });
 
-  test('an owner with one launch does not wait for another with two hundred', async () => {
+  test("one launch of an owner doesn't wait for two hundred of another", async () => {
     const world = await makeWorld(await open(), {
       engineWidth: 2,
       machine: { cpuCores: 512, memoryMiB: 1024 * 1024, gpus: [], architecture: 'amd64' },

@@ -1,4 +1,4 @@
-/** What instances used, sampled from the simulated engine on its own clock, kept in both stores, and asked for by their owner. */
+/** Metrics of the simulated engine, sampled on its clock, in both stores. */
 import { describe, expect, test } from 'vitest';
 import { makeMetrics } from '../../../src/control/inside/metrics/metrics.ts';
 import { makeSampler, type Sampler } from '../../../src/control/inside/metrics/sampler.ts';
@@ -17,11 +17,11 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
 
-/** A full hour, so that times of the tests are easy to read. */
+/** A full hour, for readable times. */
 const START = 1_700_002_800_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Running instances, and a sampler whose time goes on when it is told to. */
+/** Running instances, and a sampler driven by the test. */
 async function makeRoom(store: Store, count = 1) {
   const clock = makeVirtualClock(START);
   const world = await makeWorld(store, { start: false, engine: { clock } });
@@ -50,7 +50,7 @@ async function makeRoom(store: Store, count = 1) {
     await clock.run(engine.ensureImage(spec.imageRef, () => {}, noSignal()));
     await clock.run(engine.ensure(spec, noSignal()));
   }
-  // A little behind the beginning of an hour.
+  // Just after the start of an hour.
   const begunMs = Math.ceil(clock.now() / HOUR_MS) * HOUR_MS;
   await clock.advance(begunMs + 300 - clock.now());
   const ids = [...specs.keys()];
@@ -69,11 +69,10 @@ async function makeRoom(store: Store, count = 1) {
     get sampler(): Sampler {
       return sampler;
     },
-    /** A server that starts has nothing but the store. */
+    /** A restarted server has nothing but the store. */
     again() {
       sampler = makeSampler(deps);
     },
-    /** Samples for so long. */
     async pass(ms: number): Promise<void> {
       const endMs = clock.now() + ms;
       for (; clock.now() < endMs; await clock.advance(SAMPLE_MS)) await sampler.tick();
@@ -85,7 +84,7 @@ async function makeRoom(store: Store, count = 1) {
     },
     read: (request: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) =>
       metrics().read(world.caller, of, request),
-    /** Means of a figure, step by step. */
+    /** Means of a figure by step. */
     async series(name: FigureName, request: { fromMs?: number; toMs?: number; stepMs?: number } = {}, of = id) {
       const { steps } = await metrics().read(world.caller, of, request);
       return steps.map((step) => {
@@ -101,7 +100,7 @@ async function makeRoom(store: Store, count = 1) {
 const rates = { receivedBytesPerSecond: 6_000, sentBytesPerSecond: 4_000, readBytesPerSecond: 1_000 } as const;
 
 onBothEngines('figures of a running instance', (open) => {
-  test('are of every 15 seconds, with the rates of what it did in them', async () => {
+  test('has a sample every 15 seconds, with rates', async () => {
     const room = await makeRoom(await open());
     await room.pass(5 * MINUTE_MS);
     const of = { fromMs: room.begunMs, toMs: room.begunMs + 5 * MINUTE_MS };
@@ -118,7 +117,7 @@ onBothEngines('figures of a running instance', (open) => {
     expect(room.clock.now() - (now?.atMs ?? 0)).toBeLessThanOrEqual(2 * SAMPLE_MS);
   });
 
-  test('have a gap where the engine was away, and never noughts', async () => {
+  test('has a gap, never zeros, during an engine outage', async () => {
     const room = await makeRoom(await open());
     await room.pass(MINUTE_MS);
     room.engine.host.goAway(2 * MINUTE_MS);
@@ -139,7 +138,7 @@ onBothEngines('figures of a running instance', (open) => {
     ]);
   });
 
-  test('have a gap while nothing runs, though the row does not know it yet', async () => {
+  test('has a gap while nothing runs, even before the row shows it', async () => {
     const room = await makeRoom(await open());
     await room.pass(MINUTE_MS);
     await room.halt(room.id);
@@ -148,7 +147,7 @@ onBothEngines('figures of a running instance', (open) => {
     expect(series.slice(0, 2)).toEqual([expect.any(Number), null]);
   });
 
-  test('go on when the instance is started anew and counts from nought', async () => {
+  test('continues after a restart of the instance resets its counters', async () => {
     const room = await makeRoom(await open());
     await room.pass(MINUTE_MS);
     await room.restart(room.id);
@@ -159,7 +158,7 @@ onBothEngines('figures of a running instance', (open) => {
     for (const value of reported) expect(value).toBe(6_000);
   });
 
-  test('are there after a restart of the server, but for the minute under way', async () => {
+  test('survives a server restart, except for the current minute', async () => {
     const room = await makeRoom(await open(), 2);
     await room.pass(10 * MINUTE_MS);
     await room.pass(MINUTE_MS / 2);
@@ -177,7 +176,7 @@ onBothEngines('figures of a running instance', (open) => {
     expect(minutes).not.toContain(null);
   });
 
-  test('of hours are kept by the minute, in few rows, also across restarts; each hour is written once', async () => {
+  test('keeps hours by the minute in few rows, across restarts, each written once', async () => {
     const room = await makeRoom(await open(), 3);
     await room.pass(3 * HOUR_MS + 5 * MINUTE_MS);
     const of = { fromMs: room.begunMs, toMs: room.begunMs + 3 * HOUR_MS + 4 * MINUTE_MS, stepMs: MINUTE_MS };
@@ -198,22 +197,22 @@ onBothEngines('figures of a running instance', (open) => {
     expect(await room.count('metricHour')).toBe(3 * 3);
   });
 
-  test('of more than a day ago are removed', async () => {
+  test('deletes samples older than a day', async () => {
     const room = await makeRoom(await open());
     await room.pass(2 * HOUR_MS + 2 * MINUTE_MS);
     expect(await room.count('metricHour')).toBe(2);
     await room.clock.advance(DAY_MS);
     await room.pass(2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(1); // its last minutes are of a day ago
+    expect(await room.count('metricHour')).toBe(1); // its last minutes are a day old
     await room.clock.advance(HOUR_MS);
     await room.pass(2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(1); // of the present day
+    expect(await room.count('metricHour')).toBe(1); // of the current day
     expect(await room.count('metricMinute')).toBeLessThanOrEqual(4);
     const old = (await room.store.read.selectFrom('metricHour').select('atMs').execute()).map(({ atMs }) => atMs);
     expect(old.every((atMs) => atMs > room.begunMs + DAY_MS)).toBe(true);
   });
 
-  test('of a terminated instance go with it, within a minute, and those of others stay', async () => {
+  test('deletes samples of a terminated instance within a minute, and no others', async () => {
     const room = await makeRoom(await open(), 2);
     const [gone, stays] = [room.ids[0] ?? '', room.ids[1] ?? ''];
     await room.pass(HOUR_MS + 2 * MINUTE_MS);
@@ -230,7 +229,7 @@ onBothEngines('figures of a running instance', (open) => {
     await expect(room.read({}, idOf(gone))).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  test('survive a date that is set back: what was of later is dropped', async () => {
+  test('survives a clock step back by dropping later samples', async () => {
     const room = await makeRoom(await open());
     await room.pass(10 * MINUTE_MS);
     room.date.aheadMs = -5 * MINUTE_MS;
@@ -243,7 +242,7 @@ onBothEngines('figures of a running instance', (open) => {
     expect(minutes.map(({ atMs }) => (atMs - room.begunMs) / MINUTE_MS)).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
-  test('are asked of the engine in one call for all that run', async () => {
+  test('asks the engine once for all running instances', async () => {
     const calls: number[] = [];
     const room = await makeRoom(await open(), 5);
     const { usage } = room.engine;
@@ -260,7 +259,7 @@ const all = <T>(count: number, value: T): T[] => Array.from({ length: count }, (
 
 describe('on running control', () => {
   onBothEngines('figures', (open) => {
-    test("are told from the first quarter of a minute on, and are the owner's alone", async () => {
+    test('answers from the first sample on, to the owner alone', async () => {
       const clock = { aheadMs: 0 };
       const world = await makeWorld(await open(), { clock, hurry: 20 });
       const { control } = world.running;

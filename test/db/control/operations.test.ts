@@ -1,4 +1,4 @@
-/** Operations, from the wish to its end: what is said of each while it lasts, after another has followed, and after its subject is gone. */
+/** Operations from request to end, after superseding ones, and after their subject is gone. */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Idempotency } from '../../../src/control/index.ts';
@@ -22,7 +22,6 @@ const launch = async (world: World, initScript = ''): Promise<{ instanceId: stri
 const read = (world: World, operationId = ''): Promise<PublicOperation> =>
   world.running.control.operations.read(world.caller, { operationId });
 
-/** Waits until the operation has ended. */
 async function ended(world: World, operationId = ''): Promise<PublicOperation> {
   let last: PublicOperation | null = null;
   const hasEnded = async (): Promise<boolean> => (last = await read(world, operationId)).endedAtUnixMs !== null;
@@ -39,7 +38,7 @@ const listOf = async (world: World, instanceId: string): Promise<string[]> => {
 
 const keyed = (key: string): Idempotency => ({ key, route: '/x', bodyHash: 'x' });
 
-/** Stages that each goes through in a world where nothing goes wrong and the image is there. */
+/** Stages of each kind without faults and with the image present. */
 const courseOf = {
   start: ['Queued', 'Placed', 'Image', 'Disks', 'Container', 'Readiness'],
   restart: ['Stop', 'Image', 'Disks', 'Container', 'Readiness'],
@@ -52,7 +51,7 @@ const volumeRequest = (world: World) =>
   ({ name: 'data', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' }) as const;
 
 onBothEngines('operations', (open) => {
-  test('each kind is told from its wish to its end, and the history keeps them in order', async () => {
+  test('reports each kind from request to end; the history keeps their order', async () => {
     const world = await makeWorld(await open());
     const { instances } = world.running.control;
     const one = await launch(world, 'true');
@@ -98,12 +97,12 @@ onBothEngines('operations', (open) => {
       '2 restart Succeeded',
       '1 launch Succeeded',
     ]);
-    // As long as lists show the released one, it says how it was brought up the last time.
+    // The released instance's last bring-up, while listed.
     expect((await instances.get(world.caller, one)).operationId).toBe(`${one.instanceId}.6`);
     await expectConsistent(world);
   });
 
-  test('pages of the history hold each operation once, with the true total', async () => {
+  test('pages through each past operation once, with the exact total', async () => {
     const world = await makeWorld(await open());
     const { instances, operations } = world.running.control;
     const one = await launch(world);
@@ -121,7 +120,7 @@ onBothEngines('operations', (open) => {
     expect(seen).toEqual([5, 4, 3, 2, 1].map((number) => `${one.instanceId}.${number}`));
   });
 
-  test('a wish that is followed by another before it was done is Cancelled, and stays so', async () => {
+  test('a superseded request is Cancelled permanently', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const one = await launch(world);
     await world.until(one.instanceId, hasStatus('PullingImage'));
@@ -136,7 +135,7 @@ onBothEngines('operations', (open) => {
     expect(await listOf(world, one.instanceId)).toEqual(['2 stop Succeeded', '1 launch Cancelled']);
   });
 
-  test('one that fails says why and what to do, and a crash of the server changes nothing of it', async () => {
+  test('a failed operation keeps its reason and next step across a server crash', async () => {
     const world = await makeWorld(await open(), { limits: { readyDeadlineMs: 100 } });
     const one = await launch(world, '# berth-sim: never ready');
     const failed = await ended(world, `${one.instanceId}.1`);
@@ -150,7 +149,7 @@ onBothEngines('operations', (open) => {
     expect(await read(world, `${one.instanceId}.1`)).toEqual(failed);
   });
 
-  test('an archive that fails is a failed operation of an instance that stands', async () => {
+  test('a failed archive is a failed operation of a Stopped instance', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 0 } });
     const one = await launch(world);
     await world.until(one.instanceId, hasStatus('Running'));
@@ -164,7 +163,7 @@ onBothEngines('operations', (open) => {
     await world.until(one.instanceId, hasStatus('Stopped'));
   });
 
-  test('volumes: a create ends with Bound, and a delete is still told of when the row is gone', async () => {
+  test('volumes: a create ends with Bound; a delete is reported after the row is gone', async () => {
     const world = await makeWorld(await open());
     const { volumes, operations } = world.running.control;
     const made = await volumes.create(world.caller, volumeRequest(world), null);
@@ -184,7 +183,7 @@ onBothEngines('operations', (open) => {
     expect(kept.totalEntries).toBe(2);
   });
 
-  test('images: a delete is told of while the engine keeps it, and still when the row is gone', async () => {
+  test('images: a delete is reported during and after the removal', async () => {
     const world = await makeWorld(await open());
     const { images, operations } = world.running.control;
     const one = await launch(world);
@@ -214,7 +213,7 @@ onBothEngines('operations', (open) => {
     ]);
   });
 
-  test('images: one that a registry has is gone at once, and its delete has succeeded', async () => {
+  test('images: deleting a registry image succeeds at once', async () => {
     const world = await makeWorld(await open());
     const { images } = world.running.control;
     const { imageId } = await images.create(world.caller, { name: 'theirs', ref: 'registry.example.org/a:1' }, null);
@@ -226,7 +225,7 @@ onBothEngines('operations', (open) => {
     });
   });
 
-  test('a volume deleted before it was made has a cancelled create', async () => {
+  test('deleting a volume before its creation cancels the create', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { volumes } = world.running.control;
     const made = await volumes.create(world.caller, volumeRequest(world), null);
@@ -236,7 +235,7 @@ onBothEngines('operations', (open) => {
     expect(await read(world, made.operationId)).toMatchObject({ state: 'Cancelled' });
   });
 
-  test('a keyed wish that is sent again names the operation of the first', async () => {
+  test('a repeated keyed request names the first operation', async () => {
     const world = await makeWorld(await open());
     const { instances, volumes } = world.running.control;
     const one = await launch(world);
@@ -248,7 +247,7 @@ onBothEngines('operations', (open) => {
     expect(await volumes.create(world.caller, volumeRequest(world), keyed('b'))).toEqual(made);
   });
 
-  test('cancel takes back a launch by terminating it', async () => {
+  test('cancel terminates a launch', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const one = await launch(world);
     await world.until(one.instanceId, hasStatus('PullingImage'));
@@ -267,7 +266,7 @@ onBothEngines('operations', (open) => {
     await expectConsistent(world);
   });
 
-  test('one in line for capacity is Pending, and cancel takes it out of the line', async () => {
+  test('a queued operation is Pending; cancel removes it from the queue', async () => {
     const machine = { cpuCores: 1, memoryMiB: 4 * 1024, gpus: [], architecture: 'amd64' };
     const world = await makeWorld(await open(), { machine });
     const { instances, operations } = world.running.control;
@@ -283,7 +282,7 @@ onBothEngines('operations', (open) => {
     await expectConsistent(world);
   });
 
-  test('cancel takes back a restart and a start by a stop, and an archive, whose instance keeps its disk', async () => {
+  test('cancel stops a restart, a start or an archive, which keeps the disk', async () => {
     const world = await makeWorld(await open());
     const { instances, operations } = world.running.control;
     const one = await launch(world);
@@ -306,7 +305,7 @@ onBothEngines('operations', (open) => {
     await expectConsistent(world);
   });
 
-  test('what can not be cancelled is refused with the reason, and nothing is changed', async () => {
+  test('refuses to cancel with the reason, and changes nothing', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instances, operations, volumes } = world.running.control;
     const one = await launch(world);
@@ -323,7 +322,7 @@ onBothEngines('operations', (open) => {
     expect(await latestSeq(world.store.read, world.caller.accountId)).toBe(events);
   });
 
-  test('fifty cancels and stops at once of one launch: one wish wins, and every other is told why not', async () => {
+  test('one of fifty concurrent cancels and stops wins; the others are told why', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const one = await launch(world);
     const { instances, operations } = world.running.control;
@@ -344,7 +343,7 @@ onBothEngines('operations', (open) => {
     await expectConsistent(world);
   });
 
-  test("another account's operations are as unknown as those that never were", async () => {
+  test("hides other accounts' operations like unknown ones", async () => {
     const world = await makeWorld(await open(), { start: false });
     const { operations, instances, volumes } = world.running.control;
     const one = await launch(world);
@@ -374,7 +373,7 @@ onBothEngines('operations', (open) => {
       await expectRefused(operations.read(world.caller, { operationId }), 'not_found', /not found/);
   });
 
-  test('history and events are forgotten after their days, oldest first, and numbers go on', async () => {
+  test('deletes old history and events, oldest first; numbers continue', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { caller, store } = world;
@@ -404,7 +403,7 @@ onBothEngines('operations', (open) => {
     expect(await seqs()).toEqual(Array.from({ length: old + 1 }, (_, index) => index + 1));
     await tidyUp(1);
     expect(await seqs()).toEqual([old + 1]);
-    // The launch became history two days ago, the stop a moment ago.
+    // The launch became history two days ago, the stop just now.
     expect((await operations.list(caller, one, pager)).operations.map(({ kind }) => kind)).toEqual([
       'terminate',
       'stop',
@@ -416,7 +415,7 @@ onBothEngines('operations', (open) => {
     expect(await seqs()).toEqual([old + 2]);
   });
 
-  test('events are forgotten in batches until none that is old is left', async () => {
+  test('deletes old events in batches until none is left', async () => {
     const store = await open();
     const world = await makeWorld(store, { start: false });
     const { caller } = world;
@@ -426,7 +425,7 @@ onBothEngines('operations', (open) => {
       const rows = Array.from({ length: 1_500 }, (_, index) => ({
         accountId: caller.accountId,
         seq: index + 1,
-        // One in the middle is of a clock that was ahead: what comes after it stays, so that nobody sees a hole.
+        // One event has a clock that was ahead: later ones stay, so that no gap appears.
         atMs: index === 1_200 ? 9_000 : index,
         kind: 'x',
         subjectId: 'x',

@@ -1,4 +1,4 @@
-/** Who may come to a port, on both stores: what is set holds, links end when they should, and the gateway is told at once. */
+/** Access to ports on both stores: settings, links, and notification of gateways. */
 import { expect, test } from 'vitest';
 import type { Caller, RouteUpdate } from '../../../src/control/index.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
@@ -28,7 +28,7 @@ const eventsOf = async (world: World, id: string) =>
     .filter((kind) => kind.startsWith('instance.port'));
 
 onBothEngines('who may come to a port', (open) => {
-  test('is told of all that stand, or of those alone that are to run', async () => {
+  test('snapshots contain all active instances, or those with desired running only', async () => {
     const world = await makeWorld(await open());
     const [runs, stopped] = [await launched(world), await launched(world)];
     await world.running.control.instances.stop(world.caller, { instanceId: stopped }, null);
@@ -46,7 +46,7 @@ onBothEngines('who may come to a port', (open) => {
     expect(await snapshotOf({ onlyRunning: true })).toEqual([runs]);
   });
 
-  test('is what its owner has set, at once and for gateways of their own, through stop, start and restart of the server', async () => {
+  test("follows the owner's setting at once, also in remote gateways, through stop, start and server restart", async () => {
     const world = await makeWorld(await open());
     const id = await launched(world);
     const reported: RouteUpdate[] = [];
@@ -72,7 +72,7 @@ onBothEngines('who may come to a port', (open) => {
     const { instances } = world.running.control;
     await instances.stop(world.caller, { instanceId: id }, null);
     await world.until(id, hasStatus('Stopped'));
-    // A setting while it does not run, too.
+    // Also while stopped.
     await set(world, id, 8002, 'public');
     await instances.start(world.caller, { instanceId: id }, null);
     await world.until(id, hasStatus('Running'));
@@ -82,12 +82,12 @@ onBothEngines('who may come to a port', (open) => {
     expect(await set(world, id, 8000, 'default')).toMatchObject({ access: 'public', isDefault: true });
     await set(world, id, 8002, 'owner');
     expect(await accessAt(world, id)).toEqual({ 8000: 'public', 8001: 'signedIn' });
-    // What changes nothing is no event.
+    // An unchanged setting is no event.
     await set(world, id, 8001, 'signedIn');
     expect(await eventsOf(world, id)).toEqual(Array.from({ length: 5 }, () => 'instance.portAccessSet'));
   });
 
-  test('can be set for 64 ports, and for no instance but one’s own that is not released', async () => {
+  test("allows settings for 64 ports of one's own active instance", async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const other = await world.account('mallory');
@@ -112,7 +112,7 @@ onBothEngines('who may come to a port', (open) => {
     await expectRefused(share(world, id, 8000), 'not_found');
   });
 
-  test('costs a visit no question: a route is asked for once a second, and a link beside it', async () => {
+  test('reads a route at most once a second, and a link as often', async () => {
     const { store, asked } = watchedStore(await open());
     const world = await makeWorld(store, { start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -127,12 +127,12 @@ onBothEngines('who may come to a port', (open) => {
       }
       return asked.length - before;
     };
-    // One each; and a few more where fifty visits take seconds.
+    // One each, and a few more where fifty requests take seconds.
     expect(await visit(50, false)).toBeLessThan(5);
     expect(await visit(50, true)).toBeLessThan(10);
   });
 
-  test('decides for whom another account’s link of the API is made', async () => {
+  test("decides for whom the API makes links on other accounts' instances", async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.account('mallory');
@@ -149,7 +149,7 @@ onBothEngines('who may come to a port', (open) => {
     await expectRefused(link(8001), 'not_found');
     const { url } = await link(8000);
     const redeemed = await forwarding.redeem(new URL(url).searchParams.get('key') ?? '');
-    // It makes a session of the visitor's own account, and of no other.
+    // Makes a session of the visitor's own account only.
     expect(redeemed?.accountId).toBe(mallory.accountId);
     await set(world, id, 8000, 'owner');
     await expectRefused(link(8000), 'not_found');
@@ -157,7 +157,7 @@ onBothEngines('who may come to a port', (open) => {
 });
 
 onBothEngines('a link to a port', (open) => {
-  test('opens it until it expires, through a stop; only its hash is kept', async () => {
+  test('opens the port until it expires, through a stop; stores only a hash', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock });
     const id = await launched(world);
@@ -192,7 +192,7 @@ onBothEngines('a link to a port', (open) => {
     expect(await world.store.read.selectFrom('portShare').selectAll().execute()).toEqual([]);
   });
 
-  test('ends when it is revoked: here at once, elsewhere within a second; and no other with it', async () => {
+  test('revocation ends it at once here and within a second elsewhere, and no other link', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
@@ -235,7 +235,7 @@ onBothEngines('a link to a port', (open) => {
     ]);
   });
 
-  test('is made once for a key, of which a repeat is told what became; and fifty at most for an instance', async () => {
+  test('is created once per key, and at most fifty times per instance', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instances, ports } = world.running.control;
@@ -251,14 +251,14 @@ onBothEngines('a link to a port', (open) => {
     expect(await everythingIn(world.store)).not.toContain(token);
     for (let count = 1; count < 50; count++) await share(world, id, 8000);
     await expectRefused(share(world, id, 8000), 'over_quota', /has 50 links to its ports.*unshare/);
-    // One that has expired takes no place.
+    // An expired link doesn't count.
     clock.aheadMs += 60 * SECOND_MS;
     await share(world, id, 8000);
   });
 });
 
 onBothEngines('sessions of the gateway', (open) => {
-  test('are listed with when they were opened and last used, and ended by hand, by their account alone', async () => {
+  test('lists sessions with opening and last use, revocable by their account alone', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { instances, forwarding, access } = world.running.control;
@@ -270,7 +270,7 @@ onBothEngines('sessions of the gateway', (open) => {
     const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
     const program = await access.authenticate({ kind: 'apiKey', key: key.fullKey });
     const [mine, others] = [await session(world.caller), await session(program)];
-    // A link that is not yet opened is no session.
+    // An unopened link is no session.
     await instances.open(world.caller, { instanceId: id });
     const openedAtMs = Date.now();
     clock.aheadMs += HOUR_MS;
@@ -297,7 +297,7 @@ onBothEngines('sessions of the gateway', (open) => {
     expect(await forwarding.session(others)).not.toBeNull();
     expect(await access.listSessions(world.caller)).toHaveLength(1);
     await expectRefused(access.revokeSession(world.caller, known, null), 'not_found');
-    // Nor is one of a link that waits to be opened.
+    // Nor is the handover of an unopened link.
     const handover = rows.find(({ kind }) => kind === 'handover')?.id ?? '';
     await expectRefused(access.revokeSession(world.caller, { id: handover }, null), 'not_found');
   });

@@ -5,7 +5,6 @@ import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
-/** A new ed25519 key as ssh-keygen would write it. */
 function publicKey(comment: string): string {
   const { x = '' } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
   const framed = (bytes: Buffer): Buffer => {
@@ -27,7 +26,7 @@ async function authorizedKeys(world: World, id: string): Promise<string> {
 }
 
 onBothEngines('ssh keys', (open) => {
-  test('added and deleted are in every running instance within a moment, and in a stopped one at its start', async () => {
+  test('reach running instances within a moment, and stopped ones at the next start', async () => {
     const world = await makeWorld(await open());
     const { access, instances } = world.running.control;
     const ids: string[] = [];
@@ -42,7 +41,7 @@ onBothEngines('ssh keys', (open) => {
     const line = publicKey('anna@laptop');
     const { sshKey } = await access.createSshKey(world.caller, { name: 'laptop', publicKey: line }, null);
     for (const id of [first, second]) await eventually(async () => (await authorizedKeys(world, id)) === `${line}\n`);
-    // It was not started anew for it.
+    // The container was not restarted.
     expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000))).toEqual(before);
     expect((await world.instance(first)).instanceRuntimeInfo.status).toBe('Running');
     expect((await world.instance(sleeper)).instanceRuntimeInfo.status).toBe('Stopped');
@@ -57,7 +56,7 @@ onBothEngines('ssh keys', (open) => {
     await expectConsistent(world);
   });
 
-  test('added at any moment of a launch are in the instance once it rests', async () => {
+  test('reach an instance when added at any moment of its launch', async () => {
     const world = await makeWorld(await open());
     const { access, instances } = world.running.control;
     const lines: string[] = [];
@@ -76,7 +75,7 @@ onBothEngines('ssh keys', (open) => {
     await expectConsistent(world);
   });
 
-  test('of another account change nothing', async () => {
+  test("other accounts' keys change nothing", async () => {
     const world = await makeWorld(await open());
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
@@ -107,7 +106,7 @@ onEngine('sqlite', 'an init script', (open) => {
   const message = (world: World, id: string, text: string) =>
     world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message === text);
 
-  test('is told while it runs in an instance that is Running, and its exit code when it ended', async () => {
+  test('reports a running init script, and its exit code afterwards', async () => {
     const world = await makeWorld(await open());
     const id = await launch(world, '# berth-sim: exit 7 after 600ms');
     const running = await world.until(id, hasStatus('Running'));
@@ -121,7 +120,7 @@ onEngine('sqlite', 'an init script', (open) => {
     expect(again.instanceRuntimeInfo.message).toBe('the init script ended with exit code 7');
   });
 
-  test('cut short by a stop is told as lost after the next start, and not run again', async () => {
+  test("reports an init script cut short by a stop as lost after the next start, and doesn't rerun it", async () => {
     const world = await makeWorld(await open());
     const id = await launch(world, '# berth-sim: exit 0 after 60s');
     await world.until(id, hasStatus('Running'));

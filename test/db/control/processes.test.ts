@@ -1,4 +1,3 @@
-/** Several control processes on one PostgreSQL and one engine. */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
@@ -17,10 +16,10 @@ interface Pair {
   otherEngine: ReturnType<typeof makeSimulatedEngine>;
 }
 
-/** Two processes, each with a store and an engine object of its own, over one database and one host. */
+/** Two processes, each with its own store and engine object, on one database and host. */
 async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pair> {
   const store = await open();
-  // A server of the whole run may be slow with a connection; the loop then asks again, and what is promised here holds all the same.
+  // PostgreSQL may be slow with a connection in a full run; the loop retries.
   const mayFail = /the store did not answer the loop; it is asked again/;
   const world = await makeWorld(store, { start: false, mayFail, ...options });
   const installation = await firstRun.installationId(store, '');
@@ -31,7 +30,7 @@ async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pai
 }
 
 onEngine('postgres', 'two control processes', (open) => {
-  test('share the work, and no two ever make one container', async () => {
+  test('share the work, and never create one container twice', async () => {
     const { world, other, otherEngine } = await twoProcesses(open, {
       machine: { cpuCores: 64, memoryMiB: 512 * 1024, gpus: [], architecture: 'amd64' },
     });
@@ -68,7 +67,7 @@ onEngine('postgres', 'two control processes', (open) => {
     expect(asked.other).toBeGreaterThan(0);
   });
 
-  test('take wishes at one instance from both, and it ends in one consistent state', async () => {
+  test('accept requests for one instance concurrently, and end in a consistent state', async () => {
     const { world, other } = await twoProcesses(open);
     await Promise.all([world.running.start(), other.start()]);
     const one = await world.running.control.instances.launch(
@@ -92,7 +91,7 @@ onEngine('postgres', 'two control processes', (open) => {
     expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
   });
 
-  test('an action waits for the pass that is writing just then, and writes over what that one wrote', async () => {
+  test("an action waits for a reconcile's write, then overwrites it", async () => {
     const { world } = await twoProcesses(open);
     const one = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const { spec } = instanceFromRow(
@@ -100,7 +99,7 @@ onEngine('postgres', 'two control processes', (open) => {
     );
     const nodePorts = [{ port: 22, nodePort: 30_500 }];
     const [written, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    // What a pass does that sees it stopped: capacity is given back, and ports that were allotted are in the row.
+    // Effects of a reconcile that observes the stop: released capacity, allotted ports in the row.
     const passing = world.store.write(async (tx) => {
       await tx
         .updateTable('instance')
@@ -128,11 +127,11 @@ onEngine('postgres', 'two control processes', (open) => {
     expect(counted?.used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
   });
 
-  test('what a dead one held is taken over when its lease has ended, and not before', async () => {
+  test('takes over rows of a dead process after its lease, not before', async () => {
     const clock = { aheadMs: 0 };
     const { world, other } = await twoProcesses(open, { clock });
     const one = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
-    // What a process leaves that died in the middle of a pass.
+    // Remains of a process that died during a reconcile.
     const lease = {
       leaseOwner: 'dead',
       leaseToken: 'dead',
@@ -158,11 +157,11 @@ onEngine('postgres', 'two control processes', (open) => {
     await expectConsistent(world);
   });
 
-  test('the late result of one whose lease was lost is dropped', async () => {
+  test('drops the late result of a process that lost its lease', async () => {
     const clock = { aheadMs: 0 };
     const { world, other } = await twoProcesses(open, { clock, limits: { callDeadlineMs: 5_000 } });
     let letGo = (): void => {};
-    // No hint wakes it, or it would see that the row is another's and give up.
+    // No hint wakes the loop, which would see the row's new lease and give up.
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     const { ensure } = world.engine;
     world.engine.ensure = async (spec, signal) => {
@@ -174,7 +173,7 @@ onEngine('postgres', 'two control processes', (open) => {
     const inHand = async (): Promise<boolean> =>
       (await world.instance(one.instanceId)).instanceRuntimeInfo.phase === 'CreateContainer';
     await eventually(inHand);
-    // It stands still, as a machine that sleeps does: its lease ends, and the other takes the row and brings it up.
+    // Stalls like a sleeping machine: its lease ends, and the other process brings the row up.
     await world.store.write((tx) =>
       tx
         .updateTable('instance')
@@ -189,13 +188,13 @@ onEngine('postgres', 'two control processes', (open) => {
     const { write } = world.store;
     world.store.write = (work) => write(work).finally(() => (writes += 1));
     letGo();
-    // What it found, and then its lease: both are refused by their guards.
+    // Its result, then its lease: both are refused by their guards.
     await eventually(() => writes >= 2);
     expect(await pictureOf(world.store)).toEqual(before);
     await expectConsistent(world);
   });
 
-  test('take released instances off the lists once, however many do it', async () => {
+  test('unlist released instances once in total', async () => {
     const clock = { aheadMs: 0 };
     const { world } = await twoProcesses(open, { clock });
     for (let count = 0; count < 5; count++) {

@@ -1,6 +1,7 @@
 /**
- * Two wishes at the same moment: one comes first, the other is judged by what it left, and once all is at rest the last one accepted
- * holds. Every pair of verbs, from where each is legal. Level long tries each pair 24 times, level soak 300 times.
+ * Two concurrent requests: the second is judged by what the first left, and the last accepted one
+ * holds at rest. Tries every pair of verbs from each legal state: 24 times at level long, 300 at
+ * level soak.
  */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
@@ -13,7 +14,7 @@ import { becomesConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
 const ROUNDS = atLevel({ short: 4, long: 24, soak: 300 });
-/** So many rounds run beside each other. */
+/** Concurrent rounds. */
 const AT_ONCE = 24;
 const TIMEOUT_MS = 60_000 + ROUNDS * 2_000;
 
@@ -22,19 +23,19 @@ const keyed = (key: string, bodyHash: string): Idempotency => ({ key, route: 'PO
 
 type Outcome = { ok: true } | { ok: false; code: string };
 
-/** What came of it; only a refusal may. */
+/** Outcome; any error but a refusal throws. */
 async function outcomeOf(attempt: Promise<unknown>): Promise<Outcome> {
   const { refused } = await outcomesOf([attempt]);
   return refused[0] ? { ok: false, code: refused[0].code } : { ok: true };
 }
 
-/** Some turns of the microtask queue later, so that either of two may be the first to the store. */
+/** Delays by some microtask turns, so that either may reach the store first. */
 async function later<T>(turns: number, attempt: () => Promise<T>): Promise<T> {
   for (let turn = 0; turn < turns; turn++) await Promise.resolve();
   return attempt();
 }
 
-/** Both at once, in `ROUNDS` rounds; each first by turns. */
+/** Runs both at once in `ROUNDS` rounds, in alternating order. */
 async function race(
   count: number,
   round: (
@@ -69,7 +70,7 @@ onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
   const rounds = open.kind === 'postgres' ? ROUNDS / 2 : ROUNDS;
   for (const from of ['Running', 'Stopped'] as const) {
     test(
-      `on one that is ${from}: of every pair the last that was accepted holds`,
+      `of every pair on one that is ${from}, the last accepted request wins`,
       async () => {
         const world = await makePlace(await open(), machineOf(rounds, rounds * 2), cpus);
         const { instances } = world.running.control;
@@ -83,7 +84,7 @@ onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
             .executeTakeFirstOrThrow();
           return `${desired} ${status}`;
         };
-        /** So many that are at rest there. */
+        /** Instances at rest in that state. */
         const standing = async (count: number): Promise<{ instanceId: string }[]> => {
           const all = await Promise.all(
             Array.from({ length: count }, () => instances.launch(rich, world.of('cpu.1'), null)),
@@ -132,7 +133,7 @@ onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
 });
 
 onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) => {
-  /** One place, held by one, waited for by another. */
+  /** One place, held by one instance, with a queued entry. */
   const taken = async (world: Place, at: { first?: string }) => {
     const holding = {
       instanceId:
@@ -145,7 +146,7 @@ onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) 
 
   for (const what of ['stop', 'terminate'] as const)
     test(
-      `and the ${what} of the one that waits for it: the place is nobody's or the next one's, and counted once`,
+      `counts the capacity once when ${what} races with the queued entry`,
       async () => {
         const world = await makePlace(await open(), machineOf(1, 2), cpus);
         const { instances } = world.running.control;
@@ -167,7 +168,7 @@ onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) 
     );
 
   test(
-    'and a newcomer: the place is the one’s that waited, whoever comes meanwhile',
+    'gives freed capacity to the queued entry before any newcomer',
     async () => {
       const world = await makePlace(await open(), machineOf(1, 2), cpus);
       const { instances } = world.running.control;
@@ -199,7 +200,7 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
   };
 
   test(
-    'create and create, create and delete, delete and delete: a name is one volume’s, and a volume is deleted once',
+    'names and deletes a volume once in any pair of creates and deletes',
     async () => {
       const world = await makeWorld(await open());
       const { volumes } = world.running.control;
@@ -233,7 +234,7 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
   );
 
   test(
-    'terminate of what mounts it and delete, launch with it and delete: it never goes from under a container',
+    'never deletes a volume under a container',
     async () => {
       const world = await makePlace(await open(), machineOf(64, 128), cpus);
       const { instances, volumes } = world.running.control;
@@ -274,7 +275,7 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
 });
 
 onBothEngines('a hundred at once', { postgres: 'always' }, (open) => {
-  test('that want node ports get each its own, and no more than there are', async () => {
+  test('allots distinct node ports, and no more than there are', async () => {
     const world = await makePlace(await open(), machineOf(128, 256), cpus, {
       nodePorts: { first: 30_000, last: 30_119 },
     });
@@ -290,7 +291,7 @@ onBothEngines('a hundred at once', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('of one volume name make one volume', async () => {
+  test('create one volume per name', async () => {
     const world = await makeWorld(await open());
     const { done, refused } = await outcomesOf(Array.from({ length: 100 }, () => volumeOf(world, world.caller, 'one')));
     expect(done).toHaveLength(1);
@@ -300,7 +301,7 @@ onBothEngines('a hundred at once', { postgres: 'always' }, (open) => {
   });
 
   test(
-    'and as many again, under one idempotency key, half of them with another body, do one thing, also after a crash; another account does its own',
+    'run once per idempotency key, half with another body, also after a crash; another account runs its own',
     async () => {
       const world = await makePlace(await open(), machineOf(64, 128), cpus);
       const stranger = await world.account('stranger');

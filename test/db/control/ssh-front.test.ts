@@ -1,4 +1,4 @@
-/** Images without sshd: the pass has ssh served for them, as one and the same host, to the keys of their account. */
+/** Images without sshd: served ssh, as one stable host, for the account's keys. */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { makeSshFronts } from '../../../src/edge/ssh/fronts.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
-/** As an account has it; ssh2's own come out malformed now and then. */
+/** From ssh-keygen, as ssh2's own are malformed now and then. */
 function makeKey(): { private: string; public: string } {
   const text = makeSshHostKeys(randomBytes(32))('key');
   const key = utils.parseKey(text);
@@ -24,7 +24,7 @@ function makeKey(): { private: string; public: string } {
 
 const ID = instanceId('11111111-1111-4111-8111-111111111111');
 
-test('host keys are as OpenSSH reads them, the same each time, and another for each instance and installation', async () => {
+test('derives host keys readable by OpenSSH, stable, and distinct per instance and installation', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'berth-host-key-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const hostKey = makeSshHostKeys(new Uint8Array(32).fill(1));
@@ -61,7 +61,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     return { id: sshKey.id, private: made.private };
   };
 
-  /** What the process of the gateway does. */
+  /** Acts as the gateway's process. */
   function serveSsh(world: World): void {
     const { routeTable, forwarding } = world.running.control;
     const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -95,7 +95,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     return { client, hostKey };
   }
 
-  test('ssh of an image without sshd is served, and as the same host after stop and start; health stays the notebook’s', async () => {
+  test("serves ssh for an image without sshd, as one host through stop and start; health stays the notebook's", async () => {
     const world = await makeWorld(await open(), { limits: { sshFrontMs: 5_000 } });
     serveSsh(world);
     const key = await keyFor(world);
@@ -127,14 +127,14 @@ onBothEngines('ssh for images without sshd', (open) => {
     await expect(login(world, id, key.private)).rejects.toThrow(/authentication methods failed/);
   });
 
-  test('where nobody serves it, the instance is ready all the same, and it is still asked for', async () => {
+  test('becomes ready without an ssh front, and keeps asking for one', async () => {
     const world = await makeWorld(await open());
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, withoutSshd(world), null);
     await world.until(id, hasStatus('Running'));
     expect(await routeOf(world, id)).toMatchObject({ sshFront: true });
   });
 
-  test('an image with sshd, and an engine that nobody can join, are left alone', async () => {
+  test('serves no ssh for an image with sshd, or an engine without network access', async () => {
     const world = await makeWorld(await open(), { capabilities: { joinNetwork: false } });
     const { instances } = world.running.control;
     const { instanceId: without } = await instances.launch(world.caller, withoutSshd(world), null);
@@ -145,7 +145,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     expect(await routeOf(world, has)).toMatchObject({ sshFront: false });
   });
 
-  test('the keys are those of the account, none of them once it is disabled, and nothing is told of an instance that is gone', async () => {
+  test("accepts the account's keys, none while disabled, and reveals nothing of a removed instance", async () => {
     const world = await makeWorld(await open());
     const { instances, forwarding } = world.running.control;
     const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);

@@ -11,7 +11,7 @@ import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtu
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** A world whose clock a test moves, and how it does. */
+/** World with a clock moved by the test. */
 async function movable(store: Parameters<typeof makeWorld>[0], options: WorldOptions = {}) {
   const clock = { aheadMs: 0 };
   const world = await makeWorld(store, { clock, ...options });
@@ -28,7 +28,7 @@ const set = (world: World, id: string, request: StopPolicyRequest) =>
   world.running.control.stopPolicies.set(world.caller, id, request);
 const rowOf = (world: World, id: string) =>
   world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
-/** A pass may look at it at any moment: that it is due, and who has it, is no change of it. */
+/** Without due time and lease, which any reconcile may change. */
 async function lastingRowOf(world: World, id: string) {
   const {
     dueAtMs: _,
@@ -44,7 +44,7 @@ const eventsOf = (world: World, id: string, kind: string) =>
   world.store.read.selectFrom('event').selectAll().where('subjectId', '=', id).where('kind', '=', kind).execute();
 
 onBothEngines('what ends an instance by the clock', (open) => {
-  test('a scheduled stop stops it at its time, says why, and a start takes the time off', async () => {
+  test('stops at the scheduled time with the reason, which a start removes', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
     const stopAtMs = nowMs() + HOUR_MS;
@@ -72,7 +72,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect(await endsOf(world, id)).toMatchObject({ stopAtMs: null });
     await world.until(id, hasStatus('Running'));
     clock.aheadMs += HOUR_MS;
-    // Another one is stopped in its time meanwhile, and this one is not.
+    // Another instance is stopped meanwhile.
     const other = await running(world);
     await set(world, other, { stopAtMs: nowMs() + MINUTE_MS });
     clock.aheadMs += MINUTE_MS;
@@ -80,7 +80,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect((await world.instance(id)).instanceRuntimeInfo).toMatchObject({ status: 'Running', diagnosisReason: '' });
   });
 
-  test('the longest run counts from when it became Running, again after each start', async () => {
+  test('counts the longest run from Running, again after each start', async () => {
     const { world, clock } = await movable(await open());
     const id = await running(world);
     const runningSinceMs = instanceFromRow(await rowOf(world, id)).observed.runningSinceMs;
@@ -97,7 +97,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await world.until(id, hasStatus('Stopped'));
   });
 
-  test('the earlier of the two stops it, and is what lists show', async () => {
+  test('stops at the earlier of both times, which lists show', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
     const stopAtMs = nowMs() + 10 * MINUTE_MS;
@@ -114,7 +114,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('ScheduledStop');
   });
 
-  test('a time that passed while the server was away stops it as soon as it is back', async () => {
+  test('stops at once after a server outage past the stop time', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
     await set(world, id, { stopAtMs: nowMs() + HOUR_MS });
@@ -124,7 +124,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('ScheduledStop');
   });
 
-  test('one that is still starting at its time is stopped too', async () => {
+  test('stops an instance that is still starting', async () => {
     const { world, clock, nowMs } = await movable(await open(), { engine: { times: { pull: 600_000 } } });
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await set(world, instanceId, { stopAtMs: nowMs() + MINUTE_MS });
@@ -134,7 +134,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await expectConsistent(world);
   });
 
-  test('setting it is no wish: passes under way go on, and neither undoes what the other writes', async () => {
+  test("a setting and a concurrent reconcile don't overwrite each other", async () => {
     const { world, nowMs } = await movable(await open());
     const { instances } = world.running.control;
     const launches = Array.from({ length: 6 }, () =>
@@ -166,7 +166,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await expectConsistent(world);
   });
 
-  test('times that have passed, or are absurd, are refused in words, and nothing is changed', async () => {
+  test('refuses past or absurd times with a message, and changes nothing', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
     clock.aheadMs += HOUR_MS;
@@ -188,7 +188,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect(await lastingRowOf(world, id)).toEqual(before);
   });
 
-  test('is legal in every state but Released, and never of another account', async () => {
+  test('is allowed in every state but Released, and only to the owner', async () => {
     const { world, nowMs } = await movable(await open());
     const stranger = await world.account('stranger');
     const id = await running(world);
@@ -209,7 +209,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     await expectRefused(set(world, id, request), 'not_found', /^ent: instance not found$/);
   });
 
-  test('a thousand keep-alive calls within a minute are one event, and one change of the row', async () => {
+  test('a thousand keep-alive calls within a minute make one event and one write', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const { stopPolicies } = world.running.control;
     const id = await running(world);
@@ -232,7 +232,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect(await world.running.control.versionOf(world.caller.accountId)).toBe(version);
   });
 
-  test("the operator's bound and idle rules are what new instances begin with, and the bound is not passed", async () => {
+  test("new instances get the operator's idle rules and bound, which can't be exceeded", async () => {
     const idle = { afterMs: HOUR_MS, ignore: [], cpuPercent: 10, gpuPercent: 5 };
     const { world } = await movable(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
     const id = await running(world);
@@ -246,7 +246,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
     expect(await set(world, id, { maxRunMs: null, idle: null })).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle: null });
   });
 
-  test('asking alone changes nothing and is no event', async () => {
+  test('reading changes nothing and makes no event', async () => {
     const { world } = await movable(await open());
     const id = await running(world);
     await settled(world);
@@ -258,9 +258,9 @@ onBothEngines('what ends an instance by the clock', (open) => {
 });
 
 onBothEngines('instances whose time is over and that can not be stopped', (open) => {
-  test('keep no later one from its stop, and are told of once for each reason', async () => {
+  test('a failing stop delays no other, and each reason is logged once', async () => {
     const store = await open();
-    // More than are read at once, and more than those of one time.
+    // More than one read returns, and more than share one time.
     const ids = Array.from({ length: 402 }, (_, at) => `notebook-${String(at).padStart(3, '0')}`);
     const last = ids.at(-1) ?? '';
     await store.write(async (tx) => {

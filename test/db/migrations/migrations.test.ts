@@ -1,4 +1,4 @@
-/** Opening brings a database to the newest schema once, also when two processes open it at once, and never takes it back. */
+/** Migrations run once, also with two concurrent processes, and are never reverted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { sql } from 'kysely';
@@ -36,7 +36,7 @@ const openAndStop = `
   const store = await openStore({ ...JSON.parse(process.argv[1]), log });
   await store.stop();`;
 
-/** Opens in a process of its own; answers the migrations that this process made. */
+/** Opens in another process; returns the migrations run there. */
 async function openElsewhere(place: Place): Promise<string[]> {
   const child = spawn(process.execPath, ['--input-type=module', '-e', openAndStop, JSON.stringify(place)], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -63,13 +63,13 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
-  test('processes that open an empty database at once make each migration once', async () => {
+  test('concurrent openings of an empty database run each migration once', async () => {
     const place = await open.empty();
     const made = await Promise.all([openElsewhere(place), openElsewhere(place), openElsewhere(place)]);
     expect(made.flat().sort()).toEqual(migrations.map(({ name }) => name));
   });
 
-  test('a newer version adds what is missing and keeps what is there', async () => {
+  test('a newer version adds missing migrations and keeps the data', async () => {
     const place = await open.empty();
     const before = await openWith(place, migrations);
     await before.write((tx) => tx.insertInto('setting').values({ name: 'kept', value: '1' }).execute());
@@ -80,7 +80,7 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
-  test('a database newer than the code is refused in a sentence, and left as it is', async () => {
+  test('refuses a database newer than the code, and leaves it unchanged', async () => {
     const place = await open.empty();
     await (await openWith(place, [...migrations, next])).stop();
     await expect(openStore({ ...place, log: quietLog })).rejects.toThrow(
@@ -91,7 +91,7 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
-  test('a migration that fails leaves nothing of itself, and those before it stand', async () => {
+  test('a failed migration leaves nothing, and earlier ones stay', async () => {
     const place = await open.empty();
     const failing: Migration = {
       name: '9999-failing',
@@ -107,7 +107,7 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     await store.stop();
   });
 
-  test('names are in the order of running and never twice', () => {
+  test('names are unique and in the order of execution', () => {
     const names = migrations.map(({ name }) => name);
     expect(names).toEqual([...new Set(names)].sort());
   });

@@ -14,7 +14,7 @@ const lock = async (onLost: () => void = () => {}) => {
   return held;
 };
 
-test('a second server on a database is refused, and let in once the first has gone', async () => {
+test('refuses a second server until the first has stopped', async () => {
   const first = await lock();
   await expect(lock()).rejects.toThrow(/in use by another Berth/);
   await first.release();
@@ -27,7 +27,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   onTestFinished(() => other.end());
   const lost = Promise.withResolvers<void>();
   await lock(lost.resolve);
-  // Of this database alone: others of the run have locks of their own.
+  // Only of this database: concurrent tests have locks of their own.
   const holders = `select pid from pg_locks where locktype = 'advisory' and granted
     and database = (select oid from pg_database where datname = current_database())`;
   const pids = async () => (await other.query<{ pid: number }>(holders)).rows.map(({ pid }) => pid);
@@ -37,7 +37,7 @@ test('acquires a lost lock again, and reports its loss to another server', async
   await expect.poll(again).toBe(1);
   await expect(lock()).rejects.toThrow(/in use/);
 
-  // Another takes it in the moment between: here, because it waits for it on the server.
+  // Another server takes the lock in between, as it already waits for it.
   const waiting = other.query('select pg_advisory_lock($1)', [0x626572746864]);
   const killer = new pg.Client({ connectionString: url() });
   await killer.connect();

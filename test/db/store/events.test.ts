@@ -1,4 +1,4 @@
-/** Events are numbered 1, 2, 3 … for each account, whatever fails and whoever writes at once. */
+/** Events are numbered 1, 2, 3 … per account, under failures and concurrent writers. */
 import { expect, test } from 'vitest';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -47,7 +47,7 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
     expect(answered.sort(byName)).toEqual(kept.map((row) => ({ ...row })).sort(byName));
   });
 
-  test('one event moves the version and the counters, and tells what can be spent', async () => {
+  test('one event updates version and counters, and returns the spendable balance', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann'));
     await store.write((tx) =>
@@ -72,7 +72,7 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
     ]);
   });
 
-  test('an event of an account that does not exist is refused', async () => {
+  test('refuses an event of an unknown account', async () => {
     const store = await open();
     await expect(store.write((tx) => appendEvent(tx, event('nobody', 'a')))).rejects.toThrow(
       /account nobody, which does not exist/,

@@ -1,4 +1,4 @@
-/** A deed sent many times with one key is done once, and every sender hears the same answer. */
+/** A request sent many times with one key runs once, with the same answer to all. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { deleteAnswersBefore, storeAnswer, claimIdempotencyKey } from '../../../src/store/tables/idempotency.ts';
@@ -12,7 +12,7 @@ interface Answer {
   instanceId: string;
 }
 
-/** Counts the deed in the account's row, so that a deed done twice shows in the database and not only in an answer. */
+/** Counts runs in the account's row, so a second run shows in the database too. */
 const send = (
   store: Store,
   instanceId: string,
@@ -79,7 +79,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     expect(answers.size).toBe(1);
   });
 
-  test('another body or another route with the same key is refused', async () => {
+  test('refuses another body or route with the same key', async () => {
     const store = await opened();
     await send(store, 'n1');
     const body = await refusalOf(send(store, 'n2', { bodyHash: 'other' }));
@@ -95,7 +95,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     expect(await calls(store)).toBe(1);
   });
 
-  test('keys of different accounts have nothing to do with each other', async () => {
+  test('keys of different accounts are independent', async () => {
     const store = await opened();
     await send(store, 'n1');
     expect(await store.write((tx) => claimIdempotencyKey(tx, 'bob', fn))).toBeNull();

@@ -1,4 +1,4 @@
-/** What is asked every few seconds of tables that grow reads what it answers, and nothing beside it. */
+/** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
 import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/stop-policy.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
@@ -25,7 +25,7 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
 ];
 
 onEngine('sqlite', 'a question of a timer', (open) => {
-  test.each(questions)('for %s goes by an index, and sorts nothing', async (_name, ask, by) => {
+  test.each(questions)('finds %s by an index, without a sort', async (_name, ask, by) => {
     const lines = await howSqliteReads(await open(), ask);
     expect(lines).toEqual(by.map((words) => expect.stringMatching(words)));
   });

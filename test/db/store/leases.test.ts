@@ -1,6 +1,6 @@
 /**
- * What a lease promises: who gets which due rows and in which order, that a row whose holder died is free again, that a late
- * result changes nothing, and that two claimers never hold one row.
+ * Leases: order and fairness of claims, takeover from a dead process, superseded results, and no
+ * row with two holders.
  */
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
@@ -65,7 +65,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     return store;
   };
 
-  test.each(tables)('%s: due and free rows are claimed, oldest first, as many as asked', async (table) => {
+  test.each(tables)('%s: claims due, free rows, oldest first, up to the limit', async (table) => {
     const store = await opened(table, [
       { id: 'a-late', ownerId: 'ann', dueAtMs: 900 },
       { id: 'b-at-rest', ownerId: 'ann', dueAtMs: null },
@@ -94,7 +94,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(row?.leaseUntilMs).toBeGreaterThanOrEqual(9_000);
   });
 
-  test.each(tables)('%s: 200 due rows of one owner do not keep the row of another waiting', async (table) => {
+  test.each(tables)("%s: 200 due rows of one owner don't delay another's", async (table) => {
     const many = Array.from({ length: 200 }, (_, i) => ({
       id: `a${String(i).padStart(3, '0')}`,
       ownerId: 'ann',
@@ -113,13 +113,13 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
       'b',
       'e',
     ]);
-    // Nobody else waits: the room goes to the one who does.
+    // Without other waiting owners, one owner gets the rest.
     expect(await claim(store, table, { limit: 6, perOwner: 4, token: '2' })).toEqual(
       many.slice(4, 10).map(({ id }) => id),
     );
   });
 
-  test.each(tables)('%s: a row whose holder died is free again when its lease ends', async (table) => {
+  test.each(tables)('%s: frees the rows of a dead process when its lease ends', async (table) => {
     const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: 500 }]);
     expect(await claim(store, table, { token: 'dead', untilMs: 2_000 })).toEqual(['a']);
     const endsAtMs = await nextDueAt(store.read, table);
@@ -128,7 +128,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await claim(store, table, { nowMs: endsAtMs ?? 0, token: 'heir' })).toEqual(['a']);
   });
 
-  test.each(tables)('%s: a heartbeat prolongs what its process holds and nothing else', async (table) => {
+  test.each(tables)("%s: a heartbeat extends only its own process's leases", async (table) => {
     const store = await opened(table, [
       { id: 'a', ownerId: 'ann', dueAtMs: 500 },
       { id: 'b', ownerId: 'ann', dueAtMs: 600 },
@@ -160,7 +160,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await store.write((tx) => releaseLease(tx, table, 'a', 'fresh', { dueAtMs: 1 }))).toBe(false);
   });
 
-  test.each(tables)('%s: what is made due while it is held stays due when it is given back', async (table) => {
+  test.each(tables)('%s: a row made due while leased stays due after the release', async (table) => {
     const ids = ['to-rest', 'to-later', 'to-earlier', 'untouched', 'beaten'];
     const store = await opened(
       table,
@@ -181,7 +181,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await nextDueAt(store.read, table)).toBe(800);
   });
 
-  test.each(tables)('%s: many claimers at once never hold one row twice, and leave none', async (table) => {
+  test.each(tables)('%s: concurrent claims never lease a row twice, and leave none', async (table) => {
     const ids = Array.from({ length: 300 }, (_, i) => `r${i}`);
     const store = await opened(
       table,
@@ -211,7 +211,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await claim(store, 'instance', { nowMs: 1_200 })).toEqual(['a']);
   });
 
-  test.each(tables)('%s: nothing is due where all is at rest', async (table) => {
+  test.each(tables)('%s: nothing is due with all rows at rest', async (table) => {
     const store = await opened(table, [{ id: 'a', ownerId: 'ann', dueAtMs: null }]);
     expect(await nextDueAt(store.read, table)).toBeNull();
     expect(await claim(store, table)).toEqual([]);
@@ -219,22 +219,19 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
 });
 
 onEngine('sqlite', 'leases', (open) => {
-  test.each([...tables, 'image'] as const)(
-    '%s: rows at rest cost nothing: every question goes by an index that does not hold them',
-    async (table) => {
-      const store = await open();
-      const questions: ((db: Db) => Promise<unknown>)[] = [
-        (db) => claimDue(db, table, claimOf({})),
-        (db) => nextDueAt(db, table),
-        (db) => leasedGenerations(db, table, 'process'),
-        (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
-      ];
-      for (const question of questions) {
-        const touching = (await howSqliteReads(store, question)).filter((detail) => detail.includes(` ${table} `));
-        expect(touching.length).toBeGreaterThan(0);
-        for (const detail of touching)
-          expect(detail).toMatch(new RegExp(`INDEX (${table}_due|${table}_lease|sqlite_autoindex_${table}_1)`));
-      }
-    },
-  );
+  test.each([...tables, 'image'] as const)('%s: every query skips rows at rest by an index', async (table) => {
+    const store = await open();
+    const questions: ((db: Db) => Promise<unknown>)[] = [
+      (db) => claimDue(db, table, claimOf({})),
+      (db) => nextDueAt(db, table),
+      (db) => leasedGenerations(db, table, 'process'),
+      (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
+    ];
+    for (const question of questions) {
+      const touching = (await howSqliteReads(store, question)).filter((detail) => detail.includes(` ${table} `));
+      expect(touching.length).toBeGreaterThan(0);
+      for (const detail of touching)
+        expect(detail).toMatch(new RegExp(`INDEX (${table}_due|${table}_lease|sqlite_autoindex_${table}_1)`));
+    }
+  });
 });

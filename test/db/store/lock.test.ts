@@ -1,4 +1,4 @@
-/** A data folder has one process at a time, and is free again when that one ends in any way. */
+/** A data folder has one process at a time, and is free after any exit. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -36,7 +36,7 @@ async function holder() {
   return { pid: child.pid, end };
 }
 
-test('a second start is refused with the process and host of the first', async () => {
+test('refuses a second start, with the process and host of the first', async () => {
   const other = await holder();
   try {
     expect(() => lockFolder(folder)).toThrow(`in use by another Berth: process ${other.pid} on ${hostname()}`);
@@ -46,7 +46,7 @@ test('a second start is refused with the process and host of the first', async (
   }
 });
 
-test('a lock dies with its process, also when that is killed', async () => {
+test('releases the lock with its process, even when killed', async () => {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     const other = await holder();
     expect(() => lockFolder(folder)).toThrow(/in use/);
@@ -55,7 +55,7 @@ test('a lock dies with its process, also when that is killed', async () => {
   }
 });
 
-test('the same process does not get it twice, and gets it again after its release', () => {
+test('refuses a second lock in one process until it is released', () => {
   const lock = lockFolder(folder);
   expect(() => lockFolder(folder)).toThrow(`process ${process.pid} on`);
   lock.release();
@@ -63,13 +63,13 @@ test('the same process does not get it twice, and gets it again after its releas
   lockFolder(folder).release();
 });
 
-test('a refused attempt does not take the lock from its holder', async () => {
+test('a refused attempt leaves the lock with its holder', async () => {
   const lock = lockFolder(folder);
   expect(() => lockFolder(folder)).toThrow(/in use/);
   expect(() => lockFolder(folder)).toThrow(/in use/);
   lock.release();
 });
 
-test('a folder that is not there is said as such, not as in use', () => {
+test('reports a missing folder as missing, not as in use', () => {
   expect(() => lockFolder(join(folder, 'missing'))).toThrow(/unable to open/);
 });

@@ -1,4 +1,4 @@
-/** What only PostgreSQL can put a store through: transactions that meet, a server that goes away and comes back. */
+/** Behavior only PostgreSQL can show: deadlocks, server restarts. */
 import { sql } from 'kysely';
 import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../../src/store/open.ts';
@@ -78,14 +78,14 @@ onEngine('postgres', 'writes that meet', (open) => {
   });
 });
 
-/** A server of this test's own, which it may stop. */
+/** A server of this test alone, which may be stopped. */
 async function ownServer(): Promise<PostgresServer> {
   const server = await startPostgres();
   onTestFinished(() => server.stop());
   return server;
 }
 
-test('after a restart of the server the store answers again by itself', async () => {
+test('reconnects by itself after a server restart', async () => {
   const log = recordingLog();
   const server = await ownServer();
   const store = await openStore({ url: server.urlOf('postgres'), log });
@@ -102,13 +102,13 @@ test('after a restart of the server the store answers again by itself', async ()
   expect(log.lines.some(({ level, text }) => level === 'warn' && text.includes('was lost'))).toBe(true);
 });
 
-test('a server that is not there is said so, not waited for', async () => {
+test('reports an unreachable server at once', async () => {
   const server = await ownServer();
   await server.halt();
   await expect(openStore({ url: server.urlOf('postgres'), log: recordingLog() })).rejects.toThrow(/does not answer/);
 });
 
-test('a URL of another database is refused with what would do', async () => {
+test('refuses a URL of another database, with the accepted ones', async () => {
   await expect(openStore({ url: 'mysql://localhost/x', log: recordingLog() })).rejects.toThrow(
     /must begin with postgres:\/\//,
   );

@@ -1,10 +1,10 @@
-/** By which way SQLite would find what is asked for: an index, or all rows. */
+/** SQLite's plan for a query: by index, or by scan. */
 import type { CompiledQuery } from 'kysely';
 import { DummyDriver, Kysely, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from 'kysely';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
 
-/** The statements that `ask` makes, compiled for SQLite and not run. */
+/** Statements of `ask`, compiled for SQLite and not run. */
 async function statementsOf(ask: (db: Db) => Promise<unknown>): Promise<CompiledQuery[]> {
   const queries: CompiledQuery[] = [];
   const dialect = {
@@ -17,7 +17,7 @@ async function statementsOf(ask: (db: Db) => Promise<unknown>): Promise<Compiled
   return queries;
 }
 
-/** A line for each step of each statement. */
+/** A line per step of each statement. */
 export async function howSqliteReads(store: Store, ask: (db: Db) => Promise<unknown>): Promise<string[]> {
   const lines: string[] = [];
   for (const query of await statementsOf(ask)) {

@@ -1,4 +1,4 @@
-/** Rows that a test needs but does not look at: plausible in every column, any column given. */
+/** Rows with plausible values in every column, any of them given. */
 import type { Insertable } from 'kysely';
 import { noUsage } from '../../../src/domain/disk.ts';
 import { beginOperation } from '../../../src/domain/operation.ts';
@@ -97,7 +97,7 @@ export const volumeRow = (
   ...given,
 });
 
-/** Accounts and one region, which instances and volumes name. */
+/** Accounts and one region, parents of instances and volumes. */
 export async function insertOwners(tx: Db, region: string, ...accounts: string[]): Promise<void> {
   await tx
     .insertInto('region')

@@ -1,4 +1,4 @@
-/** What `schema.ts` says of the tables is what the migrations make, on both engines. */
+/** Migrations create the tables described by `schema.ts`, on both engines. */
 import type { Insertable } from 'kysely';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
@@ -26,7 +26,7 @@ const plain = (row: unknown): object =>
     Object.entries(row ?? {}).map(([name, value]) => [name, Buffer.isBuffer(value) ? new Uint8Array(value) : value]),
   );
 
-/** In an order in which parents come first. A column that is missing here does not compile; one missing in a table fails. */
+/** Parents come first. A missing column here does not compile; one missing in a table fails. */
 const rows: Rows = {
   metricMinute: { atMs: BIG, part: 1, body: new Uint8Array([0, 255]) },
   metricHour: { instanceId: 'x', atMs: BIG, body: new Uint8Array([0, 255]) },
@@ -186,7 +186,7 @@ onBothEngines('schema', { postgres: 'always' }, (open) => {
         sql`insert into ${sql.table(table)} (${names}) values (${sql.join(Object.values(row))})`.execute(tx),
       );
       const { rows: kept } = await sql`select * from ${sql.table(table)}`.execute(store.read);
-      // A Buffer is an array of bytes of its own kind.
+      // A Buffer compares unequal to a plain byte array.
       expect(kept.map(plain), table).toEqual([row]);
     }
   });

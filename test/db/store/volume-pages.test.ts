@@ -1,4 +1,4 @@
-/** Every page of a list of volumes, however it is come to, is what an offset would have given. */
+/** Every page of volumes equals the page by offset, in any order of requests. */
 import { expect, test } from 'vitest';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -9,7 +9,7 @@ import { insertOwners, volumeRow } from './rows.ts';
 const COUNT = 1_200;
 const PAGE = 10;
 
-/** Newest first; three of each millisecond. */
+/** Newest first; three per millisecond. */
 const idOf = (n: number): string => `v${String(n).padStart(5, '0')}`;
 const rowOf = (ownerId: string, n: number) =>
   volumeRow({
@@ -60,7 +60,7 @@ onBothEngines('pages of volumes', { postgres: 'always' }, (open) => {
     };
     const scattered = forth.map((page) => (page * 37) % forth.length);
     await check(newestFirst(numbers), [...scattered, ...forth, ...forth.toReversed()]);
-    // One goes from the middle and one joins, so that there are as many as before; the new one is not the newest.
+    // One volume leaves the middle and one joins, not as the newest: the total stays.
     const gone = numbers[600] ?? 0;
     await moves(store, 'gone', -1, (tx) =>
       tx

@@ -1,4 +1,4 @@
-/** What a write promises: durable when answered, alone in its failure, and never half done. */
+/** A write is durable when answered, fails alone, and is never half done. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -15,7 +15,7 @@ import type { Db, Store } from '../../../src/store/store.ts';
 import { onBothEngines, onEngine, openTempStore, quietLog, recordingLog } from '../../fixtures/store.ts';
 import { accountRow } from './rows.ts';
 
-/** No group closes because its works took long. */
+/** No group closes by its duration. */
 const unhurried: Scheduler = { ...systemScheduler, elapsed: () => 0 };
 
 const insert = (tx: Db, id: string) => tx.insertInto('account').values(accountRow({ id })).execute();
@@ -30,7 +30,7 @@ const bump = (tx: Db) =>
     .executeTakeFirstOrThrow();
 
 onBothEngines('write', { postgres: 'always' }, (open) => {
-  test('a work that throws leaves nothing behind and its neighbours whole', async () => {
+  test('a throwing work leaves nothing, and its neighbors intact', async () => {
     const store = await open();
     const outcomes = await Promise.allSettled(
       Array.from({ length: 150 }, (_, i) =>
@@ -50,7 +50,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     expect((await ids(store)).sort()).toEqual(kept.sort());
   });
 
-  test('a statement that fails fails its work, and says what kind of failure it was', async () => {
+  test('a failed statement fails its work, with the kind of failure', async () => {
     const store = await open();
     const outcomes = await Promise.allSettled([
       store.write((tx) => insert(tx, 'same')),
@@ -72,7 +72,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     expect(await ids(store)).toEqual(['same']);
   });
 
-  test('writers of one row at once lose none of their changes', async () => {
+  test('concurrent writers of one row lose no change', async () => {
     const store = await open();
     await store.write((tx) => insert(tx, 'counter'));
     const seen = await Promise.all(
@@ -83,7 +83,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     expect(await store.versionOf('nobody')).toBe(0);
   });
 
-  test('a reader sees what was answered, and nothing that was not committed', async () => {
+  test('a reader sees all answered and no uncommitted writes', async () => {
     const store = await open();
     await store.write((tx) => insert(tx, 'counter'));
     await store.write(async (tx) => {
@@ -94,7 +94,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     expect(await store.versionOf('counter')).toBe(1);
   });
 
-  test('a transaction can not be used after its work has ended', async () => {
+  test('refuses a transaction after its work has ended', async () => {
     const store = await open();
     let leaked: Db | undefined;
     await store.write(async (tx) => {
@@ -105,7 +105,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     expect(await ids(store)).toEqual(['a']);
   });
 
-  test('what is queued when the store is stopped is still committed, and later writes are refused', async () => {
+  test('commits queued writes when stopped, and refuses later ones', async () => {
     const store = await open();
     const queued = Array.from({ length: 100 }, (_, i) => store.write((tx) => insert(tx, `a${i}`)));
     const stopped = store.stop();
@@ -118,7 +118,7 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
 });
 
 onEngine('sqlite', 'write groups', (open) => {
-  test('writes of one turn share a commit, 64 at most', async () => {
+  test('writes of one turn share a commit, at most 64', async () => {
     const { group, commits } = scripted();
     await Promise.all(Array.from({ length: 130 }, (_, i) => group.write(async () => i)));
     expect(commits.reduce((sum, works) => sum + works, 0)).toBe(130);
@@ -126,7 +126,7 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(commits.length).toBeLessThan(130 / 4);
   });
 
-  test('all promises of a group settle in the turn of its commit, failures too', async () => {
+  test('settles all promises of a group in the turn of its commit, failures too', async () => {
     const { group, said } = scripted();
     const all = ['a', 'b', 'c'].map((name) =>
       group
@@ -155,7 +155,7 @@ onEngine('sqlite', 'write groups', (open) => {
     ]);
   });
 
-  test('a commit that fails rejects its whole group, and the next group is taken', async () => {
+  test('a failed commit rejects its whole group, and the next group runs', async () => {
     const place = await open.empty();
     if (!('file' in place)) throw new Error('SQLite lies in a file');
     const store = await openSqlite({ ...place, migrations, log: quietLog, scheduler: unhurried });
@@ -176,7 +176,7 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(await ids(store)).toEqual(['c']);
   });
 
-  test('a full disk fails the write that meets it; when there is room again writes pass', async () => {
+  test('a full disk fails only writes made meanwhile', async () => {
     const store = await open();
     const limit = (pages: number) => store.write((tx) => sql`pragma max_page_count = ${sql.lit(pages)}`.execute(tx));
     await limit(1);
@@ -194,7 +194,7 @@ onEngine('sqlite', 'write groups', (open) => {
     await store.ping();
   });
 
-  test('after a failed fsync every write is refused, and none is tried again', async () => {
+  test('refuses every write after a failed fsync, and retries none', async () => {
     const failure = Object.assign(new Error('disk I/O error'), { errcode: 1034 });
     const { group, said, log } = scripted({ commit: failure });
     const first = await Promise.allSettled([group.write(async () => 'a'), group.write(async () => 'b')]);
@@ -209,14 +209,14 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(log.lines.map(({ level }) => level)).toEqual(['error']);
   });
 
-  test('writes queued behind a failed fsync are refused with the same words', async () => {
+  test('refuses writes queued behind a failed fsync with the same message', async () => {
     const { group } = scripted({ commit: Object.assign(new Error('disk I/O error'), { errcode: 1034 }) });
     const outcomes = await Promise.allSettled(Array.from({ length: 70 }, () => group.write(async () => 'x')));
     const words = outcomes.map((outcome) => (outcome.status === 'rejected' ? String(outcome.reason.message) : 'kept'));
     expect(words.slice(64)).toEqual(Array.from({ length: 6 }, () => expect.stringMatching(/nothing more is written/)));
   });
 
-  test('an error by which SQLite ends the transaction takes the group, and those after it are in the next', async () => {
+  test('an error that makes SQLite roll back rejects the group; later writes form the next', async () => {
     const failure = Object.assign(new Error('database or disk is full'), { errcode: 13 });
     const { group, said, end } = scripted();
     const outcomes = await Promise.allSettled([
@@ -236,7 +236,7 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(group.broken).toBeUndefined();
   });
 
-  test('a write that can not begin is refused, and the next may', async () => {
+  test("refuses a write that can't begin, and runs the next", async () => {
     const failure = Object.assign(new Error('database is locked'), { errcode: 5 });
     const { group, heal } = scripted({ begin: failure });
     await expect(group.write(async () => 'a')).rejects.toBe(failure);
@@ -244,14 +244,14 @@ onEngine('sqlite', 'write groups', (open) => {
     await expect(group.write(async () => 'b')).resolves.toBe('b');
   });
 
-  test('what was answered is in the file: a second opening reads it', async () => {
+  test('answered writes are in the file for a second opening', async () => {
     const store = await open();
     await Promise.all(Array.from({ length: 3_000 }, (_, i) => store.write((tx) => insert(tx, `a${i}`))));
     await store.stop();
     expect(await ids(await open.again(store))).toHaveLength(3_000);
   });
 
-  test('what was answered outlives a process that is killed in the middle of writing', async () => {
+  test('answered writes survive a process killed while writing', async () => {
     const place = await open.empty();
     const child = spawn(process.execPath, ['--input-type=module', '-e', writeForever, JSON.stringify(place)], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -269,7 +269,7 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(answered.filter((name) => !kept.has(name))).toEqual([]);
   });
 
-  test('the file can be read by its owner alone', async () => {
+  test('creates the file readable by its owner alone', async () => {
     const { file, remove } = await openTempStore();
     try {
       const modes = ['', '-wal', '-shm'].map((suffix) => statSync(`${file}${suffix}`).mode & 0o777);
@@ -281,7 +281,7 @@ onEngine('sqlite', 'write groups', (open) => {
 });
 
 const openModule = new URL('../../../src/store/open.ts', import.meta.url).href;
-/** 32 writers; each name is printed once its write was answered. */
+/** 32 writers; prints each name once its write was answered. */
 const writeForever = `
   const { openStore } = await import(${JSON.stringify(openModule)});
   const log = { info: () => {}, warn: () => {}, error: () => {} };
@@ -294,7 +294,7 @@ const writeForever = `
     }
   })();`;
 
-/** A group over statements that only note that they were called, and fail where told to. */
+/** Group over recorded statements that fail on demand. */
 function scripted(failing: Partial<Record<'begin' | 'commit', Error>> = {}) {
   const said: string[] = [];
   const commits: number[] = [];

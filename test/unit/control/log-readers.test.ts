@@ -1,4 +1,7 @@
-/** Readers of logs over an engine that keeps only so much: over breaks at any line nothing is lost, nothing doubled, and a gap is said. */
+/**
+ * Log readers over a bounded log: no line is lost or doubled over interruptions, and gaps are
+ * reported.
+ */
 import { expect, test } from 'vitest';
 import { consoleOf } from '../../../src/control/inside/logs/console.ts';
 import { initLogOf } from '../../../src/control/inside/logs/init.ts';
@@ -11,11 +14,11 @@ const id = instanceIdOf('11111111-1111-4111-8111-111111111111');
 
 interface Kept {
   lines: LogLine[];
-  /** How often it was asked. */
+  /** Number of requests. */
   asked: number;
 }
 
-/** A log as Docker has it: what is begun before a time is not in its answer, whatever is around it. */
+/** A log like Docker's: lines before `since` are absent, whatever their order. */
 function engineWith(kept: Kept): Pick<Engine, 'logs' | 'followLogs'> {
   async function* within(range: LogRange, ends: () => boolean): AsyncGenerator<LogLine> {
     const { sinceMs = -Infinity, untilMs = Infinity, tail } = range;
@@ -45,7 +48,7 @@ const line = (text: string, atMs: number | null): LogLine => ({ atMs, text, cut:
 const quiet = (): AbortSignal => new AbortController().signal;
 const textsOf = (lines: readonly PositionedLine[]): string[] => lines.map((one) => one.line.text);
 
-/** Steps of 0, so that many are in one millisecond, and of some back, as two writers at once make them. */
+/** Steps of 0 share a millisecond; steps back are like two concurrent writers'. */
 function manyLines(count: number, random: () => number): LogLine[] {
   let newestMs = 1_000_000;
   return Array.from({ length: count }, (_, n) => {
@@ -59,7 +62,7 @@ function seeded(seed: number): () => number {
   return () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647;
 }
 
-/** Some lines, then broken off: again and again, going on after the last. */
+/** Reads some lines, breaks off, and resumes after the last, repeatedly. */
 async function readInPieces(reader: LogReader, how: 'read' | 'follow', count: number, random: () => number) {
   const got: string[] = [];
   let from: LogStart = { beginning: true };
@@ -88,7 +91,7 @@ const kinds: [string, (engine: Pick<Engine, 'logs' | 'followLogs'>) => LogReader
 ];
 for (const [name, make, timed] of kinds) {
   for (const how of ['read', 'follow'] as const)
-    test(`${name}, ${how}: over breaks at any line each line comes once, in order`, async () => {
+    test(`${name}, ${how}: yields each line once, in order, over interruptions at any line`, async () => {
       for (let seed = 1; seed <= 10; seed += 1) {
         const random = seeded(seed * 7_919);
         const lines = manyLines(300, random).map((one) => (timed ? one : { ...one, atMs: null }));
@@ -97,7 +100,7 @@ for (const [name, make, timed] of kinds) {
       }
     });
 
-  test(`${name}: the last lines, and then what comes after exactly these`, async () => {
+  test(`${name}: reads the last lines, then exactly the following ones`, async () => {
     const lines = manyLines(120, seeded(5)).map((one) => (timed ? one : { ...one, atMs: null }));
     const kept: Kept = { lines: lines.slice(0, 100), asked: 0 };
     const reader = make(engineWith(kept));
@@ -116,7 +119,7 @@ for (const [name, make, timed] of kinds) {
   });
 }
 
-test('console: what was dropped before it could be read is a gap, and all that is kept later is told', async () => {
+test('console: reports dropped lines as a gap, and yields all later stored lines', async () => {
   const lines = Array.from({ length: 50 }, (_, n) => line(`line ${n}`, 1_000_000 + n * 400));
   const kept: Kept = { lines: [...lines], asked: 0 };
   const reader = consoleOf(engineWith(kept), id, realTime);
@@ -134,7 +137,7 @@ test('console: what was dropped before it could be read is a gap, and all that i
   }
 });
 
-test('console, follow: a place that is lost while nothing is much later is given up for lost, and what is there is told', async () => {
+test('console, follow: gives up a lost position when nothing newer comes, and yields what is stored', async () => {
   const kept: Kept = { lines: [line('later', 1_000_500)], asked: 0 };
   const callbacks: (() => void)[] = [];
   const time = {
@@ -155,7 +158,7 @@ test('console, follow: a place that is lost while nothing is much later is given
   expect((await lines.next()).done).toBe(true);
 });
 
-test('console, follow: what the engine passed over while its reader was slow is a gap; where all is kept there is none', async () => {
+test('console, follow: reports lines skipped by the engine as a gap, and none otherwise', async () => {
   let nowMs = 1_000_000;
   const time = { ...realTime, now: () => nowMs };
   for (const dropped of [0, 30]) {
@@ -167,7 +170,7 @@ test('console, follow: what the engine passed over while its reader was slow is 
     const follower = consoleOf(
       {
         ...engine,
-        // What it hands out is what it had not dropped when it came to it.
+        // Yields what was not dropped at the time.
         followLogs: async () => ReadableStream.from([...lines.slice(0, 10), ...lines.slice(Math.max(10, dropped))]),
       },
       id,
@@ -177,7 +180,7 @@ test('console, follow: what the engine passed over while its reader was slow is 
     for await (const one of follower) {
       got.push(one);
       if (got.length !== 10) continue;
-      // It was held up for a while.
+      // The reader was held up.
       nowMs += 10_000;
       kept.lines = lines.slice(dropped);
     }
@@ -186,7 +189,7 @@ test('console, follow: what the engine passed over while its reader was slow is 
   }
 });
 
-test('of the last lines no more than a mebibyte is held, and one line at least', async () => {
+test('holds at most a mebibyte of last lines, and at least one line', async () => {
   const lines = Array.from({ length: 200 }, (_, n) => line(`${n}${'x'.repeat(16_000)}`, 1_000_000 + n));
   const reader = consoleOf(engineWith({ lines, asked: 0 }), id, realTime);
   const last = await Array.fromAsync(reader.read({ tail: 150 }, undefined, quiet()));

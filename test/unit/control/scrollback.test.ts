@@ -1,4 +1,4 @@
-/** What is kept of a terminal: within its bound, cut where nothing breaks, and shown again without asking the terminal anything. */
+/** Scrollback: bounded, cut between sequences, and replayed without queries to the terminal. */
 import { expect, test } from 'vitest';
 import { makeScrollback, SCROLLBACK_BYTES } from '../../../src/control/inside/terminals/scrollback.ts';
 
@@ -9,13 +9,13 @@ const replayOf = (...texts: string[]): string => {
   return scrollback.replay().bytes.toString();
 };
 
-test('what is short comes back as it was, however it came', () => {
+test('replays short output unchanged, in any pieces', () => {
   const text = 'one\r\n\x1b[1;31mred ⚓\x1b[0m\r\n\x1b]2;title\x07$ ';
   expect(replayOf(text)).toBe(text);
   for (let at = 1; at < text.length; at++) expect(replayOf(text.slice(0, at), text.slice(at))).toBe(text);
 });
 
-test('it holds 256 KiB at most, begins with a line, and counts its places from the first byte on', () => {
+test('holds at most 256 KiB, starts at a line, and counts positions from the first byte', () => {
   const scrollback = makeScrollback();
   let written = '';
   for (let n = 0; n < 60_000; n++) {
@@ -33,13 +33,13 @@ test('it holds 256 KiB at most, begins with a line, and counts its places from t
   expect(scrollback.since(scrollback.end - 6, 4).toString()).toBe('many');
 });
 
-test('a line that is longer than all that is kept is cut between characters and sequences', () => {
+test('cuts an overlong line between characters and sequences', () => {
   for (const piece of ['⚓', '\x1b[38;5;200mx', 'a\x1b]8;;http://example.org\x1b\\b']) {
     const scrollback = makeScrollback();
     for (let n = 0; n * piece.length < 2 * SCROLLBACK_BYTES; n++) scrollback.add(bytes(piece));
     const replay = scrollback.replay().bytes.toString();
     expect(replay).not.toContain('\ufffd');
-    // What stands at the cut, then whole pieces.
+    // Settings at the cut, then whole pieces.
     const rest = replay.replaceAll(piece, '').replaceAll('\x1b[38;5;200m', '');
     expect(rest).toMatch(/^[ax]?b?$/);
   }
@@ -48,7 +48,7 @@ test('a line that is longer than all that is kept is cut between characters and 
 const full = 'x'.repeat(1022) + '\r\n';
 const fill = (): string[] => Array.from({ length: 300 }, () => full);
 
-test('what stood at the cut stands again: the alternate screen, modes, colours, the region, the title', () => {
+test('restores settings at the cut: alternate screen, modes, colors, region, title', () => {
   const setting =
     '\x1b[?1049h\x1b[?1h\x1b=\x1b[?25l\x1b[?2004h\x1b[?1006h\x1b[2;20r\x1b[4h\x1b(0\x1b[5 q\x1b]2;a ⚓\x07\x1b[1m\x1b[38;5;9m';
   const scrollback = makeScrollback();
@@ -60,7 +60,7 @@ test('what stood at the cut stands again: the alternate screen, modes, colours, 
   expect(before.indexOf('\x1b[?1049h'), 'the screen is chosen before all else').toBe(0);
 });
 
-test('what was undone before the cut is not done again', () => {
+test('drops settings undone before the cut', () => {
   const undone = '\x1b[?1049h\x1b[?25l\x1b[31;1m\x1b[2;5r\x1b[?1049l\x1b[?25h\x1b[0m\x1b[r';
   const before = replayOf(undone, ...fill()).split('x')[0];
   expect(before).toBe('\x1b[?1049l\x1b[?25h');
@@ -68,7 +68,7 @@ test('what was undone before the cut is not done again', () => {
   expect(replayOf('\x1b[>1u\x1b[>5u\x1b[<u', ...fill()).split('x')[0]).toBe('\x1b[>1u');
 });
 
-test('questions to the terminal, bells and the clipboard are not shown again; what only looks like them is', () => {
+test('removes queries, bells and clipboard access from replays, but no look-alikes', () => {
   const passing = [
     '\x1b[c',
     '\x1b[>c',
@@ -104,7 +104,7 @@ test('questions to the terminal, bells and the clipboard are not shown again; wh
   for (const one of staying) expect(replayOf(`a${one}b`), JSON.stringify(one)).toBe(`a${one}b`);
 });
 
-test('a string without an end does not show as text, and costs no more than its bound', () => {
+test('hides an unterminated string, within its bound', () => {
   const scrollback = makeScrollback();
   scrollback.add(bytes('\x1b]1337;File='));
   for (let n = 0; n < 2_000; n++) scrollback.add(bytes('QUJD'.repeat(256)));
@@ -113,7 +113,7 @@ test('a string without an end does not show as text, and costs no more than its 
   expect(replay.length).toBeLessThanOrEqual(SCROLLBACK_BYTES + 10);
 });
 
-test('random bytes never break it', () => {
+test('survives random bytes', () => {
   let seed = 7;
   const random = (): number => (seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31);
   const scrollback = makeScrollback();

@@ -1,4 +1,4 @@
-/** One terminal and its viewers, over a shell that the test is: who is waited for, and who is not. */
+/** One terminal and its viewers, over a shell played by the test. */
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -57,7 +57,7 @@ function stage(resize: (size: TerminalSize) => Promise<void> = async () => {}): 
   };
 }
 
-/** A viewer who takes one thing at a time. */
+/** A viewer that takes one message at a time. */
 function viewer(attached: AttachedTerminal) {
   const reported = attached.messages[Symbol.asyncIterator]();
   const all: TerminalMessage[] = [];
@@ -81,7 +81,7 @@ function viewer(attached: AttachedTerminal) {
   };
 }
 
-/** Writes lines until the shell is held up. */
+/** Writes lines until the shell pauses. */
 async function fill({ stdout }: Stage): Promise<number> {
   let lines = 0;
   for (let held = 0; held < 20;) {
@@ -98,7 +98,7 @@ async function fill({ stdout }: Stage): Promise<number> {
   return lines;
 }
 
-test('one who takes nothing holds the shell up, and gets all of it when they go on', async () => {
+test('a lagging viewer pauses the shell, and gets all output afterwards', async () => {
   const stages = stage();
   const one = viewer(stages.terminal.attach(SIZE, true));
   stages.stdout.write('first\r\n');
@@ -112,7 +112,7 @@ test('one who takes nothing holds the shell up, and gets all of it when they go 
   expect(one.all.some(({ kind }) => kind === 'reset')).toBe(false);
 });
 
-test('two who take nothing hold it up; the first who goes on and has lost their place begins anew, and frees it', async () => {
+test('two lagging viewers pause the shell; the first to resume past its position gets a replay and unpauses it', async () => {
   const stages = stage();
   const [quick, slow] = [1, 2].map(() => viewer(stages.terminal.attach(SIZE, true)));
   if (!quick || !slow) throw new Error('two viewers');
@@ -131,7 +131,7 @@ test('two who take nothing hold it up; the first who goes on and has lost their 
   expect(slow.text()).toMatch(/^x{1022}\r\n/);
 });
 
-test('one who leaves, or comes, frees a shell that was held up; with nobody there it never is', async () => {
+test('a viewer that leaves or joins unpauses the shell; without viewers it never pauses', async () => {
   const stages = stage();
   const one = viewer(stages.terminal.attach(SIZE, true));
   stages.stdout.write('first\r\n');
@@ -149,7 +149,7 @@ test('one who leaves, or comes, frees a shell that was held up; with nobody ther
   expect(stages.terminal.viewers).toBe(0);
 });
 
-test('a close frees it as well, and is the last word; so is the shell’s exit, its instance’s end, and a lost way', async () => {
+test("close unpauses the shell and sends the last message, as do exit, the instance's end and a lost connection", async () => {
   const ends: [(stages: Stage) => void, TerminalMessage][] = [
     [({ terminal }) => void terminal.close(), { kind: 'ended', exitCode: null, why: 'the terminal was closed' }],
     [({ end }) => end(3), { kind: 'ended', exitCode: 3, why: 'the shell ended' }],
@@ -185,7 +185,7 @@ test('a close frees it as well, and is the last word; so is the shell’s exit, 
   expect(await stages.terminal.ended).toMatchObject({ kind: 'ended' });
 });
 
-test('what is typed waits for the shell, and what is typed after the end is dropped', async () => {
+test('input waits for the shell, and is dropped after the end', async () => {
   const stages = stage();
   const attached = stages.terminal.attach(SIZE, true);
   let typed = false;
@@ -202,7 +202,7 @@ test('what is typed waits for the shell, and what is typed after the end is drop
   expect(stages.warnings).toEqual([]);
 });
 
-/** A terminal whose shell takes a size only when it is let. */
+/** A terminal whose shell accepts sizes on demand. */
 function slowlySized() {
   const sizes: string[] = [];
   const waiting: (() => void)[] = [];
@@ -213,7 +213,7 @@ function slowlySized() {
   return { stage: stage(resize), sizes, waiting, let: () => waiting.shift()?.() };
 }
 
-test('of sizes wanted faster than the shell takes them it sees one at a time, and the last', async () => {
+test('sends one size at a time, ending with the last', async () => {
   const { stage: stages, sizes, waiting, let: go } = slowlySized();
   const attached = stages.terminal.attach(SIZE, true);
   for (let n = 1; n <= 1_000; n++) attached.resize({ columns: 80 + n, rows: 24 });
@@ -228,7 +228,7 @@ test('of sizes wanted faster than the shell takes them it sees one at a time, an
   expect(sizes).toEqual(['81x24', '1080x24', '80x24']);
 });
 
-test('a screen is drawn anew once for all who come while a size is under way, and has the last size then', async () => {
+test('redraws once for all viewers that join during a resize, at the last size', async () => {
   const { stage: stages, sizes, let: go } = slowlySized();
   stages.stdout.write('\x1b[?1049h');
   await turn();
