@@ -3,7 +3,7 @@
  * pending calls unanswered and drops new ones; the next run has the same disk, engine and storage.
  */
 import { makeControl, type RunningControl } from '../../src/control/wiring.ts';
-import { makeRegions, type RegionDrivers } from '../../src/control/base/regions.ts';
+import { makeRegions } from '../../src/control/base/regions.ts';
 import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { regionId } from '../../src/domain/ids.ts';
@@ -11,6 +11,7 @@ import { migrations } from '../../src/store/migrations/all.ts';
 import type { Scheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
+import { makeControlDeps, makeDrivers } from '../fixtures/control-deps.ts';
 import { faultyEngine } from './faulty-engine.ts';
 import { faultyStorage } from './faulty-storage.ts';
 import { ids, nodePortRange, poolGB } from './template.ts';
@@ -64,47 +65,28 @@ export class ServerRun {
     const store = await openSqlite({ file: disk.file, migrations, log, scheduler: this.#scheduler() });
     if (!this.alive) return;
     disk.opened();
-    const drivers: RegionDrivers = {
+    const drivers = makeDrivers({
       regionId: regionId(ids.region),
       engine: faultyEngine(this),
-      pools: [{ name: 'default', storage: faultyStorage(this), sizeGB: poolGB, overcommit: 1, space: null }],
-      sharedDiskGB: 20,
+      pool: { storage: faultyStorage(this), sizeGB: poolGB },
       nodePortRange,
-      nodePortAddress: '127.0.0.1',
-      commonDataFolder: '/common',
-      archivePrefix: 'berth.local/archive',
       archivePushed: world.pushes,
-      savedPrefix: 'berth.local/saved',
-      startScript: '#!/bin/sh\n',
-      health: { probe: null, answers: false, text: '' },
-    };
-    const running = makeControl({
-      store: this.#gated(store),
-      regions: makeRegions([drivers]),
-      log,
-      time: this.#time(),
-      random: schedule.random,
-      randomUuid: () => schedule.uuid(),
-      randomBytes: (size) => schedule.bytes(size),
-      openUrl: ({ key }) => `http://gateway.test/open?key=${key}`,
-      portUrls: ({ instanceId, port }) => ({
-        path: `http://gateway.test/forward/${instanceId}/${port}/`,
-        host: null,
-      }),
-      shareUrl: ({ instanceId, port, token }) =>
-        `http://gateway.test/forward/${instanceId}/${port}/?berth_share=${token}`,
-      secretsKey: new Uint8Array(32),
-      issuer: ids.installation,
-      audience: 'berth',
-      engineWidth: 4,
-      cpuOvercommit: 1,
-      hostMemoryMiB: 0,
-      dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
-      onEngineAnswers: async () => {},
-      limits,
-      orphans: world.orphans,
-      alone: true,
     });
+    const running = makeControl(
+      makeControlDeps({
+        store: this.#gated(store),
+        regions: makeRegions([drivers]),
+        log,
+        time: this.#time(),
+        random: schedule.random,
+        randomUuid: () => schedule.uuid(),
+        randomBytes: (size) => schedule.bytes(size),
+        issuer: ids.installation,
+        limits,
+        orphans: world.orphans,
+        alone: true,
+      }),
+    );
     await running.start();
     this.running = running;
   }

@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Caller } from '../../src/control/index.ts';
-import type { InstanceType, Region } from '../../src/domain/catalog.ts';
+import type { InstanceType } from '../../src/domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
@@ -13,6 +13,7 @@ import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/
 import { migrations } from '../../src/store/migrations/all.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
+import { aRegion } from '../fixtures/region.ts';
 import { fromDollars } from '../../src/domain/money.ts';
 
 const uuid = (kind: number, number: number): string =>
@@ -25,15 +26,7 @@ export const nodePortRange = { first: 30_000, last: 30_015 };
 export const poolGB = 400;
 export const capacity = { cpuMilli: 6_000, memoryMiB: 16_384, gpus: 3 };
 
-export const region: Region = {
-  id: regionId(ids.region),
-  name: 'default',
-  value: 'default',
-  location: 'here',
-  domain: 'gateway.test',
-  sshAddress: '192.0.2.1',
-  engine: 'simulated',
-};
+export const region = aRegion({ id: regionId(ids.region) });
 
 export const images = ['berth.local/test:1', 'missing.invalid/image:1', 'unreachable.invalid/image:1'].map(
   (ref, at) => ({ id: imageId(uuid(3, at)), ref }),

@@ -9,7 +9,7 @@ import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { Open } from '../../fixtures/store.ts';
-import { cheapArgon2id } from './cheap-argon2id.ts';
+import { cheapArgon2id } from '../../fixtures/cheap-argon2id.ts';
 
 export const ISSUER = 'https://berth.test';
 export const AUDIENCE = 'berth-api';

@@ -15,7 +15,8 @@ import type { Engine, Probe } from '../../../src/engines/contract.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
 import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
-import { cheapArgon2id } from '../../db/control/cheap-argon2id.ts';
+import { makeControlDeps, makeDrivers } from '../../fixtures/control-deps.ts';
+import { aRegion } from '../../fixtures/region.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 
 export const ADMIN_PASSWORD = 'a password for tests';
@@ -42,15 +43,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
     const region = regionId(ids.region);
     await saveRegion(
       tx,
-      {
-        id: region,
-        name: 'Test',
-        value: 'test',
-        location: 'here',
-        domain: '127.0.0.1:1',
-        sshAddress: '127.0.0.1',
-        engine: 'simulated',
-      },
+      aRegion({ id: region, name: 'Test', value: 'test', domain: '127.0.0.1:1', sshAddress: '127.0.0.1' }),
       { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0, nodePorts: 2_000 },
     );
     await saveImage(
@@ -91,46 +84,34 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
       1,
     );
   });
-  const running = makeControl({
-    store,
-    regions: makeRegions([
-      {
-        regionId: regionId(ids.region),
-        engine: restingEngine,
-        pools: [{ name: 'default', storage: emptyStorage, sizeGB: 1_000_000, overcommit: 1, space: null }],
-        sharedDiskGB: 20,
-        nodePortRange: { first: 30_000, last: 31_999 },
-        nodePortAddress: '127.0.0.1',
-        commonDataFolder: '/nonexistent',
-        archivePrefix: 'berth.local/archive',
-        archivePushed: false,
-        savedPrefix: 'berth.local/saved',
-        startScript: '',
-        health: { probe, answers: true, text: 'the engine rests' },
-      },
-    ]),
-    log,
-    time: realTime,
-    random: Math.random,
-    randomUuid: randomUUID,
-    randomBytes,
-    secretsKey: new Uint8Array(32).fill(7),
-    openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
-    portUrls: ({ instanceId, port }) => ({
-      path: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
-      host: `http://${port}-${instanceId}.gpu.test/`,
-    }),
-    shareUrl: ({ instanceId, port, token }) => `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/?berth_share=${token}`,
-    issuer: ISSUER,
-    audience: AUDIENCE,
-    argon2id: cheapArgon2id,
-    engineWidth: 1,
-    cpuOvercommit: 1,
-    hostMemoryMiB: 0,
-    dataSpace: async () => ({ totalBytes: 2 ** 50, freeBytes: 2 ** 50 }),
-    onEngineAnswers: async () => {},
-    alone: true,
+  const drivers = makeDrivers({
+    regionId: regionId(ids.region),
+    engine: restingEngine,
+    pool: { storage: emptyStorage },
+    health: { probe, answers: true, text: 'the engine rests' },
   });
+  const running = makeControl(
+    makeControlDeps({
+      store,
+      regions: makeRegions([drivers]),
+      log,
+      time: realTime,
+      random: Math.random,
+      randomUuid: randomUUID,
+      randomBytes,
+      openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
+      portUrls: ({ instanceId, port }) => ({
+        path: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
+        host: `http://${port}-${instanceId}.gpu.test/`,
+      }),
+      shareUrl: ({ instanceId, port, token }) =>
+        `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/?berth_share=${token}`,
+      issuer: ISSUER,
+      audience: AUDIENCE,
+      engineWidth: 1,
+      alone: true,
+    }),
+  );
   await running.freeSpace.measure();
   await running.access.ensureSigningKey();
   await running.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1_000 });

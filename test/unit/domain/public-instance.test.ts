@@ -1,22 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { instance as instanceSchema } from '../../../src/contract/instance.ts';
-import { chargeModes, type Region } from '../../../src/domain/catalog.ts';
+import { chargeModes } from '../../../src/domain/catalog.ts';
 import { instanceStatuses, phases, diagnoses, type Diagnosis } from '../../../src/domain/instance-states.ts';
 import type { Instance } from '../../../src/domain/instance.ts';
-import { imageId, instanceIdOf, instanceTypeId, regionId, userId, volumeId } from '../../../src/domain/ids.ts';
+import { imageId, instanceIdOf, instanceTypeId, userId, volumeId } from '../../../src/domain/ids.ts';
 import { publicInstance } from '../../../src/domain/public-instance.ts';
 import { anInstance } from './instance-fixture.ts';
+import { aRegion } from '../../fixtures/region.ts';
 
-const region: Region = {
-  id: regionId('r'),
-  name: 'default',
-  value: 'default',
-  location: 'here',
-  domain: 'gateway.test',
-  sshAddress: '192.0.2.1',
-  engine: 'simulated',
-};
+const region = aRegion();
 
 const text = fc.string({ unit: 'grapheme' });
 const wholeGB = fc.integer({ min: 0, max: 100_000 });

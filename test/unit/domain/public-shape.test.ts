@@ -4,21 +4,13 @@
  */
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { Region } from '../../../src/domain/catalog.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import { desiredStates, instanceStatuses } from '../../../src/domain/instance-states.ts';
 import { PUBLIC_OBJECT_VERSION, publicInstance } from '../../../src/domain/public-instance.ts';
 import { anInstance } from './instance-fixture.ts';
+import { aRegion } from '../../fixtures/region.ts';
 
-const region: Region = {
-  id: regionId('r'),
-  name: 'default',
-  value: 'default',
-  location: 'here',
-  domain: 'gateway.test',
-  sshAddress: '192.0.2.1',
-  engine: 'simulated',
-};
+const region = aRegion({ id: regionId('r') });
 
 /** Every list filled, in every status and desired state: the text depends on nothing else. */
 function allTexts(): string[] {
@@ -42,6 +34,6 @@ test('what instances say of themselves does not change without the number of its
   const digest = createHash('sha256').update(allTexts().join('\n')).digest('hex').slice(0, 16);
   expect(
     { shape: PUBLIC_OBJECT_VERSION, digest },
-    'the texts of instances say something else than before: move PUBLIC_SHAPE by one and add this digest to the list',
+    'the texts of instances say something else than before: increment PUBLIC_OBJECT_VERSION and add this digest to the list',
   ).toEqual({ shape: digests.length + 1, digest: digests.at(-1) });
 });

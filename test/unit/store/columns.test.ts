@@ -1,20 +1,11 @@
 /** An instance's columns: the round trip, and errors that name an unreadable column. */
 import { expect, test } from 'vitest';
-import type { Region } from '../../../src/domain/catalog.ts';
-import { regionId } from '../../../src/domain/ids.ts';
 import { decodeColumn, insertColumns, reconcileColumns } from '../../../src/store/tables/instance-columns.ts';
 import { keysOf } from '../../../src/store/db/columns.ts';
 import { anInstance } from '../domain/instance-fixture.ts';
+import { aRegion } from '../../fixtures/region.ts';
 
-const region: Region = {
-  id: regionId('e5f0c1a2-0000-4000-8000-000000000001'),
-  name: 'here',
-  value: 'here',
-  location: '',
-  domain: 'localhost',
-  sshAddress: '127.0.0.1',
-  engine: 'simulated',
-};
+const region = aRegion();
 
 test('reads every member of an instance as written', () => {
   const archive = { ref: 'saved:1', sizeBytes: 5, generation: 1, replaces: ['saved:0'] };
