@@ -135,11 +135,11 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
         streamRoutes.openTerminal.protocol,
         (data) => {
           if (typeof data !== 'string') return output.put(data);
-          const told = terminalServerMessage.parse(JSON.parse(data));
-          if (told.type === 'attached') attach(told);
-          else if (told.type === 'size') onSize({ columns: told.columns, rows: told.rows });
-          else if (told.type === 'reset') onReset();
-          else resolve(told.exitCode);
+          const serverMessage = terminalServerMessage.parse(JSON.parse(data));
+          if (serverMessage.type === 'attached') attach(serverMessage);
+          else if (serverMessage.type === 'size') onSize({ columns: serverMessage.columns, rows: serverMessage.rows });
+          else if (serverMessage.type === 'reset') onReset();
+          else resolve(serverMessage.exitCode);
         },
       );
       onClosed(socket, (closed) => {

@@ -1,5 +1,5 @@
 /**
- * A deed with an `Idempotency-Key` is done once: the first answer is kept in the deed's own transaction and given again.
+ * A perform with an `Idempotency-Key` is done once: the first answer is kept in the perform's own transaction and given again.
  *
  * Of the body a hash is kept, under a key that lies beside the database: a plain one would let who reads the database guess a secret
  * in it, whose other members are known.
@@ -14,7 +14,7 @@ export type Idempotent = <Answer>(
   accountId: string,
   idempotency: Idempotency | null,
   nowMs: number,
-  deed: () => Promise<Answer>,
+  perform: () => Promise<Answer>,
 ) => Promise<Answer>;
 
 const KEY_BYTES = 32;
@@ -24,12 +24,12 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
   const macKey = Buffer.from(hkdfSync('sha256', secretsKey, '', 'bodies of keyed requests', KEY_BYTES));
   const keyedHash = (accountId: string, { key, bodyHash }: Idempotency): string =>
     createHmac('sha256', macKey).update(`${accountId} ${key} ${bodyHash}`).digest('hex');
-  return async (tx, accountId, idempotency, nowMs, deed) => {
-    if (!idempotency) return deed();
+  return async (tx, accountId, idempotency, nowMs, perform) => {
+    if (!idempotency) return perform();
     const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency) };
-    const before = await claimIdempotencyKey<Awaited<ReturnType<typeof deed>>>(tx, accountId, record);
+    const before = await claimIdempotencyKey<Awaited<ReturnType<typeof perform>>>(tx, accountId, record);
     if (before) return before.answer;
-    const answer = await deed();
+    const answer = await perform();
     await storeAnswer(tx, accountId, record, answer, nowMs);
     return answer;
   };

@@ -14,9 +14,9 @@ export interface Time {
   /** A signal that aborts after that long. */
   deadline(ms: number): AbortSignal;
   /** Does it once, after that long. Answers what calls it off. */
-  after(ms: number, deed: () => void): () => void;
+  after(ms: number, fn: () => void): () => void;
   /** Does it again and again. Answers what ends it. */
-  every(ms: number, deed: () => void): () => void;
+  every(ms: number, fn: () => void): () => void;
 }
 
 export const realTime: Time = {
@@ -24,12 +24,12 @@ export const realTime: Time = {
   elapsed: () => performance.now(),
   sleep: (ms, signal) => delay(ms, undefined, { signal, ref: false }),
   deadline: (ms) => AbortSignal.timeout(ms),
-  after(ms, deed) {
-    const timer = setTimeout(deed, ms).unref();
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms).unref();
     return () => clearTimeout(timer);
   },
-  every(ms, deed) {
-    const timer = setInterval(deed, ms);
+  every(ms, fn) {
+    const timer = setInterval(fn, ms);
     return () => clearInterval(timer);
   },
 };

@@ -191,7 +191,7 @@ export async function reevaluateQueue(
 }
 
 /** How many of those behind one that left are told their new place at once; the others learn it when they look again. */
-const TOLD_AT_ONCE = 16;
+const LEFT_AT_ONCE = 16;
 
 /**
  * One has left the line. Its own row is written in the same transaction, and of the line only what is behind it is touched: so no two
@@ -199,12 +199,12 @@ const TOLD_AT_ONCE = 16;
  * changes them calls the line too.
  */
 export async function advanceQueue(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
-  let told = 0;
+  let handled = 0;
   for await (const { id } of queueEntries(tx, region, left)) {
     await makeDue(tx, [id], nowMs);
-    if (++told === TOLD_AT_ONCE) break;
+    if (++handled === LEFT_AT_ONCE) break;
   }
-  if (told === TOLD_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);
+  if (handled === LEFT_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);
 }
 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>

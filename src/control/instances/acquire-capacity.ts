@@ -26,7 +26,7 @@ export async function acquireCapacity(work: ReconcileContext): Promise<NextRecon
   const found = await deps.store.write(async (tx) => {
     const before = await reserveInTurn(tx, instance.spec, mine, nowMs);
     const ended = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
-    const leave = { beside: () => advanceQueue(tx, regionId, nowMs, mine) };
+    const leave = { alsoWrite: () => advanceQueue(tx, regionId, nowMs, mine) };
     if (before === null) {
       const operation = beginStage(instance.operation, 'Placed', nowMs);
       const observed = { ...instance.observed, ...diagnosisFields('', '') };

@@ -43,9 +43,9 @@ export function makeAction(action: Action, deps: ActionDeps) {
     const catalog = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
-      const deed = () =>
+      const perform = () =>
         writeOwnAction(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
-      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, deed);
+      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, perform);
     });
     deps.changes.publish({ subject: 'instance', id: body.instanceId, isDue: true });
     return answer;
@@ -108,15 +108,15 @@ export async function writeAction(tx: Db, row: InstanceRow, how: ActionInput): P
 
   const { regionId, type } = instance.spec;
   const held = row.holdsCapacity === 1;
-  let wish = applyAction(action, instance, nowMs, cause);
+  let next = applyAction(action, instance, nowMs, cause);
   if (action === 'start' && !held) {
     const noRoom = await reserveCapacity(tx, regionId, type, { ports: 0, nowMs });
-    wish = noRoom
-      ? await enqueue(tx, wish, noRoom, { ports: 0, catalog, waitMs, nowMs })
-      : { ...wish, operation: beginStage(wish.operation, 'Placed', nowMs) };
+    next = noRoom
+      ? await enqueue(tx, next, noRoom, { ports: 0, catalog, waitMs, nowMs })
+      : { ...next, operation: beginStage(next.operation, 'Placed', nowMs) };
   }
-  const holdsCapacity = action !== 'terminate' && (action === 'start' ? wish.waitsSinceMs === null : held);
-  await writeDesiredState(tx, instance, wish, counted.region, {
+  const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : held);
+  await writeDesiredState(tx, instance, next, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
@@ -132,5 +132,5 @@ export async function writeAction(tx: Db, row: InstanceRow, how: ActionInput): P
     await revokeGrantsOfInstance(tx, id);
     await deleteSharesOf(tx, id);
   }
-  return operationId(id, wish.generation);
+  return operationId(id, next.generation);
 }

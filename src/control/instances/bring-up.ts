@@ -41,8 +41,8 @@ const SILENCE_MS = 1_000;
 export async function refreshFiles(work: ReconcileContext): Promise<NextReconcile> {
   const { deps, instance } = work;
   try {
-    const beside = dockerImage(work);
-    if (beside) await deps.imagePulls.ensure(work.drivers.engine, beside, () => {}, work.held.signal);
+    const daemonImage = dockerImage(work);
+    if (daemonImage) await deps.imagePulls.ensure(work.drivers.engine, daemonImage, () => {}, work.held.signal);
     await makeOwnDisks(work);
     const spec = await engineSpec(work);
     await callEnsure(work, spec);
@@ -74,7 +74,8 @@ export async function growDisks(work: ReconcileContext): Promise<NextReconcile> 
   const data = { dataDiskGB: dataDiskGB(spec), ...(spec.enableDocker ? { dockerStorageGB: dockerDiskGB(spec) } : {}) };
   const expanded = { ...instance, operation: endOperation(instance.operation, 'Succeeded', atMs) };
   await writeInstance(work, expanded, {
-    beside: async (tx) => void (await appendEvent(tx, { accountId, atMs, kind: 'instance.expanded', subjectId, data })),
+    alsoWrite: async (tx) =>
+      void (await appendEvent(tx, { accountId, atMs, kind: 'instance.expanded', subjectId, data })),
   });
   return 'again';
 }
@@ -150,8 +151,8 @@ async function callEnsure(work: ReconcileContext, spec: EngineSpec): Promise<voi
 async function ensureImages(work: ReconcileContext, show: Partial<Observed>): Promise<void> {
   const own = await imageRequestOf(work.instance, work.drivers, work.deps.credentialsFor).catch(asImageFault);
   if (own.ownerId === undefined || !(await hasRun(work))) await ensureImage(work, show, own);
-  const beside = dockerImage(work);
-  if (beside) await ensureImage(work, show, beside);
+  const daemonImage = dockerImage(work);
+  if (daemonImage) await ensureImage(work, show, daemonImage);
 }
 
 function dockerImage({ instance, drivers }: ReconcileContext): ImageRequest | null {
@@ -310,7 +311,7 @@ async function allotPorts(work: ReconcileContext, show: Partial<Observed>): Prom
     const nodePorts = await allotNodePorts(tx, drivers, instance, deps.random);
     const allotted = { ...instance, nodePorts, everEnsured: true, mustHalt: false, observed };
     const disks = ownDisks(instance, drivers.sharedDiskGB);
-    return writeInTransaction(tx, work, allotted, { beside: () => markProvisioned(tx, disks, true) });
+    return writeInTransaction(tx, work, allotted, { alsoWrite: () => markProvisioned(tx, disks, true) });
   });
 }
 

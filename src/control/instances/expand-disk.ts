@@ -35,14 +35,14 @@ export const makeExpandDisk =
         if (!counted)
           throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
         deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, volumeTypeOfDisk('data'))]);
-        const wish = applyExpansion(before, sizes, nowMs);
+        const next = applyExpansion(before, sizes, nowMs);
         const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
-        await writeDesiredState(tx, before, wish, counted.region, more);
+        await writeDesiredState(tx, before, next, counted.region, more);
         await growDisk(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
         await growDisk(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
         const { ownerId: accountId, id: subjectId } = before;
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.expandWished', subjectId, data: sizes });
-        return { instanceId, operationId: operationId(instanceId, wish.generation) };
+        return { instanceId, operationId: operationId(instanceId, next.generation) };
       });
     });
     deps.changes.publish({ subject: 'instance', isDue: true });

@@ -14,7 +14,7 @@ export interface Instances {
   /** `waitMs`: how long it waits in line when the region has no room; null, as if not given: not at all, it is refused. */
   launch(
     caller: Caller,
-    wish: LaunchInput,
+    input: LaunchInput,
     idempotency: Idempotency | null,
     waitMs?: number | null,
   ): Promise<{ instanceId: string } & StartedOperation>;

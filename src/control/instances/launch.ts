@@ -65,7 +65,7 @@ export interface LaunchDeps {
 export function makeLaunch(deps: LaunchDeps) {
   return async (
     caller: Caller,
-    wish: LaunchInput,
+    input: LaunchInput,
     idempotency: Idempotency | null,
     waitMs: number | null = null,
   ): Promise<{ instanceId: string; operationId: string }> => {
@@ -74,7 +74,7 @@ export function makeLaunch(deps: LaunchDeps) {
       const nowMs = deps.now();
       // All is judged inside: an answer given before is given again, whatever has left the catalog since.
       return deps.idempotent(tx, caller.accountId, idempotency, nowMs, () =>
-        writeLaunch(tx, deps, catalog, { caller, wish, waitMs, nowMs }),
+        writeLaunch(tx, deps, catalog, { caller, input, waitMs, nowMs }),
       );
     });
     deps.changes.publish({ subject: 'instance', isDue: true });
@@ -86,18 +86,18 @@ async function writeLaunch(
   tx: Db,
   deps: LaunchDeps,
   catalog: CatalogSnapshot,
-  { caller, wish, waitMs, nowMs }: { caller: Caller; wish: LaunchInput; waitMs: number | null; nowMs: number },
+  { caller, input, waitMs, nowMs }: { caller: Caller; input: LaunchInput; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
-  const image = await resolveImage(tx, catalog, caller, wish);
-  const resolved = resolve(catalog, image, wish, deps.regions);
-  const mountPaths = checkMountPaths(wish);
+  const image = await resolveImage(tx, catalog, caller, input);
+  const resolved = resolve(catalog, image, input, deps.regions);
+  const mountPaths = checkMountPaths(input);
   const { region } = resolved.counted;
-  const mounts = await mountsOf(tx, caller, wish, mountPaths);
+  const mounts = await mountsOf(tx, caller, input, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const instance = await reserveOrEnqueue(
     tx,
-    newInstance(deps, caller, wish, resolved, mounts, nowMs),
+    newInstance(deps, caller, input, resolved, mounts, nowMs),
     catalog,
     waitMs,
   );
@@ -136,23 +136,26 @@ interface Resolved {
 }
 
 /** Finds what the ids name, and refuses early what the region can't do. */
-function resolve(catalog: CatalogSnapshot, image: Resolved['image'], wish: LaunchInput, regions: Regions): Resolved {
-  const type = catalog.types.get(wish.instanceTypeId);
+function resolve(catalog: CatalogSnapshot, image: Resolved['image'], input: LaunchInput, regions: Regions): Resolved {
+  const type = catalog.types.get(input.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
-  if (!type) throw new Refusal('not_found', `instance type ${wish.instanceTypeId} not found; ${where}`);
-  const counted = catalog.regions.get(wish.region);
-  if (!counted) throw new Refusal('not_found', `region ${wish.region} not found; POST /api/region/list names them`);
+  if (!type) throw new Refusal('not_found', `instance type ${input.instanceTypeId} not found; ${where}`);
+  const counted = catalog.regions.get(input.region);
+  if (!counted) throw new Refusal('not_found', `region ${input.region} not found; POST /api/region/list names them`);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
       'not_found',
       `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`,
     );
   }
-  if (type.isSpot !== wish.isSpotInstance) {
+  if (type.isSpot !== input.isSpotInstance) {
     const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
-    throw new Refusal('field_value', `field "isSpotInstance" is ${wish.isSpotInstance}, but ${type.name} is ${family}`);
+    throw new Refusal(
+      'field_value',
+      `field "isSpotInstance" is ${input.isSpotInstance}, but ${type.name} is ${family}`,
+    );
   }
-  if (wish.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
+  if (input.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
   return { image, type, counted };
 }
 
@@ -176,8 +179,8 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
   }
 }
 
-function checkMountPaths(wish: LaunchInput): string[] {
-  const paths = wish.remoteStorages.map(({ mountPath }) =>
+function checkMountPaths(input: LaunchInput): string[] {
+  const paths = input.remoteStorages.map(({ mountPath }) =>
     mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
   );
   for (const [index, path] of paths.entries()) {
@@ -199,8 +202,8 @@ function checkMountPaths(wish: LaunchInput): string[] {
   return paths;
 }
 
-async function mountsOf(tx: Db, caller: Caller, wish: LaunchInput, paths: string[]): Promise<Mount[]> {
-  const ids = wish.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
+async function mountsOf(tx: Db, caller: Caller, input: LaunchInput, paths: string[]): Promise<Mount[]> {
+  const ids = input.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
   const rows = new Map((await lockVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
   return ids.map((id, index) => {
     const row = rows.get(id);
@@ -210,13 +213,13 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchInput, paths: string
         'not_found',
         `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`,
       );
-    if (row.regionId !== wish.region) {
+    if (row.regionId !== input.region) {
       throw new Refusal(
         'field_value',
         `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
       );
     }
-    const { type } = wish.remoteStorages[index] ?? {};
+    const { type } = input.remoteStorages[index] ?? {};
     if (type !== row.type) {
       throw new Refusal(
         'field_value',
@@ -234,26 +237,26 @@ async function mountsOf(tx: Db, caller: Caller, wish: LaunchInput, paths: string
 function newInstance(
   deps: LaunchDeps,
   caller: Caller,
-  wish: LaunchInput,
+  input: LaunchInput,
   at: Resolved,
   mounts: Mount[],
   nowMs: number,
 ): Instance {
   const { regionId, pricesMicros, ...type } = at.type;
-  const { instanceConfiguration: configuration } = wish;
+  const { instanceConfiguration: configuration } = input;
   return {
     id: instanceIdOf(deps.randomUuid()),
     ownerId: userId(caller.accountId),
     ownerName: caller.username,
     createdAtMs: nowMs,
     spec: {
-      name: wish.name,
+      name: input.name,
       regionId,
       image: at.image,
       type,
-      chargeMode: wish.billing.chargeMode,
-      duration: wish.billing.duration,
-      isSpot: wish.isSpotInstance,
+      chargeMode: input.billing.chargeMode,
+      duration: input.billing.duration,
+      isSpot: input.isSpotInstance,
       mounts,
       extraDataDiskGB: configuration.extraDataDiskSizeDB,
       enableCommonData: configuration.enableCommonData,
@@ -261,8 +264,11 @@ function newInstance(
       dockerStorageGB: configuration.dockerStorageSize,
       initScript: configuration.initScript,
     },
-    priceMicros: pricesMicros[wish.billing.chargeMode],
-    nodePorts: [SSH_PORT, ...wish.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({ port, nodePort: 0 })),
+    priceMicros: pricesMicros[input.billing.chargeMode],
+    nodePorts: [SSH_PORT, ...input.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({
+      port,
+      nodePort: 0,
+    })),
     desired: 'running',
     generation: FIRST_GENERATION,
     mustHalt: false,

@@ -137,9 +137,14 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
           if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
           // What is under way and can be taken back is the present one of an instance that stands.
           if (!held) throw unknownOperation(id);
-          const wished = await writeAction(tx, held, { action: how.action, cause: 'user', catalog, nowMs });
+          const operationIdOfAction = await writeAction(tx, held, {
+            action: how.action,
+            cause: 'user',
+            catalog,
+            nowMs,
+          });
           const operation = supersedeOperation(found.operation, nowMs);
-          return { operation: shown({ ...found, operation }), operationId: wished };
+          return { operation: shown({ ...found, operation }), operationId: operationIdOfAction };
         });
       });
       deps.changes.publish({ subject: 'instance', id: answer.operation.subjectId, isDue: true });

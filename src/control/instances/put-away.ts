@@ -65,7 +65,7 @@ export async function cleanUp(work: ReconcileContext): Promise<NextReconcile> {
       await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
     };
     const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
-    await writeInstance(work, { ...work.instance, observed: next }, { beside: giveBack });
+    await writeInstance(work, { ...work.instance, observed: next }, { alsoWrite: giveBack });
   }
   const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
   for (const ref of [...kept, ...unfinished]) await removeImage(work, ref);
@@ -82,7 +82,7 @@ export async function cleanUp(work: ReconcileContext): Promise<NextReconcile> {
   }
   const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
   const next = { ...work.instance, archive: null, unfinished: [], observed: cleaned };
-  await writeInstance(work, next, { beside: (tx) => deleteDisks(tx, disks) });
+  await writeInstance(work, next, { alsoWrite: (tx) => deleteDisks(tx, disks) });
   return null;
 }
 
@@ -104,8 +104,8 @@ async function removeImage(work: ReconcileContext, ref: string): Promise<void> {
 const archiveRef = ({ drivers, instance }: ReconcileContext): string =>
   `${drivers.archivePrefix}/${instance.id}:${instance.generation}`;
 
-const copy = <T>({ drivers, held, deps }: ReconcileContext, deed: (signal: AbortSignal) => Promise<T>): Promise<T> =>
-  withCopyDeadline({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, deed);
+const copy = <T>({ drivers, held, deps }: ReconcileContext, fn: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  withCopyDeadline({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, fn);
 
 /** Writes down under which name the root disk will be, keeps it as an image, in the local store or the operator's registry, then writes down that it is kept. */
 export async function saveRoot(work: ReconcileContext): Promise<NextReconcile> {
@@ -181,7 +181,7 @@ export async function removeArchived(work: ReconcileContext): Promise<NextReconc
     nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
     archive: archive && { ...archive, replaces: [] },
   };
-  await writeInstance(work, next, { beside: (tx) => releaseNodePorts(tx, instance.id) });
+  await writeInstance(work, next, { alsoWrite: (tx) => releaseNodePorts(tx, instance.id) });
   return 'again';
 }
 

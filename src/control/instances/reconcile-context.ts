@@ -95,7 +95,7 @@ export async function writeObservation(
   if (more.freeCapacity && work.holdsCapacity) {
     await writeInstance(work, next, {
       holdsCapacity: false,
-      beside: (tx) => releaseCapacity(tx, regionId, type, work.deps.now()),
+      alsoWrite: (tx) => releaseCapacity(tx, regionId, type, work.deps.now()),
     });
     work.holdsCapacity = false;
   } else await writeInstance(work, next);
@@ -111,7 +111,7 @@ export async function fail(work: ReconcileContext, { show }: PermanentFailure): 
 interface WriteOptions {
   holdsCapacity?: boolean;
   /** What else changes with the row. It may lock the region: after the instance, before the account (`store/store.ts`). */
-  beside?: (tx: Db) => Promise<void>;
+  alsoWrite?: (tx: Db) => Promise<void>;
 }
 
 /** As `note`, of the whole instance. */
@@ -125,7 +125,7 @@ export async function writeInTransaction(
   tx: Db,
   work: ReconcileContext,
   found: Instance,
-  { beside, ...more }: WriteOptions = {},
+  { alsoWrite, ...more }: WriteOptions = {},
 ): Promise<Instance> {
   const { held, instance, deps } = work;
   const nowMs = deps.now();
@@ -133,7 +133,7 @@ export async function writeInTransaction(
   const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
   const next = await writeReconciledInstance(tx, hold, wanted, work.region, more);
   if (!next) throw new Superseded();
-  await beside?.(tx);
+  await alsoWrite?.(tx);
   const { status, phase, diagnosis } = next.observed;
   const was = work.written.observed;
   if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {

@@ -80,12 +80,12 @@ const ownDisksOf = ({ deps, drivers, instance }: ReconcileContext): Promise<Loca
 async function onDisk<T>(
   work: ReconcileContext,
   disk: LocatedDisk,
-  deed: (signal: AbortSignal) => Promise<T>,
+  fn: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   try {
     const { held, deps } = work;
     const signal = AbortSignal.any([held.signal, deps.time.deadline(deps.limits.storageDeadlineMs)]);
-    return await withDiskMutex(disk.storage, disk, () => deed(signal), signal);
+    return await withDiskMutex(disk.storage, disk, () => fn(signal), signal);
   } catch (cause) {
     work.held.signal.throwIfAborted();
     if (cause instanceof DisksLost) throw cause;

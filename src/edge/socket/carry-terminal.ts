@@ -45,7 +45,7 @@ export function bridgeTerminal({ socket, name, attached, ...heartbeat }: Termina
 async function forwardMessage(
   message: TerminalMessage,
   connection: SocketConnection,
-  send: (told: z.output<typeof terminalServerMessage>) => Promise<void>,
+  send: (terminalMessage: z.output<typeof terminalServerMessage>) => Promise<void>,
 ): Promise<void> {
   switch (message.kind) {
     case 'output':
