@@ -1,8 +1,8 @@
 /**
- * A perform with an `Idempotency-Key` is done once: the first answer is kept in the perform's own transaction and given again.
- *
- * Of the body a hash is kept, under a key that lies beside the database: a plain one would let who reads the database guess a secret
- * in it, whose other members are known.
+ * Runs a request with an `Idempotency-Key` once: its transaction stores the first answer, and
+ * repeats return it. Of the body only a keyed hash is stored, with the key outside of the database:
+ * a plain hash would let a reader of the database guess a secret in a body whose other members are
+ * known.
  */
 import { createHmac, hkdfSync } from 'node:crypto';
 import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency.ts';
