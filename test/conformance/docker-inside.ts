@@ -1,4 +1,7 @@
-/** The Docker of an instance: it is there when the instance runs, and only then. What can be done with it is the engine's own test. */
+/**
+ * Docker inside an instance: present only while the instance runs. Its features are tested by the
+ * engine's own tests.
+ */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { dockerName } from '../../src/engines/labels.ts';
 import type { EngineSpec } from '../../src/engines/contract.ts';

@@ -1,4 +1,4 @@
-/** probe, usage, watch, and a server that comes back. */
+/** Host of an engine: probe, usage, watch, and a restarted server. */
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import {
@@ -78,7 +78,7 @@ export function describeSurroundings(current: () => Subject): void {
       const ending = new AbortController();
       subject.after(async () => ending.abort());
       engine.watch((id) => hints.add(id), ending.signal);
-      // A watch takes a moment to begin, and a hint may be lost: so a stop and a start until one comes.
+      // A watch needs a moment to start and may lose events: stop and start until an event arrives.
       await subject.until('a hint came', async () => {
         await subject.fixture.stopOutside(spec.id);
         const ended = await untilStopped(subject, spec.id);

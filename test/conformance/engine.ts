@@ -1,17 +1,19 @@
 /**
- * # The conformance suite of engines
+ * # Conformance suite of engines
  *
- * Holds an engine to the prose of `src/engines/contract.ts`, verb by verb. An engine's own test file says
+ * Holds an engine to the prose of `src/engines/contract.ts`, verb by verb. An engine's test file
+ * says
  *
  *     describeConformance('docker', async () => makeDockerFixture());
  *
- * and its fixture (`conformance/fixture.ts`) lends the suite what the contract can't: neighbours, a free node port, a way to stop
- * an instance behind the engine's back. What an engine can't do is said in `fixture.lacks`, with the reason; the test is then
- * skipped by name and shows that reason. What the suite makes it destroys, and the last test sees that nothing was left.
+ * The fixture (`conformance/fixture.ts`) provides what the contract lacks: foreign objects, a free
+ * node port, a way to stop an instance from outside. `fixture.lacks` names missing features with
+ * the reason; their tests are skipped with that reason. The suite destroys its objects, and the
+ * last test checks for leftovers.
  *
- * It speaks to the inside of an instance in plain argument lists (`cat`, `touch`, `ls`, `stat`, `head`, `nc`, `hostname`, `sleep`,
- * `env`, `stty size`; `sh` with lines of these and `echo`), so that
- * a busybox image will do, and so that the simulation can pretend them; only tests that need `shell` give real scripts.
+ * Commands inside an instance are plain argument lists (`cat`, `touch`, `ls`, `stat`, `head`, `nc`,
+ * `hostname`, `sleep`, `env`, `stty size`; `sh` with these and `echo`), for busybox images and the
+ * simulated engine. Only tests that need `shell` use real scripts.
  */
 import { afterAll, afterEach, beforeAll, describe } from 'vitest';
 import type { Fixture } from './fixture.ts';

@@ -1,4 +1,4 @@
-/** Commands whose streams stay open, and logs that are followed. */
+/** Commands with open streams, and followed logs. */
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
@@ -24,7 +24,7 @@ async function open(
   return running;
 }
 
-/** What it wrote and how it ended, when its input is this. */
+/** Output and exit of a command with this input. */
 async function outcome(running: OpenExec, input = ''): Promise<{ exitCode: number; stdout: string; stderr: string }> {
   running.stdin.end(input);
   const [stdout, stderr, exitCode] = await Promise.all([text(running.stdout), text(running.stderr), running.exited]);
@@ -135,7 +135,7 @@ export function describeOpenExec(current: () => Subject): void {
 
     it('what was written is not lost to a reader who comes when the command has ended', async () => {
       const { subject, id } = await started();
-      // Whatever an engine and the kernel hold for a reader: of one of these a part is nearly in, and not quite.
+      // Larger than the buffers of engine and kernel, at varying offsets.
       const sizes = Array.from({ length: 20 }, (_, n) => 1_100_000 + n * 20_000);
       const came = sizes.map(async (size) => {
         const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
@@ -165,7 +165,7 @@ export function describeOpenExec(current: () => Subject): void {
       await subject.until('its next size', async () => said().includes('\r\n33 77\r\n'));
       running.stdin.write('sh -c "exit 5"\r');
       await subject.until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
-      // A key that comes while the shell turns its terminal around is lost, as it is for people.
+      // A key is lost while the shell reconfigures its terminal.
       const keys = setInterval(() => running.stdin.write('\x04'), 250);
       const exitCode = await running.exited.finally(() => clearInterval(keys));
       expect(exitCode).toBe(5);
@@ -288,14 +288,14 @@ export function describeOpenExec(current: () => Subject): void {
 setFlagsFromString('--expose-gc');
 const collectGarbage: unknown = runInNewContext('gc');
 
-/** Garbage not counted. */
+/** After garbage collection. */
 export function heldBytes(): number {
   if (typeof collectGarbage === 'function') collectGarbage();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-/** Whether as little is held in the end: what was read lies in buffers that are given back some time after they were collected. */
+/** Waits for freed buffers, which are released after their collection. */
 export async function settlesBelow(bytes: number): Promise<boolean> {
   for (let tries = 0; tries < 100; tries++) {
     if (heldBytes() < bytes) return true;
@@ -304,7 +304,7 @@ export async function settlesBelow(bytes: number): Promise<boolean> {
   return false;
 }
 
-/** What came so far. */
+/** Output so far. */
 function collect(stream: Readable): () => string {
   let said = '';
   stream.on('data', (chunk: Buffer) => {

@@ -1,4 +1,4 @@
-/** Missing images, aborted calls, engines that don't answer. */
+/** Missing images, aborted calls, unreachable engines. */
 import { describe, expect, it } from 'vitest';
 import type { Engine, EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
 import { containerName } from '../../src/engines/labels.ts';
@@ -15,7 +15,7 @@ const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): OwnedObject
   imageRef,
 });
 
-/** Every verb that answers, called once with this signal. */
+/** One call of every verb with an answer, with this signal. */
 const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<string, () => Promise<unknown>> => ({
   probe: () => engine.probe(signal),
   listOwned: () => engine.listOwned(signal),

@@ -1,53 +1,51 @@
-/** What an engine lends the conformance suite. */
+/** What an engine provides for the conformance suite. */
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Engine, EngineSpec, RegistryCredentials } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 
-/** What a test may need and an engine may lack. */
+/** Features that an engine may lack. */
 export type Need =
-  /** Real commands run inside: `sh -c <script>`. */
+  /** Real commands: `sh -c <script>`. */
   | 'shell'
-  /** Limits can be read inside, under `/sys/fs/cgroup` (version 1 or 2). */
+  /** Limits are readable under `/sys/fs/cgroup` (version 1 or 2). */
   | 'cgroupFiles'
-  /** Node ports are really published on `nodePortAddress`. */
+  /** Node ports are published on `nodePortAddress`. */
   | 'publishedPorts'
-  /** The engine can be made to see memory run out. */
+  /** Memory can run out. */
   | 'outOfMemory'
-  /** `leaveHalfMade` can be done. */
+  /** `leaveHalfMade` works. */
   | 'halfMade'
-  /** Containers of strangers can be put beside ours: `neighbour`. */
+  /** Foreign containers can be created: `neighbour`. */
   | 'neighbours'
-  /** Networks are objects with names, so that a stranger's can have ours: `neighbourNetwork`. */
+  /** Networks have names that can conflict: `neighbourNetwork`. */
   | 'neighbourNetworks'
-  /** Instances can have a Docker. */
   | 'dockerInside'
-  /** An instance's network can be joined. */
   | 'joinNetwork'
-  /** Images carry labels that a test can set past the engine: `neighbourImage`. */
+  /** Images have labels: `neighbourImage`. */
   | 'neighbourImages';
 
-/** Something on the engine's host that isn't ours. */
+/** Foreign object on the engine's host. */
 export interface Neighbour {
-  /** Still the same one, still running (or, for a network, still there). */
+  /** Same object, still running (a network: present). */
   untouched(): Promise<boolean>;
   remove(): Promise<void>;
 }
 
 export interface Registries {
-  /** What refs begin with, without a slash. */
+  /** Prefix of refs, without a slash. */
   open: string;
   closed: string;
   credentials: RegistryCredentials;
   wrongCredentials: RegistryCredentials;
 }
 
-/** Time as the engine has it: the machine's, or virtual time, which runs while somebody waits for it. */
+/** Clock of the engine: real, or virtual time that advances while somebody waits. */
 export interface FixtureTime {
   /** Epoch milliseconds. */
   now(): number;
   sleep(ms: number): Promise<void>;
-  /** How much later than promised something may be noticed: 0 in virtual time, generous on a machine that others use. */
+  /** Tolerance of deadlines: 0 in virtual time, generous on a shared machine. */
   slackMs: number;
 }
 
@@ -60,47 +58,52 @@ export const machineTime: FixtureTime = {
 export interface Fixture {
   engine: Engine;
   time: FixtureTime;
-  /** The installation that `engine` works for: a new one, so that whatever it owns the suite has made. */
+  /** Unique per fixture: the suite created everything it owns. */
   installation: string;
-  /** A small image that is present or that `ensureImage` can get, with `/bin/sh`, `/root`, and the commands named in `conformance.ts`. */
+  /**
+   * Small image with `/bin/sh`, `/root` and the commands named in `engine.ts`; present, or
+   * available to `ensureImage`.
+   */
   imageRef: string;
-  /** One that can't be had, whose absence the engine can tell. */
+  /** A missing image; the engine reports its absence. */
   missingImageRef: string;
-  /** Address of the host on which node ports are published; the test process can reach it. */
+  /** Host address of published node ports, reachable from the test process. */
   nodePortAddress: string;
   releaseNodePort(): Promise<number>;
-  /** An empty folder of the engine's host that the test process can read and write too. Removed by `stop`. */
+  /** Empty folder on the engine's host, writable by the test process. Removed by `stop`. */
   hostFolder(): Promise<string>;
-  /** A second engine object for the same host and installation, as after a restart of the server. Its user calls stop(). */
+  /**
+   * Second engine object for the same installation, as after a server restart. The caller stops it.
+   */
   again(): Promise<Engine>;
-  /** An engine object for the same host and another installation. Its user calls stop(). */
+  /** Engine object for another installation on the same host. The caller stops it. */
   elsewhere(installation: string): Promise<Engine>;
-  /** An engine object whose host doesn't answer. Its user calls stop(). */
+  /** Engine object with an unreachable host. The caller stops it. */
   unreachable(): Promise<Engine>;
-  /** A running container with exactly this name and these labels, made past the engine. */
+  /** Running foreign container with this name and these labels. */
   neighbour(container: { name: string; labels: Record<string, string> }): Promise<Neighbour>;
-  /** A network with exactly this name and these labels, made past the engine. */
+  /** Foreign network with this name and these labels. */
   neighbourNetwork(network: { name: string; labels: Record<string, string> }): Promise<Neighbour>;
-  /** An image with exactly this ref and these labels, made past the engine. */
+  /** Foreign image with this ref and these labels. */
   neighbourImage(image: { ref: string; labels: Record<string, string> }): Promise<Neighbour>;
-  /** Where images can be pushed to and pulled from, by anybody and by who has credentials. */
+  /** Registries for push and pull, public and with credentials. */
   registries(): Promise<Registries>;
-  /** Leaves what a crash between creating and starting would leave of this instance. */
+  /** Leaves the remains of a crash between create and start. */
   leaveHalfMade(spec: EngineSpec): Promise<void>;
-  /** Kills the instance's main process behind the engine's back. */
+  /** Kills the instance's main process from outside. */
   stopOutside(id: InstanceId): Promise<void>;
-  /** As a program of the instance connects to a Unix socket. */
+  /** Connects to a Unix socket like a program in the instance. */
   connectUnix(id: InstanceId, pathInside: string): Promise<Duplex>;
-  /** Takes an instance's Docker away behind the engine's back. */
+  /** Removes an instance's Docker from outside. */
   loseDocker(id: InstanceId): Promise<void>;
-  /** Removes an image that `saveImage` made. */
+  /** Removes an image made by `saveImage`. */
   dropImage(ref: string): Promise<void>;
   /**
-   * Whether `generation`, as observed, follows the last `ensure`, or stays that of the creation (labels of a container can't be
-   * changed on every engine).
+   * Whether the observed `generation` follows the last `ensure`, or stays that of the creation:
+   * some engines can't change labels.
    */
   generationFollows: 'ensure' | 'creation';
-  /** What can't be tried here, and why. */
+  /** Missing features, with the reason. */
   lacks: Partial<Record<Need, string>>;
   stop(): Promise<void>;
 }

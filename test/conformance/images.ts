@@ -1,4 +1,4 @@
-/** Images: saved, pushed, pulled, removed; and what is ours, discarded one by one. */
+/** Images: save, push, pull, remove, and discard owned objects. */
 import { randomUUID } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
@@ -15,14 +15,14 @@ import {
   type Subject,
 } from './subject.ts';
 
-/** A name that nothing has yet, given back after the test. */
+/** A new name, removed after the test. */
 function newRef(subject: Subject, registry = 'berth.local'): string {
   const ref = `${registry}/saved-${randomUUID().slice(-12)}:1`;
   subject.after(() => subject.fixture.dropImage(ref));
   return ref;
 }
 
-/** An instance that runs, with a file of its own on the root disk. */
+/** A running instance with a file on its root disk. */
 async function withFile(subject: Subject, file = '/root/kept'): Promise<EngineSpec> {
   const spec = subject.spec();
   await subject.ensure(spec);
@@ -82,7 +82,7 @@ export function describeImages(current: () => Subject): void {
     it('of a stopped instance outlives its destruction, and launches again', async () => {
       const subject = current();
       const { engine } = subject.fixture;
-      const ref = newRef(subject); // first, so that it is given back when nothing runs on it any more
+      const ref = newRef(subject); // first, so that clean-up removes the image after its instances
       const spec = await withFile(subject);
       await engine.halt(spec.id, 5_000, deadline());
       await engine.saveImage(spec.id, ref, deadline());
@@ -162,7 +162,7 @@ export function describeImages(current: () => Subject): void {
         abort.abort();
         await saving;
         await engine.removeImage(ref, deadline());
-        // Whoever has the instance to himself again comes after all that was begun.
+        // Exclusive access implies that earlier operations have ended.
         await engine.halt(spec.id, 0, deadline());
         expect(await imagesOwned(ref), `aborted after ${afterMs} ms`).toEqual([]);
         await subject.ensure(spec);

@@ -1,4 +1,4 @@
-/** What an instance sees of itself, read through exec; and exec and logs. */
+/** Instance as seen from inside, through exec; exec and logs. */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -129,7 +129,7 @@ export function describeInside(current: () => Subject): void {
       const noteOf = (round: number): string => texts[round % 2] ?? '';
       const spec = subject.spec({ files: [control('note', noteOf(0))] });
       await subject.ensure(spec);
-      // counts the looks at it that did not find 100,000 times one letter, until it is told to end
+      // counts reads with unexpected content until told to stop
       const script =
         ': >/tmp/looking; bad=0; looks=0; while [ ! -e /tmp/enough ]; do looks=$((looks + 1)); ' +
         'case $(tr -s ab </etc/berth/note)$(wc -c </etc/berth/note) in a100000 | b100000) ;; *) bad=$((bad + 1)) ;; esac; done; ' +
@@ -184,7 +184,7 @@ export function describeInside(current: () => Subject): void {
   });
 }
 
-/** The first of these files of `/sys/fs/cgroup` that is there, trimmed. */
+/** First existing file of `/sys/fs/cgroup`, trimmed. */
 async function readFirst(subject: Subject, id: InstanceId, names: string[]): Promise<string> {
   for (const name of names) {
     const { exitCode, stdout } = await subject.exec(id, 'cat', `/sys/fs/cgroup/${name}`);

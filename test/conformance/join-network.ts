@@ -1,4 +1,4 @@
-/** From within an instance's network, and at a path of it. */
+/** Connections within an instance's network, and at a path in the instance. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
@@ -227,7 +227,7 @@ export function describeJoining(current: () => Subject): void {
   });
 }
 
-/** Answers the first that comes. */
+/** Greets the first connection. */
 function greet(connection: Duplex): void {
   connection.once('data', (said: Buffer) => connection.end(`hello, ${said.toString()}`));
 }
@@ -247,7 +247,7 @@ async function greetingAt(subject: Subject, nodePort: number): Promise<string | 
   }
 }
 
-/** What the web server on loopback answers; '' when nothing does yet. */
+/** Response of the loopback web server; '' while nothing listens. */
 async function httpOf(network: InstanceNetwork): Promise<string> {
   const stream = await network.connect({ host: loopback, port: loopbackPort }, deadline()).catch(() => null);
   if (stream === null) return '';

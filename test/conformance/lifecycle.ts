@@ -1,4 +1,4 @@
-/** ensure, halt, destroy, observe: an instance from nothing to nothing. */
+/** Lifecycle: ensure, halt, destroy, observe. */
 import { describe, expect, it } from 'vitest';
 import {
   control,
@@ -141,7 +141,7 @@ export function describeLifecycle(current: () => Subject): void {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
-      (await subject.dial(spec.id, 7000)).destroy(); // its trap is set before it listens
+      (await subject.dial(spec.id, 7000)).destroy(); // the trap is set before the port listens
       const beganMs = subject.fixture.time.now();
       await subject.fixture.engine.halt(spec.id, 60_000, deadline());
       expect(subject.fixture.time.now() - beganMs).toBeLessThan(30_000);

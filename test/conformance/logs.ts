@@ -1,4 +1,4 @@
-/** What an instance wrote, read by range and followed. */
+/** Logs: read by range, and followed. */
 import { describe, expect, it } from 'vitest';
 import type { LogLine, LogRange, LogSource } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
@@ -13,7 +13,7 @@ import {
 } from './subject.ts';
 
 const said = ['berth: services ssh notebook', 'berth: init none'];
-/** For a start file of the suite's own, with what the simulation is to play. */
+/** A start file with instructions for the simulated engine. */
 const startWith = (played: string, script: string): string =>
   `#!/bin/sh\n${played}${script}\nwhile :; do sleep 1; done\n`;
 
@@ -28,7 +28,7 @@ export function describeLogs(current: () => Subject): void {
   const read = (subject: Subject, id: InstanceId, range: LogRange = {}, source: LogSource = 'console') =>
     subject.fixture.engine.logs(id, source, range, deadline()).then((lines) => Array.fromAsync(lines));
   const textsOf = (lines: LogLine[]): string[] => lines.map(({ text }) => text);
-  /** Reads on beside the test. */
+  /** Reads in the background. */
   const follow = async (
     { subject, id }: { subject: Subject; id: InstanceId },
     range: LogRange = {},
@@ -61,7 +61,7 @@ export function describeLogs(current: () => Subject): void {
       Array.from({ length: 5 }, (_, n) => `# berth-sim: say after ${(n + 1) * 300}ms line ${n}\n`).join(''),
       "echo 'berth: services ssh notebook'; for n in 0 1 2 3 4; do sleep 0.3; echo line $n; done; trap 'exit 0' TERM",
     );
-    /** Longer than any machine takes to follow it. */
+    /** Longer than the follow takes to start. */
     const goingOn = startWith(
       Array.from({ length: 200 }, (_, n) => `# berth-sim: say after ${(n + 1) * 300}ms line ${n}\n`).join(''),
       "echo 'berth: services ssh notebook'; trap 'exit 0' TERM; n=0; while :; do sleep 0.3; echo line $n; n=$((n+1)); done",
@@ -87,7 +87,7 @@ export function describeLogs(current: () => Subject): void {
     it('follow within a second, and end with the instance', async () => {
       const place = await started({}, goingOn);
       const { lines, over } = await follow(place);
-      // What was written before could not be heard within its second.
+      // Earlier output could not be attributed to this second.
       const followedMs = place.subject.fixture.time.now();
       const later = () => lines.filter(({ atMs }) => (atMs ?? 0) > followedMs);
       await place.subject.until('three that are written while it is followed', async () => later().length >= 3);
@@ -149,7 +149,7 @@ export function describeLogs(current: () => Subject): void {
       const followed = await follow({ subject, id });
       await followed.over;
       expect(followed.lines.map(({ atMs, text, cut }) => ({ atMs, text, cut }))).toEqual(lines);
-      // Where a line of the other stream stands among these is the engine's to say.
+      // The engine decides the order of lines from two streams.
       const [long, short, bad, split, ...rest] = lines.filter(({ text }) => text !== 'to stderr');
       expect(long).toMatchObject({ text: 'x'.repeat(16 * 1024), cut: true });
       expect(short).toMatchObject({ text: 'short', cut: false });

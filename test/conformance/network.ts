@@ -1,4 +1,4 @@
-/** dial, node ports, and who can reach whom. */
+/** Dial, node ports, and isolation. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
@@ -69,7 +69,7 @@ export function describeNetwork(current: () => Subject): void {
       const spec = subject.spec();
       await subject.ensure(spec);
       const stream = await subject.dial(spec.id, echoPort);
-      stream.on('error', () => {}); // a reset is as good an end as any
+      stream.on('error', () => {}); // a reset ends the connection as well
       stream.resume();
       const closed = once(stream, 'close');
       await subject.fixture.engine.halt(spec.id, 5_000, deadline());
@@ -199,7 +199,7 @@ async function opens(subject: Subject, nodePort: number): Promise<boolean> {
   return socket !== undefined;
 }
 
-/** A port forwarder may accept before the instance listens: only an echo tells. */
+/** A port forwarder may accept before the instance listens; only an echo proves the connection. */
 async function echoes(subject: Subject, nodePort: number): Promise<boolean> {
   const socket = await connect(subject, nodePort);
   if (socket === undefined) return false;

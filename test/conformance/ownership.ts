@@ -1,4 +1,4 @@
-/** Everything of ours is found again, and nothing of others is touched. */
+/** Owned objects are found; foreign objects stay untouched. */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { containerName, labels, networkName } from '../../src/engines/labels.ts';

@@ -1,4 +1,4 @@
-/** What `src/storage/contract.ts` says, held against a storage. */
+/** Conformance suite of storages: `src/storage/contract.ts`. */
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import {
@@ -35,7 +35,7 @@ export interface Place {
 
 type Make = (at: { root: string; installation: string }) => Promise<Storage>;
 
-/** `base`: where its root is to lie. */
+/** `base`: parent folder of the root. */
 export async function placeFor(make: Make, base = tmpdir()): Promise<Place> {
   const folder = await mkdtemp(join(base, 'berth-disks-'));
   const root = join(folder, 'disks');
@@ -98,7 +98,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
         await storage.destroy(disk);
         await storage.create(disk, 1, soon());
         const folder = await storage.mount(disk);
-        // No other account of the host reaches what an instance leaves in it.
+        // Other host users must not reach an instance's files.
         expect((await stat(join(root, disk.kind, disk.id))).mode & 0o077).toBe(0);
         await writeFile(join(folder, 'kept'), 'kept');
         await storage.create(disk, 1, soon());
@@ -265,7 +265,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       await mkdir(join(folder, 'closed', 'inner'), { recursive: true });
       for (const odd of ['closed/inner/file', '-rf', 'a\nb']) await writeFile(join(folder, odd), 'x');
       for (const closed of ['closed/inner/file', 'closed/inner', 'closed']) await chmod(join(folder, closed), 0o000);
-      // Made from the inside out, as a program that changes into each folder would: its whole path is longer than 4,096 characters.
+      // Path longer than 4,096 characters, created from the inside out.
       const long = 'd'.repeat(200);
       let tip = join(folder, 'tip');
       await mkdir(tip);
@@ -285,7 +285,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       const { storage, root } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
-      // What a process leaves that died in the middle of it.
+      // Remains of a process that died during a removal.
       await rename(join(root, 'volume', disk.id), join(root, 'volume', `.gone-${disk.id}`));
       expect(await storage.observe(disk)).toMatchObject({ kind: 'present' });
       await expectFault(storage.mount(disk), 'notFound');

@@ -1,4 +1,4 @@
-/** What each part of the suite works with: the fixture, specs with sensible defaults, and a list of what to clear away after each test. */
+/** Subject of the suite: fixture, specs with defaults, and clean-up after each test. */
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { expect, type TestContext } from 'vitest';
@@ -7,26 +7,26 @@ import { instanceIdOf, userId, type InstanceId, type UserId } from '../../src/do
 import type { ControlFile, EngineSpec, ExecResult, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { machineTime, type Fixture, type FixtureTime, type Need } from './fixture.ts';
 
-/** The port on which the `serve` start file echoes. */
+/** Echo port of the `serve` start file. */
 export const echoPort = 7000;
 
-/** The port of 127.0.0.1 on which `serve` answers HTTP. */
+/** HTTP port of `serve` on 127.0.0.1. */
 export const loopbackPort = 7001;
 
 /**
- * Start files. Each is a real script for a real engine, and carries, in a comment, what the simulation is to play instead.
- * They say on stdout what `images/start.sh` says.
+ * Start files: real scripts, with comments that instruct the simulated engine. Output is that of
+ * `images/start.sh`.
  */
 const said = `echo 'berth: services ssh notebook'\necho 'berth: init none'`;
 const forever = 'while :; do sleep 3600 & wait $!; done';
 export const startFiles = {
-  /** Echoes on `echoPort`, answers HTTP on `loopbackPort`, and ends with 0 on SIGTERM. */
+  /** Echoes on `echoPort`, answers HTTP on `loopbackPort`, and exits with 0 on SIGTERM. */
   serve: `#!/bin/sh\n# berth-sim: listen ${echoPort} echo\n# berth-sim: listen ${loopbackPort} http on loopback\n${said}\ntrap 'exit 0' TERM\nhttpd -p 127.0.0.1:${loopbackPort} -h /tmp\nnc -ll -p ${echoPort} -e cat &\n${forever}\n`,
-  /** Doesn't hear SIGTERM. */
+  /** Ignores SIGTERM. */
   stubborn: `#!/bin/sh\n# berth-sim: ignore TERM\n${said}\ntrap '' TERM\nwhile :; do sleep 1; done\n`,
-  /** Ends at once with 3. */
+  /** Exits at once with 3. */
   failing: `#!/bin/sh\n# berth-sim: crash after 0ms exit 3\n${said}\nexit 3\n`,
-  /** Eats memory until it is killed. */
+  /** Allocates memory until killed. */
   greedy: `#!/bin/sh\n# berth-sim: crash after 0ms out of memory\n${said}\nexec tail /dev/zero\n`,
 } as const;
 
@@ -34,26 +34,28 @@ export type Start = keyof typeof startFiles;
 
 export interface SpecOptions extends Partial<Omit<EngineSpec, 'files'>> {
   start?: Start;
-  /** Beside `start`. */
+  /** Files besides `start`. */
   files?: ControlFile[];
 }
 
 export interface Subject {
   fixture: Fixture;
-  /** A spec of a new instance of a new account, unless the wish says whose or which; cleared away after the test. */
+  /** A spec for a new instance of a new account unless given; cleaned up after the test. */
   spec(options?: SpecOptions): EngineSpec;
   /** `ensure` with a deadline of its own. */
   ensure(spec: EngineSpec): Promise<Observation>;
-  /** One observation. */
   observe(id: InstanceId): Promise<Observation>;
   exec(id: InstanceId, ...command: string[]): Promise<ExecResult>;
-  /** What the engine owns of these accounts, instances before networks. */
+  /** Owned objects of these accounts, instances before networks. */
   owned(...owners: UserId[]): Promise<OwnedObject[]>;
-  /** Dials and keeps trying while nothing listens yet. */
+  /** Dials, with retries while nothing listens. */
   dial(id: InstanceId, port: number): Promise<Duplex>;
-  /** Polls, at most every 20 ms of the fixture's time, until there is an answer other than undefined or false. */
+  /**
+   * Polls, at most every 20 ms of the fixture's time, until the result is neither undefined nor
+   * false.
+   */
   until<T>(what: string | (() => string), ask: () => Promise<T | undefined | false>): Promise<T>;
-  /** Done after the test, last asked first. */
+  /** Runs after the test, in reverse order. */
   after(undo: () => Promise<unknown>): void;
   clear(): Promise<void>;
 }
@@ -61,7 +63,7 @@ export interface Subject {
 export const newInstanceId = (): InstanceId => instanceIdOf(randomUUID());
 export const newUserId = (): UserId => userId(randomUUID());
 
-/** A deadline no conforming call comes near. */
+/** Longer than any conforming call takes. */
 export const deadline = (): AbortSignal => AbortSignal.timeout(90_000);
 
 export const control = (name: string, content: string, mode = 0o644): ControlFile => ({ name, content, mode });
@@ -132,13 +134,13 @@ export function makeSubject(fixture: Fixture): Subject {
   return subject;
 }
 
-/** Skips the test, by name and with the engine's reason, where the engine lacks what it needs. */
+/** Skips the test with the engine's reason if a feature is missing. */
 export function skipWithout(need: Need, { fixture }: Subject, context: TestContext): void {
   const reason = fixture.lacks[need];
   if (reason !== undefined) context.skip(`${need}: ${reason}`);
 }
 
-/** Asks again until there is an answer other than undefined or false. */
+/** Polls until the result is neither undefined nor false. */
 export async function until<T>(
   what: string | (() => string),
   ask: () => Promise<T | undefined | false>,
@@ -154,7 +156,7 @@ export async function until<T>(
   }
 }
 
-/** The fault that a call ends with; anything else, success included, fails the test. */
+/** Fault of the call; any other result, success included, fails the test. */
 export async function faultOf(call: Promise<unknown>): Promise<EngineFault> {
   const outcome = await call.then(
     (value) => ({ value }),
