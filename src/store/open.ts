@@ -9,14 +9,16 @@ export async function openStore(options: {
   url?: string | undefined;
   file?: string | undefined;
   log: StoreLog;
+  /** Of PostgreSQL. */
+  connectTimeoutMs?: number | undefined;
 }): Promise<Store> {
-  const { url, file, log } = options;
+  const { url, file, log, connectTimeoutMs } = options;
   if (url) {
     if (!/^postgres(ql)?:\/\//.test(url)) {
       throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
     }
     const { openPostgres } = await import('./db/postgres.ts');
-    return openPostgres({ url, migrations, log });
+    return openPostgres({ url, migrations, log, connectTimeoutMs });
   }
   if (file) return openSqlite({ file, migrations, log });
   throw new Error('The store needs a place: a postgres:// URL or the path of an SQLite file.');

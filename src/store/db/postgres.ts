@@ -35,14 +35,16 @@ export async function openPostgres(options: {
   url: string;
   migrations: readonly Migration[];
   log: StoreLog;
+  /** Longest wait for a connection, a free one of the pool included. */
+  connectTimeoutMs?: number | undefined;
 }): Promise<Store> {
-  const { log } = options;
+  const { log, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
   const pool = new pg.Pool({
     connectionString: options.url,
     max: CONNECTIONS,
     types: parsers,
     application_name: 'berth',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: connectTimeoutMs,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     keepAlive: true,
   });
