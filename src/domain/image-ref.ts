@@ -1,6 +1,4 @@
-/**
- * Image names `[server[:port]/]path[:tag][@digest]`, by the OCI grammar and Docker's server rule.
- */
+/** Image names `[server[:port]/]path[:tag][@digest]`: OCI grammar, Docker's server rule. */
 
 import { DOCKER_HUB, canonicalServer, isSameServer, isRegistryServer } from './registry-server.ts';
 

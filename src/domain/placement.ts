@@ -80,7 +80,7 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
     free: (): Capacity => free,
     reservedCount: (): number => reservedCount,
     mayReserve,
-    /** Whether the next entry is placed now. `accountUse`: capacity its account's instances hold. */
+    /** Whether the next entry is placed now. `accountUse`: held by the account's instances. */
     visit(entry: QueuedRequest, accountUse: Capacity): boolean {
       const { need, ownerId } = entry;
       const isPlaced = fits(need, free);

@@ -1,6 +1,4 @@
-/**
- * Access to an instance's ports through the gateway. The engine publishes node ports to anybody.
- */
+/** Access to ports through the gateway. The engine publishes node ports to anybody. */
 import { SSH_PORT } from './ports.ts';
 
 export const portAccesses = ['owner', 'signedIn', 'public'] as const;

@@ -1,6 +1,4 @@
-/**
- * The instance object of `docs/interface.md` §2.1. The row stores its JSON; lists join the texts.
- */
+/** The instance object of `docs/interface.md` §2.1, stored as JSON; lists join the texts. */
 import type { Region } from './catalog.ts';
 import { inGB } from './disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
