@@ -1,10 +1,10 @@
-/** What a bench is, and what it is lent. */
+/** Interface of a bench, and its context. */
 import type { Outcome } from './lib/results.ts';
 
 export interface Lent {
-  /** An empty folder on the disk where the data is to be, removed afterwards. */
+  /** Empty folder on the data disk, removed afterwards. */
   folder: string;
-  /** Words after the names on the command line, such as `--million`. */
+  /** Command-line flags after the names, such as `--million`. */
   flags: ReadonlySet<string>;
   say: (text: string) => void;
 }

@@ -1,7 +1,7 @@
 /**
- * Many launches at once on the container engine of this machine: how fast its containers come to be started, against a bare client that
- * creates and starts the same containers with as many calls at once as the engine takes best; and how long one launch of another account
- * waits behind two hundred.
+ * Many concurrent launches on the local container engine: start rate against a bare client with the
+ * same containers and the best concurrency, and the delay of another account's launch behind two
+ * hundred.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,14 +34,14 @@ async function reaches(berth: Berth, id: string, status: string, phase: string):
   await berth.child.ask({ instanceId: id, status, phase, deadlineMs: DEADLINE_MS }, z.null());
 }
 
-/** Terminates all, and waits until nothing is left of them. */
+/** Terminates all instances, and waits for their clean-up. */
 async function removeAll(berth: Berth, client: Client, ids: readonly string[]): Promise<void> {
   await Promise.all(ids.map((id) => client.terminate({ instanceId: id })));
   for (const id of ids) await reaches(berth, id, 'Released', 'Cleaned');
   await sleep(SETTLE_MS);
 }
 
-/** Of all pages: the released ones of the rounds stand before those that were launched first. */
+/** Reads all pages: released instances of earlier rounds come before the first launches. */
 async function living(client: Client): Promise<string[]> {
   const found: string[] = [];
   for (let currentPage = 1; ; currentPage++) {
@@ -52,7 +52,10 @@ async function living(client: Client): Promise<string[]> {
   }
 }
 
-/** The bare client: what Berth made of `model` made again `BURST` times, `width` calls at once. Milliseconds to the last start. */
+/**
+ * Bare client: copies of `model`, `BURST` times, `width` calls at once. Milliseconds to the last
+ * start.
+ */
 async function bareBurst(
   docker: Docker,
   model: Docker.ContainerInspectInfo,
@@ -105,7 +108,10 @@ async function ourBurst(docker: Docker, berth: Berth, client: Client): Promise<n
   }
 }
 
-/** How long another account's launch waits with two hundred queued before it, in starts as the engine takes for one just then. */
+/**
+ * Delay of another account's launch behind two hundred queued ones, in container starts at the
+ * current rate.
+ */
 async function behindTheQueue(docker: Docker, berth: Berth, many: Client, one: Client): Promise<number> {
   await berth.child.ask('small type', z.null());
   const ids = (await Promise.all(Array.from({ length: QUEUED }, () => many.launch(launchBody(berth))))).map(
@@ -139,7 +145,7 @@ export const burst: Bench = {
       const other = berth.client(await berth.newAccount('other'));
       clients.push(client, other);
       while ((await client.listImages(PAGE)).images[0]?.state !== 'Ready') await sleep(200);
-      // These stay, so that the networks of both accounts are there; the first is what the bare client copies.
+      // Permanent instances keep both accounts' networks; the bare client copies the first.
       const standing = await Promise.all([client, other].map((each) => each.launch(launchBody(berth))));
       for (const { instanceId: id } of standing) await reaches(berth, id, 'Running', 'Ready');
       const model = await docker.getContainer(containerName(instanceId(standing[0]?.instanceId ?? ''))).inspect();

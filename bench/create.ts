@@ -1,6 +1,6 @@
 /**
- * A durable launch through HTTP: validation, capacity, money, the instance and its event in one transaction, fsync before the answer.
- * What is measured is the API; what becomes of the launches is another bench's. Rows of the run pile up in a new store for each measurement.
+ * A durable launch through HTTP: validation, capacity, money, instance and event in one
+ * transaction, fsync before the answer. Measures the API only. Each measurement fills a new store.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { simulated } from './lib/settings.ts';
 
 const CONNECTIONS = 64;
 const PATH = '/api/instance/create';
-/** What is asked where the floor is this. */
+/** Target at the reference floor. */
 const ASKED_PER_SECOND = 5_000;
 const ASKED_AT_FLOOR_US = 100;
 const ASKED_FLOORS_ALONE = 6;
@@ -37,7 +37,7 @@ export const create: Bench = {
       try {
         const { cookie } = await berth.login('admin');
         const requests = [postText(berth.apiPort, PATH, cookie, launchBody(berth))];
-        // A few hundred launches a second would not warm a process up in the time there is.
+        // A few hundred launches a second do not warm up the process in time.
         if (connections === 1)
           await load(berth.child, { port: berth.apiPort, connections: CONNECTIONS, requests, ...times });
         return { load: await load(berth.child, { port: berth.apiPort, connections, requests, ...times }), floorUs };
@@ -79,7 +79,7 @@ export const create: Bench = {
     const perSecond = median(loads('many').map((one) => one.perSecond));
     const aloneMs = median(loads('alone').map((one) => one.p50Ms));
     const aloneFloors = (aloneMs * 1000) / floorUs;
-    // An hour of fsync does not become faster work: a slower disk lowers what is asked, a faster one does not raise it.
+    // A slow disk lowers the target; a fast one does not raise it.
     const asked = ASKED_PER_SECOND * Math.min(1, ASKED_AT_FLOOR_US / floorUs);
     return {
       table: [

@@ -1,4 +1,4 @@
-/** Large bodies through the gateway: how fast, what it holds meanwhile, and what it holds of those that nobody reads. */
+/** Large bodies through the gateway: throughput, memory in use, and memory of unread bodies. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { Bench } from './bench.ts';
@@ -18,11 +18,11 @@ const BODY_BYTES = 100 * MB;
 const BODIES = 5;
 const LONG_BYTES = 10 * GB;
 const LONG_BYTES_SHORT = 1 * GB;
-/** What comes first makes the process as large as it gets. */
+/** The first transfer grows the process to its final size. */
 const SETTLE_BYTES = 1 * GB;
 const SAMPLE_MS = 100;
 const STALLED = 400;
-/** Until nothing more is taken of what nobody reads. */
+/** Time until back-pressure stops unread transfers. */
 const STALL_MS = 4_000;
 const PORT = 8000;
 
@@ -115,7 +115,7 @@ interface Held {
   sampled: number;
 }
 
-/** Resident memory while a long body goes through, from when the first of it has gone. */
+/** Resident memory during a long body, after its start. */
 async function holds(given: Given, gateway: Served, bytes: number): Promise<Held> {
   const { client, region, say } = given;
   say(`  ${bytes / GB} GB`);
@@ -139,12 +139,12 @@ async function holds(given: Given, gateway: Served, bytes: number): Promise<Held
   return { leastBytes, mostBytes, sampled };
 }
 
-/** What the process grows by for each client that asked for a large body and does not read it. */
+/** Growth per client that requests a large body and does not read. */
 async function stalls(given: Given, gateway: Served): Promise<number> {
   const { client, region, say } = given;
   say(`  ${STALLED} that don't read`);
   const head = getHead(below(given), BODY_BYTES, region.token);
-  // One that reads: the code is compiled, the buffers of a stream are there.
+  // Warm-up: compiles the code and allocates stream buffers.
   await client.ask({ kind: 'take', port: gateway.port, head, bytes: BODY_BYTES }, z.number());
   const before = await residentBytes(gateway.pid);
   await client.ask({ kind: 'stall', port: gateway.port, head, count: STALLED }, z.null());

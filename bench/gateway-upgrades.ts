@@ -1,4 +1,7 @@
-/** Upgraded connections through the gateway: how fast, what an idle one costs, and that a restart of the API cuts none. */
+/**
+ * Upgraded connections through the gateway: throughput, memory of idle ones, and survival of an API
+ * restart.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { connectionsOf } from '../src/main/open-files.ts';
@@ -16,13 +19,13 @@ const BUSY = 64;
 const MESSAGE_BYTES = 1024;
 const IDLE = 10_000;
 const IDLE_SHORT = 1_000;
-/** Of the gateway's connections, for what else comes. */
+/** Connections reserved for other requests. */
 const OTHERS = 16;
 const INSTANCES = 100;
 const KB = 1024;
 const MB = 1e6;
 const SETTLE_MS = 5_000;
-/** Longer than the half minute after which open connections are asked for anew. */
+/** Longer than the half minute between access checks. */
 const AFTER_RESTART_MS = 35_000;
 const AFTER_RESTART_SHORT_MS = 3_000;
 

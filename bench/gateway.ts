@@ -1,6 +1,6 @@
 /**
- * The gateway as a dedicated proxy: replies of 1 KB through it, an access check on each, beside the proxies that people would take instead,
- * which check nobody and know one place.
+ * The gateway as a proxy: 1 KB responses with an access check each, against common proxies with one
+ * fixed upstream and no check.
  */
 import type { Bench } from './bench.ts';
 import { launchMany, startAll, startApart, type Region } from './lib/deployed.ts';
@@ -19,7 +19,7 @@ const IN_TURN = 64;
 const PUBLIC_PORT = 8000;
 
 interface Sample extends Flood {
-  /** Over one connection, the median. */
+  /** Median over one connection. */
   oneMs: number;
 }
 
@@ -138,7 +138,7 @@ function verdictsOf(rounds: Rounds<Sample>) {
     return {
       asked: `≥ ${asked} × ${peer}`,
       measured: `${shown(rate)} by rate, ${shown(time)} by processor time`,
-      // wrk and the server behind share a core, which a fast proxy waits for: then its rate is theirs.
+      // wrk and the upstream share a core, which bounds the rate of a fast proxy.
       met: Math.min(rate, time) >= asked,
     };
   };

@@ -1,7 +1,7 @@
 /**
- * From the create call to `Running` on the container engine of this machine, against the bare engine: the same image, limits, mounts, ports
- * and network, created, started and waited for by as few lines of dockerode as that takes. `Running` is Berth's word for "ssh answers", so
- * the bare client waits for ssh's banner too.
+ * From the create call to `Running` on the local container engine, against a minimal dockerode
+ * client with the same image, limits, mounts, ports and network. `Running` means that ssh answers,
+ * so the bare client waits for ssh's banner too.
  */
 import { connect } from 'node:net';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ import { simulated } from './lib/settings.ts';
 const NODE_PORTS = { first: 29_000, last: 29_399 };
 const FIRST_BARE_PORT = 29_500;
 const POLL_MS = 2;
-/** Between one measurement and the next: the engine's last events of the one before. */
+/** Pause between measurements, for the engine's last events. */
 const SETTLE_MS = 100;
 const IMAGE_DEADLINE_MS = 600_000;
 const LAUNCH_DEADLINE_MS = 60_000;
@@ -53,7 +53,7 @@ async function launched(berth: Berth, client: Client): Promise<{ id: string; rea
   return { id, readyMs: performance.now() - beganMs };
 }
 
-/** Terminates, and waits until all is cleaned, so that it is no part of what is measured next. */
+/** Terminates an instance and waits for its clean-up, outside of the measurement. */
 async function removed(berth: Berth, client: Client, id: string): Promise<void> {
   await client.terminate({ instanceId: id });
   await seen(berth, id, 'Released', 'Cleaned');
@@ -72,7 +72,7 @@ const banner = (host: string): Promise<boolean> =>
     socket.once('close', () => end(false));
   });
 
-/** The bare client: what Berth made of `model`, made again under another name, on other ports and folders of its own. */
+/** Bare client: copies `model` under another name, with other ports and folders. */
 function makeBare(docker: Docker, model: Docker.ContainerInspectInfo, folder: string) {
   let count = 0;
   return async (): Promise<Took> => {
@@ -110,7 +110,7 @@ export const launch: Bench = {
     try {
       const ready = async (): Promise<boolean> => (await client.listImages(PAGE)).images[0]?.state === 'Ready';
       await until(ready, IMAGE_DEADLINE_MS, 200, 'the default image is not Ready');
-      // Stays, so that the account's network is there for both, and is what the bare client copies.
+      // Permanent: keeps the account's network, and is the model of the bare client.
       const first = await launched(berth, client);
       living.add(first.id);
       const model = await docker.getContainer(containerName(instanceIdOf(first.id))).inspect();

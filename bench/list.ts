@@ -1,6 +1,6 @@
 /**
- * The list of instances, the request that consoles and programs make all day: unchanged pages, pages that just changed, and whether the
- * size of the whole store shows in any of it.
+ * The list of instances, the most frequent request: unchanged pages, changed pages, and the
+ * influence of the store's size.
  */
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ const CONNECTIONS = 64;
 const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 const PATH = '/api/instance/list';
 const OWNER = 42;
-/** Owners whose pages are asked for in turn where the size of the store is the question: more pages than one cache line is warm with. */
+/** Owners requested in turn, to exceed the CPU cache. */
 const OWNERS_IN_TURN = 100;
 
 interface Times {
@@ -60,12 +60,12 @@ export const list: Bench = {
         ratio,
       ];
     };
-    /** The same by processor time: what the rates would be if each server had had all of its core. */
+    /** Rate by CPU time: as if each server had a full core. */
     const shareOfFixed = (name: string): number => {
       const fixed = rounds.of('fixed');
       return median(rounds.of(name).map((sample, round) => (fixed[round]?.serverUs ?? Number.NaN) / sample.serverUs));
     };
-    // On a machine that is not quiet the rates can lie either way: the worse of the two is judged.
+    // On a busy machine rates err either way: the worse one counts.
     const judged = (name: string, asked: number) => {
       const [rate, time] = [median(ratios(name)), shareOfFixed(name)];
       return {
@@ -142,7 +142,7 @@ async function againstFixed({ say, folder }: Lent, seeded: string, { rounds: cou
   const bytes = Buffer.byteLength(await firstPage(probe.apiUrl, cookie));
   await probe.child.stop();
   const ours = (version: ServerSettings['version']) => async (): Promise<Load> => {
-    // A change before each list grows the file: each server has the seeded one, or a copy of it.
+    // A change before each list grows the file, so that case uses a copy of the seeded one.
     const dataFolder = version === 'written' ? join(folder, 'written') : seeded;
     if (version === 'written') await cp(seeded, dataFolder, { recursive: true, force: true });
     const berth = await startBerth(simulated(dataFolder, { version }));

@@ -1,6 +1,6 @@
 /**
- * What the sampler of figures costs with a thousand running instances: processor, memory, the longest it holds up everything else, and what
- * the database grows by in a day. Time is simulated, the work is real: three hours of samples, written to SQLite, one after another.
+ * Cost of metric sampling with a thousand running instances: CPU, memory, longest event-loop delay,
+ * and daily database growth. Three simulated hours with real samples in SQLite.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { join } from 'node:path';
@@ -141,7 +141,7 @@ export const metrics: Bench = {
   },
 };
 
-/** Of the figures alone. */
+/** Size of the metrics only. */
 async function sizeOf(store: Store): Promise<{ minuteBytes: number; hourBytes: number }> {
   const { rows } = await sql<{ minuteBytes: number | null; hourBytes: number | null }>`
     select (select sum(length(body)) from "metricMinute") as "minuteBytes",

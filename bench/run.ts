@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- name …] [--flags]`: runs the benches named, one after another (all by default), prints what came out, and keeps it in
- * `RESULTS.md`. See `README.md`. `--short` is for trying: one short round of each, and nothing is kept.
+ * `npm run bench [-- name …] [--flags]`: runs benches in sequence (default: all), prints results,
+ * and stores them in `RESULTS.md`. See `README.md`. `--short`: one short round, nothing stored.
  */
 import { removeDataFolder } from '../scripts/lib/remove-data-folder.mjs';
 import { mkdtemp } from 'node:fs/promises';

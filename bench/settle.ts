@@ -1,6 +1,6 @@
 /**
- * The control loop with many rows: how soon a wake reaches its row in a store of 100,000 instances, and how soon all is as it was wished
- * again after `kill -9` of a server that has a thousand running.
+ * The control loop with many rows: wake-up delay in a store of 100,000 instances, and recovery time
+ * after `kill -9` with a thousand running.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,7 +27,7 @@ const NO_PORTS_SHORT = '1-65535';
 
 type Client = ReturnType<typeof makeClient>;
 
-/** Milliseconds from the answer of a launch until its pass asks the engine, one launch at a time. */
+/** Milliseconds from a launch's answer to its first engine request, one launch at a time. */
 async function wakes(folder: string, count: number, say: (text: string) => void): Promise<number[]> {
   say(`  seeding ${ROWS.toLocaleString('en')} rows`);
   await seed(folder, ROWS, say);
@@ -120,7 +120,7 @@ async function kills(
     const [servingMs, settledMs]: [number[], number[]] = [[], []];
     for (let round = 0; round < rounds; round++) {
       say(`  kill ${round + 1} of ${rounds}`);
-      // Some of it is under way: a tenth is stopped or started, and the server dies with that in its hands.
+      // Kills the server while a tenth is stopping or starting.
       const some = [...desired].slice(round * CHANGED, (round + 1) * CHANGED);
       await inTurn(some, async ([instanceId, status]) => {
         await (status === 'Running' ? client.stop({ instanceId }) : client.start({ instanceId }));

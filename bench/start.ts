@@ -1,5 +1,6 @@
 /**
- * The program itself, with 100,000 instances in its store: from its spawn to the first correct answer, and what it takes while nobody asks.
+ * The program with 100,000 stored instances: time from spawn to the first correct answer, and idle
+ * cost.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +20,7 @@ const OWNER = 42;
 const IDLE_MS = 30_000;
 const SETTLE_MS = 3_000;
 const DEADLINE_MS = 60_000;
-/** Of /proc: clock ticks a second, on every Linux there is. */
+/** Clock ticks per second of /proc, on every Linux. */
 const TICKS_PER_SECOND = 100;
 
 const page = z.object({
@@ -27,7 +28,7 @@ const page = z.object({
   pager: z.object({ totalEntries: z.literal(100) }),
 });
 
-/** Resident MB (all of the process) and processor seconds so far. */
+/** Resident MB of the process, and CPU seconds so far. */
 async function spentBy(pid: number): Promise<{ residentMB: number; cpuS: number }> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
@@ -138,7 +139,8 @@ async function atRest(
   { say, flags }: Lent,
 ): Promise<{ engine: string; residentMB: number; share: number; seconds: number }> {
   say(`  at rest, ${engine}`);
-  // The engine is part of what a region's instances show, so the first start on another one writes their texts anew, beside its other work.
+  // Instance texts contain the engine: the first start on another one rewrites them in the
+  // background.
   const first = await startProgramOn(engine);
   try {
     await textsWritten(dataFolder, engine);

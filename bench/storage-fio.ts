@@ -1,6 +1,6 @@
 /**
- * What a disk in an image file costs: fio in one container with a mounted disk and a folder of the same host bound into it side by side, one
- * run measuring both, one after the other. Needs root, loop devices and the container engine.
+ * Cost of a disk in an image file: fio in one container with a mounted disk and a host folder,
+ * measured in sequence. Needs root, loop devices and the container engine.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
@@ -17,22 +17,24 @@ const ASKED_RATIO = 0.9;
 const DISK_GB = 10;
 const FILE = '1g';
 const SECONDS = 1;
-/** Two equal places further apart than this were not measured on the same machine. */
+/** A larger difference between two equal folders invalidates the run. */
 const OFF_BY = 0.15;
 const LEAST_QUIET = 3;
 const DEADLINE_MS = 60_000;
 
-/** The disk between two folders of the host: what a machine that is not quiet does meanwhile hits both sides, and shows in how far they differ. */
+/**
+ * The disk is measured between two host folders: noise affects both and shows in their difference.
+ */
 const places = ['host', 'disk', 'again'] as const;
 type Place = (typeof places)[number];
 
 const timed = ['--time_based', `--runtime=${SECONDS}`];
-/** As most programs do it; what is written is not done before it is on the disk, what is read is in nobody's memory. */
+/** Buffered, as in most programs; writes end with an fsync, reads start uncached. */
 const buffered = {
   read: ['--ioengine=psync', '--invalidate=1', ...timed],
   write: ['--ioengine=psync', '--end_fsync=1'],
 };
-/** As databases do it, sixteen at once. */
+/** Direct, as in databases, sixteen at once. */
 const direct = ['--ioengine=libaio', '--iodepth=16', '--direct=1', ...timed];
 const sequential = '--bs=1m';
 const random = '--bs=4k';
@@ -48,7 +50,7 @@ const kinds: Record<string, string[]> = {
   'random write, 4 KiB, direct, 16 at once': ['--rw=randwrite', random, ...direct],
 };
 
-/** Blocks are there before anything is timed: what it takes to find room for them is not the question. */
+/** Blocks are allocated before the measurement. */
 const layOut = ['--rw=write', sequential, '--ioengine=psync', '--direct=1', '--end_fsync=1'];
 
 const jobs = (order: readonly Place[], kind: string[]): string[] => [
@@ -99,7 +101,7 @@ export const storageFio: Bench = {
       const samples = await measure(lent, docker, await storage.mount(disk));
       const lines = [...samples].map(([name, all]) => {
         const quiet = all.filter(isQuiet);
-        // The mean of before and after is the host's all the same, if a less sure one.
+        // The mean of both host runs is still valid, with less certainty.
         const kept = quiet.length >= LEAST_QUIET ? quiet : all;
         return { name, kept, quiet, rounds: all.length, ratios: kept.map((one) => one.disk / hostOf(one)) };
       });

@@ -1,6 +1,6 @@
 /**
- * Creating volumes of 100 GB in image files, alone and eight at once, beside the one part of it that can't be spared: the bare command that
- * makes a file system of that size. Needs root and loop devices.
+ * Creating volumes of 100 GB in image files, alone and eight at once, against the bare mkfs. Needs
+ * root and loop devices.
  */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -37,7 +37,7 @@ export const volumeCreate: Bench = {
     const storage = makeImageFileStorage({ ...at, copies: 'live' });
     const create = (disk: DiskId): Promise<number> =>
       timed(() => storage.create(disk, SIZE_GB, AbortSignal.timeout(DEADLINE_MS)));
-    /** What was timed is what was asked for: it has the room. */
+    /** Checks the size of the created disk. */
     const check = async (disk: DiskId): Promise<void> => {
       const { bsize, bfree } = await statfs(await storage.mount(disk));
       if (bsize * bfree < SIZE_GB * GB) throw new Error(`the new volume has ${bsize * bfree} bytes, not ${SIZE_GB} GB`);

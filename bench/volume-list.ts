@@ -1,6 +1,6 @@
 /**
- * The list of volumes, page by page, of an account that has ten and of one that has ten thousand: whether the number of volumes, or how deep
- * a page lies among them, shows in how long it takes.
+ * Volume lists, page by page, of accounts with ten and ten thousand volumes: influence of their
+ * number and of page depth.
  */
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -16,7 +16,7 @@ const FEW = 10;
 const MANY = 10_000;
 const PAGE_SIZE = 10;
 const PAGES = MANY / PAGE_SIZE;
-/** How many pages in turn are called the first ones, and the last. */
+/** Number of pages at either end. */
 const NEAR = 10;
 const PATH = '/api/storage/volume/list';
 const ASKED_RATIO = 1.2;
@@ -27,7 +27,7 @@ const pagesFrom = (first: number, count: number): number[] => Array.from({ lengt
 
 type Account = 'few' | 'many';
 
-/** The pages that are asked for in turn, by candidate; each of the account that has so many volumes. */
+/** Pages in turn, by candidate, with the account of that size. */
 const candidates: Record<'few' | 'first' | 'all' | 'last', { account: Account; pages: number[]; text: string }> = {
   few: { account: 'few', pages: [1], text: `of ${FEW} volumes, the one page` },
   first: { account: 'many', pages: pagesFrom(1, NEAR), text: `of ${MANY.toLocaleString('en')}, the first ${NEAR}` },
@@ -48,7 +48,7 @@ const names: Candidate[] = ['few', 'first', 'all', 'last'];
 
 const answered = z.object({ volumeList: z.array(z.object({ id: z.string() })) });
 
-/** Milliseconds of each page, by candidate: one request of each in turn, until all pages have been asked for once. */
+/** Milliseconds of each page, by candidate: one request each in turn, until all pages were read. */
 async function walk(
   connection: Connection,
   requests: Record<Candidate, string[]>,

@@ -1,4 +1,4 @@
-/** A container as Berth makes it, for a client that has nothing but the engine: of another name, on ports and folders of its own. */
+/** Options of a copy of Berth's container for a bare client: other name, ports and folders. */
 import { cp, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type Docker from 'dockerode';
@@ -6,7 +6,7 @@ import type Docker from 'dockerode';
 const CONTROL = '/etc/berth';
 const DATA = '/root/dataDisk';
 
-/** Makes the folders; answers the options of the create call. */
+/** Creates the folders; returns the options of the create call. */
 export async function bareOptions(
   model: Docker.ContainerInspectInfo,
   { name, folder, firstPort }: { name: string; folder: string; firstPort: number },

@@ -1,4 +1,4 @@
-/** A Berth under test, seen from outside: its addresses, and the typed client of the contract. */
+/** A Berth under test: addresses, and the typed client of the contract. */
 import { z } from 'zod';
 import { makeClient } from '../../src/contract/client.ts';
 import { startChild, type Child } from './child.ts';
@@ -14,9 +14,9 @@ const about = z.object({
 export interface Berth extends z.infer<typeof about> {
   child: Child;
   apiPort: number;
-  /** The value of a cookie header, and the token in it. */
+  /** Value of the cookie header, and its token. */
   login(username: string): Promise<{ cookie: string; token: string }>;
-  /** Makes an account with money; answers a token of it. */
+  /** Creates an account with money; returns a token. */
   newAccount(username: string): Promise<string>;
   client(token: string): ReturnType<typeof makeClient>;
 }

@@ -1,6 +1,6 @@
 /**
- * A process of a bench, on a core of its own, asked over the channel that Node gives a child: `ask` sends what is wanted and answers what
- * came back, read by a schema. `answerAsks` is the child's side.
+ * A child process of a bench on its own core, called over Node's IPC channel. `ask` sends a request
+ * and parses the reply; `answerAsks` is the child's side.
  */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { pinned, type Core } from './machine.ts';
 
 const FOLDER = join(import.meta.dirname, '../processes');
-/** They run as the server does; the peers as Node is. */
+/** Flags as of the server; peers run with Node's defaults. */
 const OURS: ReadonlySet<string> = new Set(['server.ts', 'gateway.ts']);
 
 const reply = z.object({ id: z.number(), answer: z.unknown(), error: z.string().optional() });
@@ -21,7 +21,7 @@ export interface Child {
   stop(): Promise<void>;
 }
 
-/** `settings` is told to the child as its first argument. */
+/** `settings` becomes the child's first argument. */
 export function startChild(program: string, core: Core, settings: unknown = null): Child {
   const flags = OURS.has(program) ? asTheServer : [];
   const command = [...pinned(core), process.execPath, ...flags, join(FOLDER, program), JSON.stringify(settings)];
@@ -36,7 +36,7 @@ export function startChild(program: string, core: Core, settings: unknown = null
       resolve();
     });
   });
-  // Of a question that could not be sent: that it has ended is said by `exit`.
+  // Failed sends: `exit` reports the end of the child.
   child.on('error', () => {});
   child.on('message', (message) => {
     const { id, answer, error } = reply.parse(message);
@@ -61,7 +61,10 @@ export function startChild(program: string, core: Core, settings: unknown = null
   };
 }
 
-/** The child's side: answers each question by `answer`, and ends by SIGTERM or when its parent is gone, after `stop`. */
+/**
+ * Child side: answers requests by `answer`, and ends on SIGTERM or without its parent, after
+ * `stop`.
+ */
 export function answerAsks(answer: (question: unknown) => Promise<unknown>, stop: () => Promise<void>): void {
   process.on('message', (message) => {
     const { id, question } = asked.parse(message);
@@ -82,7 +85,7 @@ export function answerAsks(answer: (question: unknown) => Promise<unknown>, stop
   };
   process.once('SIGTERM', end);
   process.once('disconnect', end);
-  // Ctrl-C goes to the whole group: the parent ends its children itself.
+  // Ctrl-C reaches the whole group; the parent ends its children.
   process.on('SIGINT', () => {});
 }
 

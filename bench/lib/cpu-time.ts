@@ -1,16 +1,16 @@
-/** What a process spends, whatever program it is: the kernel's own count, of all its threads. Linux alone has it in this form. */
+/** CPU time of processes, all threads, as counted by the kernel. Linux only. */
 import { readFile } from 'node:fs/promises';
 
-/** Of `/proc`: what it counts processor time in is a hundredth of a second on every Linux there is. */
+/** Unit of `/proc`: a hundredth of a second on every Linux. */
 const US_PER_TICK = 10_000;
 const PAGE_BYTES = 4096;
 
-/** Microseconds of processor time since it began, of these processes together. */
+/** Sum of CPU microseconds of these processes since their start. */
 export async function cpuUsOf(...pids: number[]): Promise<number> {
   let ticks = 0;
   for (const pid of pids) {
     const text = await readFile(`/proc/${pid}/stat`, 'latin1');
-    // The name in brackets may hold anything.
+    // The name in brackets may contain spaces.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
     ticks += Number(fields[11]) + Number(fields[12]);
   }

@@ -1,6 +1,6 @@
 /**
- * The gateway as it is deployed, before many running instances of the simulated engine: launched once, kept in a data folder, and found
- * again by each server that is started on it. Connections to any of them lead to one port of this host.
+ * The deployed gateway before many simulated instances, launched once and kept in a data folder for
+ * later servers. All connections to instances lead to one local port.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { launchBody, startBerth, type Berth } from './berth.ts';
@@ -17,13 +17,13 @@ export interface Region {
   dataFolder: string;
   /** Some of the running instances. */
   ids: string[];
-  /** Of the account whose they are. */
+  /** Token of the owner. */
   token: string;
-  /** Where the gateway of them all is to be. */
+  /** Port of the gateway. */
   gatewayPort: number;
 }
 
-/** Launches so many, and answers once all run. */
+/** Launches `count` instances, and resolves once all run. */
 export async function launchMany(dataFolder: string, count: number, some: number): Promise<Region> {
   const berth = await startBerth(simulated(dataFolder, { dialTo: 1 }), 'any');
   try {
@@ -52,7 +52,7 @@ export async function launchMany(dataFolder: string, count: number, some: number
   }
 }
 
-/** One process for API and gateway; its loop is at rest, as with nothing launched or ended. */
+/** One process for API and gateway, with an idle control loop. */
 export async function startAll({ dataFolder, gatewayPort }: Region, dialTo: number): Promise<Served> {
   const berth = await startBerth(simulated(dataFolder, { loop: 'off', dialTo, gatewayPort }));
   return { pid: berth.child.pid, port: portOf(berth), stop: () => berth.child.stop() };
@@ -61,11 +61,11 @@ export async function startAll({ dataFolder, gatewayPort }: Region, dialTo: numb
 const portOf = ({ gatewayUrl }: Berth): number => Number(new URL(gatewayUrl).port);
 
 export interface Apart extends Served {
-  /** Ends the API, and starts it again on the same data; milliseconds that it was away. */
+  /** Restarts the API on the same data; milliseconds of the outage. */
   restartApi(): Promise<number>;
 }
 
-/** A process of its own, following an API that is another. */
+/** A separate gateway process, with an API in another. */
 export async function startApart({ dataFolder, gatewayPort }: Region, dialTo: number): Promise<Apart> {
   const settings = simulated(dataFolder, { role: 'api', loop: 'off', dialTo, gatewayPort });
   let api: Berth = await startBerth(settings, 1);

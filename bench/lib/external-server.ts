@@ -1,4 +1,4 @@
-/** A server that is another program, on a core of its own, until it answers; what it says is shown only when it fails. */
+/** An external server program on its own core, once ready. Its output is shown on failure only. */
 import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,7 +8,7 @@ const DEADLINE_MS = 15_000;
 const POLL_MS = 10;
 const SAID_CHARACTERS = 2_000;
 
-/** What is measured: a port, the process behind it, and an end. */
+/** A measured server: port, process and stop. */
 export interface Served {
   pid: number;
   port: number;

@@ -1,6 +1,6 @@
 /**
- * fio inside a container: an image of nothing but this machine's fio and the libraries it needs, so that no registry is asked, and runs of it
- * with folders of the host bound in.
+ * Runs fio in a container. The image contains only this machine's fio and libraries, so no registry
+ * is needed; host folders are bind-mounted.
  */
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -21,7 +21,7 @@ export const ensureFio = (): Promise<void> =>
     { apt: 'xfsprogs', programs: ['mkfs.xfs'], why: 'makes the disks' },
   ]);
 
-/** Makes the image; whoever asked for it removes it. */
+/** Creates the image; the caller removes it. */
 export async function makeFioImage(docker: Docker): Promise<Docker.Image> {
   const { stdout: program } = await run('which', ['fio']);
   const { stdout: linked } = await run('ldd', [program.trim()]);
@@ -40,7 +40,7 @@ const report = z.object({
   jobs: z.array(
     z.object({
       jobname: z.string(),
-      /** Milliseconds; with the fsync at the end, where there is one. */
+      /** Milliseconds, final fsync included. */
       job_runtime: z.number(),
       read: z.object({ io_bytes: z.number() }),
       write: z.object({ io_bytes: z.number() }),
@@ -48,7 +48,7 @@ const report = z.object({
   ),
 });
 
-/** One run in one container; MB (10⁶ bytes) a second of each job, by its name. Folders are bound in at the paths that are their keys. */
+/** One run in one container; MB/s (10⁶ bytes) by job. Keys of `folders` are mount paths. */
 export async function fio(
   docker: Docker,
   { args, folders, results }: { args: string[]; folders: Record<string, string>; results: string },

@@ -1,4 +1,4 @@
-/** Load on a server of ours: the generator's process, and what a server process spends under it. */
+/** Load on a server of ours: the generator process, and the server's CPU use. */
 import { z } from 'zod';
 import { startChild, type Child } from './child.ts';
 
@@ -13,11 +13,11 @@ const figures = z.object({
   generatorShare: z.number(),
 });
 
-/** Shares are of one core, while it was measured. */
+/** CPU shares of one core, during the measurement. */
 export interface Load extends z.infer<typeof figures> {
   perSecond: number;
   serverShare: number;
-  /** Processor time of the server for one request: tells where a full core would end, also on a machine that is not quiet. */
+  /** CPU time of the server per request: shows the rate of a full core, even on a busy machine. */
   serverUs: number;
 }
 
@@ -30,7 +30,7 @@ export interface Order {
   measureMs: number;
 }
 
-/** One measurement by a generator of its own; `server` answers `cpu`. */
+/** One measurement with a new generator; `server` must answer `cpu`. */
 export async function load(server: Child, order: Order): Promise<Load> {
   const generator = startChild('load.ts', 1);
   try {

@@ -1,4 +1,4 @@
-/** What the machine is, and the floor under every durable figure: what one `fdatasync` costs here and now. */
+/** Description of the machine, and the cost of one `fdatasync`, the floor under durable figures. */
 import { spawnSync } from 'node:child_process';
 import { closeSync, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
@@ -11,13 +11,13 @@ const US_PER_MS = 1000;
 
 export const canPin = cpus().length > 1 && spawnSync('taskset', ['--version'], { stdio: 'ignore' }).status === 0;
 
-/** A core of its own, or any: where what is measured is another program, which has all of them. */
+/** A single core, or `any` for external programs with all cores. */
 export type Core = 0 | 1 | 'any';
 
-/** A command in front of a command that keeps it on one core; nothing where that can't be done. */
+/** Command prefix that pins to the core; empty where unsupported. */
 export const pinned = (core: Core): string[] => (canPin && core !== 'any' ? ['taskset', '-c', String(core)] : []);
 
-/** Median microseconds of writing 8 KB at a moving place of a file and making it durable, in the folder the stores are in. */
+/** Median microseconds of a durable 8 KB write at a moving offset, in the folder of the stores. */
 export function fsyncFloorUs(folder: string): number {
   const file = join(folder, 'fsync-floor');
   const descriptor = openSync(file, 'w', 0o600);
@@ -49,7 +49,7 @@ export function machineFacts(folder: string): string[] {
   ];
 }
 
-/** How many files a process may have open: Node takes all that it may. */
+/** Limit of open files; Node raises its own to the maximum. */
 export function openFiles(): number {
   const { stdout } = spawnSync('sh', ['-c', 'ulimit -Hn'], { encoding: 'utf8' });
   return Number(stdout) || Infinity;

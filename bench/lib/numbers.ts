@@ -1,9 +1,9 @@
-/** Medians, ranges, and how figures are put. Pure. */
+/** Medians, ranges and their format. Pure. */
 export function median(values: readonly number[]): number {
   return percentile(values, 0.5);
 }
 
-/** Between the two nearest, as usual. NaN of nothing. */
+/** Linear interpolation. NaN for an empty list. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (sorted.length - 1) * share;
@@ -19,6 +19,6 @@ const digits = (value: number): string => {
 
 export const shown = (value: number): string => (Number.isFinite(value) ? digits(value) : '-');
 
-/** `median [least-most]`. */
+/** `median [min-max]`. */
 export const spread = (values: readonly number[]): string =>
   values.length === 0 ? '-' : `${shown(median(values))} [${shown(Math.min(...values))}-${shown(Math.max(...values))}]`;

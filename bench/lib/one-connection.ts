@@ -1,11 +1,11 @@
-/** Requests one after another on one kept connection, with as little of a client between as there can be. */
+/** Sequential requests on one keep-alive connection, with minimal client cost. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 
 const HEAD_END = '\r\n\r\n';
 
 export interface Connection {
-  /** Sends a whole request; the body of its answer, which must be a 200. */
+  /** Sends a whole request; returns the body of its 200 response. */
   ask(request: string): Promise<string>;
   close(): void;
 }

@@ -1,9 +1,9 @@
-/** Programs of Debian and Ubuntu that a bench needs: installed where that can be done here. */
+/** Installs Debian or Ubuntu packages that a bench needs, where possible. */
 import { installPackages, maskServices, missingNeeds, whyNoApt, type Need } from '../../scripts/lib/apt.mjs';
 
 const LOG = '/var/log/berth-setup.log';
 
-/** Throws an Error that says what to install by hand, where it can't be done. */
+/** Throws an error with instructions where installation is impossible. */
 export async function ensurePackages(wanted: Need[]): Promise<void> {
   const deps = missingNeeds(wanted);
   if (deps.length === 0) return;

@@ -1,6 +1,6 @@
 /**
- * The proxies that the gateway is measured against, each with one place to go and nobody to check, and the server behind all of them. Every
- * one is a process of its own on one core.
+ * Proxies for comparison, each with one fixed upstream and no access check, and the upstream. Each
+ * is a process on one core.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ export const peerNeeds: Need[] = [
 
 const about = z.object({ port: z.number() });
 
-/** A program of `processes/` as what is measured. */
+/** Starts a program of `processes/`. */
 export async function servedBy(program: string, core: Core, settings: unknown): Promise<Served> {
   const child = startChild(program, core, settings);
   try {
@@ -50,7 +50,7 @@ async function startNginx(folder: string, core: Core, inside: (port: number) => 
   return startForeign(['nginx', '-p', folder, '-c', file], { port, core });
 }
 
-/** Answers everything with so many bytes. */
+/** Answers every request with `bytes` bytes. */
 export const startUpstream = (folder: string, core: Core, bytes: number): Promise<Served> =>
   startNginx(
     join(folder, 'upstream'),
@@ -100,7 +100,7 @@ const CONFIGURABLE = fileURLToPath(
   new URL('../../node_modules/configurable-http-proxy/bin/configurable-http-proxy', import.meta.url),
 );
 
-/** As JupyterHub runs it, with everything going to one place. */
+/** Configured as in JupyterHub, with one route. */
 export async function startConfigurable(to: number): Promise<Served> {
   const port = await freePort();
   const args = ['--ip', '127.0.0.1', '--port', String(port), '--api-ip', '127.0.0.1', '--api-port'];

@@ -1,4 +1,4 @@
-/** The program itself, spawned as an operator spawns it, and how long until it answers rightly. */
+/** The program itself, spawned as in production, and the time to its first correct answer. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ export const freePort = async (): Promise<number> => {
   return address.port;
 };
 
-/** Asks until it is answered rightly; milliseconds since `beganMs`. */
+/** Polls until the answer is correct; milliseconds since `beganMs`. */
 async function firstAnswer(beganMs: number, ask: () => Promise<boolean>): Promise<number> {
   for (;;) {
     if (await ask().catch(() => false)) return performance.now() - beganMs;

@@ -1,4 +1,4 @@
-/** A bench's outcome as Markdown, printed, and kept as its section of `bench/RESULTS.md`: the section is replaced, the others stay. */
+/** Formats an outcome as Markdown, prints it, and replaces its section of `bench/RESULTS.md`. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -10,9 +10,9 @@ were taken.
 `;
 
 export interface Outcome {
-  /** The table's head, then its rows. */
+  /** Header, then rows. */
   table: string[][];
-  /** Each asked figure, what came out, and whether it is met. */
+  /** Target, result and verdict of each figure. */
   verdicts: { asked: string; measured: string; met: boolean | null }[];
   notes: string[];
 }
@@ -37,7 +37,7 @@ export function sectionOf(name: string, title: string, facts: string[], { table,
   return `${lines.join('\n').trimEnd()}\n`;
 }
 
-/** Sections stand in the order of `names`. */
+/** Sections are in the order of `names`. */
 export async function keepSection(name: string, section: string, names: readonly string[]): Promise<void> {
   const present = await readFile(FILE, 'utf8').catch(() => '');
   const sections = new Map<string, string>();

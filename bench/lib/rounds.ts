@@ -1,13 +1,13 @@
 /**
- * Rounds: every candidate once a round, each round beginning with another one, so that a slow minute of the machine hits all of them.
- * A round in which the calibrator is more than 15 % off its own median was not measured on the same machine: it is dropped, and said.
+ * Rounds: every candidate once per round, in rotating order, so that a slow minute affects all. A
+ * round whose calibrator is more than 15 % off its median is dropped and reported.
  */
 import { median } from './numbers.ts';
 
 const OFF_BY = 0.15;
 
 export interface Rounds<Sample> {
-  /** Of the rounds that were kept, by candidate, in the order of rounds. */
+  /** Samples of a candidate in the valid rounds, in order. */
   of(name: string): Sample[];
   kept: number;
   dropped: number;
@@ -16,7 +16,7 @@ export interface Rounds<Sample> {
 export async function alternate<Sample>(options: {
   rounds: number;
   candidates: Record<string, () => Promise<Sample>>;
-  /** What tells whether a round counts; null: every round does. */
+  /** Validates rounds; null: all are valid. */
   calibrator: { name: string; figure: (sample: Sample) => number } | null;
   say: (text: string) => void;
 }): Promise<Rounds<Sample>> {

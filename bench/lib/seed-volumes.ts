@@ -1,6 +1,6 @@
 /**
- * Accounts with volumes: one of each is created through the API and stays Pending, because the loop is at rest; the others are copies of its
- * row inside SQLite, under ids, names and times of their own, text and all. No disk is made for any of them.
+ * Accounts with volumes: one volume each is created through the API and stays Pending, as the loop
+ * is idle; the rest are SQL copies with their own ids, names and times. No disks are created.
  */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
@@ -9,7 +9,7 @@ import { startServer } from '../../src/main/server.ts';
 import type { Store } from '../../src/store/store.ts';
 import { configOf, PASSWORD, quietLog, simulated } from './settings.ts';
 
-/** Fills the data folder with accounts, which log in with the benches' password, each with so many volumes. */
+/** Fills the data folder with accounts, with the benches' password and this many volumes each. */
 export async function seedVolumes(dataFolder: string, accounts: Record<string, number>): Promise<void> {
   const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
   try {

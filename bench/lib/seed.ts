@@ -1,7 +1,7 @@
 /**
- * Data folders with many rows: one account and one instance are written by the store's own functions, and then copied inside SQLite under
- * ids, owners and times of their own, text and all, so that a million rows take minutes and are what a million launches would have left.
- * Rows of an owner lie scattered among those of the others, as they come to lie in time.
+ * Data folders with many rows: one account and one instance written by the store's functions, then
+ * copied in SQL with their own ids, owners and times. A million rows take minutes and equal a
+ * million launches. Rows of different owners interleave.
  */
 import { noUsage } from '../../src/domain/disk.ts';
 import { sql } from 'kysely';
@@ -24,7 +24,7 @@ const TEMPLATE_UUID = '00000000-0000-4000-a000-000000000000';
 
 export const ownerName = (index: number): string => `owner-${index}`;
 
-/** Fills the data folder with `rows` stopped instances, 100 for each owner. */
+/** Creates `rows` stopped instances, 100 per owner. */
 export async function seed(dataFolder: string, rows: number, say: (text: string) => void): Promise<void> {
   const server = await startServer({ config: configOf(simulated(dataFolder)), log: quietLog });
   try {
@@ -44,7 +44,7 @@ export async function seed(dataFolder: string, rows: number, say: (text: string)
   }
 }
 
-/** They log in with the admin's password. */
+/** Same password as the admin. */
 async function seedOwners(store: Store, owners: number): Promise<void> {
   await store.write(async (tx) => {
     const admin = await tx.selectFrom('account').selectAll().where('username', '=', 'admin').executeTakeFirstOrThrow();

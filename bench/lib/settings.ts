@@ -1,4 +1,4 @@
-/** How a server of a bench is made: told to `processes/server.ts`, and to what seeds a data folder before. */
+/** Settings of a bench server, for `processes/server.ts` and for seeding. */
 import { pino } from 'pino';
 import { z } from 'zod';
 import { readConfig, type Config } from '../../src/main/config.ts';
@@ -9,26 +9,29 @@ export const PASSWORD = 'a password of the benches';
 export const serverSettings = z.object({
   dataFolder: z.string(),
   engine: z.enum(['simulated', 'docker']),
-  /** `api`: without a gateway, which follows it in a process of its own. */
+  /** `api`: the gateway is a separate process. */
   role: z.enum(['all', 'api']),
   /** `off`: launches are accepted and stay queued. */
   loop: z.enum(['on', 'off']),
   /**
-   * What a list finds of its owner's version. `kept`: what it was. `moved`: another one each time, so that each page is read and joined
-   * anew. `written`: as `moved`, and by a real change before each list, durable like any other.
+   * Version that a list finds. `kept`: unchanged. `moved`: changed each time, so that pages are
+   * rebuilt. `written`: changed by a durable write before each list.
    */
   version: z.enum(['kept', 'moved', 'written']),
   nodePorts: z.object({ first: z.number(), last: z.number() }),
-  /** Offers a type so small that hundreds fit on this machine, as the example to launch. */
+  /** Adds a type small enough for hundreds of instances. */
   smallType: z.boolean(),
-  /** Dialling any port of any instance but 22 reaches this port of the host; null: the engine's own way. */
+  /** Local port for connections to any instance port but 22; null: the engine's. */
   dialTo: z.number().nullable(),
-  /** Of the gateway; 0: any. It stands in the text of each instance, which a server at another one writes anew as it starts. */
+  /**
+   * Gateway port; 0: any. Part of each instance's text: a server with another port rewrites them at
+   * start.
+   */
   gatewayPort: z.number(),
 });
 export type ServerSettings = z.infer<typeof serverSettings>;
 
-/** More ports than a host has: the simulated engine publishes none, and the launches of a bench must not run out. */
+/** Unlimited: the simulated engine publishes no port. */
 const PORTS_WITHOUT_END = { first: 1, last: 1_000_000_000 };
 
 export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}): ServerSettings => ({
@@ -57,9 +60,9 @@ export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo, gatewayP
     BERTH_LOG: 'error',
   }),
   nodePorts,
-  // Not by its variable: a gateway in a process of its own can't reach the simulated engine, and the benches' is told where to go instead.
+  // Not from the environment: a separate gateway can't reach the simulated engine.
   role,
-  // Said, and not left to the port that happens to be free: a region's domain stands in the text of each of its instances.
+  // Fixed: the domain is part of each instance's text.
   domain: dialTo === null ? { name: DOMAIN, isWildcard: false } : null,
 });
 

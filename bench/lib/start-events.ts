@@ -1,4 +1,4 @@
-/** The engine's own word for when containers were started: its event stream. */
+/** Container starts, from the engine's event stream. */
 import { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { z } from 'zod';
@@ -8,17 +8,17 @@ const event = z.object({
   Actor: z.object({ Attributes: z.object({ name: z.string() }) }),
 });
 
-/** When it was told, in `performance.now()`. */
+/** Receive time, as of `performance.now()`. */
 interface PublishedStart {
   createdMs: number;
   startedMs: number;
 }
 
 export interface Starts {
-  /** When the n-th start was told. */
+  /** Time of the n-th start. */
   nth(n: number, deadlineMs: number): Promise<number>;
   named(name: string, deadlineMs: number): Promise<PublishedStart>;
-  /** Of all that were both created and started since: how long the engine took. */
+  /** Create-to-start times of all containers since. */
   tookMs(): number[];
   stop(): void;
 }

@@ -1,4 +1,4 @@
-/** Load by wrk, a program in C, so that the generator and the instance's server share one core and neither is what is measured. */
+/** Load by wrk, written in C: generator and upstream share one core without limiting the result. */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ export interface Wanted {
   headers: Record<string, string>;
   warmUpS: number;
   measureS: number;
-  /** For a file of its own. */
+  /** Folder for a temporary file. */
   folder: string;
 }
 
@@ -40,13 +40,13 @@ export interface Flood {
   perSecond: number;
   p50Ms: number;
   p99Ms: number;
-  /** Processor time of the server for one request: tells where a full core would end, also on a machine that is not quiet. */
+  /** CPU time of the server per request: shows the rate of a full core, even on a busy machine. */
   serverUs: number;
   serverShare: number;
   generatorShare: number;
 }
 
-/** One measurement; throws when any answer was not a 2xx or 3xx. */
+/** One measurement; throws on any response but 2xx or 3xx. */
 export async function flood({ pid, port }: Pick<Served, 'pid' | 'port'>, wanted: Wanted): Promise<Flood> {
   const { connections, paths, headers, warmUpS, measureS, folder } = wanted;
   const file = join(folder, 'paths');

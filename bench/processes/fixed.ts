@@ -1,6 +1,6 @@
 /**
- * The peers on bare node:http: `fixed` sends one buffer of a given size and ignores the body (the calibrator of every round);
- * `pipe` passes each request on to another port and pipes the answer back, as the shortest proxy would.
+ * Peers on bare node:http: `fixed` sends one buffer (the calibrator of every round); `pipe` is a
+ * minimal proxy.
  */
 import { Agent, createServer, request as requestOf, type RequestListener } from 'node:http';
 import { z } from 'zod';

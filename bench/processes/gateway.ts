@@ -1,6 +1,6 @@
 /**
- * The gateway as the role `gateway` runs it, following an API over its socket; only where instances are is another: any port of any of them is
- * one port of this host. Modules come from Node's cache, as `src/main/berth.ts` has it.
+ * The gateway of role `gateway`, following an API over its socket, with all instance connections
+ * led to one local port. Uses Node's module cache like `src/main/berth.ts`.
  */
 import { enableCompileCache } from 'node:module';
 import { connect } from 'node:net';

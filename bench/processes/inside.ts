@@ -1,6 +1,6 @@
 /**
- * What stands in an instance, for streams and upgrades: whatever the path begins with, `…/bytes/<count>` answers so many bytes, a body that is
- * sent is read and counted, and an upgrade is accepted and answers each byte with itself.
+ * Upstream for streams and upgrades: `…/bytes/<count>` returns bytes, request bodies are counted,
+ * upgrades are echoed.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';

@@ -1,7 +1,6 @@
 /**
- * The load generator: a closed loop over kept-alive connections, each sending its next request when the answer to the last one is
- * whole. Written on bare sockets with one read buffer for each, because what it spends is taken from the ceiling of what can be seen:
- * it reads the status and the length of each answer and nothing else.
+ * Load generator: a closed loop over keep-alive connections. Written on raw sockets with one read
+ * buffer each, to spend little CPU; parses status and length only.
  */
 import { connect, type Socket } from 'node:net';
 import { z } from 'zod';
@@ -47,7 +46,7 @@ answerAsks(
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Starts the load, and answers when it is warm. */
+/** Starts the load, and resolves after the warm-up. */
 async function begin({ port, connections, requests, warmUpMs, measureMs }: Order): Promise<null> {
   const tally: Tally = { tookMs: [], refused: [], measuring: false, ended: false, measureMs };
   const texts = requests.map((text) => Buffer.from(text));
@@ -84,7 +83,7 @@ async function measure({ tally, failed, loops }: Running) {
 
 function startReconcileLoop(port: number, next: () => Buffer, tally: Tally, fail: (error: Error) => void): Socket {
   let sentMs = 0;
-  /** Bytes of the present answer still to come; -1 while its head is not whole. */
+  /** Remaining bytes of the response; -1 before its head is complete. */
   let missing = -1;
   let head: Buffer = Buffer.alloc(0);
   const send = (): void => {

@@ -1,4 +1,7 @@
-/** Peers made of a library: `http` is http-proxy-3 as its own page shows it, with kept connections; `net` pipes bytes and knows no HTTP. */
+/**
+ * Library peers: `http` is http-proxy-3 as documented, with keep-alive; `net` pipes bytes without
+ * HTTP.
+ */
 import { Agent, createServer } from 'node:http';
 import { connect, createServer as createTcpServer, type Server } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';

@@ -1,4 +1,4 @@
-/** A whole Berth in a process of its own, as `main` starts it, with the one or two things changed that a bench asks for. */
+/** A whole Berth in a process of its own, started as by `main`, with a bench's changes. */
 import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,7 +16,7 @@ const OFFERS_FRESH_MS = 1_100;
 const SMALL_TYPE = 'bench.small';
 const smallTypeId = instanceTypeId(randomUUID());
 
-/** Answers when the instance's row says so. */
+/** Resolves when the instance's row has this status. */
 const wait = z.object({ instanceId: z.string(), status: z.string(), phase: z.string(), deadlineMs: z.number() });
 
 const settings = settingsOf(serverSettings);
@@ -28,7 +28,7 @@ while (!drivers.health.answers) await new Promise((resolve) => setTimeout(resolv
 if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 
-// Control asks the store for the version at each list: this is where it can be made to find another one.
+// Replaces the version that control reads at each list.
 if (settings.version !== 'kept') {
   const versionOf = store.versionOf.bind(store);
   let moved = 0;
@@ -48,19 +48,19 @@ if (settings.dialTo !== null) {
   };
 }
 
-/** Again and again, because an engine that was away for a moment under load has the catalog written anew. */
+/** Repeats: an engine outage under load rewrites the catalog. */
 async function offerSmallType(): Promise<null> {
   const type = (await catalogInstanceTypes(store.read)).find(({ name }) => name !== SMALL_TYPE);
   if (!type) throw new Error('no type is on offer');
   const small = { ...type, id: smallTypeId, name: SMALL_TYPE, cpuCores: 0.1, memoryGB: 0.1 };
   await store.write((tx) => saveInstanceType(tx, small, 0));
   server.example.instanceTypeId = smallTypeId;
-  // The catalog is remembered for a second.
+  // The catalog is cached for a second.
   await sleep(OFFERS_FRESH_MS);
   return null;
 }
 
-/** When a pass first asked the engine for each image, by the order of asking: what a wake is timed by. */
+/** Callbacks for the next first engine request of a reconcile. */
 const nextAsk: ((atMs: number) => void)[] = [];
 const { engine: wakened } = drivers;
 drivers.engine = {
@@ -71,7 +71,7 @@ drivers.engine = {
   },
 };
 
-/** The milliseconds from the next durable launch to the next time a pass asks the engine for a container. */
+/** Milliseconds from the next durable launch to the reconcile's first engine request. */
 async function timeOneWake(): Promise<number> {
   const asked = new Promise<number>((resolve) => nextAsk.push(resolve));
   const { instances } = server.running.control;
@@ -88,7 +88,7 @@ async function timeOneWake(): Promise<number> {
   return askedMs - durableMs;
 }
 
-/** From the row, and not through the API: what asks must not take from what is measured. */
+/** Reads the row, not the API, to avoid load. */
 async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof wait>): Promise<null> {
   for (const endMs = performance.now() + deadlineMs; ; await sleep(WAIT_POLL_MS)) {
     const row = await store.read

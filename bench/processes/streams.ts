@@ -1,4 +1,4 @@
-/** Clients of large bodies, on bare sockets: one that takes or sends a body as fast as it goes, and many that ask for one and don't read. */
+/** Clients of large bodies on raw sockets: one at full speed, and many that do not read. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { z } from 'zod';
@@ -14,10 +14,10 @@ const CHUNK = Buffer.alloc(65_536, 'x');
 const HEAD_END = '\r\n\r\n';
 const stalled: Socket[] = [];
 
-/** Seconds from the first byte of the request to the last of the answer. */
+/** Seconds from the first request byte to the last response byte. */
 async function take({ port, head, bytes }: { port: number; head: string; bytes: number }): Promise<number> {
   const whole = Promise.withResolvers<void>();
-  /** -1 while the head of the answer is not whole: it comes within the first piece. */
+  /** -1 before the head is complete, which arrives in the first piece. */
   let left = -1;
   const callback = (size: number, buffer: Uint8Array): boolean => {
     if (left >= 0) left -= size;

@@ -1,4 +1,4 @@
-/** Clients of upgraded connections, on bare sockets: opens many, sends something back and forth over them, and counts what is cut. */
+/** Clients of upgraded connections on raw sockets: open, echo, and count cuts. */
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, type Socket } from 'node:net';
@@ -22,7 +22,7 @@ async function openOne(port: number, head: string): Promise<void> {
   const answer: unknown = (await once(socket, 'data'))[0];
   if (!String(answer).startsWith('HTTP/1.1 101')) throw new Error(`no upgrade: ${String(answer).slice(0, 300)}`);
   socket.on('close', () => (cut += 1));
-  // Read on, so that an end is seen.
+  // Detects the end.
   socket.resume();
   tunnels.push(socket);
 }
@@ -36,7 +36,7 @@ async function open({ port, heads, count }: { port: number; heads: string[]; cou
   return null;
 }
 
-/** Sends the next when the last has come back whole, over each; how many came back. */
+/** Echoes over each connection, one message at a time; returns the number. */
 async function echo({ bytes, warmUpMs, measureMs }: { bytes: number; warmUpMs: number; measureMs: number }) {
   const message = Buffer.alloc(bytes, 'x');
   let came = 0;
