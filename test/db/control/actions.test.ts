@@ -154,7 +154,7 @@ onBothEngines('an action', (open) => {
     }
     await settled(world);
     await expectConsistent(world);
-    expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+    expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);
     expect((await world.storage.listOwned()).filter(({ kind }) => kind === 'data')).toEqual([]);
   });
 
@@ -256,7 +256,7 @@ onBothEngines('an action', (open) => {
     const row = await world.store.read.selectFrom('instance').select(['desired', 'status']).executeTakeFirstOrThrow();
     expect(row.status).toBe(row.desired === 'running' ? 'Running' : 'Stopped');
     await world.running.control.instances.terminate(world.caller, one, null);
-    await eventually(async () => (await world.engine.listOwned(AbortSignal.timeout(1_000))).length === 0);
+    await eventually(async () => (await world.engine.listOwned(AbortSignal.timeout(120_000))).length === 0);
     await settled(world);
     await expectConsistent(world);
   });

@@ -9,7 +9,7 @@ import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { adoptAs, containersOf, handle, knownOrphan, listOf, orphanIdOf, sweeping, tableOf } from './sweeping.ts';
 
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 onBothEngines('adopting an orphan', (open) => {
   for (const runs of [true, false]) {

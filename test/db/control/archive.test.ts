@@ -11,7 +11,7 @@ import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/con
 
 const FILE = '/root/kept';
 const DATA_FILE = '/root/dataDisk/kept';
-const signal = (): AbortSignal => AbortSignal.timeout(5_000);
+const signal = (): AbortSignal => AbortSignal.timeout(120_000);
 
 async function launched(world: World, nodePorts: number[] = []): Promise<InstanceId> {
   const { instanceId } = await world.running.control.instances.launch(

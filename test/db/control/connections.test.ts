@@ -41,7 +41,7 @@ test('counts a connection present at both reads, which our own probes are not', 
     engine: { ...engine, exec },
     id: instanceIdOf('0f8fad5b-d9cb-469f-a165-70867728950e'),
     time: realTime,
-    signal: AbortSignal.timeout(5_000),
+    signal: AbortSignal.timeout(120_000),
   };
   expect(await lastingConnections(inside, ports, 1)).toEqual([{ port: 22, ends: `${SSH} 010011AC:C350` }]);
   await expect(lastingConnections(inside, ports, 1)).rejects.toThrow('its table of connections could not be read');

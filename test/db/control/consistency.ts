@@ -96,7 +96,7 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
   const ports = await store.read.selectFrom('nodePort').selectAll().execute();
   const accounts = await store.read.selectFrom('account').selectAll().execute();
   const events = await store.read.selectFrom('event').select(['accountId', 'seq']).orderBy('seq').execute();
-  const owned = await engine.listOwned(AbortSignal.timeout(1_000));
+  const owned = await engine.listOwned(AbortSignal.timeout(120_000));
   expect([
     ...wrongCounts(
       regions.map(({ region: { id }, used, total }) => ({ id, used, total })),

@@ -100,7 +100,7 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
       { numRuns: 8, endOnFailure: true },
     );
     const world = await shared(sound);
-    expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+    expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);
   });
 });
 

@@ -8,7 +8,7 @@ import { expectRefused } from './access-fixture.ts';
 import { diskRoom, type DiskRoom } from './disk-fixture.ts';
 import { listOf, makeOrphan, sweeping } from './sweeping.ts';
 
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 async function leave(room: DiskRoom, disk: DiskId): Promise<string> {
   await room.memory.create(disk, 1, soon());

@@ -10,7 +10,7 @@ import { settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { containersOf, listOf, makeOrphan, reporting, sweeping } from './sweeping.ts';
 
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 /** Disks with enforced sizes, as Docker needs, unless `hard` is false. */
 async function makeDockerWorld(store: Parameters<typeof makeWorld>[0], options: WorldOptions = {}, hard = true) {

@@ -9,7 +9,7 @@ import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { IMAGE_REF, eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
-const now = (): AbortSignal => AbortSignal.timeout(1_000);
+const now = (): AbortSignal => AbortSignal.timeout(120_000);
 const scripted = (world: World, text: string) => ({
   instanceConfiguration: { ...world.launchInput().instanceConfiguration, initScript: `# berth-sim: ${text}` },
 });
@@ -405,7 +405,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const stopped = await world.until(one.instanceId, hasStatus('Stopped'));
     expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: '', healthy: false });
     const id = asInstanceId(one.instanceId);
-    const seen = (await world.engine.observe([id], AbortSignal.timeout(1_000))).get(id);
+    const seen = (await world.engine.observe([id], AbortSignal.timeout(120_000))).get(id);
     // 137 is SIGKILL: ignored stop signal, without a wait for the minute of grace.
     expect(seen).toMatchObject({ running: false, exitCode: 137 });
   });

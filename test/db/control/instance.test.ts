@@ -16,7 +16,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     await instances.terminate(world.caller, { instanceId }, null);
     expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Released');
     await world.until(instanceId, (instance) => instance.instanceRuntimeInfo.phase === 'Cleaned');
-    expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+    expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);
     expect(await world.storage.listOwned()).not.toContainEqual({ kind: 'data', id: instanceId });
   });
 
@@ -46,7 +46,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
       await world.again();
     }
     await world.until(instanceId, hasStatus('Running'));
-    const owned = await world.engine.listOwned(AbortSignal.timeout(1_000));
+    const owned = await world.engine.listOwned(AbortSignal.timeout(120_000));
     expect(owned.filter(({ kind }) => kind === 'instance').map(({ id }) => id)).toEqual([instanceId]);
   });
 

@@ -99,7 +99,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
   test('locks orphan, node ports, region, account in an adoption', async () => {
     const world = await makeWorld(await open());
     const id = await knownOrphan(world, { nodePorts: [{ port: 22, nodePort: 30_100 }] });
-    await world.engine.halt(id, 100, AbortSignal.timeout(5_000));
+    await world.engine.halt(id, 100, AbortSignal.timeout(120_000));
     const noted = await noting(world, [
       ['delete', 'orphan'],
       ['insert', 'nodePort'],

@@ -20,7 +20,7 @@ async function authorizedKeys(world: World, id: string): Promise<string> {
   const { stdout } = await world.engine.exec(
     asInstanceId(id),
     ['cat', '/etc/berth/authorized_keys'],
-    AbortSignal.timeout(1_000),
+    AbortSignal.timeout(120_000),
   );
   return stdout;
 }
@@ -36,13 +36,13 @@ onBothEngines('ssh keys', (open) => {
     for (const id of ids) await world.until(id, hasStatus('Running'));
     await instances.stop(world.caller, { instanceId: sleeper }, null);
     await world.until(sleeper, hasStatus('Stopped'));
-    const before = await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000));
+    const before = await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(120_000));
 
     const line = publicKey('anna@laptop');
     const { sshKey } = await access.createSshKey(world.caller, { name: 'laptop', publicKey: line }, null);
     for (const id of [first, second]) await eventually(async () => (await authorizedKeys(world, id)) === `${line}\n`);
     // The container was not restarted.
-    expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(1_000))).toEqual(before);
+    expect(await world.engine.observe([asInstanceId(first)], AbortSignal.timeout(120_000))).toEqual(before);
     expect((await world.instance(first)).instanceRuntimeInfo.status).toBe('Running');
     expect((await world.instance(sleeper)).instanceRuntimeInfo.status).toBe('Stopped');
 

@@ -88,7 +88,7 @@ onEngine('postgres', 'two control processes', (open) => {
     await other.control.instances.terminate(world.caller, one, null);
     await settled(world);
     await expectConsistent(world);
-    expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+    expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);
   });
 
   test("an action waits for a reconcile's write, then overwrites it", async () => {

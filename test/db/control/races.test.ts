@@ -125,7 +125,7 @@ onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
             await settled(world);
           }
         await becomesConsistent(world);
-        expect(await world.engine.listOwned(AbortSignal.timeout(1_000))).toEqual([]);
+        expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);
       },
       TIMEOUT_MS,
     );

@@ -9,7 +9,7 @@ import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
 const HURRY = 20;
 const roomy = { cpuCores: 64, memoryMiB: 2 ** 20, architecture: 'amd64', gpus: [] };
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 interface Kinds {
   running: InstanceId[];

@@ -35,7 +35,7 @@ async function launched(world: World, imageId = world.imageId): Promise<string> 
 }
 
 const exec = (world: World, id: string, ...command: string[]) =>
-  world.engine.exec(idOf(id), command, AbortSignal.timeout(5_000));
+  world.engine.exec(idOf(id), command, AbortSignal.timeout(120_000));
 
 const hasFile = async (world: World, id: string): Promise<boolean> =>
   (await exec(world, id, 'ls', FILE)).exitCode === 0;
@@ -69,7 +69,7 @@ async function saving(world: World, instanceId: string, mode: 'failBefore' | 'lo
 }
 
 const savedOnHost = async (world: World): Promise<string[]> =>
-  (await world.engine.listOwned(AbortSignal.timeout(5_000))).flatMap(({ kind, engineName }) =>
+  (await world.engine.listOwned(AbortSignal.timeout(120_000))).flatMap(({ kind, engineName }) =>
     kind === 'image' ? [engineName] : [],
   );
 
@@ -344,7 +344,7 @@ onBothEngines('an instance saved as an image', (open) => {
     await asked.promise;
     await world.running.control.images.delete(world.caller, { imageId }, null);
     await eventually(async () => (await rowOf(world, imageId)) === undefined);
-    await world.engine.halt(idOf(id), 0, AbortSignal.timeout(5_000)); // after the save
+    await world.engine.halt(idOf(id), 0, AbortSignal.timeout(120_000)); // after the save
     expect(await savedOnHost(world)).toEqual([]);
   });
 

@@ -123,7 +123,7 @@ test('disks that are not there are not taken for lost, and no empty ones are mad
   const { volumeList } = await (await admin(server)).listVolumes({ pager });
   const disk = { kind: 'volume', id: volumeList[0]?.id ?? '' } as const;
   expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('mount them') });
-  await expect(storage.create({ kind: 'data', id: 'one' }, 1, AbortSignal.timeout(1_000))).rejects.toThrow(
+  await expect(storage.create({ kind: 'data', id: 'one' }, 1, AbortSignal.timeout(120_000))).rejects.toThrow(
     /are not in/,
   );
   expect(await bound(server)).toBe('Bound');

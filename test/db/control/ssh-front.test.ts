@@ -49,7 +49,7 @@ onBothEngines('ssh for images without sshd', (open) => {
   const routeOf = (world: World, id: string): Promise<GatewayRoute | null> =>
     world.running.control.forwarding.route(id);
   const banner = async (world: World, id: InstanceId): Promise<string> => {
-    const stream = await world.engine.dial(id, 22, AbortSignal.timeout(5_000));
+    const stream = await world.engine.dial(id, 22, AbortSignal.timeout(120_000));
     const [bytes]: Buffer[] = await once(stream, 'data');
     stream.destroy();
     return String(bytes);
@@ -86,7 +86,7 @@ onBothEngines('ssh for images without sshd', (open) => {
     onTestFinished(() => void client.destroy());
     let hostKey = '';
     const hostVerifier = (key: Buffer): boolean => (hostKey = key.toString('base64')) !== '';
-    const sock = await world.engine.dial(id, 22, AbortSignal.timeout(5_000));
+    const sock = await world.engine.dial(id, 22, AbortSignal.timeout(120_000));
     const failed = once(client, 'error').then(([error]: Error[]) => {
       throw error ?? new Error('no reason');
     });

@@ -21,7 +21,7 @@ import {
   tableOf,
 } from './sweeping.ts';
 
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 /** The engine also lists these, and records what it discards. */
 function alsoHolding(world: World, more: OwnedObject[]): { discarded: string[] } {

@@ -67,7 +67,7 @@ onBothEngines('the sweep', (open) => {
     const theirs = instanceIdOf(randomUUID());
     world.engine.leaveHalfMade(specOf(unknown));
     const neighbour = makeSimulatedEngine({ installation: 'another', host: world.engine.host });
-    await neighbour.ensure(specOf(theirs), AbortSignal.timeout(1_000));
+    await neighbour.ensure(specOf(theirs), AbortSignal.timeout(120_000));
     await sweepRegion(deps, world.drivers);
     expect(warned).toEqual([]);
     for (let again = 0; again < 3; again++) await sweepRegion(deps, world.drivers);
@@ -78,7 +78,7 @@ onBothEngines('the sweep', (open) => {
     ]);
     expect(await tableOf(world)).toEqual(orphans);
     expect([...(await containersOf(world)).keys()].toSorted()).toEqual([unknown, instanceId(id)].toSorted());
-    expect((await neighbour.observe([theirs], AbortSignal.timeout(1_000))).get(theirs)).toMatchObject({
+    expect((await neighbour.observe([theirs], AbortSignal.timeout(120_000))).get(theirs)).toMatchObject({
       kind: 'present',
       running: true,
     });

@@ -84,7 +84,7 @@ export const specOf = (id: InstanceId, more: Partial<EngineSpec> = {}): EngineSp
   ...more,
 });
 
-const soon = (): AbortSignal => AbortSignal.timeout(5_000);
+const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
 /** A running container with our labels and no row. */
 export async function makeOrphan(world: World, more: Partial<EngineSpec> = {}): Promise<InstanceId> {
