@@ -14,10 +14,10 @@ export interface SimulatedCall<T> {
 }
 
 export interface Calls {
-  call<T>(fn: SimulatedCall<T>): Promise<T>;
+  call<T>(request: SimulatedCall<T>): Promise<T>;
   /** One answer for each id, each with its own fault. */
   each<T>(
-    fn: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
+    request: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
   ): Promise<Map<InstanceId, T | EngineFault>>;
   draw(verb: Verb, about: string): SimulatedFault | undefined;
   misbehave(faults: Faults | undefined): void;
@@ -31,11 +31,11 @@ export const brokenOff = (): EngineFault => simulatedFault('unreachable', 'the c
 export function makeCalls({
   host,
   faults: first,
-  ended,
+  stopped,
 }: {
   host: SimulatedHost;
   faults: Faults | undefined;
-  ended: AbortSignal;
+  stopped: AbortSignal;
 }): Calls {
   let faults = first;
   const counts = new Map<string, number>();
@@ -55,7 +55,7 @@ export function makeCalls({
 
   function checkThere(signal: AbortSignal): void {
     if (signal.aborted) throw aborted(signal);
-    if (ended.aborted) throw simulatedFault('unreachable', 'this engine object was stopped');
+    if (stopped.aborted) throw simulatedFault('unreachable', 'this engine object was stopped');
     if (host.away) throw simulatedFault('unreachable', 'the simulated host does not answer');
   }
 
