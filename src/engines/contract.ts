@@ -1,20 +1,16 @@
 /**
  * # The engine contract
  *
- * An engine drives containers: Docker, a simulation, later Kubernetes. Berth decides, an engine
- * does. Every verb is:
+ * An engine drives containers: Docker, a simulation, later Kubernetes. Every verb is:
  *
- * - **Idempotent, keyed by our instance id.** Called twice, or again after a lost answer, it ends
- *   in the same state.
- * - **Short, and abortable**: each takes an `AbortSignal`. A passed deadline means *unknown*, never
- *   *failed*.
- * - **Findable**: every object created carries the labels of `engines/labels.ts` (installation,
- *   kind, id, owner, generation) and a name made from the id alone. `listOwned` lists by label; an
- *   object without our installation's label is never touched, even under one of our names.
+ * - **Idempotent, keyed by our instance id**, also after a lost answer.
+ * - **Short and abortable.** A passed deadline means *unknown*, never *failed*.
+ * - **Findable**: every created object has our labels (`engines/labels.ts`) and a name made from
+ *   the id. Objects without our label are never touched.
  * - **Closed in its faults**: an `EngineFault` (`domain/engine-fault.ts`) says whether to retry.
- *   Anything else thrown is a bug. Every verb may throw `unreachable`: no answer, or none in time.
+ *   Anything else thrown is a bug. Every verb may throw `unreachable`.
  *
- * The conformance suite (`test/conformance/engine.ts`) holds each engine to this page.
+ * The conformance suite (`test/conformance/engine.ts`) checks every engine.
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
@@ -23,7 +19,6 @@ import type { NodePort } from '../domain/instance.ts';
 
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
-  /** Whether `EngineSpec.rootDiskGB` is enforced. */
   rootDiskLimit: 'hard' | 'none';
   /** Docker inside an instance (`enableDocker`). */
   dockerInside: boolean;
@@ -38,7 +33,6 @@ export interface Capabilities {
 }
 
 export interface Probe {
-  /** Name and version of the engine, for display. */
   version: string;
   /** Total of the host, not free: allocations are counted in the store. */
   capacity: Capacity;
@@ -74,13 +68,8 @@ export interface EngineSpec {
    */
   docker?: { storage: string } | undefined;
   nodePorts: NodePort[];
-  /** Address of the host on which node ports are published. */
   nodePortAddress: string;
-  /**
-   * Files under `/etc/berth/`, read-only inside. `start` is the entry point (`/bin/sh
-   * /etc/berth/start`). `ensure` replaces files that differ, also of a running instance, each by an
-   * atomic rename.
-   */
+  /** Read-only under `/etc/berth/`, with entry point `start`. `ensure` replaces changed files. */
   files: ControlFile[];
 }
 
@@ -134,8 +123,7 @@ export interface RegistryCredentials {
 }
 
 /**
- * `done` never decreases and never passes `total`; `total` grows as layers become known. Layers
- * already present count for neither. A pull or a push counts bytes, a build steps.
+ * `done` never decreases; `total` grows as layers become known. Present layers count for neither.
  */
 export interface ImageProgress {
   text: string;
@@ -190,14 +178,9 @@ export interface GpuUsage {
   temperatureCelsius: number | null;
 }
 
-/**
- * `console`: output of the instance, kept with its container; beyond 10 MB the oldest lines go.
- * `init`: first 10 MiB of the init script's log, read by commands inside, so `not_found` unless
- * running.
- */
+/** `console`: output, at most the last 10 MB. `init`: first 10 MiB, only of a running instance. */
 export type LogSource = 'console' | 'init';
 
-/** All bounds apply. */
 export interface LogRange {
   /**
    * Inclusive, epoch milliseconds of the engine's clock. Ignored for `init`, a log without times.
@@ -220,9 +203,7 @@ export interface LogLine {
 
 /** Command to run inside an instance. No shell reads names and values. */
 export interface ExecRequest {
-  /** Program, looked up in PATH, and arguments. */
   command: readonly string[];
-  /** Added to the instance's environment. */
   env: Readonly<Record<string, string>>;
   /** Terminal with stdout and stderr in one stream; null: no terminal, two streams. */
   terminal: TerminalSize | null;
@@ -238,8 +219,8 @@ export interface OpenExec {
   /** `end()` closes stdin; on a TTY send EOT instead. At the end unwritten input is dropped. */
   stdin: Writable;
   /**
-   * Both streams must be consumed: either one blocks the command. Destroying one discards its
-   * output. Both end normally whatever became of the command. A TTY writes to stdout only.
+   * Unread output blocks the command; destroying a stream discards the rest. Both end normally
+   * whatever became of the command. A TTY writes to stdout only.
    */
   stdout: Readable;
   stderr: Readable;
@@ -247,14 +228,13 @@ export interface OpenExec {
   resize(size: TerminalSize): Promise<void>;
   /**
    * Exit code, once all output is in the streams: 128 + n after signal n, 127 for a missing
-   * program, 126 for one that can't be run. Rejects with `not_found` when the instance ended,
-   * `unreachable` when the connection was lost. May be left unhandled.
+   * program, 126 for one that can't be run. Rejects with `not_found` (instance ended) or
+   * `unreachable`. May be left unhandled.
    */
   exited: Promise<number>;
   /**
    * KILL, the default, kills the command, all descendants and their sessions, but no earlier daemon
    * (own session, parent gone). Other signals go to the process group. Success after the end.
-   * Faults: `rejected` for an engine of another machine.
    */
   kill(signal?: ExecSignal): Promise<void>;
 }
@@ -262,14 +242,12 @@ export interface OpenExec {
 /** Access to an instance's network, for one run. Everything opened ends with `close` or the run. */
 export interface InstanceNetwork {
   /**
-   * Connects as a program inside: the instance resolves names, and sides half-close separately. The
-   * signal ends the opening only. Faults: `busy` (nothing listens), `not_found` (unknown name),
-   * `no_capacity` (too many openings at once), `unreachable` (no route, or after the end).
+   * Connects as a program inside, with half-close; the signal ends the opening only. Faults: `busy`
+   * (nothing listens), `not_found` (unknown name), `no_capacity`, `unreachable`.
    */
   connect(at: InstanceAddress, signal: AbortSignal): Promise<Duplex>;
   /**
-   * Listens on an address of the instance, `localhost`, or '' for all; `port` 0 picks a free one.
-   * The caller limits connections. Faults: `busy` (port in use), `rejected` (foreign address).
+   * Host '' means all, `port` 0 any. Faults: `busy` (port in use), `rejected` (foreign address).
    */
   listen(
     at: InstanceAddress,
@@ -288,7 +266,6 @@ export interface InstanceAddress {
 
 export interface NetworkListener {
   port: number;
-  /** Stops listening; open connections stay. */
   close(): void;
 }
 
@@ -320,11 +297,10 @@ export interface Engine {
   observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
 
   /**
-   * Makes the image present. Returns at once for a present image, unless `askRegistry`: then the
-   * registry must grant the image to these credentials now. An abort ends the download. Faults:
-   * `not_found` (no such image), `denied` (credentials missing or insufficient), `unreachable`
-   * (engine away; registry away has reason `registryAway`), `rejected` (unfit image), `no_capacity`
-   * (disk full).
+   * Makes the image present. For a present image returns at once, unless `askRegistry`: then the
+   * registry must grant the image to these credentials. An abort ends the download. Faults:
+   * `not_found`, `denied` (credentials), `unreachable` (reason `registryAway`: the registry),
+   * `rejected` (unfit image), `no_capacity` (disk full).
    */
   ensureImage(
     ref: string,
@@ -342,19 +318,15 @@ export interface Engine {
     credentials?: RegistryCredentials,
   ): Promise<void>;
 
-  /**
-   * Removes an image saved here. Waits for a running save or push of `ref`, also for one whose
-   * caller left. Absent is success. Faults: `busy` (used by a container), `rejected` (image of
-   * another origin).
-   */
+  /** Waits for a save or push of `ref`. Absent is success. Faults: `busy`, `rejected` (foreign). */
   removeImage(ref: string, signal: AbortSignal): Promise<void>;
 
   /**
    * Brings the instance to run as `spec` says. Before: images and mounts exist. During: creates,
-   * starts, or finishes a half-done attempt, and replaces control files that differ. After: the
-   * container was started; the software inside may still be starting. A running instance is left
-   * running; its Docker is restored when lost. Faults: `not_found` (image), `busy` (node port in
-   * use; `takenNodePort` where another port would help), `no_capacity`, `rejected`.
+   * starts, or finishes a half-done attempt, and replaces changed control files. After: the
+   * container was started; the software inside may still be starting. Restores the Docker of a
+   * running instance. Faults: `not_found` (image), `busy` (node port in use; `takenNodePort` where
+   * another port would help), `no_capacity`, `rejected`.
    */
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
 
@@ -364,35 +336,26 @@ export interface Engine {
    */
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
 
-  /**
-   * Removes the instance with root disk, Docker, control files, and the account's network after the
-   * last instance. After: `observe` answers absent. Absent is success.
-   */
+  /** Also removes the account's network after the last instance. Absent is success. */
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
 
   /**
-   * Saves the root disk, of a running or stopped instance, as image `ref`: the original image plus
-   * changes, without mounts, control files and entry point. During: a running instance is paused
-   * and observed as running; the save may outlive its caller. After: `listOwned` lists the image,
-   * and an earlier image of ours under `ref` is replaced. `sizeBytes` includes shared layers.
-   * Faults: `not_found`, `rejected` (foreign image under `ref`), `no_capacity`.
+   * Saves the root disk as image `ref`: the original image plus changes, without mounts, control
+   * files and entry point. During: a running instance is paused, observed as running; the save may
+   * outlive its caller. After: our earlier image under `ref` is replaced. `sizeBytes` includes
+   * shared layers. Faults: `not_found`, `rejected` (foreign image), `no_capacity`.
    */
   saveImage(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }>;
 
-  /**
-   * Removes exactly one listed object, and an instance's control files. Absent is success. Faults:
-   * `rejected` (no label of ours, or replaced since), `busy` (network or image in use).
-   */
+  /** Removes exactly one listed object. Absent is success. Faults: `rejected` (foreign), `busy`. */
   discard(owned: OwnedObject, signal: AbortSignal): Promise<void>;
 
   /** Calls `onHint` on a possible change, until the signal. Hints may be late, doubled or lost. */
   watch(onHint: (id: InstanceId) => void, signal: AbortSignal): void;
 
   /**
-   * Reads the present lines of a range, oldest first, without an unfinished last line of a running
-   * init script. An iteration that ends is complete; a lost connection or the signal throws. A slow
-   * reader delays nobody. Holds a connection until the iteration ends, is left, or the signal
-   * fires.
+   * Reads present lines, oldest first, without an unfinished last line of a running init script. An
+   * iteration that ends is complete; a lost connection or the signal throws. Holds a connection.
    */
   logs(id: InstanceId, source: LogSource, range: LogRange, signal: AbortSignal): Promise<AsyncIterable<LogLine>>;
 
@@ -404,10 +367,7 @@ export interface Engine {
     signal: AbortSignal,
   ): Promise<AsyncIterable<LogLine>>;
 
-  /**
-   * Starts a command in a running instance. The signal ends the opening only. Faults: `not_found`
-   * (not running), `busy` (paused by `saveImage`), `no_capacity` (process limit).
-   */
+  /** Signal: opening only. Faults: `not_found`, `busy` (saving), `no_capacity` (process limit). */
   openExec(id: InstanceId, request: ExecRequest, signal: AbortSignal): Promise<OpenExec>;
 
   /**
@@ -425,9 +385,8 @@ export interface Engine {
   joinNetwork(id: InstanceId, signal: AbortSignal): Promise<InstanceNetwork>;
 
   /**
-   * Listens on a Unix socket under the instance's `/etc/berth/` until `close` or the end of the
-   * run. Root inside may connect, 64 connections at once. Faults: `not_found` (not running),
-   * `rejected`.
+   * Listens on a Unix socket under `/etc/berth/` until `close` or the end of the run. Root inside
+   * may connect, 64 connections at once. Faults: `not_found` (not running), `rejected`.
    */
   listenUnix(id: InstanceId, onConnection: (connection: Duplex) => void, signal: AbortSignal): Promise<InsideSocket>;
 

@@ -1,4 +1,4 @@
-/** Answers of a simulated engine, from the state of its host. */
+/** Builds a simulated engine's answers from the state of the host. */
 import type {
   Capabilities,
   EngineSpec,
@@ -50,7 +50,7 @@ export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[
   return [...instances, ...networks, ...images];
 }
 
-/** Later changes of the caller's object must change nothing here. */
+/** Protects against later changes of the caller's object. */
 export const copyOf = (spec: EngineSpec): EngineSpec => ({
   ...spec,
   mounts: spec.mounts.map((mount) => ({ ...mount })),
@@ -135,7 +135,6 @@ export function usageOf(
   };
 }
 
-/** Whether a program listens at the address within the account's network. */
 export function reachable(host: SimulatedHost, from: Container, address: string, port: number): boolean {
   const other = host.neighbourAt(from, address);
   const stream = other && host.connect(other, port);

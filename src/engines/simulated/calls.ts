@@ -1,10 +1,10 @@
-/** Runs a call on a simulated engine: checks that the host is up, and applies the drawn fault. */
+/** Runs calls on a simulated engine: checks that the host is up, and applies faults. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { aborted, simulatedFault, untilAborted, type Faults, type SimulatedFault, type Verb } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-/** A verb's effect, and its answer when it lies. */
+/** Effect of a verb, and the answer of a lying fault. */
 export interface SimulatedCall<T> {
   verb: Verb;
   about: string;
@@ -15,7 +15,7 @@ export interface SimulatedCall<T> {
 
 export interface Calls {
   call<T>(request: SimulatedCall<T>): Promise<T>;
-  /** One answer for each id, each with its own fault. */
+  /** Returns an answer per id, each with a fault of its own. */
   each<T>(
     request: Omit<SimulatedCall<T>, 'about' | 'work'> & { ids: readonly InstanceId[]; look: (id: InstanceId) => T },
   ): Promise<Map<InstanceId, T | EngineFault>>;

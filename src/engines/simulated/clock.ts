@@ -30,7 +30,7 @@ interface Sleeper {
   wake: () => void;
 }
 
-/** Event-loop turns that `run` grants to work that neither sleeps nor ends (real I/O). */
+/** Bounds event-loop turns that `run` grants to work that neither sleeps nor ends (real I/O). */
 const idleTurns = 20_000;
 
 export function makeVirtualClock(startMs = 0): VirtualClock {
@@ -58,19 +58,19 @@ export function makeVirtualClock(startMs = 0): VirtualClock {
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
         if (ms <= 0) return resolve();
-        const giveUp = (): void => {
+        const onAbort = (): void => {
           asleep.delete(sleeper);
           reject(signal.reason);
         };
         const sleeper: Sleeper = {
           wakeAtMs: nowMs + ms,
           wake: () => {
-            signal.removeEventListener('abort', giveUp);
+            signal.removeEventListener('abort', onAbort);
             resolve();
           },
         };
         asleep.add(sleeper);
-        signal.addEventListener('abort', giveUp, { once: true });
+        signal.addEventListener('abort', onAbort, { once: true });
       });
     },
     async advance(ms) {

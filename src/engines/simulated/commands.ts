@@ -1,6 +1,6 @@
 /**
- * The few commands of a simulated instance. They read the control files, limits, mounts (real
- * folders of the host) and a root disk that knows which files were touched.
+ * Commands of a simulated instance on control files, limits, mounts (real folders of the host) and
+ * a root disk of touched files.
  */
 import { open, readdir, writeFile } from 'node:fs/promises';
 import { constants } from 'node:fs';
@@ -93,11 +93,11 @@ async function joined(parts: Promise<Outcome>[]): Promise<Outcome> {
 
 /** Host path of a path in a mount. Resolves `..` first, so no path leaves the mount. */
 function mounted({ spec }: Container, file: string): { hostPath: string; readOnly: boolean } | undefined {
-  const whole = path.posix.resolve('/root', file);
+  const absolute = path.posix.resolve('/root', file);
   const mount = spec.mounts
-    .filter(({ target }) => whole === target || whole.startsWith(`${target}/`))
+    .filter(({ target }) => absolute === target || absolute.startsWith(`${target}/`))
     .toSorted((one, other) => other.target.length - one.target.length)[0];
-  return mount && { hostPath: path.join(mount.source, whole.slice(mount.target.length)), readOnly: mount.readOnly };
+  return mount && { hostPath: path.join(mount.source, absolute.slice(mount.target.length)), readOnly: mount.readOnly };
 }
 
 export const permissionOf = (container: Container, file: string): 'executable' | 'not executable' | undefined => {
@@ -106,8 +106,8 @@ export const permissionOf = (container: Container, file: string): 'executable' |
 };
 
 const controlFile = (container: Container, file: string): ReturnType<typeof fileOf> => {
-  const whole = path.posix.resolve('/root', file);
-  return whole.startsWith('/etc/berth/') ? fileOf(container.spec, whole.slice('/etc/berth/'.length)) : undefined;
+  const absolute = path.posix.resolve('/root', file);
+  return absolute.startsWith('/etc/berth/') ? fileOf(container.spec, absolute.slice('/etc/berth/'.length)) : undefined;
 };
 
 function limitFile({ spec }: Container, file: string): string | undefined {
@@ -134,9 +134,9 @@ async function cat({ container, nowMs }: CommandContext, file: string): Promise<
 }
 
 async function list(container: Container, file: string): Promise<Outcome> {
-  const whole = path.posix.resolve('/root', file);
-  if (whole === '/etc/berth') return { ok: lines(container.spec.files.map(({ name }) => name)) };
-  if (controlFile(container, file) || container.touchedFiles.has(whole)) return { ok: `${file}\n` };
+  const absolute = path.posix.resolve('/root', file);
+  if (absolute === '/etc/berth') return { ok: lines(container.spec.files.map(({ name }) => name)) };
+  if (controlFile(container, file) || container.touchedFiles.has(absolute)) return { ok: `${file}\n` };
   const mount = mounted(container, file);
   if (mount !== undefined) {
     return attempt('ls', file, async () => {
@@ -146,20 +146,21 @@ async function list(container: Container, file: string): Promise<Outcome> {
       return `${file}\n`;
     });
   }
-  if (!folders.has(whole)) return { failed: `ls: ${file}: No such file or directory\n` };
+  if (!folders.has(absolute)) return { failed: `ls: ${file}: No such file or directory\n` };
   return {
     ok: lines(
       [...container.touchedFiles]
-        .filter((one) => path.posix.dirname(one) === whole)
+        .filter((one) => path.posix.dirname(one) === absolute)
         .map((one) => path.posix.basename(one)),
     ),
   };
 }
 
 async function touch({ container, onWrite }: CommandContext, file: string): Promise<Outcome> {
-  const whole = path.posix.resolve('/root', file);
+  const absolute = path.posix.resolve('/root', file);
   const mount = mounted(container, file);
-  if (whole.startsWith('/etc/berth/') || mount?.readOnly) return { failed: `touch: ${file}: Read-only file system\n` };
+  if (absolute.startsWith('/etc/berth/') || mount?.readOnly)
+    return { failed: `touch: ${file}: Read-only file system\n` };
   if (mount !== undefined) {
     return attempt('touch', file, async () => {
       const flag = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
@@ -167,11 +168,11 @@ async function touch({ container, onWrite }: CommandContext, file: string): Prom
       return '';
     });
   }
-  if (!folders.has(path.posix.dirname(whole))) return { failed: `touch: ${file}: No such file or directory\n` };
-  if (!container.touchedFiles.has(whole) && container.touchedFiles.size >= touchLimit) {
+  if (!folders.has(path.posix.dirname(absolute))) return { failed: `touch: ${file}: No such file or directory\n` };
+  if (!container.touchedFiles.has(absolute) && container.touchedFiles.size >= touchLimit) {
     return { failed: `touch: ${file}: the simulation keeps ${touchLimit} files at most\n` };
   }
-  container.touchedFiles.add(whole);
+  container.touchedFiles.add(absolute);
   onWrite();
   return { ok: '' };
 }
@@ -179,12 +180,12 @@ async function touch({ container, onWrite }: CommandContext, file: string): Prom
 async function attempt(name: string, file: string, work: () => Promise<string>): Promise<Outcome> {
   try {
     return { ok: await work() };
-  } catch (trouble) {
-    return { failed: `${name}: ${file}: ${trouble instanceof Error ? trouble.message : String(trouble)}\n` };
+  } catch (error) {
+    return { failed: `${name}: ${file}: ${error instanceof Error ? error.message : String(error)}\n` };
   }
 }
 
-/** The beginning of a host file; links are not followed, because they could leave the mount. */
+/** Reads the beginning of a host file; follows no links, which could leave the mount. */
 async function readStart(hostPath: string): Promise<string> {
   const file = await open(hostPath, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {

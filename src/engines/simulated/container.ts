@@ -1,6 +1,6 @@
 /**
- * A simulated container: plain data. Nothing ticks: due events (crash, end of the init script,
- * readiness) are computed on access, so idle containers cost only memory.
+ * A simulated container: plain data. Due events (crash, end of the init script, readiness) are
+ * computed on access, so idle containers cost only memory.
  */
 import type { ControlFile, EngineSpec, Observation } from '../contract.ts';
 import { readScript, type Script } from './script.ts';

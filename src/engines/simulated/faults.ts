@@ -1,7 +1,4 @@
-/**
- * Faults of a simulated engine. A hook is asked before each call (`observe` and `usage`: per id)
- * and returns a fault or none.
- */
+/** Faults of a simulated engine, drawn before each call (`observe` and `usage`: per id). */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
 import { makeRandom } from './random.ts';
 
@@ -46,16 +43,13 @@ export type SimulatedFault =
   | { mode: 'failBefore'; kind?: FaultKind }
   /** Takes effect, and a fault. */
   | { mode: 'failAfter'; kind?: FaultKind }
-  /**
-   * `ensure` creates without starting, `destroy` stops without removing, others fail before the
-   * effect.
-   */
+  /** `ensure` creates without starting, `destroy` stops without removing, others have no effect. */
   | { mode: 'halfway' }
   /** No effect, and success is answered. */
   | { mode: 'lying' }
   /** The container with its root disk was lost before the call. */
   | { mode: 'forgetful' }
-  /** The engine is away for that long. */
+  /** The engine is away for `ms`. */
   | { mode: 'unreachable'; ms: number };
 
 export type FaultMode = SimulatedFault['mode'];
@@ -130,12 +124,12 @@ export function untilAborted(signal: AbortSignal): Promise<never> {
 
 /** Resolves with the work, or rejects on abort; the work continues. */
 export async function raceAbort<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const { promise: left, reject } = Promise.withResolvers<never>();
-  const leave = (): void => reject(aborted(signal));
-  signal.addEventListener('abort', leave, { once: true });
+  const { promise: whenAborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(aborted(signal));
+  signal.addEventListener('abort', onAbort, { once: true });
   try {
-    return await Promise.race([work, left]);
+    return await Promise.race([work, whenAborted]);
   } finally {
-    signal.removeEventListener('abort', leave);
+    signal.removeEventListener('abort', onAbort);
   }
 }

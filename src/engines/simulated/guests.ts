@@ -1,6 +1,5 @@
 /**
- * Listeners of Berth's own programs inside simulated instances: ports and Unix sockets, for one
- * run.
+ * Listeners of Berth's programs inside simulated instances: ports and Unix sockets, for one run.
  */
 import type { Duplex } from 'node:stream';
 import type { Container } from './container.ts';
@@ -13,7 +12,7 @@ interface Guest {
 }
 
 export interface Guests {
-  /** Returns a function that stops listening, or undefined if the place is taken. */
+  /** Returns a function that stops listening, or undefined if the address is in use. */
   listen(container: Container, where: number | string, guest: Guest): (() => void) | undefined;
   at(container: Container, where: number | string): Guest | undefined;
   closeAll(container: Container): void;

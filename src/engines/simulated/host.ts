@@ -1,9 +1,9 @@
 /**
  * # A simulated host
  *
- * What dockerd is to Docker: holds containers and outlives engine objects, so one host can serve
- * several installations or a restarted server. Also the control panel of a simulation: crashes,
- * outages, foreign containers and taken ports are its methods.
+ * The counterpart of dockerd: holds containers and outlives engine objects, so one host can serve
+ * several installations or a restarted server. Methods control a simulation: crashes, outages,
+ * foreign containers, ports in use.
  */
 import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import type { Duplex } from 'node:stream';
@@ -33,11 +33,11 @@ export interface Times {
   save: Span;
   create: Span;
   start: Span;
-  /** From start until ssh and notebook answer. */
+  /** Time from start until ssh and notebook answer. */
   ready: Span;
-  /** From start until the init script ends, unless it says how long it takes. */
+  /** Time from start until the init script ends, unless the script sets another. */
   init: Span;
-  /** From SIGTERM until the main process ended. */
+  /** Time from SIGTERM until the main process ended. */
   halt: Span;
 }
 
@@ -82,13 +82,13 @@ export class SimulatedHost {
   readonly guests: Guests = makeGuests();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
-  #kept: JournalState = emptyState();
+  #state: JournalState = emptyState();
   #journal: Journal | undefined;
   #serial = 0;
   #gpusUsed = 0;
   #awayUntilMs = -Infinity;
   readonly #ports: Ports;
-  readonly #strangers = new Set<string>();
+  readonly #foreignNames = new Set<string>();
   readonly #streams = new Map<string, Set<Duplex>>();
   readonly #attached = new Map<Container, Set<(fault: EngineFault) => void>>();
   readonly #listeners = new Set<Listener>();
@@ -109,9 +109,9 @@ export class SimulatedHost {
     ]);
     this.#ports = makePorts({ publish: options.publishPorts ?? false });
     if (options.stateFile !== undefined) {
-      const { journal, kept } = Journal.open(options.stateFile, ({ spec }) => containerName(spec.id));
+      const { journal, state } = Journal.open(options.stateFile, ({ spec }) => containerName(spec.id));
       this.#journal = journal;
-      this.#kept = kept;
+      this.#state = state;
     }
     this.restored = this.#restore();
   }
@@ -124,16 +124,16 @@ export class SimulatedHost {
 
   /** The installation's container, with due events applied. */
   find(installation: string, id: InstanceId): Container | undefined {
-    const container = this.#kept.containers.get(containerName(id));
+    const container = this.#state.containers.get(containerName(id));
     if (container === undefined || container.installation !== installation) return undefined;
-    this.#look(container);
+    this.#applyDue(container);
     return container;
   }
 
   *all(installation: string): Generator<Container> {
-    for (const container of this.#kept.containers.values()) {
+    for (const container of this.#state.containers.values()) {
       if (container.installation !== installation) continue;
-      this.#look(container);
+      this.#applyDue(container);
       yield container;
     }
   }
@@ -141,20 +141,20 @@ export class SimulatedHost {
   /** Throws `rejected` if the name is taken. */
   create(installation: string, spec: EngineSpec): Container {
     const name = containerName(spec.id);
-    if (this.#strangers.has(name) || this.#kept.containers.has(name)) {
+    if (this.#foreignNames.has(name) || this.#state.containers.has(name)) {
       throw simulatedFault(
         'rejected',
         `a container named ${name} exists that is not of this installation; remove or rename it`,
         { reason: 'nameTaken' },
       );
     }
-    const image = this.#kept.images.get(spec.imageRef);
+    const image = this.#state.images.get(spec.imageRef);
     if (image === undefined) {
       throw simulatedFault('not_found', `no such image here: ${spec.imageRef}`, { reason: 'imageMissing' });
     }
     const nowMs = this.clock.now();
     const container = containers.makeContainer(installation, spec, ++this.#serial, image.rootDisk, nowMs);
-    this.#kept.containers.set(name, container);
+    this.#state.containers.set(name, container);
     this.persist(container);
     return container;
   }
@@ -167,13 +167,13 @@ export class SimulatedHost {
     this.#gpusUsed += spec.gpus;
     try {
       await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
-      if (this.#kept.containers.get(name) !== container) {
+      if (this.#state.containers.get(name) !== container) {
         await this.#ports.close(name, spec.nodePorts);
         throw simulatedFault('unreachable', `${name} was lost while it was started`);
       }
     } catch (fault) {
       this.#gpusUsed -= spec.gpus;
-      throw container.startedAtMs > 0 ? keepingPorts(fault) : fault;
+      throw container.startedAtMs > 0 ? withoutOtherPort(fault) : fault;
     }
     const { ready, init } = this.times;
     const nowMs = this.clock.now();
@@ -191,40 +191,39 @@ export class SimulatedHost {
   async remove(container: Container): Promise<void> {
     const name = containerName(container.spec.id);
     if (container.state === 'running') await this.end(container, 137);
-    if (!this.#kept.containers.delete(name)) return;
-    this.#journal?.remove(name, this.#kept);
+    if (!this.#state.containers.delete(name)) return;
+    this.#journal?.remove(name, this.#state);
     this.hint(container);
   }
 
-  /** Persists a change. */
   persist(container: Container): void {
-    this.#journal?.put(container, this.#kept);
+    this.#journal?.put(container, this.#state);
   }
 
-  image = (ref: string): StoredImage | undefined => this.#kept.images.get(ref);
+  image = (ref: string): StoredImage | undefined => this.#state.images.get(ref);
 
-  allImages = (): Iterable<[ref: string, image: StoredImage]> => this.#kept.images.entries();
+  allImages = (): Iterable<[ref: string, image: StoredImage]> => this.#state.images.entries();
 
   addImage(ref: string, image: StoredImage = pulledImage()): void {
-    this.#kept.images.set(ref, image);
-    this.#journal?.putImage(ref, image, this.#kept);
+    this.#state.images.set(ref, image);
+    this.#journal?.putImage(ref, image, this.#state);
   }
 
   usesImage(ref: string): boolean {
-    for (const { spec } of this.#kept.containers.values()) if (spec.imageRef === ref) return true;
+    for (const { spec } of this.#state.containers.values()) if (spec.imageRef === ref) return true;
     return false;
   }
 
-  pushed = (ref: string): StoredImage | undefined => this.#kept.pushed.get(ref);
+  pushed = (ref: string): StoredImage | undefined => this.#state.pushed.get(ref);
 
   addPushed(ref: string, image: StoredImage): void {
-    this.#kept.pushed.set(ref, image);
-    this.#journal?.putPushed(ref, image, this.#kept);
+    this.#state.pushed.set(ref, image);
+    this.#journal?.putPushed(ref, image, this.#state);
   }
 
   /** Connects to a listening service; undefined if there is none (yet). */
   connect(container: Container, port: number, { fromLoopback = false } = {}): Duplex | undefined {
-    this.#look(container);
+    this.#applyDue(container);
     if (container.state !== 'running') return undefined;
     const guest = this.guests.at(container, port);
     const found = guest ?? (containers.isReady(container, this.clock.now()) && this.#serviceOf(container, port));
@@ -249,7 +248,7 @@ export class SimulatedHost {
     return undefined;
   }
 
-  /** Whether the instance has a service there, ready or not. */
+  /** Whether the instance has a service on the port, ready or not. */
   hasService = (container: Container, port: number): boolean => this.#serviceOf(container, port) !== undefined;
 
   #serviceOf(container: Container, port: number): { service: Service; onLoopback: boolean } | undefined {
@@ -296,11 +295,11 @@ export class SimulatedHost {
     return this.clock.now() < this.#awayUntilMs;
   }
 
-  /** No engine reaches the host for that long; containers keep running. */
+  /** No engine reaches the host for `ms`; containers keep running. */
   goAway(ms: number): void {
     this.#awayUntilMs = this.clock.now() + ms;
     for (const container of this.#attached.keys())
-      this.#cut(container, simulatedFault('unreachable', 'the simulated host does not answer'));
+      this.#loseAttached(container, simulatedFault('unreachable', 'the simulated host does not answer'));
   }
 
   comeBack(): void {
@@ -308,12 +307,12 @@ export class SimulatedHost {
   }
 
   async crash(id: InstanceId, exitCode = 137): Promise<void> {
-    const container = this.#kept.containers.get(containerName(id));
+    const container = this.#state.containers.get(containerName(id));
     if (container?.state === 'running') await this.end(container, exitCode);
   }
 
   setDocker(id: InstanceId, docker: 'running' | 'stopped'): void {
-    const container = this.#kept.containers.get(containerName(id));
+    const container = this.#state.containers.get(containerName(id));
     if (container?.docker === undefined || container.docker === docker) return;
     container.docker = docker;
     this.persist(container);
@@ -322,79 +321,76 @@ export class SimulatedHost {
 
   /** Loses the container with its root disk. */
   async forget(id: InstanceId): Promise<void> {
-    const container = this.#kept.containers.get(containerName(id));
+    const container = this.#state.containers.get(containerName(id));
     if (container !== undefined) await this.remove(container);
   }
 
   async forgetAll(): Promise<void> {
-    for (const container of this.#kept.containers.values()) await this.remove(container);
-    for (const ref of this.#kept.images.keys()) this.dropImage(ref);
+    for (const container of this.#state.containers.values()) await this.remove(container);
+    for (const ref of this.#state.images.keys()) this.dropImage(ref);
   }
 
   /** Power cut: everything is stored, nothing runs. */
   async reboot(): Promise<void> {
-    for (const container of this.#kept.containers.values()) {
+    for (const container of this.#state.containers.values()) {
       this.setDocker(container.spec.id, 'stopped');
       if (container.state === 'running') await this.end(container, 255);
     }
   }
 
   saveState(): HostState {
-    const containers = [...this.#kept.containers.values()].map(copyOf);
-    return { containers, images: [...this.#kept.images] };
+    const containers = [...this.#state.containers.values()].map(copyOf);
+    return { containers, images: [...this.#state.images] };
   }
 
   /** Restores a backup: newer objects are gone, removed ones are back, nothing runs. */
   async restoreState({ containers: before, images }: HostState): Promise<void> {
     await this.forgetAll();
     for (const [ref, image] of images) this.addImage(ref, image);
-    for (const one of before) {
-      const container = copyOf(one);
+    for (const saved of before) {
+      const container = copyOf(saved);
       if (container.state === 'running') containers.end(container, this.clock.now(), 255);
       container.docker &&= 'stopped';
-      this.#kept.containers.set(containerName(container.spec.id), container);
+      this.#state.containers.set(containerName(container.spec.id), container);
       this.persist(container);
       this.hint(container);
     }
   }
 
-  holds = (id: InstanceId): boolean => this.#kept.containers.has(containerName(id));
+  holds = (id: InstanceId): boolean => this.#state.containers.has(containerName(id));
 
   dropImage(ref: string): void {
-    if (this.#kept.images.delete(ref)) this.#journal?.removeImage(ref, this.#kept);
+    if (this.#state.images.delete(ref)) this.#journal?.removeImage(ref, this.#state);
   }
 
   addForeignContainer(name: string): void {
-    this.#strangers.add(name);
+    this.#foreignNames.add(name);
   }
 
   isForeign(installation: string, name: string): boolean {
-    const holder = this.#kept.containers.get(name);
-    return this.#strangers.has(name) || (holder !== undefined && holder.installation !== installation);
+    const holder = this.#state.containers.get(name);
+    return this.#foreignNames.has(name) || (holder !== undefined && holder.installation !== installation);
   }
 
-  hasForeignContainer = (name: string): boolean => this.#strangers.has(name);
+  hasForeignContainer = (name: string): boolean => this.#foreignNames.has(name);
 
   removeForeignContainer(name: string): void {
-    this.#strangers.delete(name);
+    this.#foreignNames.delete(name);
   }
 
   takePort(nodePort: number): void {
-    this.#ports.take(nodePort);
+    this.#ports.occupy(nodePort);
   }
 
   freePort(nodePort: number): void {
     this.#ports.free(nodePort);
   }
 
-  /**
-   * Closes listeners, connections, sleepers and the file. Running containers stay recorded as
-   * running.
-   */
+  /** Closes listeners, connections, sleepers and the file; containers stay recorded as running. */
   async stop(): Promise<void> {
     this.#end.abort();
     for (const container of this.#attached.keys())
-      this.#cut(container, simulatedFault('unreachable', 'the simulated host was stopped'));
+      this.#loseAttached(container, simulatedFault('unreachable', 'the simulated host was stopped'));
     await this.restored;
     await this.#ports.stop();
     for (const streams of this.#streams.values()) for (const stream of streams) stream.destroy();
@@ -402,7 +398,7 @@ export class SimulatedHost {
     this.#journal = undefined;
   }
 
-  #look(container: Container): void {
+  #applyDue(container: Container): void {
     if (containers.catchUp(container, this.clock.now())) void this.#ended(container);
   }
 
@@ -412,31 +408,31 @@ export class SimulatedHost {
     const name = containerName(container.spec.id);
     this.guests.closeAll(container);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
-    this.#cut(container, simulatedFault('not_found', `${container.spec.id} has ended`));
+    this.#loseAttached(container, simulatedFault('not_found', `${container.spec.id} has ended`));
     this.persist(container);
     this.hint(container);
     return this.#ports.close(name, container.spec.nodePorts);
   }
 
-  #cut(container: Container, fault: EngineFault): void {
+  #loseAttached(container: Container, fault: EngineFault): void {
     for (const lose of this.#attached.get(container) ?? []) lose(fault);
   }
 
-  /** Schedules the next event of a script, so that hints go out. Others cost no timer. */
+  /** Schedules the next event of a script, for the hint. Others cost no timer. */
   #schedule(container: Container): void {
     const nowMs = this.clock.now();
     const atMs = containers.nextEventMs(container, nowMs);
     if (atMs === undefined || this.#end.signal.aborted) return;
-    const again = (): void => {
-      if (this.#kept.containers.get(containerName(container.spec.id)) !== container) return;
+    const wake = (): void => {
+      if (this.#state.containers.get(containerName(container.spec.id)) !== container) return;
       const wasRunning = container.state === 'running';
-      this.#look(container);
+      this.#applyDue(container);
       if (container.state === 'running') {
         this.hint(container);
         this.#schedule(container);
       } else if (wasRunning) this.hint(container);
     };
-    this.clock.sleep(atMs - nowMs, this.#end.signal).then(again, () => {});
+    this.clock.sleep(atMs - nowMs, this.#end.signal).then(wake, () => {});
   }
 
   #checkGpus(wanted: number): void {
@@ -449,10 +445,10 @@ export class SimulatedHost {
   }
 
   async #restore(): Promise<void> {
-    for (const container of this.#kept.containers.values()) {
+    for (const container of this.#state.containers.values()) {
       this.#serial = Math.max(this.#serial, container.serial);
       if (container.state === 'running') this.#gpusUsed += container.spec.gpus;
-      this.#look(container);
+      this.#applyDue(container);
       if (container.state !== 'running') continue;
       const { nodePorts, nodePortAddress, id } = container.spec;
       const dial = (port: number): Duplex | undefined => this.connect(container, port);
@@ -464,7 +460,7 @@ export class SimulatedHost {
 }
 
 /** A container that ran keeps its root disk and ports, so another port would not help. */
-const keepingPorts = (fault: unknown): unknown =>
+const withoutOtherPort = (fault: unknown): unknown =>
   fault instanceof EngineFault && fault.takenNodePort !== undefined
     ? simulatedFault('busy', fault.message, { reason: 'portTaken' })
     : fault;

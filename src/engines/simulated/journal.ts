@@ -1,11 +1,10 @@
 /**
- * Persistence of a simulated host, so that it survives the server as real containers do.
+ * Persists a simulated host, which survives the server as real containers do.
  *
  * A journal: one JSON line per change, written synchronously before the verb answers, so a kill -9
  * loses nothing. Not synced: a power cut may lose the end. An incomplete last line is ignored. The
- * file is rewritten and renamed when opened and when it outgrows its content.
- *
- * Long control files are written once and then referenced by number.
+ * file is rewritten when opened, and when much larger than its content. Long control files are
+ * written once and then referenced by number.
  */
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import path from 'node:path';
@@ -38,7 +37,7 @@ const containerLine = z.object({
   createdAtMs: z.number(),
   starts: z.number(),
   startedAtMs: z.number(),
-  /** null means never: JSON has no Infinity. */
+  /** Null means never: JSON has no Infinity. */
   readyAtMs: z.number().nullable(),
   exitCode: z.number().nullable(),
   outOfMemory: z.boolean(),
@@ -92,49 +91,49 @@ export class Journal {
     this.#descriptor = openSync(file, 'a', 0o600);
   }
 
-  /** Reads and rewrites the file. Throws if it is no journal. */
-  static open(file: string, nameOf: (container: Container) => string): { journal: Journal; kept: JournalState } {
-    const kept = existsSync(file) ? read(file, nameOf) : emptyState();
+  /** Reads and rewrites the file. Throws for other content. */
+  static open(file: string, nameOf: (container: Container) => string): { journal: Journal; state: JournalState } {
+    const state = existsSync(file) ? read(file, nameOf) : emptyState();
     const journal = new Journal(file);
-    journal.#rewrite(kept);
-    return { journal, kept };
+    journal.#rewrite(state);
+    return { journal, state };
   }
 
-  put(container: Container, kept: JournalState): void {
-    this.#append(this.#put(container), kept);
+  put(container: Container, state: JournalState): void {
+    this.#append(this.#put(container), state);
   }
 
-  remove(name: string, kept: JournalState): void {
-    this.#append(queueEntries({ gone: name }), kept);
+  remove(name: string, state: JournalState): void {
+    this.#append(queueEntries({ gone: name }), state);
   }
 
-  putImage(ref: string, image: StoredImage, kept: JournalState): void {
-    this.#append(queueEntries({ image: ref, ...image }), kept);
+  putImage(ref: string, image: StoredImage, state: JournalState): void {
+    this.#append(queueEntries({ image: ref, ...image }), state);
   }
 
-  putPushed(ref: string, image: StoredImage, kept: JournalState): void {
-    this.#append(queueEntries({ pushed: ref, ...image }), kept);
+  putPushed(ref: string, image: StoredImage, state: JournalState): void {
+    this.#append(queueEntries({ pushed: ref, ...image }), state);
   }
 
-  removeImage(ref: string, kept: JournalState): void {
-    this.#append(queueEntries({ imageGone: ref }), kept);
+  removeImage(ref: string, state: JournalState): void {
+    this.#append(queueEntries({ imageGone: ref }), state);
   }
 
   close(): void {
     closeSync(this.#descriptor);
   }
 
-  #append(text: string, kept: JournalState): void {
+  #append(text: string, state: JournalState): void {
     writeSync(this.#descriptor, text);
     this.#lines++;
-    if (this.#lines > 2 * sizeOf(kept) + spareLines) this.#rewrite(kept);
+    if (this.#lines > 2 * sizeOf(state) + spareLines) this.#rewrite(state);
   }
 
-  #rewrite(kept: JournalState): void {
-    const { containers, images, pushed } = kept;
+  #rewrite(state: JournalState): void {
+    const { containers, images, pushed } = state;
     this.#numbers = new Map();
-    const tempFile = `${this.#file}.new`;
-    const descriptor = openSync(tempFile, 'w', 0o600);
+    const rewritten = `${this.#file}.new`;
+    const descriptor = openSync(rewritten, 'w', 0o600);
     let text = '';
     for (const [ref, image] of images) text += queueEntries({ image: ref, ...image });
     for (const [ref, image] of pushed) text += queueEntries({ pushed: ref, ...image });
@@ -145,13 +144,13 @@ export class Journal {
       text = '';
     }
     writeSync(descriptor, text);
-    renameSync(tempFile, this.#file);
+    renameSync(rewritten, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;
-    this.#lines = sizeOf(kept);
+    this.#lines = sizeOf(state);
   }
 
-  /** Its line, after the texts it references first. */
+  /** Line of a container, after the texts it references first. */
   #put(container: Container): string {
     let texts = '';
     const files = container.spec.files.map((file) => {
@@ -183,23 +182,23 @@ const sizeOf = ({ containers, images, pushed }: JournalState): number => contain
 const queueEntries = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
 function read(file: string, nameOf: (container: Container) => string): JournalState {
-  const kept = emptyState();
+  const state = emptyState();
   const texts = new Map<number, string>();
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.pop();
   for (const [index, text] of lines.entries()) {
     const line = parse(file, index + 1, text);
     if ('text' in line) texts.set(line.text, line.content);
-    else if ('gone' in line) kept.containers.delete(line.gone);
-    else if ('image' in line) kept.images.set(line.image, imageOf(line));
-    else if ('pushed' in line) kept.pushed.set(line.pushed, imageOf(line));
-    else if ('imageGone' in line) kept.images.delete(line.imageGone);
+    else if ('gone' in line) state.containers.delete(line.gone);
+    else if ('image' in line) state.images.set(line.image, imageOf(line));
+    else if ('pushed' in line) state.pushed.set(line.pushed, imageOf(line));
+    else if ('imageGone' in line) state.images.delete(line.imageGone);
     else {
       const container = revive(line.container, texts);
-      kept.containers.set(nameOf(container), container);
+      state.containers.set(nameOf(container), container);
     }
   }
-  return kept;
+  return state;
 }
 
 const imageOf = ({ rootDisk, bytes, saved }: StoredImage): StoredImage => ({ rootDisk, bytes, saved });

@@ -40,12 +40,12 @@ export async function* follow(
 ): AsyncGenerator<LogLine> {
   const { clock } = host;
   let fault: EngineFault | undefined;
-  const over = new AbortController();
-  const detach = host.attach(container, (how) => {
-    fault = how;
-    over.abort();
+  const runEnd = new AbortController();
+  const detach = host.attach(container, (cause) => {
+    fault = cause;
+    runEnd.abort();
   });
-  const ended = AbortSignal.any([over.signal, signal]);
+  const ended = AbortSignal.any([runEnd.signal, signal]);
   try {
     const begunMs = clock.now();
     for (const line of inRange(container, source, range, begunMs)) yield toLogLine(line, source);
@@ -56,7 +56,7 @@ export async function* follow(
       untilMs = nowMs;
       if (signal.aborted) return;
       if (fault !== undefined && fault.kind !== 'not_found') throw fault;
-      if (over.signal.aborted || container.state !== 'running' || (source === 'init' && initIsOver(container, nowMs)))
+      if (runEnd.signal.aborted || container.state !== 'running' || (source === 'init' && initIsOver(container, nowMs)))
         return;
       const next = Math.min(...linesIn(container, source).map(({ atMs }) => (atMs > nowMs ? atMs : Infinity)));
       const wakeMs = source === 'init' ? Math.min(next, container.init?.endsAtMs ?? Infinity) : next;

@@ -35,7 +35,7 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
     if (signal.aborted) throw simulatedFault('unreachable', 'the call was given up');
     if (over) throw simulatedFault('unreachable', 'this run of the instance is over');
   };
-  const hold = (stream: Duplex): Duplex => {
+  const track = (stream: Duplex): Duplex => {
     streams.add(stream);
     return stream.on('error', () => {}).on('close', () => streams.delete(stream));
   };
@@ -43,7 +43,7 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
   return {
     async connect(at, signal) {
       checkOpen(signal);
-      return hold(connectWithin(host, container, at));
+      return track(connectWithin(host, container, at));
     },
 
     async listen(at, onConnection, signal): Promise<NetworkListener> {
@@ -51,20 +51,20 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
       const onLoopback = isLoopback(at.host);
       if (!onLoopback && !['', '0.0.0.0', '::', addressOf(container)].includes(at.host))
         throw simulatedFault('rejected', `${at.host} is no address of ${container.spec.id}`);
-      const accept = (connection: Duplex): void => onConnection(hold(connection));
-      const take = (port: number): (() => void) | undefined =>
+      const accept = (connection: Duplex): void => onConnection(track(connection));
+      const listenOn = (port: number): (() => void) | undefined =>
         host.hasService(container, port) ? undefined : host.guests.listen(container, port, { accept, onLoopback });
       let port = at.port === 0 ? FIRST_FREE_PORT : at.port;
-      let leave = take(port);
-      while (leave === undefined && at.port === 0) leave = take(++port);
+      let leave = listenOn(port);
+      while (leave === undefined && at.port === 0) leave = listenOn(++port);
       if (leave === undefined) throw simulatedFault('busy', `port ${port} of ${container.spec.id} is taken`);
-      const shut = leave;
-      listening.add(shut);
+      const stopListening = leave;
+      listening.add(stopListening);
       return {
         port,
         close() {
-          listening.delete(shut);
-          shut();
+          listening.delete(stopListening);
+          stopListening();
         },
       };
     },

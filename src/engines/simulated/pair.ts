@@ -8,7 +8,7 @@ type Done = (error?: Error | null) => void;
 
 class End extends Duplex {
   peer: End | undefined;
-  held: Done | undefined;
+  pendingWrite: Done | undefined;
   #ended = false;
 
   constructor() {
@@ -18,7 +18,7 @@ class End extends Duplex {
   accept(chunk: Buffer, done: Done): void {
     if (this.destroyed) done(brokenPipe());
     else if (this.push(chunk)) done();
-    else this.held = done;
+    else this.pendingWrite = done;
   }
 
   finish(): void {
@@ -28,8 +28,8 @@ class End extends Duplex {
   }
 
   #release(error?: Error): void {
-    const done = this.held;
-    this.held = undefined;
+    const done = this.pendingWrite;
+    this.pendingWrite = undefined;
     done?.(error);
   }
 

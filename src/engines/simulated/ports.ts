@@ -1,4 +1,4 @@
-/** Node ports of a simulated host: who holds which, with real listeners on request. */
+/** Node ports of a simulated host and their holders, with real listeners on request. */
 import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -18,7 +18,7 @@ export interface Ports {
     dial: (port: number) => Duplex | undefined,
   ): Promise<void>;
   close(holder: string, pairs: readonly NodePort[]): Promise<void>;
-  take(nodePort: number): void;
+  occupy(nodePort: number): void;
   free(nodePort: number): void;
   stop(): Promise<void>;
 }
@@ -49,9 +49,9 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
     server.listen(nodePort, address);
     try {
       await once(server, 'listening');
-    } catch (trouble) {
-      if (trouble instanceof Error && 'code' in trouble && trouble.code === 'EADDRINUSE') throw busy(nodePort);
-      throw simulatedFault('rejected', `node port ${nodePort} can not be opened on ${address}: ${String(trouble)}`);
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') throw busy(nodePort);
+      throw simulatedFault('rejected', `node port ${nodePort} can not be opened on ${address}: ${String(error)}`);
     }
     listeners.set(nodePort, { server, sockets });
   }
@@ -89,7 +89,7 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
       }
     },
     close,
-    take: (nodePort) => {
+    occupy: (nodePort) => {
       holders.set(nodePort, foreignProgram);
     },
     free: (nodePort) => {

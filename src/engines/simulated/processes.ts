@@ -1,4 +1,4 @@
-/** A simulated command: streams, terminal, and its end by itself, by a kill, or with its host. */
+/** A simulated command: streams, terminal, and the end by exit, kill, or end of the run. */
 import { PassThrough, Writable } from 'node:stream';
 import { constants } from 'node:os';
 import type { ExecRequest, OpenExec, TerminalSize } from '../contract.ts';
@@ -31,7 +31,7 @@ export function openProcess({
   const ended = new AbortController();
   let size = request.terminal;
   const io: Io = {
-    read: (signal) => input.take(signal),
+    read: (signal) => input.next(signal),
     out: (bytes) => writeTo(stdout, size === null ? bytes : onTerminal(bytes), ended.signal),
     err: (bytes) => writeTo(size === null ? stderr : stdout, size === null ? bytes : onTerminal(bytes), ended.signal),
     size: () => size,
@@ -44,7 +44,7 @@ export function openProcess({
       : makeTerminal({ echo: (text) => void stdout.write(text), input, interrupt: () => io.onInterrupt?.() });
   stdin.on('error', () => {});
 
-  const { promise: cut, resolve: die, reject: lose } = Promise.withResolvers<number>();
+  const { promise: cut, resolve: endBySignal, reject: lose } = Promise.withResolvers<number>();
   const detach = attach(lose);
   const exited = Promise.race([program(io), cut]).finally(() => {
     detach();
@@ -62,7 +62,7 @@ export function openProcess({
     },
     exited,
     async kill(signal = 'KILL') {
-      die(ENDED_BY + constants.signals[`SIG${signal}`]);
+      endBySignal(ENDED_BY + constants.signals[`SIG${signal}`]);
       await exited.catch(() => {});
     },
   };
@@ -71,7 +71,7 @@ export function openProcess({
 const onTerminal = (bytes: Buffer | string): string => bytes.toString().replaceAll('\n', '\r\n');
 
 function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSignal): Promise<void> {
-  // Yields a turn: output that nobody reads must not starve the event loop.
+  // Yields a turn: unread output must not starve the event loop.
   if (stream.destroyed || signal.aborted) return new Promise((resolve) => setImmediate(resolve));
   if (stream.write(bytes)) return Promise.resolve();
   return new Promise((resolve) => {
@@ -88,14 +88,14 @@ function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSigna
 class Input extends Writable {
   #chunks: Buffer[] = [];
   #bytes = 0;
-  #held: (() => void) | undefined;
+  #pendingWrite: (() => void) | undefined;
   #wake: (() => void) | undefined;
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     this.#chunks.push(Buffer.from(chunk)); // the writer may reuse its buffer
     this.#bytes += chunk.length;
     if (this.#bytes < INPUT_BYTES) done();
-    else this.#held = done;
+    else this.#pendingWrite = done;
     this.#wake?.();
   }
 
@@ -104,7 +104,7 @@ class Input extends Writable {
     setImmediate(() => this.#wake?.());
   }
 
-  async take(signal: AbortSignal): Promise<Buffer | null> {
+  async next(signal: AbortSignal): Promise<Buffer | null> {
     while (this.#chunks.length === 0 && !this.writableFinished) {
       signal.throwIfAborted();
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -116,9 +116,9 @@ class Input extends Writable {
     }
     const chunk = this.#chunks.shift() ?? null;
     this.#bytes -= chunk?.length ?? 0;
-    const held = this.#held;
-    this.#held = undefined;
-    held?.();
+    const pendingWrite = this.#pendingWrite;
+    this.#pendingWrite = undefined;
+    pendingWrite?.();
     return chunk;
   }
 }

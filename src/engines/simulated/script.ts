@@ -72,10 +72,10 @@ export function readScript(texts: readonly string[]): Script {
   const invalid: string[] = [];
   const says = { say: new Array<TimedLine>(), 'init says': new Array<TimedLine>() };
   const script: Script = { ...plain, listens, uses, says: says.say, initSays: says['init says'], invalid };
-  for (const [, said = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
-    const instruction = said.trim().replace(/\s+/g, ' ');
+  for (const [, raw = ''] of texts.flatMap((text) => [...text.matchAll(line)])) {
+    const instruction = raw.trim().replace(/\s+/g, ' ');
     const forms = [exitLine, crashLine, readyLine, listenLine, sayLine];
-    const [exit, crash, ready, listen, saying] = forms.map((form) => form.exec(instruction));
+    const [exit, crash, ready, listen, output] = forms.map((form) => form.exec(instruction));
     const use = readUse(instruction);
     if (exit) script.initExit = { code: Number(exit[1]), afterMs: duration(exit[2], exit[3]) };
     else if (crash) {
@@ -88,10 +88,10 @@ export function readScript(texts: readonly string[]): Script {
         what: listen[2] === 'http' ? 'http' : 'echo',
         onLoopback: listen[3] !== undefined,
       });
-    else if (saying)
-      says[saying[1] === 'say' ? 'say' : 'init says'].push({
-        afterMs: duration(saying[2], saying[3]),
-        text: saying[4] ?? '',
+    else if (output)
+      says[output[1] === 'say' ? 'say' : 'init says'].push({
+        afterMs: duration(output[2], output[3]),
+        text: output[4] ?? '',
       });
     else if (use) uses.set(...use);
     else if (instruction === 'no ssh') script.hasSsh = false;

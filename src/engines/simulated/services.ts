@@ -21,16 +21,15 @@ export const echo: Service = (stream) => {
 };
 
 /**
- * Sends the banner (RFC 4253 §4.2), then a disconnect (§11.1) that says there is no shell, so a
- * real client ends with that sentence.
+ * Sends the banner (RFC 4253 §4.2), then a disconnect (§11.1) with the reason, for real clients.
  */
 export const ssh: Service = (stream) => {
   stream.write('SSH-2.0-BerthSimulation\r\n');
-  let heard = '';
+  let received = '';
   stream.on('data', (chunk: Buffer) => {
     if (stream.writableEnded) return;
-    heard = (heard + chunk.toString('latin1')).slice(-255);
-    if (heard.includes('\n')) stream.end(disconnect('this instance is simulated: it has no shell'));
+    received = (received + chunk.toString('latin1')).slice(-255);
+    if (received.includes('\n')) stream.end(disconnect('this instance is simulated: it has no shell'));
   });
   stream.on('end', () => stream.end());
 };
@@ -51,12 +50,9 @@ function disconnect(text: string): Buffer {
   return Buffer.concat([head, payload, Buffer.alloc(padding)]);
 }
 
-/**
- * HTTP/1.1: answers each request with itself as JSON; echoes WebSockets. One server for all
- * instances.
- */
+/** Answers each HTTP/1.1 request with itself as JSON; echoes WebSockets. */
 export function makeHttpService(): Service {
-  const asked = new WeakMap<Duplex, ServedInstance>();
+  const instanceOf = new WeakMap<Duplex, ServedInstance>();
   const webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -67,12 +63,12 @@ export function makeHttpService(): Service {
     });
     request.on('end', () => {
       const { method, url, headers } = request;
-      const about = asked.get(request.socket);
+      const about = instanceOf.get(request.socket);
       const question = method === 'GET' ? /^\/notebook\/[^/]+\/api\/([a-z]+)$/.exec(url ?? '')?.[1] : undefined;
       const answer = question === undefined ? undefined : about?.notebook?.(question);
       const body = Buffer.concat(chunks).toString();
-      const reply = answer ?? { simulated: true, ...about, method, path: url, headers, bodyBytes, body };
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(reply));
+      const payload = answer ?? { simulated: true, ...about, method, path: url, headers, bodyBytes, body };
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(payload));
     });
   });
   server.on('upgrade', (request, socket, head) => {
@@ -82,7 +78,7 @@ export function makeHttpService(): Service {
     });
   });
   return (stream, about) => {
-    asked.set(stream, about);
+    instanceOf.set(stream, about);
     server.emit('connection', stream);
   };
 }

@@ -1,7 +1,7 @@
 /**
  * Commands with time and streams (`cat`, `sleep`, `head -c`, `stty size`, `env`), and a minimal
  * shell: simple commands with `;`, quotes, `$NAME`, `$?`, `$$` and `>&2`. A script that ends with
- * `exec "$SHELL"` becomes that shell. Other commands are in `commands.ts`.
+ * `exec "$SHELL"` becomes a shell. Other commands are in `commands.ts`.
  */
 import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
@@ -30,9 +30,9 @@ class Exit extends Error {
   }
 }
 
-export async function runCommand(place: ShellContext, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
+export async function runCommand(context: ShellContext, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
   try {
-    return await run(place, command, place.io.signal, false);
+    return await run(context, command, context.io.signal, false);
   } catch (thrown) {
     if (thrown instanceof Exit) return thrown.code;
     throw thrown;
@@ -40,15 +40,15 @@ export async function runCommand(place: ShellContext, { command }: Pick<ExecRequ
 }
 
 async function run(
-  place: ShellContext,
+  context: ShellContext,
   command: readonly string[],
   signal: AbortSignal,
   toStderr: boolean,
 ): Promise<number> {
-  const { io, clock, env } = place;
+  const { io, clock, env } = context;
   const [name = '', ...args] = command;
   const say = toStderr ? io.err : io.out;
-  if (shells.has(name)) return shell(place, args);
+  if (shells.has(name)) return shell(context, args);
   if (name === 'cat' && args.length === 0) {
     for (let chunk = await io.read(signal); chunk !== null; chunk = await io.read(signal)) await say(chunk);
     return 0;
@@ -74,9 +74,9 @@ async function run(
     for (const [variable, value] of Object.entries(env)) await say(`${variable}=${value}\n`);
     return 0;
   }
-  const permission = permissionOf(place.inside().container, name);
+  const permission = permissionOf(context.inside().container, name);
   if (permission === 'not executable') return fail(io, `${name}: permission denied`, 126);
-  const { exitCode, stdout, stderr } = await emulate(place.inside(), command);
+  const { exitCode, stdout, stderr } = await emulate(context.inside(), command);
   await say(stdout);
   await io.err(stderr);
   return exitCode;
@@ -87,38 +87,38 @@ async function fail(io: Io, text: string, code = 1): Promise<number> {
   return code;
 }
 
-async function shell(place: ShellContext, args: readonly string[]): Promise<number> {
-  const { io } = place;
+async function shell(context: ShellContext, args: readonly string[]): Promise<number> {
+  const { io } = context;
   const script = args.find((arg) => !arg.startsWith('-'));
   const becomesShell = script?.endsWith('exec "$SHELL"') === true;
-  if (!becomesShell && args.some((arg) => /^-[a-z]*c$/.test(arg))) return runLines(place, script ?? '', 0);
+  if (!becomesShell && args.some((arg) => /^-[a-z]*c$/.test(arg))) return runLines(context, script ?? '', 0);
   if (script !== undefined && !becomesShell) return fail(io, `sh: ${script}: the simulation runs no scripts`, 127);
-  const prompt = `root@${place.inside().container.spec.hostname}:~# `;
+  const prompt = `root@${context.inside().container.spec.hostname}:~# `;
   let status = 0;
   let typed = '';
   for (;;) {
     if (io.size() !== null && typed === '') await io.out(prompt);
     const chunk = await io.read(io.signal);
-    if (chunk === null) return typed === '' ? status : runLines(place, typed, status);
+    if (chunk === null) return typed === '' ? status : runLines(context, typed, status);
     typed += chunk.toString();
     const end = typed.lastIndexOf('\n');
     if (end < 0) continue;
-    status = await runLines(place, typed.slice(0, end), status);
+    status = await runLines(context, typed.slice(0, end), status);
     typed = typed.slice(end + 1);
   }
 }
 
-async function runLines(place: ShellContext, text: string, before: number): Promise<number> {
-  const { io } = place;
+async function runLines(context: ShellContext, text: string, before: number): Promise<number> {
+  const { io } = context;
   let status = before;
-  for (const { words, toStderr } of parse(text, { ...place.env, '?': () => String(status), $: () => String(PID) })) {
+  for (const { words, toStderr } of parse(text, { ...context.env, '?': () => String(status), $: () => String(PID) })) {
     const [name = '', first = '', second = ''] = words;
     if (name === 'exit') throw new Exit(Number(first === '' ? status : first) & 255);
     if (name === 'kill' && /^-(9|KILL)$/.test(first) && second === String(PID)) throw new Exit(KILLED);
     const interrupted = new AbortController();
     io.onInterrupt = () => interrupted.abort();
     try {
-      status = await run(place, words, AbortSignal.any([io.signal, interrupted.signal]), toStderr);
+      status = await run(context, words, AbortSignal.any([io.signal, interrupted.signal]), toStderr);
     } catch (thrown) {
       if (thrown instanceof Exit || !interrupted.signal.aborted) throw thrown;
       status = INTERRUPTED;

@@ -4,11 +4,11 @@
  * Implements the engine contract in memory, on a real or virtual clock, with faults on demand. With
  * it Berth is an emulator for client authors and tests.
  *
- * Files: `*-verbs.ts` hold the verbs, `context.ts` their locks and state, `calls.ts` and `faults.ts`
- * the faults; `host.ts` holds containers and events, `container.ts` one container, `script.ts` its
- * instructions, `networks.ts` and `guests.ts` listeners inside, `images.ts` images and pulls,
- * `services.ts` services, `commands.ts`, `shell.ts`, `processes.ts`, `terminal.ts` commands,
- * `logs.ts` logs, `journal.ts` persistence.
+ * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state and locks, `calls.ts` and
+ * `faults.ts` faults, `host.ts` containers and events, `container.ts` one container, `script.ts`
+ * instructions, `networks.ts` and `guests.ts` listeners inside, `images.ts` images, `services.ts`
+ * services, `commands.ts`, `shell.ts`, `processes.ts` and `terminal.ts` commands, `logs.ts` logs,
+ * `journal.ts` persistence.
  *
  * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.
@@ -29,12 +29,12 @@ export interface SimulatedEngineOptions extends HostOptions {
   capabilities?: Partial<Capabilities>;
   dockerImageRef?: string;
   faults?: Faults;
-  /** An existing host, whose maker stops it; other host options are then ignored. */
+  /** An existing host, stopped by its maker; other host options are then ignored. */
   host?: SimulatedHost;
 }
 
 export interface SimulatedEngine extends Engine {
-  /** Methods of the host make things happen. */
+  /** Controls the simulation. */
   readonly host: SimulatedHost;
   /** Applies faults from now on; undefined: none. */
   misbehave(faults: Faults | undefined): void;

@@ -14,7 +14,7 @@ export function makeTerminal({
 }): Writable {
   let line = '';
   const decoder = new TextDecoder();
-  const take = (key: string): void => {
+  const handleKey = (key: string): void => {
     if (key === '\r' || key === '\n') {
       echo('\r\n');
       input.write(`${line}\n`);
@@ -37,7 +37,7 @@ export function makeTerminal({
   };
   return new Writable({
     write(chunk: Buffer, _encoding, done) {
-      for (const key of decoder.decode(chunk, { stream: true })) if (!input.writableEnded) take(key);
+      for (const key of decoder.decode(chunk, { stream: true })) if (!input.writableEnded) handleKey(key);
       if (input.writableNeedDrain) input.once('drain', () => done()).once('close', () => done());
       else done();
     },

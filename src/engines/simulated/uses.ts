@@ -1,6 +1,4 @@
-/**
- * How a simulated instance is used by its script: notebook kernels and terminals, and connections.
- */
+/** Usage of a simulated instance by script: notebook kernels and terminals, and connections. */
 import type { Container } from './container.ts';
 import type { UseName } from './script.ts';
 
