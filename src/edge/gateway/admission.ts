@@ -187,10 +187,7 @@ async function opens(deps: AdmissionDeps, token: string, target: PortAddress): P
   return opened !== null && opened.instanceId === target.instanceId && opened.port === target.port;
 }
 
-/**
- * Weighs a cookie. `ignored`: `Origin: null` (sandbox) or embedded elsewhere. `refused`: unsafe,
- * cross-site.
- */
+/** `ignored`: `Origin: null` (sandbox) or embedded elsewhere. `refused`: unsafe, cross-site. */
 export function cookieWeight({
   head,
   method,

@@ -1,7 +1,4 @@
-/**
- * The gateway's own answers: a page for browsers, `{"message"}` for programs, with cause and
- * remedy.
- */
+/** The gateway's own answers, with cause and remedy: a page, or `{"message"}` for programs. */
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/errors.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';

@@ -1,7 +1,4 @@
-/**
- * Decodes an instance's chunked body (RFC 9112 §7.1) strictly. Ignores extensions, returns
- * trailers.
- */
+/** Decodes a chunked body (RFC 9112 §7.1) strictly. Ignores extensions, returns trailers. */
 import { readFields, ResponseFault } from './response-head.ts';
 
 export interface BodySink {
@@ -28,9 +25,8 @@ export class ChunkedBody {
   }
 
   /**
-   * Consumes the piece from an offset. Returns the offset after the body, or -1 if the body
-   * continues. The sink gets the whole piece even if it is full: buffering parts costs many times
-   * their bytes.
+   * Returns the offset after the body, or -1 if the body continues. The sink gets a piece whole,
+   * even if full: buffering parts costs many times their bytes.
    */
   feed(piece: Buffer, from: number, sink: BodySink): number {
     const parts: Buffer[] = [];

@@ -14,7 +14,6 @@ export interface ClientRequest {
   readonly socket: Socket;
   /** HTTP/2 only: whether frames announce a body. */
   readonly bodyFollows?: boolean;
-  /** True after the last byte arrived. */
   readonly complete: boolean;
   readonly destroyed: boolean;
   pause(): unknown;

@@ -1,6 +1,6 @@
 /**
- * Rewrites an instance's response head. On paths all instances share an origin: headers that reach
- * beyond the prefix are removed, and content of other owners is sandboxed.
+ * Rewrites a response head. Instances on paths share an origin: headers that reach beyond the
+ * prefix are removed, and content of other owners is sandboxed.
  */
 import { downstreamSetCookie } from './cookies.ts';
 import { optionsOf } from './head.ts';
@@ -39,7 +39,6 @@ export interface DownstreamHead {
   contentLength: string | null;
 }
 
-/** `owner`: the visitor owns the instance. */
 export function downstreamHeaders(
   raw: readonly string[],
   status: number,

@@ -89,13 +89,12 @@ interface Entered {
   place: PortAddress;
   pool: PortPool;
   target: InstanceTarget;
-  /** Host that the client used. */
   host: string;
   headers: string[];
 }
 
 interface Connection {
-  /** Running responses; nobody else may write to the socket meanwhile. */
+  /** Responses in progress; nothing else may write to the socket meanwhile. */
   responses: Set<ClientResponse>;
   peer: Peer;
   credentials: Credentials;
@@ -364,7 +363,7 @@ export class Gateway {
     tunnel(pool, { ...upgrade, client, early, accept: head.accept, idle: this.#idle, limits: this.#limits }, onDone);
   }
 
-  /** Watches an authorized exchange for revocation and idle detection until the returned function is called. */
+  /** Watches an authorized exchange until the returned function is called. */
   #begin(
     { place, pool, target }: Entered,
     accessGrant: AccessGrant,

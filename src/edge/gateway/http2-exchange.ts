@@ -1,4 +1,4 @@
-/** One HTTP/2 stream as request and response. node:http2's own objects join repeated headers. */
+/** Represents an HTTP/2 stream as request and response; node:http2 would join repeated headers. */
 import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';

@@ -15,10 +15,8 @@ import { http2Head } from './http2-head.ts';
 import { Http2Wire } from './http2-wire.ts';
 
 export interface Http2Limits {
-  /** Concurrent requests of one connection. */
   streams: number;
   maxHeaderBytes: number;
-  /** Time until the first request. */
   headMs: number;
   idleClientMs: number;
 }

@@ -11,7 +11,6 @@ export abstract class IdleWatched implements ListItem {
   abstract moves(): number;
   /** Current idle limit; 0 disables. */
   abstract limitMs(): number;
-  /** Called when the limit is exceeded. */
   abstract expire(): void;
 }
 

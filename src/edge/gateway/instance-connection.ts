@@ -1,4 +1,4 @@
-/** One HTTP/1 connection to an instance's port, one request at a time. A protocol error ends it. */
+/** HTTP/1 connection to an instance, for sequential requests. A protocol error ends it. */
 import type { Duplex } from 'node:stream';
 import type { ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
@@ -10,7 +10,6 @@ export interface Receiver {
   onEnd(trailers: string[]): void;
   /** Called after each parsed piece. */
   onPieceEnd(): void;
-  /** No 'end' follows. */
   onBroken(error: Error): void;
 }
 
@@ -35,7 +34,6 @@ export class InstanceConnection implements ResponseSink {
   #sent = false;
   #answered = false;
   #keepAlive = false;
-  /** Idle time by the last response head. */
   #idleMs = 0;
   #untilMs = 0;
   #error: Error | null = null;
@@ -89,7 +87,6 @@ export class InstanceConnection implements ResponseSink {
     this.#stream.resume();
   }
 
-  /** Returns whether an idle connection is likely still open at the instance. */
   isGood(): boolean {
     return !this.#stream.destroyed && this.#deps.now() < this.#untilMs;
   }

@@ -16,9 +16,7 @@ import type { PortAddress } from './routing.ts';
 export interface PoolLimits {
   /** Concurrent requests and tunnels of one port. */
   perPort: number;
-  /** Concurrent requests and tunnels of one instance. */
   perInstance: number;
-  /** Idle time after which a pool closes. */
   idlePoolMs: number;
   /** Idle time after which a connection closes; below the 5 s of common servers. */
   idleConnectionMs: number;

@@ -4,16 +4,13 @@ import type { PoolLimits } from './instance-pools.ts';
 import type { TunnelLimits } from './upgrade.ts';
 
 export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits {
-  /** Idle time of a client's connection between requests. */
   idleClientMs: number;
   /** Time until a request head must be complete. */
   headMs: number;
   /** Concurrent client connections, if the limit of open files allows. */
   connections: number;
   streams: number;
-  /** Interval of access rechecks. */
   revocationMs: number;
-  /** Time for running requests after `stop`. */
   stopGraceMs: number;
 }
 

@@ -1,4 +1,4 @@
-/** The gateway's HTTP/1.1 server. TLS clients choose HTTP/2 or HTTP/1.1 by ALPN; the default is HTTP/1.1. */
+/** The gateway's HTTP/1.1 server. TLS clients choose HTTP/2 by ALPN. */
 import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';

@@ -30,7 +30,6 @@ export class PortPool {
     };
   }
 
-  /** Dials a raw connection for a tunnel. */
   dial(): Promise<Duplex> {
     return this.#dial(this);
   }

@@ -8,9 +8,8 @@ import type { InstanceConnection } from './instance-connection.ts';
 const SMALL_BYTES = 1_024;
 
 export class RequestBody {
-  /** True if the length is unknown. */
   readonly chunked: boolean;
-  /** Grows with each chunk that arrives or is taken. */
+  /** Grows with each chunk that arrives or leaves. */
   moves = 0;
   #isFull = false;
   /** Small chunks, and chunks that arrived while the instance's buffer was full. */

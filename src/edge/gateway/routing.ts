@@ -8,7 +8,7 @@ import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 
 export interface InstanceTarget {
   kind: 'instance';
-  /** `host`: own host; all paths belong to the instance but `/.berth/`. */
+  /** `host`: an own host, where the instance has all paths but `/.berth/`. */
   mount: 'notebook' | 'forward' | 'host';
   instanceId: InstanceId;
   port: number;

@@ -1,6 +1,6 @@
 /**
- * The token of a share link: `?berth_share=<token>` or `X-Berth-Share`. Always removed, so that no
- * instance receives or logs it. Browsers keep the token as a cookie.
+ * Token of a share link: `?berth_share=<token>` or `X-Berth-Share`, always removed for instances.
+ * Browsers keep the token as a cookie.
  */
 import type { Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';

@@ -1,6 +1,6 @@
 /**
- * WebSocket tunnels. Only a 101 makes a tunnel: nobody gets a raw connection to an instance that
- * did not agree. Only `websocket` is upgraded; `h2c` would bypass every check.
+ * WebSocket tunnels, made only by a 101: no client gets a raw connection without the instance's
+ * consent. Only `websocket` is upgraded; `h2c` would bypass every check.
  */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
