@@ -211,7 +211,7 @@ export interface Config {
   dockerHost: string | null;
 }
 
-/** Throws an Error whose message names each wrong variable and the values that work. */
+/** Throws an Error that names each wrong variable and its valid values. */
 export function readConfig(env: Record<string, string | undefined>): Config {
   const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const read = schema.safeParse(set);
@@ -221,13 +221,13 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   }
   const { data } = read;
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
-    const why =
+    const reason =
       'the simulated engine lives in the process of the API, and no other process reaches it: leave BERTH_ROLE out';
-    throw new Error(`The configuration is wrong:\n  BERTH_ROLE: ${why}`);
+    throw new Error(`The configuration is wrong:\n  BERTH_ROLE: ${reason}`);
   }
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
-    const why = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
-    throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${why}`);
+    const reason = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
+    throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${reason}`);
   }
   return {
     dataFolder: data.BERTH_DATA,
@@ -298,7 +298,7 @@ function tlsOf(name: string, cert: string | undefined, key: string | undefined):
 function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegistry'] {
   const { BERTH_ARCHIVE_REGISTRY: prefix, BERTH_ARCHIVE_REGISTRY_USERNAME: username = '' } = data;
   const { BERTH_ARCHIVE_REGISTRY_PASSWORD: secret = '' } = data;
-  const wrong = (name: string, why: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${why}`);
+  const wrong = (name: string, reason: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${reason}`);
   if ((username === '') !== (secret === '')) {
     const [lacks, has] = username === '' ? ['USERNAME', 'PASSWORD'] : ['PASSWORD', 'USERNAME'];
     throw wrong(`BERTH_ARCHIVE_REGISTRY_${lacks}`, `must be set too, together with BERTH_ARCHIVE_REGISTRY_${has}`);

@@ -37,7 +37,7 @@ export const HOST_MEMORY_MIB = 1024;
 const CPU_SIZES = [1, 2, 4, 8, 16, 32, 64] as const;
 const GB_PER_CORE = 2;
 const GPU_SIZES = [1, 2, 4, 8] as const;
-/** Bounds the share of one GPU on a (simulated) machine that is larger. */
+/** Bounds the share of one GPU on larger (simulated) machines. */
 const LARGEST = { cores: 256, memoryGB: 2048, gpus: 8 } as const;
 
 /** Dollars an hour, until an operator can set prices. */
@@ -94,13 +94,13 @@ const MIN_DATA_DISKS = 25;
 
 /** Size of data disks, chosen once by the size of the pool: small machines get small disks. */
 export async function ensureDataDiskGB(store: Store, pools: readonly PoolDrivers[]): Promise<number> {
-  const known = await setting(store.read, 'dataDiskGB');
-  if (known !== undefined) return Number(known);
+  const stored = await setting(store.read, 'dataDiskGB');
+  if (stored !== undefined) return Number(stored);
   const { storage } = poolForType({ pools }, volumeTypeOfDisk('data'));
   const { totalBytes } = await storage.space();
-  const fitting = Math.floor(totalBytes / BYTES_PER_GB / MIN_DATA_DISKS);
-  const chosen = Math.max(1, Math.min(DATA_DISK_GB, fitting));
-  return Number(await store.write((tx) => ensureSetting(tx, 'dataDiskGB', String(chosen))));
+  const maxGB = Math.floor(totalBytes / BYTES_PER_GB / MIN_DATA_DISKS);
+  const sizeGB = Math.max(1, Math.min(DATA_DISK_GB, maxGB));
+  return Number(await store.write((tx) => ensureSetting(tx, 'dataDiskGB', String(sizeGB))));
 }
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
@@ -128,8 +128,8 @@ export function typesThatFit(machine: Machine & { dataDiskGB?: number }): Omit<I
   const gpuName = machine.gpus[0]?.name ?? '';
   const count = machine.gpus.length;
   const gpu = GPU_SIZES.filter((gpus) => gpus <= count).map((gpus) => {
-    const share = (has: number, largest: number): number =>
-      Math.max(1, Math.floor(gpus * Math.min(has / count, largest / Math.min(count, LARGEST.gpus))));
+    const share = (total: number, largest: number): number =>
+      Math.max(1, Math.floor(gpus * Math.min(total / count, largest / Math.min(count, LARGEST.gpus))));
     const cores = share(machine.cpuCores, LARGEST.cores);
     const memory = share(memoryGB, LARGEST.memoryGB);
     const price = pricesOf(gpus * GPU_PRICE + cores * CORE_PRICE);
@@ -177,9 +177,9 @@ export async function saveTypes(
     const saved: InstanceType[] = [];
     for (const [position, type] of types.entries()) {
       const id = instanceTypeId(await ensureSetting(tx, `type.${type.name}`, uuid()));
-      const whole = { ...type, id, regionId: region };
-      await saveInstanceType(tx, whole, position);
-      saved.push(whole);
+      const complete = { ...type, id, regionId: region };
+      await saveInstanceType(tx, complete, position);
+      saved.push(complete);
     }
     await withdrawTypes(
       tx,
@@ -218,8 +218,8 @@ export async function saveDefaultRegion(
  */
 export async function keepNodePortAddress(config: Config, store: Store, regionId: string): Promise<Config> {
   const before = await regionWithUsage(store.read, regionId);
-  const isWithApi = before?.region.sshAddress === config.publicAddress;
-  return isWithApi ? { ...config, loopbackNodePortAddress: null } : config;
+  const sharesApiAddress = before?.region.sshAddress === config.publicAddress;
+  return sharesApiAddress ? { ...config, loopbackNodePortAddress: null } : config;
 }
 
 /**
@@ -229,8 +229,8 @@ export async function keepNodePortAddress(config: Config, store: Store, regionId
  */
 export async function refreshPublicTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
   const name = `texts.${region.id}`;
-  const shown = JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region });
-  if ((await setting(store.read, name)) === shown) return;
+  const current = JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region });
+  if ((await setting(store.read, name)) === current) return;
   for (let after = ''; ;) {
     if (signal.aborted) return;
     const rows = await instanceRowsOfRegion(store.read, region.id, after, TEXTS_PER_WRITE);
@@ -243,5 +243,5 @@ export async function refreshPublicTexts(store: Store, region: Region, signal: A
       for (const ownerId of [...owners].toSorted()) await bumpVersion(tx, ownerId);
     });
   }
-  await store.write((tx) => saveSetting(tx, name, shown));
+  await store.write((tx) => saveSetting(tx, name, current));
 }
