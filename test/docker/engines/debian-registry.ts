@@ -1,6 +1,6 @@
 /**
- * Registries that are the real thing: Debian's `docker-registry`, each a process with a folder and a port of its own. Two of them,
- * one for everybody and one for those who have credentials.
+ * Real registries: Debian's `docker-registry`, an open one and one with credentials, each a process
+ * with its own folder and port.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,11 +12,11 @@ import type { RegistryCredentials } from '../../../src/engines/contract.ts';
 import { until } from '../../conformance/subject.ts';
 
 export const credentials: RegistryCredentials = { username: 'berth', secret: 'harbour' };
-/** The line of htpasswd for them, at bcrypt's least cost but one: the registry checks it at every request. */
+/** htpasswd line with a low bcrypt cost: the registry checks it in every request. */
 const htpasswd = 'berth:$2y$05$abcdefghijklmnopqrstuuZ9hITkhSjgdPh1azpD9e5XbVlHeIfui\n';
 
 export interface DebianRegistries {
-  /** `127.0.0.1:<port>`, which Docker takes without TLS. */
+  /** `127.0.0.1:<port>`: Docker needs no TLS there. */
   open: string;
   closed: string;
   stop(): Promise<void>;

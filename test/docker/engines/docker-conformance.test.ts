@@ -1,4 +1,4 @@
-/** Docker holds the engine contract. */
+/** The Docker engine conforms to the engine contract. */
 import { describeConformance } from '../../conformance/engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';
 

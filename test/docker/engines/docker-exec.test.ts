@@ -1,4 +1,7 @@
-/** Commands with open streams on Docker: a connection that breaks, what is left behind, and how the engine's words are read. */
+/**
+ * Commands with open streams on Docker: broken connections, cleanup, parsing of the engine's
+ * messages.
+ */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
@@ -18,14 +21,14 @@ onDocker((made) => ({ fixture, subject } = made));
 
 const cat = { command: ['cat'], env: {}, terminal: null };
 
-describe('an engine that vanishes', () => {
+describe('a broken connection to the engine', () => {
   let spec: EngineSpec;
   beforeEach(async () => {
     spec = subject.spec();
     await subject.ensure(spec);
   });
 
-  /** Between the engine object and the daemon is a socket that can be cut. */
+  /** Runs the test with a socket between engine object and daemon, which can be cut. */
   async function cutOff(work: (engine: Engine, cut: () => void) => Promise<void>): Promise<void> {
     if (!('socketPath' in endpoint)) return expect.fail('the engine is not on a socket');
     const { listener, cut } = makeCuttable(endpoint.socketPath);
@@ -36,7 +39,7 @@ describe('an engine that vanishes', () => {
     });
   }
 
-  it('is unreachable to who waits for the exit, and ends the streams', async () => {
+  it('rejects the exit as unreachable, and ends the streams', async () => {
     await cutOff(async (engine, cut) => {
       const running = await engine.openExec(spec.id, cat, deadline());
       running.stdin.write('hello');
@@ -48,7 +51,7 @@ describe('an engine that vanishes', () => {
     });
   });
 
-  it('is unreachable to who follows a log', async () => {
+  it('fails a followed log as unreachable', async () => {
     await cutOff(async (engine, cut) => {
       const log = await engine.followLogs(spec.id, 'console', {}, deadline());
       const reading = Array.fromAsync(log);
@@ -64,7 +67,7 @@ describe('an engine that vanishes', () => {
 });
 
 describe('signals and memory', () => {
-  it('a signal goes to its process group, which a trap sees and its children do', async () => {
+  it('delivers a signal to the process group: the trap and the children', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const script = 'trap "echo caught; exit 7" INT; echo ready; sleep 1000; echo no';
@@ -77,7 +80,7 @@ describe('signals and memory', () => {
     expect(said).toBe('ready\ncaught\n');
   });
 
-  it('small pieces that nobody reads do not keep what came beside them', async () => {
+  it('does not retain whole reads for small unread pieces', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const script = 'n=0; while [ $n -lt 1500 ]; do head -c 20000 /dev/zero; printf x >&2; n=$((n + 1)); done';
@@ -86,7 +89,7 @@ describe('signals and memory', () => {
     let bytes = 0;
     for await (const chunk of running.stdout) {
       bytes += Buffer.from(chunk).length;
-      // So slowly that much is read at once, of both.
+      // Slow enough that reads return much of both.
       await delay(1);
     }
     expect(bytes).toBe(1_500 * 20_000);
@@ -96,8 +99,8 @@ describe('signals and memory', () => {
   });
 });
 
-describe('what is left behind', () => {
-  it('an engine object that stops lets go, and the command goes on', async () => {
+describe('cleanup', () => {
+  it('closes the streams when the engine object stops, and the command goes on', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const engine = fixture.make();
@@ -107,7 +110,7 @@ describe('what is left behind', () => {
     expect((await subject.exec(spec.id, 'ps')).stdout).toContain('sleep 1000');
   });
 
-  it('an opening that is given up leaves no command behind', async () => {
+  it('leaves no command of an aborted opening', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const options = { ...cat, command: ['sleep', '1000'] };
@@ -121,7 +124,7 @@ describe('what is left behind', () => {
     expect(await until('all are gone', async () => !(await sleeps()))).toBe(true);
   });
 
-  it('a kill of one that stands still is busy, and works afterwards', async () => {
+  it('reports busy for a kill while the instance is paused, and kills it afterwards', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const running = await fixture.engine.openExec(spec.id, cat, deadline());
@@ -134,12 +137,12 @@ describe('what is left behind', () => {
     expect(await running.exited).toBe(137);
   });
 
-  it('where there is no room for one more process, what begins can make none; one that does not begin is a fault, not an exit code', async () => {
+  it('at the process limit a command can not fork, or fails to start with a fault, not an exit code', async () => {
     const spec = subject.spec({ pidsLimit: 16 });
     await subject.ensure(spec);
     const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');
     expect(full).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("can't fork") });
-    // The engine puts a process that it has made into the limit, and it is chance whether that needs one more to become the command.
+    // The process joins the limit after its creation; whether it then forks is chance.
     for (let again = 0; again < 5; again++) {
       const command = ['sh', '-c', 'true & echo made one'];
       const outcome = await fixture.engine.openExec(spec.id, { ...cat, command }, deadline()).then(
@@ -151,7 +154,7 @@ describe('what is left behind', () => {
   });
 });
 
-describe('what the engine says of a command that it could not begin', () => {
+describe('parsing of start failures', () => {
   const of = (cause: string): string =>
     `OCI runtime exec failed: exec failed: unable to start container process: ${cause}: unknown\r\n`;
 
@@ -165,7 +168,7 @@ describe('what the engine says of a command that it could not begin', () => {
     expect(parseStartFailure(of(cause), 'nope')).toEqual({ exitCode, text: said });
   });
 
-  it('what is the engine’s own trouble is a fault', async () => {
+  it('throws a fault for a failure of the engine', async () => {
     const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(parseStartFailure(said, 'nope'))));
     for (const cause of ['read init-p: connection reset by peer', 'fork/exec /x: resource temporarily unavailable'])
       expect(await faultIn(of(cause))).toMatchObject({ kind: 'no_capacity', retry: true });
@@ -174,7 +177,7 @@ describe('what the engine says of a command that it could not begin', () => {
   });
 });
 
-describe('lines', () => {
+describe('log lines', () => {
   const frame = (source: 1 | 2, payload: string): Buffer => {
     const header = Buffer.alloc(8);
     header[0] = source;
@@ -183,7 +186,7 @@ describe('lines', () => {
   };
   const [first, second] = ['2026-01-02T03:04:05.678901234Z', '2026-01-02T03:04:06.000000000Z'];
 
-  it('are put together from frames cut anywhere, each stream for itself, with the time of their first piece', () => {
+  it('are assembled per stream from frames cut anywhere, with the time of the first piece', () => {
     const bytes = Buffer.concat([
       frame(1, `${first} begun `),
       frame(2, `${second} trouble\n`),
@@ -203,7 +206,7 @@ describe('lines', () => {
     }
   });
 
-  it('are cut at 16 KiB, between characters, and the next is whole', () => {
+  it('are truncated at 16 KiB between characters, and the next line is complete', () => {
     const reader = makeLineReader();
     const long = `${'x'.repeat(16 * 1024 - 1)}⚓⚓`;
     const lines = reader.push(Buffer.from(`${long}\n\nnext\nunfinished`));

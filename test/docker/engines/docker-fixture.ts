@@ -1,6 +1,6 @@
 /**
- * The Docker engine for tests: a real daemon, a tiny image of Debian's static busybox, and everything made through it taken
- * away at the end, whatever the tests did. The daemon is that of `DOCKER_HOST`, or the usual socket.
+ * Fixture of the Docker engine: a real daemon (`DOCKER_HOST` or the default socket), a tiny image
+ * of Debian's static busybox, and removal of every created object.
  */
 import { execFile, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -36,11 +36,11 @@ export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var
 
 const DOCKER_RECIPE = path.join(import.meta.dirname, '../../../images/docker-inside');
 
-/** Two empty blocks: its end. */
+/** End of a tar: two empty blocks. */
 const emptyTar = Buffer.alloc(1024);
 
 export interface DockerFixture extends Fixture {
-  /** Past the engine. */
+  /** Client without the engine. */
   docker: Docker;
   facts: HostFacts;
   stateFolder: string;
@@ -50,7 +50,10 @@ export interface DockerFixture extends Fixture {
   inspect(id: InstanceId): Promise<Docker.ContainerInspectInfo>;
 }
 
-/** Hands the tests of a file a daemon's fixture before the first, clears what each made, and takes all away after the last. */
+/**
+ * Passes a daemon's fixture to the tests of a file, cleans up after each, and removes all at the
+ * end.
+ */
 export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject }) => void): void {
   let made: { fixture: DockerFixture; subject: Subject } | undefined;
   beforeAll(async () => {
@@ -205,7 +208,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       await docker.getContainer(containerName(id)).kill();
     },
     async connectUnix(id, pathInside) {
-      // Through the mounts that its programs see.
+      // Through the mounts of its processes.
       const { State } = await docker.getContainer(containerName(id)).inspect();
       const connection = net.connect({ path: `/proc/${State.Pid}/root${pathInside}`, allowHalfOpen: true });
       await once(connection, 'connect');
@@ -250,13 +253,16 @@ async function releaseNodePort(): Promise<number> {
   return address.port;
 }
 
-/** A file that is to be in an image, by its absolute path there. */
+/** File of an image, by its absolute path. */
 export interface ImageFile {
   content: string | Buffer;
   mode: number;
 }
 
-/** As much of sshd, to be put at `/usr/sbin/sshd`, as saying its banner: an instance counts as ready by it. Silent while `/tmp/silent` is there. */
+/**
+ * Stand-in for `/usr/sbin/sshd` that sends only the banner, the sign of readiness. Silent while
+ * `/tmp/silent` exists.
+ */
 export const bannerOfSshd: ImageFile = {
   mode: 0o755,
   content: `#!/bin/sh
@@ -267,7 +273,10 @@ done
 `,
 };
 
-/** Imports busybox under `ref`, with all its applets, or these `only`, and the `files`. `folder` is a scratch one, the caller's to remove. */
+/**
+ * Imports busybox under `ref`, with all applets or `only` these, and `files`. The caller removes
+ * `folder`.
+ */
 export async function importBusybox(
   docker: Docker,
   ref: string,

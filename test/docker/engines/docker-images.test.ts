@@ -1,4 +1,4 @@
-/** Images by way of a real daemon and a registry of our own. */
+/** Images on a real daemon, with a registry of the test. */
 import { once } from 'node:events';
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
@@ -38,7 +38,7 @@ describe('pulls', () => {
     return reported;
   };
 
-  it('an aborted pull is a fault worth another try, at once, and the next one has the image', async () => {
+  it('fails an aborted pull at once with a retryable fault, and the next pull succeeds', async () => {
     registry.mood = 'holding';
     const abort = new AbortController();
     const reported: ImageProgress[] = [];
@@ -52,7 +52,7 @@ describe('pulls', () => {
     await fixture.docker.getImage(registry.imageRef).inspect();
   });
 
-  it('tells bytes that only grow, up to the size of the layers; and nothing of an image that is there', async () => {
+  it('reports bytes that never decrease, up to the size of the layers, and none for a present image', async () => {
     await fixture.docker.getImage(registry.imageRef).remove({ force: true });
     const reported: ImageProgress[] = [];
     await fixture.make().ensureImage(registry.imageRef, (progress) => reported.push(progress), deadline());
@@ -64,7 +64,7 @@ describe('pulls', () => {
     expect(await pull(registry.imageRef)).toEqual([]);
   });
 
-  it('says what is unknown, what is denied, and what can not be reached', async () => {
+  it('distinguishes missing, denied and unreachable images', async () => {
     const unknown = await expectFault(pull(`${registry.address}/tiny:2`), 'not_found');
     expect(unknown.message).toContain(`${registry.address}/tiny:2`);
     await expectFault(pull(`${registry.address}/nothing:1`), 'not_found');
@@ -104,7 +104,7 @@ describe('pulls', () => {
     },
   );
 
-  it('a registry that says nothing is let go of within a second of the deadline', async () => {
+  it('gives up on a silent registry within a second of the deadline', async () => {
     await registry.renew();
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
     const engine = fixture.make();
@@ -119,7 +119,7 @@ describe('pulls', () => {
     }
   });
 
-  it('an aborted pull stops the download itself, not only the wait for it', async () => {
+  it('stops the download of an aborted pull', async () => {
     await registry.renew();
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
     registry.mood = 'trickling';
@@ -136,7 +136,7 @@ describe('pulls', () => {
     await expect(fixture.docker.getImage(registry.imageRef).inspect()).rejects.toMatchObject({ statusCode: 404 });
   });
 
-  it('a layer whose connection is cut goes on from there, and its bytes never go back', async () => {
+  it('resumes a layer after a cut connection, and its bytes never decrease', async () => {
     await registry.renew();
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
     registry.mood = 'cutting';
@@ -151,7 +151,7 @@ describe('pulls', () => {
       expect(done).toBeGreaterThanOrEqual(reported[index - 1]?.done ?? 0);
   });
 
-  it('an engine that ends the stream without the image is no success', async () => {
+  it('fails a pull whose stream ends without the image', async () => {
     const hollow = http.createServer((request, response) => {
       const pulls = request.method === 'POST';
       response.writeHead(pulls ? 200 : 404, { 'content-type': 'application/json' });
@@ -173,7 +173,7 @@ describe('pulls', () => {
     }
   });
 
-  it('credentials go to the engine in a header, and are in nothing that is thrown', async () => {
+  it('passes credentials in a header, and never in a fault', async () => {
     const asked: http.IncomingMessage[] = [];
     const echoing = http.createServer((request, response) => {
       asked.push(request);
@@ -210,7 +210,7 @@ describe('pulls', () => {
     }
   });
 
-  it('an image that was removed behind our back is missed at the launch, and had again after', async () => {
+  it('reports an externally removed image at the launch, and pulls it again', async () => {
     await pull(registry.imageRef);
     await fixture.docker.getImage(registry.imageRef).remove({ force: true });
     expect(await pull(registry.imageRef), 'it is believed to be there').toEqual([]);
@@ -233,7 +233,7 @@ describe('pulls', () => {
     }
   });
 
-  it('a ref of a recipe goes to whoever builds, once, and its failure is passed on', async () => {
+  it('builds the ref of a recipe once, and passes its failure on', async () => {
     const asked: string[] = [];
     const engine = fixture.make({
       buildLocalImage: async (ref, onProgress) => {
@@ -255,8 +255,8 @@ describe('pulls', () => {
   });
 });
 
-describe('what a pull says', () => {
-  it('bytes are summed over layers, and none is counted beyond its size', () => {
+describe('progress and faults of transfers', () => {
+  it('sums bytes over layers, none beyond its size', () => {
     const reported: ImageProgress[] = [];
     const add = makeTransferProgress((progress) => reported.push(progress));
     add({ status: 'Pulling from tiny', id: '1' });
@@ -297,14 +297,14 @@ describe('what a pull says', () => {
     expect(registryFault('x:9', answer)).toMatchObject({ kind, message: expect.stringContaining('x:9') });
   });
 
-  it('an image whose name reads like trouble is only what is said of it', () => {
+  it('ignores an image name that reads like a fault', () => {
     const ref = 'r.example/tools/denied-tls:404';
     const sentence = `manifest for ${ref} not found: manifest unknown`;
     const answer = Object.assign(new Error('server error'), { statusCode: 404, json: { message: sentence } });
     expect(registryFault(ref, answer)).toMatchObject({ kind: 'not_found', reason: 'imageMissing' });
   });
 
-  it('an error in the midst of a transfer is the registry’s, and a broken connection to the engine is the engine’s', () => {
+  it('attributes an error in the stream to the registry, and a broken connection to the engine', () => {
     const add = makeTransferProgress(() => {});
     const midst = (error: string): unknown => {
       try {
@@ -326,7 +326,7 @@ describe('what a pull says', () => {
     expect(registryFault('r.example/x:9', reset)).toMatchObject({ kind: 'unreachable', reason: undefined });
   });
 
-  it('an upload counts as a download does, and a layer whose size was lowered does not take bytes back', () => {
+  it('counts an upload like a download, without decrease when a size is lowered', () => {
     const reported: ImageProgress[] = [];
     const add = makeTransferProgress((progress) => reported.push(progress));
     add({ status: 'Preparing', id: 'a', progressDetail: {} });
@@ -341,7 +341,7 @@ describe('what a pull says', () => {
     ]);
   });
 
-  it('a ref without a tag means its latest, never all', () => {
+  it('reads a ref without tag as its latest', () => {
     expect(splitRef('debian')).toEqual({ repository: 'debian', tag: 'latest' });
     expect(splitRef('localhost:5000/debian')).toEqual({ repository: 'localhost:5000/debian', tag: 'latest' });
     expect(splitRef('localhost:5000/debian:12')).toEqual({ repository: 'localhost:5000/debian', tag: '12' });

@@ -1,6 +1,6 @@
 /**
- * Docker inside real instances of the default image, with real disks: what works, where it ends, and what it must not reach. Needs
- * root. The two images are built here when they are not there yet (a minute).
+ * Docker inside instances of the default image, with real disks: features, limits, isolation. Needs
+ * root. Builds the two images when they are absent (a minute).
  */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -48,7 +48,7 @@ onDocker((made) => {
 let lab: string;
 let storage: Storage;
 let notebook: string;
-/** A folder with the tar of a tiny image, as an account's data disk. */
+/** Data disk with the tar of a tiny image. */
 let dataDisk: string;
 
 beforeAll(async () => {
@@ -71,7 +71,7 @@ afterAll(async () => {
 
 beforeEach((context) => skipWithout('dockerInside', subject, context));
 
-/** Busybox under `tiny.tar`, and a file to be read by those who mount the folder. */
+/** Packs busybox as `tiny.tar`, and a file for containers that mount the folder. */
 async function packTiny(folder: string): Promise<void> {
   const bin = join(folder, 'root/bin');
   await mkdir(bin, { recursive: true });
@@ -110,15 +110,15 @@ interface LaunchOptions {
 interface Inside {
   id: InstanceId;
   spec: EngineSpec;
-  /** In a shell of the instance; whatever it ends with. */
+  /** Runs a shell script in the instance. */
   sh(script: string): Promise<{ exitCode: number; stdout: string; stderr: string }>;
-  /** The same, which has to end well. */
+  /** The same; a non-zero exit fails the test. */
   ok(script: string): Promise<string>;
 }
 
 const LOAD = 'docker import /root/dataDisk/tiny.tar tiny >/dev/null';
 
-/** An instance as control launches one, with a Docker that answers and knows the tiny image. */
+/** Launches an instance as control does, with a ready Docker that has the tiny image. */
 async function launch(options: LaunchOptions = {}): Promise<Inside> {
   const { owner = newUserId(), engine = fixture.engine, initScript = '', docker = true, memoryMiB = 1024 } = options;
   const bare = subject.spec({ ownerId: owner, imageRef: notebook, cpuMilli: 2000, memoryMiB, pidsLimit: 600 });
@@ -166,7 +166,7 @@ const dockerAnswers = (inside: Inside): Promise<unknown> =>
 
 const MUCH = 300 * 2 ** 20;
 
-/** Whether what its Docker has in memory is told as the instance's: more than the rest of it ever has. */
+/** Whether the memory of its Docker counts as the instance's: more than the rest ever has. */
 async function holdsMuch(engine: Engine, inside: Inside): Promise<boolean> {
   const holding = `docker run -d --name much --tmpfs /much tiny sh -c 'head -c ${MUCH} /dev/zero >/much/file; sleep 600'`;
   await inside.sh(`docker start much || ${holding}`);
@@ -179,8 +179,8 @@ async function engineOf(mode: DockerMode): Promise<Engine> {
   return fixture.make({ dockerInside: { mode, imageRef } });
 }
 
-describe('a Docker inside', () => {
-  it('loads an image and runs it, in the init script already', async () => {
+describe('Docker inside an instance', () => {
+  it('loads and runs an image, even in the init script', async () => {
     const inside = await launch({ initScript: `${LOAD} && docker run --rm tiny echo it runs >/root/said` });
     const said = await until(
       'the script has ended',
@@ -190,7 +190,7 @@ describe('a Docker inside', () => {
     expect(await inside.ok('cat /root/said')).toBe('it runs');
   });
 
-  it('publishes ports in the instance, where the gateway finds them, and asks names through it', async () => {
+  it('publishes ports in the instance for the gateway, and resolves names', async () => {
     const inside = await launch();
     await inside.ok('docker run -d -p 8123:80 tiny sh -c "echo served >/tmp/index.html; exec httpd -f -p 80 -h /tmp"');
     const got = await until('it is served', async () => (await inside.sh('curl -sf localhost:8123')).stdout);
@@ -200,7 +200,7 @@ describe('a Docker inside', () => {
     expect(await inside.ok('docker run --rm tiny busybox nslookup $(hostname)')).toContain(own);
   });
 
-  it('has the disks of the instance at their places, with the rights of everybody else', async () => {
+  it('mounts the instance’s disks at their paths, with their modes', async () => {
     const inside = await launch();
     expect(await inside.ok('docker run --rm -v /root/dataDisk:/data tiny cat /data/note')).toBe('from the disk');
     expect((await inside.sh('docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/mine"')).exitCode).toBe(1);
@@ -208,12 +208,12 @@ describe('a Docker inside', () => {
     await inside.ok('docker run --rm -v /root/dataDisk/open:/data tiny sh -c "echo theirs >/data/file"');
     expect(await inside.ok('cat /root/dataDisk/open/file')).toBe('theirs');
     await inside.ok('rm -r /root/dataDisk/open');
-    // What is on the root disk is not there: said, and not an empty folder.
+    // A path of the root disk is an error, not an empty folder.
     const elsewhere = await inside.sh('mkdir /root/work; docker run --rm -v /root/work:/w tiny ls /w');
     expect(elsewhere.exitCode).not.toBe(0);
   });
 
-  it('meets the end of its disk alone, and comes up again on the full one to be cleared', async () => {
+  it('fills only its own disk, and starts again on the full one for a clean-up', async () => {
     const inside = await launch();
     const filling =
       'docker run --name big tiny dd if=/dev/zero of=/big bs=1M; docker run --name rest tiny dd if=/dev/zero of=/big bs=512';
@@ -228,7 +228,7 @@ describe('a Docker inside', () => {
     await inside.ok('docker run --rm tiny dd if=/dev/zero of=/big bs=1M count=300');
   });
 
-  it('keeps images, containers and volumes over a stop and a start of the instance', async () => {
+  it('retains images, containers and volumes over a stop and a start of the instance', async () => {
     const inside = await launch();
     await inside.ok('docker run --name kept -v state:/state tiny sh -c "echo one >>/state/file"');
     const hears = `trap 'echo heard >/heard/file; exit 0' TERM; echo >/heard/ready; while :; do sleep 0.1; done`;
@@ -243,12 +243,12 @@ describe('a Docker inside', () => {
     expect(await inside.ok('docker run --rm -v heard:/heard tiny cat /heard/file'), 'it was told to stop').toBe(
       'heard',
     );
-    // The network is a new one: what is published is in that.
+    // A start has a new network; published ports belong to it.
     await inside.ok('docker run -d -p 8123:80 tiny httpd -f -p 80');
     await until('it answers', async () => (await inside.sh('curl -s localhost:8123')).exitCode === 0);
   });
 
-  it('killed, comes back by itself, with all that it kept', async () => {
+  it('restarts after a kill, with its data', async () => {
     const inside = await launch();
     const { State } = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
     process.kill(State.Pid, 'SIGKILL');
@@ -261,7 +261,7 @@ describe('a Docker inside', () => {
     expect(expectRunning(await subject.observe(inside.id)).docker).toBe('running');
   });
 
-  it('shares the limits of its instance: what eats the memory is killed, and counts as the instance’s use', async () => {
+  it('shares the instance’s limits: a memory hog is killed, and counts as the instance’s usage', async () => {
     const inside = await launch({ memoryMiB: 512 });
     expect((await inside.sh('docker run --rm tiny tail /dev/zero')).exitCode).not.toBe(0);
     expectRunning(await subject.observe(inside.id));
@@ -269,7 +269,7 @@ describe('a Docker inside', () => {
     await until('it is counted', () => holdsMuch(fixture.engine, inside));
   });
 
-  it('has as much again as its instance where limits can not be shared, and is counted with it', async () => {
+  it('has equal limits of its own where they can not be shared, and its usage is added', async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const between = http.createServer((request, response) => {
       const { url, method, headers } = request;
@@ -300,14 +300,14 @@ describe('a Docker inside', () => {
     });
   });
 
-  it('is refused where it can not be, with what to do about it', async () => {
+  it('is refused where it is impossible, with a remedy', async () => {
     const off = fixture.make({ dockerInside: undefined });
     const spec = subject.spec({ docker: { storage: await fixture.hostFolder() } });
     const fault = await expectFault(off.ensure(spec, deadline()), 'rejected');
     expect(fault.retry).toBe(false);
     expect(fault.message).toContain('BERTH_DOCKER_INSIDE=off');
     expect((await off.probe(deadline())).capabilities).toMatchObject({ dockerInside: false });
-    // One that runs already stays as it is, and takes new control files.
+    // A running instance stays, and gets new control files.
     const running = subject.spec({ docker: { storage: await fixture.hostFolder() }, memoryMiB: 512, pidsLimit: 256 });
     const before = expectRunning(await subject.ensure(running));
     const files = [...running.files, control('more', 'here')];
@@ -319,7 +319,7 @@ describe('a Docker inside', () => {
 });
 
 describe('an instance without a Docker', () => {
-  it('has no socket, and finds none on the network of its account', async () => {
+  it('has no socket, and finds none on the account’s network', async () => {
     const owner = newUserId();
     const neighbour = await launch({ owner });
     const without = await launch({ owner, docker: false });
@@ -331,7 +331,7 @@ describe('an instance without a Docker', () => {
     const listens = await neighbour.ok(
       'ls /proc/net/tcp >/dev/null && cat /proc/net/tcp /proc/net/tcp6 | grep -c " 0A "',
     );
-    // ssh, the notebook, and the engine's own names.
+    // ssh, the notebook, and the engine's name server.
     expect(Number(listens)).toBeLessThanOrEqual(4);
     for (const port of [2375, 2376, 2377, 4243])
       expect((await without.sh(`DOCKER_HOST=tcp://${address}:${port} docker version`)).stderr).toContain(
@@ -339,7 +339,7 @@ describe('an instance without a Docker', () => {
       );
   });
 
-  it('made from the image of one that had, has no link that leads nowhere', async () => {
+  it('launched from the image of one with Docker, has no broken link', async () => {
     const had = await launch();
     const ref = `berth.local/saved/${randomUUID()}:1`;
     await fixture.engine.saveImage(had.id, ref, deadline());
@@ -359,7 +359,7 @@ describe('an instance without a Docker', () => {
   });
 });
 
-describe('out of a rootless Docker there is no way', () => {
+describe('a rootless Docker gives no access', () => {
   const corePattern = '/proc/sys/kernel/core_pattern';
 
   it('to the kernel, to devices, or to other programs', async () => {
@@ -385,11 +385,11 @@ describe('out of a rootless Docker there is no way', () => {
     for (const attempt of attempts) {
       const { exitCode, stdout, stderr } = await inside.sh(attempt);
       expect(exitCode, `${attempt}: ${stdout}`).not.toBe(0);
-      // Refused, and not for want of a program to try it with.
+      // Refused, not for lack of a program to try.
       expect(stderr, attempt).toMatch(/denied|not permitted|read-only|no such file/i);
     }
     expect(await readFile(corePattern, 'utf8')).toBe(before);
-    // Whoever gets out of a container is nobody: not root, and not a user that the host has.
+    // A user that escapes a container is neither root nor a user of the host.
     const { State } = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
     await inside.ok('docker run -d --name asleep tiny sleep 600');
     const tops = await fixture.docker.getContainer(dockerName(inside.id)).top({ ps_args: '-eo pid,uid,args' });
@@ -399,7 +399,7 @@ describe('out of a rootless Docker there is no way', () => {
     expect(status).toMatch(/^CapBnd:\t00000000000000c0$/m);
   });
 
-  it('to the instance’s own processes, its files, or those of others', async () => {
+  it('to the instance’s processes and files, or those of other instances', async () => {
     const [one, other] = [await launch(), await launch()];
     await one.ok('echo secret >/root/secret; SECRET=known sleep 4321 &');
     await one.ok('docker tag tiny only-mine; docker run -d --name only-mine tiny sleep 600');
@@ -410,15 +410,15 @@ describe('out of a rootless Docker there is no way', () => {
     expect((await one.sh('docker run --rm -v /root:/r tiny cat /r/secret')).exitCode).not.toBe(0);
     const own = await one.ok('docker run --rm --pid=host tiny ps');
     expect(own).not.toContain('4321');
-    // The socket that a container mounts is that of its own daemon.
+    // A container mounts the socket of its own daemon.
     const mounted =
       'docker run --rm -v /var/run/docker.sock:/s tiny sh -c "echo -e \'GET /images/json HTTP/1.0\\n\' | nc local:/s"';
     expect((await other.sh(mounted)).stdout).not.toContain('only-mine');
   });
 });
 
-describe('the nested way', () => {
-  it('runs what the rootless one does not, under the same limits and on the same disk, and keeps its images apart', async () => {
+describe('a nested Docker', () => {
+  it('runs more than the rootless one, under the same limits and on the same disk, with images of its own', async () => {
     const inside = await launch({ engine: await engineOf('nested') });
     await inside.ok(
       'docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/as-root"; rm /root/dataDisk/as-root',

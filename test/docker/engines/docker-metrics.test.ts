@@ -1,4 +1,4 @@
-/** What instances use shows in the figures, on a real daemon: two readings make a sample. */
+/** Usage figures of instances on a real daemon; two readings make a sample. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ async function look(id: InstanceId): Promise<Usage> {
   return (await fixture.engine.usage([id], deadline())).get(id) ?? expect.fail(`nothing is told of ${id}`);
 }
 
-/** What went on between two samples, by the figures of the second. */
+/** Sample over the time of `fn`. */
 async function during(id: InstanceId, fn: () => Promise<unknown>) {
   const before = await look(id);
   await fn();
@@ -33,12 +33,12 @@ async function during(id: InstanceId, fn: () => Promise<unknown>) {
   return { rate, sum: (name: FigureName) => rate(name) * seconds, grownBytes: after.memoryBytes - before.memoryBytes };
 }
 
-describe('figures', () => {
-  it('a busy loop is about 1000 thousandths of a core, as far as the machine has one for it', async () => {
+describe('metrics', () => {
+  it('show a busy loop as about 1000 thousandths of a core, if the machine has one free', async () => {
     const spec = subject.spec({ cpuMilli: 2_000 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', '(while :; do :; done) >/dev/null 2>&1 & echo $! >/root/pid');
-    /** Of the loop, as the kernel tells it inside: in hundredths of a second. */
+    /** CPU time of the loop by the kernel inside, in hundredths of a second. */
     const own = async (): Promise<number> => {
       const { stdout } = await fixture.engine.exec(
         spec.id,
@@ -61,7 +61,7 @@ describe('figures', () => {
     expect(rate('cpuMilli')).toBeLessThan(1_100);
   });
 
-  it('bytes written to a disk and fetched over the network show in the next sample', async () => {
+  it('show bytes written to a disk and received over the network in the next sample', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'berth-metrics-'));
     subject.after(() => rm(folder, { recursive: true, force: true }));
     const spec = subject.spec({ mounts: [{ source: folder, target: '/data', readOnly: false }] });
@@ -93,10 +93,10 @@ describe('figures', () => {
     expect(fetched.sum('sentBytesPerSecond')).toBeLessThan(MIB);
   });
 
-  it('memory of a known size is told within a tenth, and files that were only read are not in it', async () => {
+  it('show memory within a tenth, without files that were only read', async () => {
     const spec = subject.spec({ memoryMiB: 512 });
     await subject.ensure(spec);
-    // It can't write to one who does not read, and so keeps what it has read.
+    // Its reader is blocked, so it retains what it read.
     const { grownBytes } = await during(spec.id, async () => {
       await subject.exec(spec.id, 'sh', '-c', '(dd if=/dev/zero bs=160M count=1 | sleep 600) >/dev/null 2>&1 &');
       await until('it has its memory', async () => (await look(spec.id)).memoryBytes > 150 * MIB);
@@ -110,7 +110,7 @@ describe('figures', () => {
     expect(cached.grownBytes).toBeLessThan(20 * MIB);
   });
 
-  it('tell the processes, and their limit', async () => {
+  it('show processes and their limit', async () => {
     const spec = subject.spec({ pidsLimit: 77 });
     await subject.ensure(spec);
     const before = await look(spec.id);
@@ -126,7 +126,7 @@ describe('bytes by device', () => {
     return { major, minor, op, value };
   };
 
-  it('count once what passes through several, and are not known before the engine has told of any', async () => {
+  it('counts bytes through several devices once, and is unknown until the engine reports a device', async () => {
     const bytes = makeDeviceBytes(async (device) => device === '253:0');
     expect(await bytes([])).toEqual({ readBytes: null, writtenBytes: null });
     const listed = [

@@ -1,4 +1,7 @@
-/** Joining an instance's network on Docker: the process that does it, what of the instance is in its reach and what is not, and an engine that is away. */
+/**
+ * Joining an instance's network on Docker: the child process, its isolation, and an unreachable
+ * engine.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises';
@@ -40,7 +43,7 @@ async function joined(options?: SpecOptions): Promise<{ spec: EngineSpec; networ
   return { spec, network };
 }
 
-/** The processes of ours, or another's, in an instance's network. */
+/** Children of a process, by default this one, in an instance's network. */
 async function children(parent = process.pid): Promise<number[]> {
   const pids = (await readFile(`/proc/${parent}/task/${parent}/children`, 'utf8')).trim().split(/\s+/).map(Number);
   const commands = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')));
@@ -58,8 +61,8 @@ const openFiles = async (): Promise<string[]> =>
 
 const handles = async (): Promise<number> => (await readdir('/proc/self/fd')).length;
 
-/** Asks what was to be asked, and for a while hears no answer. */
-async function standStill(): Promise<void> {
+/** Lets pending calls send their requests, then blocks this process. */
+async function blockProcess(): Promise<void> {
   for (let turn = 0; turn < 50; turn++) await Promise.resolve();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
 }
@@ -70,8 +73,8 @@ async function says(network: InstanceNetwork, at: { host: string; port: number }
   return text(stream);
 }
 
-describe('what is opened in a network', () => {
-  it('loses nothing of a program that speaks first', async () => {
+describe('connections and listeners in an instance’s network', () => {
+  it('lose no byte of a server that sends first', async () => {
     const { spec, network } = await joined();
     await subject.exec(spec.id, 'sh', '-c', 'nc -ll -p 7002 -e hostname >/dev/null 2>&1 &');
     const at = { host: loopback, port: 7002 };
@@ -88,23 +91,23 @@ describe('what is opened in a network', () => {
     }
   });
 
-  it('takes who comes while the listener is handed over', async () => {
+  it('accept connections during the hand-over of the listener', async () => {
     const { spec, network } = await joined();
     const comes = 'for n in 1 2 3 4 5 6 7 8; do while ! echo $n | nc 127.0.0.1 7003; do :; done & done; wait';
     const answers = subject.exec(spec.id, 'sh', '-c', comes);
     await until('they knock', async () => (await subject.exec(spec.id, 'ps')).stdout.includes('nc 127.0.0.1 7003'));
     await says(network, echo);
-    // What is opened next waits there until the first is taken.
+    // Later requests wait in the child until the first connection is taken.
     const first = network.connect(echo, deadline());
-    await standStill();
+    await blockProcess();
     const second = network.listen({ host: '', port: 7003 }, (connection) => connection.end('in'), deadline());
-    await standStill();
+    await blockProcess();
     (await first).destroy();
     await second;
     expect((await answers).stdout).toBe('in'.repeat(8));
   });
 
-  it('is half closed by either side', async () => {
+  it('support half-close from either side', async () => {
     const { spec, network } = await joined();
     await subject.exec(spec.id, 'sh', '-c', 'nc -l -p 7005 </dev/null >/tmp/came 2>&1 &');
     const at = { host: loopback, port: 7005 };
@@ -122,7 +125,7 @@ describe('what is opened in a network', () => {
     expect(asked.stdout).toBe('all of this\n');
   });
 
-  it('tells who came', async () => {
+  it('report the peer’s address', async () => {
     const { spec, network } = await joined();
     const came = Promise.withResolvers<string | undefined>();
     const { port } = await network.listen(
@@ -136,7 +139,7 @@ describe('what is opened in a network', () => {
     expect(await came.promise).toContain(gateway);
   });
 
-  it('goes by the names of the instance, and not by those of the host', async () => {
+  it('resolve names of the instance, not of the host', async () => {
     const { spec, network } = await joined();
     const other = subject.spec({ ownerId: spec.ownerId });
     await subject.ensure(other);
@@ -147,7 +150,7 @@ describe('what is opened in a network', () => {
     await expectFault(network.connect({ host: os.hostname(), port: echoPort }, deadline()), 'not_found');
   });
 
-  it('a thousand connections in turn leave no handle and no process', { timeout: 120_000 }, async () => {
+  it('leave no handle and no process after a thousand connections', { timeout: 120_000 }, async () => {
     const { network } = await joined();
     await says(network, echo);
     const before = await handles();
@@ -161,8 +164,8 @@ describe('what is opened in a network', () => {
   });
 });
 
-describe('the process in a network', () => {
-  it('has the network of the instance and nothing else of it', async () => {
+describe('the child process in a network', () => {
+  it('shares only the network with the instance', async () => {
     const { spec, network } = await joined();
     await says(network, echo);
     const pid = await child();
@@ -176,7 +179,7 @@ describe('the process in a network', () => {
     expect(await readlink(`/proc/${pid}/cwd`)).toBe('/');
   });
 
-  it('brings nothing of ours: no variable, no file but its channel, no right', async () => {
+  it('has no environment, no file but its channel, and no privileges', async () => {
     const { network } = await joined();
     process.env['BERTH_TEST_SECRET'] = 'harbour';
     const stream = net.connect({ path: 'socketPath' in endpoint ? endpoint.socketPath : '' });
@@ -200,7 +203,7 @@ describe('the process in a network', () => {
     stream.destroy();
   });
 
-  it('is not seen from inside, and has nothing there to speak to', async () => {
+  it('is invisible inside, and offers nothing to connect to', async () => {
     const { spec, network } = await joined();
     const listed = async (): Promise<string> =>
       (await subject.exec(spec.id, 'sh', '-c', 'ps; netstat -ltn; cat /proc/net/unix')).stdout;
@@ -213,7 +216,7 @@ describe('the process in a network', () => {
     expect(without(after)).toEqual(without(before));
   });
 
-  it('is missed when somebody kills it, and what was opened goes on', async () => {
+  it('is replaced after a kill, and open connections survive', async () => {
     const { spec, network } = await joined();
     const stream = await network.connect(echo, deadline());
     const listening = await network.listen({ host: '', port: 0 }, (connection) => connection.end('in'), deadline());
@@ -223,37 +226,37 @@ describe('the process in a network', () => {
     stream.end('still here');
     expect(await text(stream)).toBe('still here');
     expect(await text(await fixture.engine.dial(spec.id, listening.port, deadline()))).toBe('in');
-    // Whoever asks before its end is heard of is told to try again.
+    // A request before the child's end is noticed gets a retryable fault.
     const again = () => says(network, echo).catch((error: unknown) => error instanceof EngineFault && !error.retry);
     expect(await until('another one', again)).toBe('hello');
     expect(await child()).not.toBe(first);
   });
 
-  it('killed or stopped in the midst of a question it is a fault worth another try, or waited for no longer than wished', async () => {
+  it('stopped or killed during a request, ends at the deadline or with a retryable fault', async () => {
     const { network } = await joined();
     await says(network, echo);
     const first = await child();
     process.kill(first, 'SIGSTOP');
-    const [given, lost] = [new AbortController(), network.connect(echo, deadline())];
-    const given_up = network.connect(echo, given.signal);
-    given.abort();
-    await expectFault(given_up, 'unreachable');
+    const [controller, lost] = [new AbortController(), network.connect(echo, deadline())];
+    const aborted = network.connect(echo, controller.signal);
+    controller.abort();
+    await expectFault(aborted, 'unreachable');
     process.kill(first, 'SIGKILL');
     const fault = await expectFault(lost, 'unreachable');
     expect(fault.retry).toBe(true);
     expect(await says(network, echo)).toBe('hello');
   });
 
-  it('lets go of what is given up', async () => {
+  it('closes aborted connections', async () => {
     const { network } = await joined();
     await says(network, echo);
     const pid = await child();
     const before = [await handles(), (await readdir(`/proc/${pid}/fd`)).length];
-    const given = new AbortController();
-    const all = Array.from({ length: 20 }, () => network.connect(echo, given.signal));
+    const controller = new AbortController();
+    const all = Array.from({ length: 20 }, () => network.connect(echo, controller.signal));
     const refused = all.map((one) => expectFault(one, 'unreachable'));
-    await standStill();
-    given.abort();
+    await blockProcess();
+    controller.abort();
     await Promise.all(refused);
     expect(await says(network, echo)).toBe('hello');
     await until('all are closed', async () => {
@@ -262,7 +265,7 @@ describe('the process in a network', () => {
     });
   });
 
-  it('is asked a bounded number of things at once', async () => {
+  it('has a bounded number of concurrent requests', async () => {
     const { network } = await joined();
     await says(network, echo);
     const pid = await child();
@@ -276,7 +279,7 @@ describe('the process in a network', () => {
     expect(await says(network, echo)).toBe('hello');
   });
 
-  it('ends after a while without work, and is begun again', async () => {
+  it('exits when idle, and is started again', async () => {
     const { spec } = await joined();
     const { NetworkSettings } = await fixture.inspect(spec.id);
     const nsenter = fixture.facts.nsenter ?? expect.fail('the host has no nsenter');
@@ -290,7 +293,7 @@ describe('the process in a network', () => {
     alone.stop();
   });
 
-  it("never works in the host's own network", async () => {
+  it("never opens sockets in the host's own network", async () => {
     const nsenter = fixture.facts.nsenter ?? expect.fail('the host has no nsenter');
     const lost = makeNetworkChild({ nsenter, network: '/proc/self/ns/net' });
     const request = { listen: { host: '127.0.0.1', port: 0 }, onEarly: () => {} };
@@ -300,7 +303,7 @@ describe('the process in a network', () => {
     await expectFault(nowhere.open(request, deadline()), 'unreachable');
   });
 
-  it('ends with us, whatever ended us', async () => {
+  it('exits with its parent, however that ended', async () => {
     const { spec } = await joined();
     const script = `
       import { makeDockerEngine } from ${JSON.stringify(new URL('../../../src/engines/docker/docker.ts', import.meta.url).href)};
@@ -325,8 +328,8 @@ describe('the process in a network', () => {
   });
 });
 
-describe('an engine that is away', () => {
-  it('cuts nothing that is open, and the end of the instance is learnt when it is back', async () => {
+describe('an unreachable engine', () => {
+  it('leaves connections open, and reports the end of the instance on its return', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     (await subject.dial(spec.id, echoPort)).destroy();
@@ -347,7 +350,7 @@ describe('an engine that is away', () => {
     });
   });
 
-  it('one that stops lets go of all', async () => {
+  it('closes everything at stop()', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const engine = fixture.make();
@@ -369,7 +372,7 @@ describe('sockets in an instance', () => {
     await subject.ensure(spec);
   });
 
-  it('can be had in a folder with a long name, and leave no handle', async () => {
+  it('work in a folder with a long name, and leave no handle', async () => {
     const stateFolder = `${await fixture.hostFolder()}/${'long'.repeat(30)}`;
     const engine = fixture.make({ stateFolder });
     const far = subject.spec();
@@ -377,7 +380,7 @@ describe('sockets in an instance', () => {
     const { pathInside, close } = await engine.listenUnix(far.id, (connection) => connection.end('in'), deadline());
     expect(await text(await fixture.connectUnix(far.id, pathInside))).toBe('in');
     expect((await subject.exec(far.id, 'rm', '-f', pathInside)).exitCode, 'it is not theirs to remove').not.toBe(0);
-    // Of a file that nobody closed, and nobody can close any more.
+    // Warnings of a file handle that nobody closed.
     const warned: string[] = [];
     const note = ({ message }: Error): void => void warned.push(message);
     process.on('warning', note);
@@ -391,7 +394,7 @@ describe('sockets in an instance', () => {
     expect(warned).toEqual([]);
   });
 
-  it('take a bounded number at once', async () => {
+  it('accept a bounded number of connections', async () => {
     let taken = 0;
     const { pathInside } = await fixture.engine.listenUnix(
       spec.id,
@@ -415,7 +418,7 @@ describe('sockets in an instance', () => {
     expect(taken).toBe(64);
   });
 
-  it('that a process of ours left behind are gone with a halt, and before the next run', async () => {
+  it('of an earlier process are removed by a halt, and before the next run', async () => {
     const folder = `${fixture.stateFolder}/${spec.id}/sockets`;
     const isThere = (): Promise<boolean> =>
       readdir(folder).then(
@@ -434,7 +437,7 @@ describe('sockets in an instance', () => {
     expect(await isThere()).toBe(false);
   });
 
-  it('of a run that ended by itself are gone in the next', async () => {
+  it('of a run that ended by itself are absent in the next', async () => {
     const { pathInside } = await fixture.engine.listenUnix(spec.id, (connection) => connection.end('in'), deadline());
     await fixture.stopOutside(spec.id);
     await until('it is gone', async () => (await readdir(`${fixture.stateFolder}/${spec.id}/sockets`)).length === 0);

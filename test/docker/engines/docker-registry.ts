@@ -1,4 +1,4 @@
-/** A registry of one image on a port of its own, as far as a pull needs one, with ways to be slow, to fail and to refuse. */
+/** Registry with one image, enough for a pull, with modes that are slow, fail or refuse. */
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -11,9 +11,9 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 
 /**
- * How it answers: as it should; a layer to its half and no further (`holding`), or drop by drop (`trickling`), or to its half and
- * then cut off, each time (`cutting`); the manifest cut off (`cuttingShort`); nothing at all (`silent`); 500 or 401 to all but the
- * greeting; a manifest or a layer that is not what was promised.
+ * How it answers: normally; a layer to its half only (`holding`), slowly (`trickling`), or cut off
+ * each time (`cutting`); the manifest cut off (`cuttingShort`); nothing (`silent`); 500 or 401 to
+ * all but the greeting; a corrupt manifest or layer.
  */
 type Mood =
   | 'well'
@@ -30,18 +30,18 @@ type Mood =
 const LAYER_BYTES = 6 * 1024 * 1024;
 
 export interface Registry {
-  /** `127.0.0.1:<port>`, which Docker takes without TLS. */
+  /** `127.0.0.1:<port>`: Docker needs no TLS there. */
   address: string;
-  /** The image that is there is `<address>/tiny:1`; `<address>/secret` is denied, everything else is unknown. */
+  /** Present image, `<address>/tiny:1`. `<address>/secret` is denied; others are unknown. */
   imageRef: string;
-  /** Size of its one layer as downloaded. */
+  /** Size of its layer as downloaded. */
   layerBytes: number;
   mood: Mood;
-  /** Connections on which the layer of the present image is being sent. */
+  /** Connections on which the layer is being sent. */
   sending(): number;
-  /** How often whoever fetched it hung up before its end. */
+  /** Number of downloads that the client broke off. */
   hungUp(): number;
-  /** Makes an image that has never been pulled: what a broken-off pull left of the last one is not in it. */
+  /** Replaces the image by a new one, so nothing of an earlier pull is reused. */
   renew(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -156,7 +156,7 @@ export async function makeRegistry(): Promise<Registry> {
   };
 }
 
-/** A megabyte a second. */
+/** Sends a megabyte a second. */
 async function trickle(bytes: Buffer, response: http.ServerResponse): Promise<void> {
   const drop = 16 * 1024;
   for (let at = 0; at < bytes.length && !response.destroyed; at += drop) {
@@ -166,7 +166,7 @@ async function trickle(bytes: Buffer, response: http.ServerResponse): Promise<vo
   }
 }
 
-/** Of noise, so that nothing of it is known from an earlier run. */
+/** Random bytes, so no layer is known from an earlier run. */
 async function tarOfNoise(): Promise<Buffer> {
   const folder = await mkdtemp(path.join(tmpdir(), 'berth-registry-'));
   try {

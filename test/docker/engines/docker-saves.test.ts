@@ -1,4 +1,6 @@
-/** What a saved image is, looked at past the engine: its base image with what was changed, and nothing of Berth's. */
+/**
+ * Saved images, inspected without the engine: the base image with changes, and nothing of Berth's.
+ */
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -15,7 +17,7 @@ onDocker((made) => {
   ({ fixture, subject } = made);
 });
 
-/** An image with settings of its own, made of the fixture's. */
+/** Image with its own settings, from the fixture's. */
 async function imageWith(name: string, changes: string[]): Promise<string> {
   const ref = `berth.local/${name}:${createHash('sha256').update(fixture.installation).digest('hex').slice(0, 8)}`;
   const container = await fixture.docker.createContainer({ Image: fixture.imageRef, Entrypoint: ['true'] });
@@ -39,7 +41,7 @@ async function saved(imageRef: string, name: string, specOptions: Parameters<Sub
 const configOf = async (ref: string) => (await fixture.docker.getImage(ref).inspect()).Config;
 
 describe('a saved image', () => {
-  it('has the settings of its base image, however that was launched', async () => {
+  it('has the settings of its base image, not of the launch', async () => {
     const base = await imageWith('with-settings', [
       'ENV GREETING=hello',
       'ENTRYPOINT ["/bin/echo", "from the entry point"]',
@@ -58,14 +60,14 @@ describe('a saved image', () => {
     expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
   });
 
-  it('of a base image with no settings has none either: not our entry point', async () => {
+  it('of a base image without settings has none, not our entry point', async () => {
     const { ref } = await saved(fixture.imageRef, 'without-settings');
     const { Entrypoint, Cmd, WorkingDir } = await configOf(ref);
     expect([Entrypoint ?? [], Cmd ?? []]).toEqual([[], []]);
     expect(WorkingDir).toBe('/');
   });
 
-  it('says what it is and whose, and no longer that it is an instance with GPUs', async () => {
+  it('has labels of its kind and owner, and none of GPUs', async () => {
     const spec = subject.spec();
     const options = createOptions(
       { ...spec, gpus: 1 },
@@ -93,7 +95,7 @@ describe('a saved image', () => {
     });
   });
 
-  it('holds neither control files nor mounts, and of /etc/berth nothing but an empty folder', async () => {
+  it('contains no control files or mounts, and an empty /etc/berth', async () => {
     const source = await fixture.hostFolder();
     await writeFile(path.join(source, 'data'), 'a disk of its own');
     const mounts = [{ source, target: '/root/dataDisk', readOnly: false }];
@@ -105,7 +107,7 @@ describe('a saved image', () => {
     expect((await subject.exec(spec.id, 'ls', '/etc/berth')).stdout).toBe('start\n');
   });
 
-  it('tells its size, and shares the layers of its base', async () => {
+  it('reports its size, and shares the layers of its base', async () => {
     const { ref, sizeBytes } = await saved(fixture.imageRef, 'size');
     expect(sizeBytes).toBe((await fixture.docker.getImage(ref).inspect()).Size);
     const layersOf = async (of: string): Promise<string[]> =>
@@ -114,7 +116,7 @@ describe('a saved image', () => {
     expect((await layersOf(ref)).slice(0, base.length)).toEqual(base);
   });
 
-  it('is refused where the image keeps a folder outside of the root disk', async () => {
+  it('is refused for an image with a VOLUME', async () => {
     const base = await imageWith('with-volume', ['VOLUME /var/lib/things']);
     const spec = subject.spec({ imageRef: base });
     await subject.ensure(spec);
@@ -123,7 +125,7 @@ describe('a saved image', () => {
     await fixture.docker.getContainer(containerName(spec.id)).remove({ force: true, v: true });
   });
 
-  it('whose name moved on, by a crash between image and name, is found by its id and discarded by it', async () => {
+  it('without a name, after a crash between commit and tag, is listed and discarded by its id', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const Labels = { [labels.installation]: fixture.installation, [labels.kind]: 'image', [labels.id]: spec.id };
@@ -138,7 +140,7 @@ describe('a saved image', () => {
     expect(await find()).toBeUndefined();
   });
 
-  it('a caller that leaves does not leave the instance standing still', async () => {
+  it('unpauses the instance when the caller aborts', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     await subject.exec(spec.id, 'dd', 'if=/dev/urandom', 'of=/root/file', 'bs=1M', 'count=60');

@@ -1,4 +1,4 @@
-/** Starts that fail on a real daemon, each with its reason. */
+/** Failed starts on a real daemon, each with its reason. */
 import { mkdir, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ onDocker((made) => {
   ({ fixture, subject } = made);
 });
 
-describe('a start that fails', () => {
+describe('a failed start', () => {
   const mounted = async (source: string, target: string) => {
     const spec = subject.spec({ mounts: [{ source, target, readOnly: false }] });
     const fault = await expectFault(subject.ensure(spec), 'rejected');
@@ -21,7 +21,7 @@ describe('a start that fails', () => {
     return fault;
   };
 
-  it('for a folder that is not there, or is a file, says a bad mount that may pass, and not where on the host it is', async () => {
+  it('for a missing folder, or a file in its place, is a retryable badMount without the host’s path', async () => {
     const folder = await fixture.hostFolder();
     const file = path.join(folder, 'file');
     await writeFile(file, '');
@@ -32,12 +32,12 @@ describe('a start that fails', () => {
     }
   });
 
-  it('for a folder that is to be where the image has a file says a bad mount that stays one', async () => {
+  it('for a folder mounted over a file of the image is a permanent badMount', async () => {
     const fault = await mounted(await fixture.hostFolder(), '/bin/busybox');
     expect(fault).toMatchObject({ reason: 'badMount', retry: false });
   });
 
-  it('for a folder that went away while it was stopped says so, and starts when it is back', async () => {
+  it('for a folder removed while stopped is a badMount, and succeeds once the folder is back', async () => {
     const source = path.join(await fixture.hostFolder(), 'disk');
     await mkdir(source);
     const spec = subject.spec({ mounts: [{ source, target: '/root/dataDisk', readOnly: false }] });
@@ -49,14 +49,14 @@ describe('a start that fails', () => {
     expectRunning(await subject.ensure(spec));
   });
 
-  it('for a type too small to start anything says the memory; for one with more cores than the host, the host', async () => {
+  it('for a type too small to start names the memory; for too many cores, the host', async () => {
     const small = await expectFault(subject.ensure(subject.spec({ memoryMiB: 1 })), 'no_capacity');
     expect(small).toMatchObject({ reason: 'outOfMemory', retry: false });
     const wide = await expectFault(subject.ensure(subject.spec({ cpuMilli: 10_000_000 })), 'no_capacity');
     expect(wide.reason).toBe('hostTooSmall');
   });
 
-  it('for a port that another program has says which, and that it is that', async () => {
+  it('for a port of another program names the port and the cause', async () => {
     const nodePort = await fixture.releaseNodePort();
     const leave = await squat(fixture.nodePortAddress, nodePort);
     subject.after(leave);

@@ -1,4 +1,7 @@
-/** What instances get whose images lack it: sftp-server and rsync, out of the default image, which is built here when it is not there yet. */
+/**
+ * sftp-server and rsync for images without them, from the default image, which is built when
+ * absent.
+ */
 import { mkdir, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -49,7 +52,7 @@ async function prepared(imageRef = notebook): Promise<Prepared> {
   return made;
 }
 
-/** To SFTP's first two messages: its version, and the folder that it begins in. */
+/** Sends SFTP's first two messages; returns its version and first folder. */
 async function sftp(engine: Engine, { id }: EngineSpec): Promise<{ version: number; folder: string | undefined }> {
   const command = ['/opt/berth/bin/sftp-server'];
   const running = await engine.openExec(id, { command, env: {}, terminal: null }, deadline());
@@ -74,8 +77,8 @@ const toolContainers = (): Promise<unknown[]> =>
     filters: { label: [`${labels.kind}=tools`, `${labels.installation}=${fixture.installation}`] },
   });
 
-describe('tools', () => {
-  it('work in an image that has nothing but sh, and can not be changed from there', async () => {
+describe('sftp-server and rsync', () => {
+  it('work in an image with only sh, and are read-only', async () => {
     const { engine } = await prepared();
     const imageRef = `berth.local/test-bare:${fixture.installation}`;
     const files = { 'etc/passwd': { content: 'root:x:0:0::/root:/bin/sh\n', mode: 0o644 } };
@@ -94,7 +97,7 @@ describe('tools', () => {
     expect(refused.stderr).toMatch(/read-only/i);
   });
 
-  it('work in an image of Debian that has neither', async () => {
+  it('work in a Debian image without them', async () => {
     const { engine } = await prepared();
     const imageRef = fixture.engine.dockerImageRef ?? expect.fail('the fixture has one');
     await fixture.engine.ensureImage(imageRef, () => {}, AbortSignal.timeout(600_000));
@@ -111,7 +114,7 @@ describe('tools', () => {
     expect(await sums('/tmp/copy')).toBe(await sums('/etc'));
   });
 
-  it('work with the start script in an image that knows no users', async () => {
+  it('work with the start script in an image without users', async () => {
     const { engine } = await prepared();
     const spec = subject.spec();
     const env = `BERTH_INSTANCE_ID=${spec.id}\nBERTH_BASE_URL=/\n`;
@@ -126,7 +129,7 @@ describe('tools', () => {
     expect(await sftp(engine, spec)).toEqual(spoken);
   });
 
-  it('come to instances that were there before them, and newer ones too', async () => {
+  it('appear in running instances, newer versions too', async () => {
     const made = await withTools(notebook);
     const spec = subject.spec();
     await made.engine.ensure(spec, deadline());
@@ -134,7 +137,7 @@ describe('tools', () => {
     await isReady(made);
     expect(await sftp(made.engine, spec)).toEqual(spoken);
     const [first] = await readdir(path.join(made.folder, 'versions'));
-    // The same image by another name.
+    // The same image under another ref.
     const versions = ['next', 'last'].map((tag) => ({
       repo: 'berth.local/test-tools',
       tag: `${tag}-${fixture.installation}`,
@@ -154,7 +157,7 @@ describe('tools', () => {
     expect(left).not.toContain(first);
   });
 
-  it('are made as soon as their image is there', async () => {
+  it('are copied as soon as their image is present', async () => {
     const imageRef = `berth.local/test-later:${fixture.installation}`;
     const made = await withTools(imageRef);
     await made.engine.ensure(subject.spec(), deadline());
@@ -166,7 +169,7 @@ describe('tools', () => {
     expect((await stat(path.join(made.folder, 'bin/rsync'))).isFile()).toBe(true);
   });
 
-  it('are made once, whoever asks, and again after nothing but a half was made', async () => {
+  it('are copied once for concurrent callers, and again after an incomplete copy', async () => {
     const folder = path.join(await fixture.hostFolder(), 'tools');
     await mkdir(`${folder}.of-an-earlier-life/made/bin`, { recursive: true });
     await writeFile(`${folder}.of-an-earlier-life/made/bin/rsync`, 'half');
@@ -185,7 +188,7 @@ describe('tools', () => {
     expect([found.ino, found.mtimeMs]).toEqual([first.ino, first.mtimeMs]);
   });
 
-  it('that can not be had keep nobody from anything', async () => {
+  it('are optional: a failed copy blocks no launch', async () => {
     const { engine, folder } = await withTools(fixture.imageRef);
     const spec = subject.spec();
     expectRunning(await engine.ensure(spec, deadline()));
@@ -197,7 +200,7 @@ describe('tools', () => {
     fixture.warnings.length = 0;
   });
 
-  it('whose folder can not be made keep nobody from anything', async () => {
+  it('are optional: a folder that can not be created blocks no launch', async () => {
     const place = path.join(await fixture.hostFolder(), 'file');
     await writeFile(place, '');
     const { engine } = await withTools(notebook, path.join(place, 'tools'));
@@ -207,7 +210,7 @@ describe('tools', () => {
     fixture.warnings.length = 0;
   });
 
-  it('are missed by an instance made without them, which goes on', async () => {
+  it('are absent in an instance created without them, which keeps running', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     await subject.fixture.engine.halt(spec.id, 5_000, deadline());

@@ -1,4 +1,4 @@
-/** What instances use, read on a real daemon. */
+/** Usage of instances on a real daemon. */
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
@@ -14,7 +14,7 @@ onDocker((made) => {
 });
 
 describe('usage', () => {
-  it('tells a busy instance from an idle one, and what it wrote', async () => {
+  it('distinguishes a busy from an idle instance, and reports its root disk', async () => {
     const [busy, idle] = [subject.spec({ cpuMilli: 300 }), subject.spec()];
     await Promise.all([subject.ensure(busy), subject.ensure(idle)]);
     await subject.exec(idle.id, 'dd', 'if=/dev/zero', 'of=/root/file', 'bs=1M', 'count=5');
@@ -32,7 +32,7 @@ describe('usage', () => {
     expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
   });
 
-  it('is of now: over a second at the first look and since the last one later, however long it idled before', async () => {
+  it('is the mean over a second at first, and since the previous reading later', async () => {
     const spec = subject.spec({ cpuMilli: 300 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', 'while [ ! -e /root/enough ]; do :; done >/dev/null 2>&1 &');
@@ -48,7 +48,7 @@ describe('usage', () => {
     expect(last.cpuOverMs).toBeLessThan(last.atMs - first.atMs);
   });
 
-  it('asked only for counters it waits for nothing, and the mean of others goes on', async () => {
+  it('returns counters alone at once, without a change to the mean of other callers', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const ask = async (countersOnly: boolean) =>
@@ -62,7 +62,7 @@ describe('usage', () => {
     expect(last.cpuOverMs).toBe(last.atMs - first.atMs);
   });
 
-  it('counts the bytes of its network, those received and those sent apart', async () => {
+  it('counts received and sent bytes separately', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
@@ -90,7 +90,7 @@ describe('usage', () => {
     outward.destroy();
   });
 
-  it('counts anew when it was started anew, also from outside', async () => {
+  it('restarts its counters with each run, also of an external start', async () => {
     const spec = subject.spec({ cpuMilli: 500 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', 'n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done');
@@ -104,7 +104,7 @@ describe('usage', () => {
     expect(again.cpuTimeMs).toBeLessThan(first.cpuTimeMs);
   });
 
-  it("asks an instance with GPUs how busy they are, and says that it can't tell rather than nought", async () => {
+  it("asks an instance for its GPUs' usage, and reports unknown rather than 0", async () => {
     const spec = subject.spec();
     await fixture.leaveHalfMade(spec);
     const name = containerName(spec.id);
@@ -143,7 +143,7 @@ describe('usage', () => {
     }
   });
 
-  it('one that can not be read is left out, and the others are told all the same', async () => {
+  it('omits an unreadable instance, and reports the others', async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const [well, ill] = [subject.spec(), subject.spec()];
     await Promise.all([subject.ensure(well), subject.ensure(ill)]);

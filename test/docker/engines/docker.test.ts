@@ -1,4 +1,7 @@
-/** What the Docker engine promises beyond the contract, against a real daemon, also one whose connection breaks. */
+/**
+ * Promises of the Docker engine beyond the contract, on a real daemon, also with a broken
+ * connection.
+ */
 import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
 import { access, readdir, stat } from 'node:fs/promises';
@@ -33,7 +36,7 @@ onDocker((made) => {
 });
 
 describe('node ports', () => {
-  it('of an instance that has run stay: a taken one is busy without the offer of another, and it starts once that is free', async () => {
+  it('of an instance that has run are fixed: a taken port is busy, and the instance starts once it is free', async () => {
     const nodePorts = [{ port: echoPort, nodePort: await fixture.releaseNodePort() }];
     const spec = subject.spec({ nodePorts });
     await subject.ensure(spec);
@@ -48,7 +51,7 @@ describe('node ports', () => {
     expect((await subject.exec(spec.id, 'ls', '/root/kept')).exitCode).toBe(0);
   });
 
-  it('other ones wanted of it are refused, and the root disk stays', async () => {
+  it('of an instance that has run can not be changed, and the root disk stays', async () => {
     const spec = subject.spec({ nodePorts: [{ port: 22, nodePort: await fixture.releaseNodePort() }] });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'touch', '/root/kept');
@@ -63,7 +66,7 @@ describe('node ports', () => {
 });
 
 describe('networks', () => {
-  it('one that vanished is made again, for a new instance and for a stopped one', async () => {
+  it('are recreated when lost, for a new instance and for a stopped one', async () => {
     const stopped = subject.spec();
     await subject.ensure(stopped);
     await fixture.engine.halt(stopped.id, 5_000, deadline());
@@ -78,7 +81,7 @@ describe('networks', () => {
     expect((await subject.owned(stopped.ownerId)).map(({ kind }) => kind)).toEqual(['instance', 'instance', 'network']);
   });
 
-  it('a second one of the same name, as two servers might make, does not stand in the way, and goes', async () => {
+  it('with duplicate names, as of two servers, are usable, and the duplicate is removed', async () => {
     const spec = subject.spec();
     const name = networkName(fixture.installation, spec.ownerId);
     const Labels = {
@@ -96,7 +99,7 @@ describe('networks', () => {
     expect(await subject.owned(spec.ownerId), `there were ${named.length}`).toEqual([]);
   });
 
-  it('a range that is taken is passed over, and a pool without a free one says so', async () => {
+  it('skip a used subnet, and report a pool without a free one', async () => {
     const engine = fixture.make({ networkPool: { cidr: '10.213.128.0/27', prefix: 28 } });
     const specs = [subject.spec(), subject.spec(), subject.spec()];
     const answers = await Promise.allSettled(specs.map((spec) => engine.ensure(spec, deadline())));
@@ -106,7 +109,7 @@ describe('networks', () => {
     expect(fault.message).toContain('larger pool');
   });
 
-  it('a range of a bridge that an engine of before has left, and nobody knows of, is passed over', async () => {
+  it('skip the subnet of a bridge left by a killed engine', async () => {
     const bridge = `br-${randomUUID().slice(0, 8)}`;
     const make = `ip link add ${bridge} type bridge; ip addr add 10.213.129.1/28 dev ${bridge}; ip link set ${bridge} up`;
     await inHostNetwork(fixture.docker, fixture.imageRef, make);
@@ -122,8 +125,8 @@ describe('networks', () => {
   });
 });
 
-describe('what somebody else did to a container', () => {
-  it('paused counts as not running, and is woken', async () => {
+describe('external changes of a container', () => {
+  it('observes a paused container as not running, and unpauses it', async () => {
     const spec = subject.spec();
     const before = expectPresent(await subject.ensure(spec));
     await fixture.docker.getContainer(containerName(spec.id)).pause();
@@ -131,7 +134,7 @@ describe('what somebody else did to a container', () => {
     expect(await subject.ensure(spec)).toEqual(before);
   });
 
-  it('removed by hand: destroy still clears its files and its network', async () => {
+  it('destroys the files and the network of a removed container', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     await fixture.docker.getContainer(containerName(spec.id)).remove({ force: true });
@@ -143,7 +146,7 @@ describe('what somebody else did to a container', () => {
 });
 
 describe('control files', () => {
-  it('that are equal are not written, those that differ are new files, and their folder is closed to others', async () => {
+  it('are written only when they differ, as new files in a private folder', async () => {
     const spec = subject.spec({ files: [control('token', 'secret', 0o600), control('note', 'old')] });
     await subject.ensure(spec);
     const folder = path.join(fixture.stateFolder, spec.id);
@@ -159,7 +162,7 @@ describe('control files', () => {
     expect((await readdir(folder)).toSorted()).toEqual(['note', 'start', 'token']);
   });
 
-  it('can not leave their folder by their name', async () => {
+  it('can not leave their folder by name', async () => {
     for (const name of ['../x', '/etc/x', '.x', 'a/b', '']) {
       const spec = subject.spec({ files: [control(name, 'x')] });
       await expect(subject.ensure(spec)).rejects.toThrow('can not be called');
@@ -167,8 +170,8 @@ describe('control files', () => {
   });
 });
 
-describe('walls', () => {
-  it('no raw sockets, no device nodes, no new privileges, a system call filter, shared memory of half the memory', async () => {
+describe('isolation', () => {
+  it('denies raw sockets, device nodes and new privileges, filters system calls, and limits shared memory', async () => {
     const spec = subject.spec({ memoryMiB: 256 });
     await subject.ensure(spec);
     const status = (await subject.exec(spec.id, 'cat', '/proc/self/status')).stdout;
@@ -184,7 +187,7 @@ describe('walls', () => {
 });
 
 describe('dial', () => {
-  it('goes by a remembered address while events are heard, and never to where an instance was', async () => {
+  it('uses a cached address while the event stream is open, and never a former one', async () => {
     const hints: string[] = [];
     const ending = new AbortController();
     subject.after(async () => ending.abort());
@@ -199,14 +202,14 @@ describe('dial', () => {
     (await subject.dial(spec.id, echoPort)).destroy();
     await fixture.stopOutside(spec.id);
     await untilStopped(subject, spec.id);
-    // It takes the address that has just become free.
+    // Gets the address that was just released.
     const next = subject.spec({ ownerId: spec.ownerId });
     await subject.ensure(next);
     (await subject.dial(next.id, echoPort)).destroy();
     await expectFault(fixture.engine.dial(spec.id, echoPort, deadline()), 'not_found');
   });
 
-  it('is called off by its signal', async () => {
+  it('is aborted by its signal', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     await expectFault(fixture.engine.dial(spec.id, echoPort, AbortSignal.abort()), 'unreachable');
@@ -214,7 +217,7 @@ describe('dial', () => {
 });
 
 describe('exec', () => {
-  it('is called off by its signal, in the midst of endless output', async () => {
+  it('is aborted by its signal during endless output', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const abort = new AbortController();
@@ -226,8 +229,8 @@ describe('exec', () => {
   });
 });
 
-describe('signals', () => {
-  it('are let go of: a hundred calls leave no listener', async () => {
+describe('abort signals', () => {
+  it('have no listener left after a hundred calls', async () => {
     const { signal } = new AbortController();
     const spec = subject.spec();
     await fixture.engine.ensure(spec, signal);
@@ -243,8 +246,8 @@ describe('signals', () => {
   });
 });
 
-describe('a bad connection', () => {
-  it('an engine that takes a call and never answers is unreachable when the deadline passes, and unknown', async () => {
+describe('a bad connection to the engine', () => {
+  it('reports a silent engine as unreachable at the deadline, and its instances as unknown', async () => {
     await withSocket(fixture, net.createServer(), async (socketPath) => {
       const silent = fixture.make({ endpoint: { socketPath } });
       await expectFault(silent.probe(AbortSignal.timeout(100)), 'unreachable');
@@ -255,7 +258,7 @@ describe('a bad connection', () => {
     });
   });
 
-  it('an answer that breaks off is unreachable, never absent', async () => {
+  it('reports a truncated answer as unreachable, never absent', async () => {
     const lying = http.createServer((_request, response) => {
       response.writeHead(404, { 'content-type': 'application/json', 'content-length': 100 });
       response.write('{"message":"No such', () => response.destroy());
@@ -269,7 +272,7 @@ describe('a bad connection', () => {
     });
   });
 
-  it('an error of the engine, or what is none at all, is unknown, never absent', async () => {
+  it('reports an error or an invalid answer as unknown, never absent', async () => {
     const bodies = ['{"message":"database is locked"}', '<html>404 not found</html>'];
     for (const [status, body] of [
       [500, bodies[0]],
@@ -292,7 +295,7 @@ describe('a bad connection', () => {
     }
   });
 
-  it('hints come again after the stream of events was cut, and stop() ends it', async () => {
+  it('reopens the event stream after a cut, until stop()', async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const links = new Set<net.Socket>();
     const between = net.createServer((client) => {
@@ -327,8 +330,8 @@ describe('a bad connection', () => {
   });
 });
 
-describe('many at once', () => {
-  it('twelve launches of three accounts all run, and all go', async () => {
+describe('concurrency', () => {
+  it('runs and destroys twelve concurrent launches of three accounts', async () => {
     const owners = [newUserId(), newUserId(), newUserId()];
     const specs = Array.from({ length: 12 }, (_, n) => subject.spec({ ownerId: owners[n % 3] ?? newUserId() }));
     for (const seen of await Promise.all(specs.map((spec) => subject.ensure(spec)))) expectRunning(seen);

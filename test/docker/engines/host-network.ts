@@ -1,7 +1,7 @@
-/** The host's own network, as a container may change it that the engine lends it to: no tool of the host is needed. */
+/** Changes the host's network from a container that shares it: needs no tool of the host. */
 import type Docker from 'dockerode';
 
-/** Runs a script of busybox (`ip …`) there. `imageRef`: an image that has it. */
+/** Runs a busybox script (`ip …`). `imageRef` has busybox. */
 export async function inHostNetwork(docker: Docker, imageRef: string, script: string): Promise<void> {
   const container = await docker.createContainer({
     Image: imageRef,

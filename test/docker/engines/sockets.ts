@@ -1,17 +1,17 @@
-/** Listeners that stand in the way of an engine, or between it and us. */
+/** Listeners in the way of an engine, or between engine and driver. */
 import { once } from 'node:events';
 import net from 'node:net';
 import path from 'node:path';
 import type { Fixture } from '../../conformance/engine.ts';
 
-/** Something else on the host that listens there. */
+/** Occupies the port, as another program of the host. */
 export async function squat(address: string, port: number): Promise<() => Promise<void>> {
   const server = net.createServer().listen(port, address);
   await once(server, 'listening');
   return () => new Promise((resolve) => server.close(() => resolve()));
 }
 
-/** Passes on to a daemon until it is cut: what is open ends then, and what comes is refused until it is mended. */
+/** Forwards to a daemon. `cut` ends connections and refuses new ones until `mend`. */
 export function makeCuttable(daemonPath: string): { listener: net.Server; cut: () => void; mend: () => void } {
   const open = new Set<net.Socket>();
   let there = true;
@@ -31,7 +31,7 @@ export function makeCuttable(daemonPath: string): { listener: net.Server; cut: (
   };
 }
 
-/** An engine behind a socket of ours, to be cut, made silent, or made to lie. */
+/** Runs a test with an engine behind a socket that can cut, stay silent or lie. */
 export async function withSocket(
   { hostFolder }: Pick<Fixture, 'hostFolder'>,
   listener: net.Server,

@@ -1,6 +1,6 @@
 /**
- * `images/start.sh` in real containers of the default image, which is built here when it is not there yet (about half a minute).
- * Needs a container engine at the usual socket, and the OpenSSH client.
+ * `images/start.sh` in real containers of the default image, which is built when absent (half a
+ * minute). Needs a container engine at the default socket, and the OpenSSH client.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -33,7 +33,10 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(() => rm(lab, { recursive: true }));
 
-/** An instance as the engine makes it; gone when its test is. `before` runs first, to take away what an image may lack. */
+/**
+ * Starts a container as the engine does; removed after the test. `before` runs first, to remove
+ * parts of the image.
+ */
 async function start(options: {
   initScript?: string;
   env?: string[];
@@ -81,7 +84,7 @@ async function start(options: {
     address,
     token,
     baseUrl,
-    /** What Berth reads: the lines of stdout that are its. */
+    /** Lines of stdout that Berth reads. */
     async said(): Promise<string[]> {
       const raw = await container.logs({ stdout: true, stderr: false });
       const text: string[] = [];
@@ -120,7 +123,7 @@ async function start(options: {
 const eventually = <T>(check: () => Promise<T> | T) => vi.waitFor(check, { timeout: 120_000, interval: 20 });
 
 describe('ssh', () => {
-  it('answers while the init script runs, and the two see the same files', async () => {
+  it('answers while the init script runs, with the same files', async () => {
     const instance = await start({
       initScript: 'echo here >/tmp/mark\r\nwhile [ ! -e /tmp/go ]; do sleep 0.1; done\r\nexit 7\r\n',
     });
@@ -130,7 +133,7 @@ describe('ssh', () => {
     await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init exit 7'));
   });
 
-  it('has the environment of the image, a login and HOME of root, and Ctrl-C alive', async () => {
+  it('has the environment of the image, a login and HOME of root, and a working Ctrl-C', async () => {
     const instance = await start({ env: ['HOME=/home/jovyan', 'PATH=/opt/conda/bin:/usr/bin:/bin', "ODD=it's $5"] });
     const script = 'echo "$HOME|$PATH|$ODD"; grep SigIgn /proc/self/status';
     const expected = /^\/root\|\/opt\/conda\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/sbin.*\|it's \$5\nSigIgn:\t0+\n$/;
@@ -138,7 +141,7 @@ describe('ssh', () => {
     expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
   });
 
-  it('knows a key as soon as the file is replaced, and keeps its own key over a restart', async () => {
+  it('accepts a key as soon as the file is replaced, and keeps its host key over a restart', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
     const hostKey = await instance.ssh('cat /var/lib/berth/instance/*/ssh_host_ed25519_key.pub');
@@ -153,7 +156,7 @@ describe('ssh', () => {
     );
   });
 
-  it('has the host key that it is given, unless it has one already', async () => {
+  it('uses the given host key, unless it has one already', async () => {
     const [given, other] = [join(lab, `given-${randomUUID()}`), join(lab, `other-${randomUUID()}`)];
     for (const file of [given, other]) await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', file]);
     const instance = await start({ hostKey: await readFile(given, 'utf8') });
@@ -170,12 +173,12 @@ describe('ssh', () => {
     expect(await instance.ssh('stat -c %a /var/lib/berth/instance/*/ssh_host_ed25519_key')).toBe('600\n');
   });
 
-  it('has a host key of its own when the one that it is given is none', async () => {
+  it('generates a host key when the given one is invalid', async () => {
     const instance = await start({ hostKey: 'this is no key\n' });
     await eventually(async () => expect(await instance.ssh('echo in')).toBe('in\n'));
   });
 
-  it('comes back when sshd dies', async () => {
+  it('is restarted when sshd dies', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
     await instance.ssh('pkill -f "sshd -D"').catch(() => {});
@@ -183,8 +186,8 @@ describe('ssh', () => {
   });
 });
 
-describe('a root disk without room', () => {
-  it('keeps nobody out: ssh, the notebook and its kernels answer', async () => {
+describe('a full root disk', () => {
+  it('leaves ssh, the notebook and its kernels working', async () => {
     const full = ['/run', '/root', '/var/log'];
     const instance = await start({
       tmpfs: Object.fromEntries(full.map((folder) => [folder, 'size=16k'])),
@@ -198,7 +201,7 @@ describe('a root disk without room', () => {
 });
 
 describe('the init script', () => {
-  it('honours its first line, runs once, and says its exit code again at each start', async () => {
+  it('honours its first line, runs once, and reports its exit code at each start', async () => {
     const instance = await start({
       initScript: '#!/usr/bin/env python3\nopen("/root/count", "a").write("x")\nraise SystemExit(3)\n',
     });
@@ -210,7 +213,7 @@ describe('the init script', () => {
     await eventually(async () => expect(await instance.ssh('cat count')).toBe('x'));
   });
 
-  it('may write without end: the log stops at 10 MiB and the script does not', async () => {
+  it('may write without end: the log stops at 10 MiB, and the script goes on', async () => {
     const instance = await start({ initScript: 'head -c 30000000 /dev/zero; echo error >&2; exit 5' });
     await eventually(async () => expect((await instance.said()).at(-1)).toBe('berth: init exit 5'));
     await eventually(async () =>
@@ -221,7 +224,7 @@ describe('the init script', () => {
     expect(size).toBeLessThan(11_000_000);
   });
 
-  it('that was cut off is lost, and not run again', async () => {
+  it('is not run again after an interruption', async () => {
     const instance = await start({ initScript: 'echo x >>/root/count; sleep 600' });
     await eventually(async () => expect(await instance.ssh('cat count')).toBe('x\n'));
     await instance.container.restart();
@@ -231,7 +234,7 @@ describe('the init script', () => {
 });
 
 describe('the notebook', () => {
-  it('lets in who has the token, runs a kernel over REST and WebSocket, and shows the token to nobody', async () => {
+  it('requires the token, runs a kernel over REST and WebSocket, and never shows the token', async () => {
     const instance = await start({});
     await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
     const page = await instance.http('lab');
@@ -267,7 +270,7 @@ describe('the notebook', () => {
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
 
-  it('takes our token though the image has a password and a token of its own', async () => {
+  it('accepts our token though the image has a password and a token of its own', async () => {
     const own =
       '{"ServerApp":{"token":"","password":"argon2:x"},"IdentityProvider":{"token":"own"},"PasswordIdentityProvider":{"hashed_password":"argon2:x"}}';
     const instance = await start({
@@ -278,11 +281,11 @@ describe('the notebook', () => {
 });
 
 describe('SIGTERM', () => {
-  it('ends sessions, kernels and what users left behind soon, with 0', async () => {
+  it('ends sessions, kernels and background processes soon, with 0', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
     await instance.ssh('setsid sleep 600 >/dev/null 2>&1 &');
-    // this one does not mind SIGTERM and has to be killed
+    // this one ignores SIGTERM and has to be killed
     await instance.ssh(`setsid sh -c 'trap "" TERM; touch /tmp/deaf; while :; do sleep 1; done' >/dev/null 2>&1 &`);
     await eventually(() => instance.ssh('cat /tmp/deaf'));
     const began = Date.now();
@@ -292,7 +295,7 @@ describe('SIGTERM', () => {
   });
 });
 
-it('an image with neither ssh nor a notebook nor bash runs its init script and stops', async () => {
+it('runs the init script in an image without ssh, notebook and bash, and stops', async () => {
   const before = 'rm -f /usr/sbin/sshd /usr/bin/jupyter* /usr/bin/bash';
   const instance = await start({ before, initScript: 'echo $0; exit 4' });
   await eventually(async () =>
@@ -302,7 +305,7 @@ it('an image with neither ssh nor a notebook nor bash runs its init script and s
   expect((await instance.container.inspect()).State.ExitCode).toBe(0);
 });
 
-it('is plain POSIX shell of a size that can be read', async () => {
+it('is plain POSIX shell of readable size', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
   expect(script.split('\n').length).toBeLessThan(320);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);

@@ -1,4 +1,4 @@
-/** An engine that lies about where an instance is makes nobody connect to what is none; no engine is needed for it. */
+/** Reported addresses outside of the accounts' networks are never dialled. Needs no engine. */
 import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -18,7 +18,7 @@ function runsAt(address: string): ContainerInspectInfo {
   return info;
 }
 
-/** A server on all addresses of this machine. */
+/** Server on all addresses of this machine. */
 async function listening(): Promise<{ port: number; connections: () => number }> {
   const server = createServer().listen(0);
   await new Promise((resolve) => server.once('listening', resolve));
@@ -48,7 +48,7 @@ test.each([
   'localhost',
   'metadata.google.internal',
   '/var/run/docker.sock',
-])('%s is not dialled', async (address) => {
+])('never dials %s', async (address) => {
   const { port, connections } = await listening();
   const addresses = makeAddressCache();
   addresses.setLive(true);
@@ -66,7 +66,7 @@ test.each([
   expect(connections()).toBe(0);
 });
 
-test('an address where an instance can be is dialled', async ({ skip }) => {
+test('dials an address of an account’s network', async ({ skip }) => {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   const address = all.find(({ internal, family }) => !internal && family === 'IPv4')?.address;
   skip(address === undefined, 'this machine has no address but its own');

@@ -1,4 +1,4 @@
-/** What the container of an instance's Docker may do, and on which hosts it can be: read from its create options, without an engine. */
+/** Rights of a Docker daemon's container, and hosts that support it: pure create options. */
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
@@ -45,10 +45,10 @@ const daemonOptionsInput: DaemonOptions = {
   host: { hasInit: true, openFiles: 1000 },
 };
 
-describe('the container of a Docker', () => {
+describe('the container of a Docker daemon', () => {
   const options = daemonOptions(spec, daemonOptionsInput);
 
-  test('is no more than its instance: its network, no port, no device but tun, nothing of the host to write to', () => {
+  test('has only the instance’s network, no port, no device but tun, no writable folder of the host', () => {
     const { HostConfig: host, ExposedPorts } = options;
     expect(host).toMatchObject({ NetworkMode: 'container:abc', ReadonlyRootfs: true, Init: false });
     expect([host?.PortBindings, ExposedPorts, host?.Privileged, host?.PidMode, host?.IpcMode]).toEqual(
@@ -60,7 +60,7 @@ describe('the container of a Docker', () => {
     expect(writable).toEqual(['/disks/docker/rootless', '/disks/docker/socket', '/disks/data']);
   });
 
-  test('of the rootless way has two capabilities, and a filter of calls that forbids what leads to the kernel', () => {
+  test('in rootless mode has two capabilities, and a filter of dangerous system calls', () => {
     const { CapDrop, CapAdd, SecurityOpt = [] } = options.HostConfig ?? {};
     expect([CapDrop, CapAdd]).toEqual([['ALL'], ['SETUID', 'SETGID']]);
     const filter: { syscalls: { names: string[]; action: string }[] } = JSON.parse(
@@ -73,7 +73,7 @@ describe('the container of a Docker', () => {
     );
   });
 
-  test('has as much again as its instance, unless it can be under the limits of that', () => {
+  test('has the instance’s limits again, unless it can share them', () => {
     const limits = { Memory: 2 ** 31, MemorySwap: 2 ** 31, NanoCpus: 1.5e9, PidsLimit: 100 };
     expect(options.HostConfig).toMatchObject(limits);
     const under = daemonOptions(spec, { ...daemonOptionsInput, cgroup: '/docker/abc' }).HostConfig;
@@ -81,7 +81,7 @@ describe('the container of a Docker', () => {
     for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
   });
 
-  test('of the nested way has the rights to mount and to change networks, no more, and its data apart', () => {
+  test('in nested mode may mount and change networks, no more, and has data of its own', () => {
     const { HostConfig } = daemonOptions(spec, { ...daemonOptionsInput, mode: 'nested' });
     expect(HostConfig?.CapAdd).toEqual(['SYS_ADMIN', 'NET_ADMIN']);
     expect(HostConfig?.Privileged).toBeUndefined();
@@ -89,13 +89,13 @@ describe('the container of a Docker', () => {
     expect(HostConfig?.Mounts?.map(({ Source }) => Source)).toContain('/disks/docker/socket');
   });
 
-  test('runs as the user that its image says, who is nobody of the host', async () => {
+  test('runs as the image’s user, who is no user of the host', async () => {
     const script = await readFile(new URL('../../../images/docker-inside/customize.sh', import.meta.url), 'utf8');
     expect(script).toContain(`inside:x:${uidOf('rootless')}:${uidOf('rootless')}:`);
     expect(uidOf('rootless')).toBeGreaterThanOrEqual(1_879_048_192);
   });
 
-  test('is seen by its instance as a folder that can not be written, and by no other instance', () => {
+  test('is visible as a read-only folder in its instance alone', () => {
     const host: HostFacts = {
       podman: false,
       version: '0',
@@ -125,7 +125,7 @@ describe('the container of a Docker', () => {
   });
 });
 
-describe('where there can be a Docker', () => {
+describe('requirements on the host', () => {
   const fit: DockerHost = {
     engine: 'docker',
     berthIsRoot: true,
@@ -136,7 +136,7 @@ describe('where there can be a Docker', () => {
     apparmorHoldsNamespaces: null,
   };
 
-  test('on a host that has what each way needs', () => {
+  test('are met by a host with all features of a mode', () => {
     expect(whyNoDocker('rootless', fit)).toBeNull();
     expect(
       whyNoDocker('rootless', { ...fit, kernel: '5.11.0', userNamespacesForAll: 1, apparmorHoldsNamespaces: 0 }),
@@ -158,13 +158,13 @@ describe('where there can be a Docker', () => {
     expect(whyNoDocker('rootless', { ...fit, ...lack })).toMatch(words);
   });
 
-  test('and nowhere when the operator says so', () => {
+  test('are irrelevant when the operator turned Docker off', () => {
     expect(whyNoDocker(null, fit)).toContain('BERTH_DOCKER_INSIDE=off');
   });
 });
 
-describe('the group of an instance’s limits', () => {
-  test('is the one path of all that limit', () => {
+describe('the cgroup of an instance’s limits', () => {
+  test('is the one path of all controllers', () => {
     expect(
       limitingGroup(
         '9:name=systemd:/docker/x\n8:pids:/docker/x\n4:memory:/docker/x\n2:cpu,cpuacct:/docker/x\n0::/other\n',

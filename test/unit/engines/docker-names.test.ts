@@ -1,4 +1,4 @@
-/** What a name means in an instance. */
+/** Name resolution as an instance does it. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -10,21 +10,21 @@ const hosts =
 const resolvConf =
   '# by the engine\nsearch one.test two.test\nnameserver 127.0.0.11\nnameserver what\noptions ndots:0\n';
 
-describe('a name in an instance', () => {
-  test('means what its file of hosts says, whatever the case', () => {
+describe('name resolution in an instance', () => {
+  test('reads the hosts file, case-insensitively', () => {
     expect(targetOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
     expect(targetOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
     expect(targetOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
   });
 
-  test('is asked of its name servers otherwise, with its domains', () => {
+  test('falls back to the name servers, with the search domains', () => {
     const asked = { addresses: [], servers: ['127.0.0.11'] };
     expect(targetOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
     expect(targetOf('db.test', hosts, resolvConf).names).toEqual(['db.test', 'db.test.one.test', 'db.test.two.test']);
     expect(targetOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
   });
 
-  test('localhost is itself without any file, and no other name is anything', async () => {
+  test('resolves only localhost without files', async () => {
     const none = { hosts: '/nowhere/hosts', resolvConf: '' };
     expect((await resolveName('localhost', none)).addresses).toEqual(['127.0.0.1', '::1']);
     expect(await resolveName('db', none)).toEqual({ addresses: [], names: ['db'], servers: [] });
@@ -32,7 +32,7 @@ describe('a name in an instance', () => {
     expect((await resolveName('::1', none)).addresses).toEqual(['::1']);
   });
 
-  test('of files that an instance made huge only the beginning counts', async () => {
+  test('reads only the beginning of huge files', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'names-'));
     onTestFinished(() => rm(folder, { recursive: true }));
     const files = { hosts: path.join(folder, 'hosts'), resolvConf: path.join(folder, 'resolv.conf') };

@@ -1,4 +1,4 @@
-/** The pure parts of the Docker engine: what is asked of Docker, and how its answers are read. */
+/** Pure parts of the Docker engine: requests, and parsing of answers. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
@@ -75,7 +75,7 @@ describe('faults', () => {
     expect(faultOf(answer(500, sentence)).reason).toBe(reason);
   });
 
-  it('no answer is unreachable, whatever the reason, and a fault stays what it is', () => {
+  it('are unreachable without an answer, and a fault stays unchanged', () => {
     for (const error of [
       Object.assign(new Error('connect ENOENT'), { code: 'ENOENT' }),
       Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }),
@@ -89,7 +89,7 @@ describe('faults', () => {
     expect(faultOf(fault)).toBe(fault);
   });
 
-  it("folders of the host and long ids stay out of the owner's sight, and in the cause", () => {
+  it('contain host folders and long ids only in the cause', () => {
     const id = 'a'.repeat(12) + 'b'.repeat(52);
     const error = answer(500, `error mounting "/var/lib/docker/overlay2/x" of ${id}\nmore`);
     const fault = faultOf(error);
@@ -107,7 +107,7 @@ describe('faults', () => {
     expect(takenPort(faultOf(answer(500, 'out of luck at 30001')), [30_001])).toBeNull();
   });
 
-  it('of a port that the engine gave away itself says what to look for, and of another only that it is taken', () => {
+  it('distinguish a port held by the engine from one held by another program', () => {
     const said = (sentence: string): string => portTakenText(30_001, faultOf(answer(500, sentence)));
     expect(said('Bind for 0.0.0.0:30001 failed: port is already allocated')).toMatch(/30001 .*restart frees it/);
     expect(said('listen tcp4 0.0.0.0:30001: bind: address already in use')).toBe(
@@ -115,11 +115,11 @@ describe('faults', () => {
     );
   });
 
-  it('an aborted call is unreachable: nobody knows whether it took effect', () => {
+  it('are unreachable for an aborted call, whose effect is unknown', () => {
     expect(abortFault(AbortSignal.abort())).toMatchObject({ kind: 'unreachable', retry: true });
   });
 
-  it('tells a taken name and a network that is gone', () => {
+  it('distinguish a taken name and a missing network', () => {
     const taken = 'Conflict. The container name "/berth-x" is already in use by container "1234"';
     expect(isNameTaken(faultOf(answer(409, taken)))).toBe(true);
     expect(isNameTaken(faultOf(answer(409, 'removal of container x is already in progress')))).toBe(false);
@@ -170,7 +170,7 @@ describe('create options', () => {
   };
   const placed = { installation: 'here', network: 'net', controlFolder: '/srv/state/x', gpuIds: [], host };
 
-  it('hold an instance to its type, and give it no way to more', () => {
+  it('apply the limits of the type, and grant no further rights', () => {
     expect(createOptions(spec, placed).HostConfig).toMatchObject({
       Memory: 1024 * 1024 * 1024,
       MemorySwap: 1024 * 1024 * 1024,
@@ -191,7 +191,7 @@ describe('create options', () => {
     ]);
   });
 
-  it('use what the host has, and only that', () => {
+  it('use only features of the host', () => {
     expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('StorageOpt');
     expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('DeviceRequests');
     const rich = { ...placed, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
@@ -207,7 +207,7 @@ describe('create options', () => {
     expect(podman.HostConfig).not.toHaveProperty('Ulimits');
   });
 
-  it('the GPUs of a container are what its label says, and a label with nothing in it is none', () => {
+  it('read GPUs from the label; an empty label means none', () => {
     expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placed, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
       'a',
       'b',
@@ -216,7 +216,7 @@ describe('create options', () => {
     expect(gpusOf({})).toEqual([]);
   });
 
-  it('GPUs go to those who have none first, never twice to who runs', () => {
+  it('assign free GPUs first, and none of a running container', () => {
     const holders = [
       { ids: ['a'], running: true },
       { ids: ['b'], running: false },
@@ -228,7 +228,7 @@ describe('create options', () => {
 });
 
 describe('subnets', () => {
-  it('lie in the pool, meet nothing that is taken, and are all found', () => {
+  it('lie in the pool, overlap no used one, and are all found', () => {
     const pool = { cidr: '10.0.0.0/20', prefix: 24 };
     const taken = fc.uniqueArray(fc.integer({ min: 0, max: 15 }), { maxLength: 16 });
     fc.assert(
@@ -246,13 +246,13 @@ describe('subnets', () => {
     );
   });
 
-  it('the default pool holds hundreds of accounts, and beginnings are spread', () => {
+  it('number hundreds in the default pool, with spread first choices', () => {
     expect([...freeSubnets(defaultPool, 'x', ['fe80::/64', 'nonsense'])]).toHaveLength(512);
     const first = Array.from({ length: 100 }, (_, n) => freeSubnets(defaultPool, `account ${n}`, []).next().value);
     expect(new Set(first).size).toBeGreaterThan(80);
   });
 
-  it('of the host are those it is a member of, whatever the order of its bytes; none is behind a gateway', () => {
+  it('of the host are its direct ones in either byte order, none behind a gateway', () => {
     const row = (...fields: string[]): string => `${fields.join('\t')}\t0\t0\t0\t`;
     const table = [
       row('Iface', 'Destination', 'Gateway', 'Flags', 'RefCnt', 'Use', 'Metric', 'Mask'),
@@ -267,7 +267,7 @@ describe('subnets', () => {
     expect(subnetsOfRoutes(big, false)).toEqual(['10.210.92.0/24']);
   });
 
-  it('a pool that can not be cut is refused with what would work', () => {
+  it('of an invalid pool are refused with a remedy', () => {
     checkPool(defaultPool);
     for (const [cidr, prefix] of [
       ['10.0.0.0/24', 16],
@@ -290,7 +290,7 @@ describe('streams', () => {
     return Buffer.concat([header, Buffer.from(text)]);
   };
 
-  it('frames cut anywhere are put together, each to its own stream', () => {
+  it('assemble frames cut anywhere, each to its own stream', () => {
     const frames = fc.array(fc.tuple(fc.constantFrom(1, 2), fc.string({ unit: 'binary' })));
     fc.assert(
       fc.property(frames, fc.integer({ min: 1, max: 20 }), (sent, size) => {
@@ -306,7 +306,7 @@ describe('streams', () => {
     );
   });
 
-  it('lines cut anywhere are put together, in the midst of a character too', async () => {
+  it('assemble lines cut anywhere, even inside a character', async () => {
     const bytes = Buffer.from('{"a":"ü"}\n\n{"b":1}\n{"c":');
     async function* chunks(): AsyncGenerator<Buffer> {
       for (const byte of bytes) yield Buffer.from([byte]);
@@ -317,8 +317,8 @@ describe('streams', () => {
   });
 });
 
-describe('the address of an engine', () => {
-  it('is read from what DOCKER_HOST may say', () => {
+describe('the engine’s address', () => {
+  it('is parsed from DOCKER_HOST', () => {
     expect(endpointOf('unix:///run/docker.sock')).toEqual({ socketPath: '/run/docker.sock' });
     expect(endpointOf('/run/docker.sock')).toEqual({ socketPath: '/run/docker.sock' });
     expect(endpointOf('tcp://engine.example')).toEqual({ host: 'engine.example', port: 2375, protocol: 'http' });

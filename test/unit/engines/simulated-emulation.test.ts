@@ -1,4 +1,4 @@
-/** What the simulation plays: time, scripts, services, images, and a state file that outlives the process. */
+/** Emulation: time, scripts, services, images, and the persistent state file. */
 import { once } from 'node:events';
 import { appendFile, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import net from 'node:net';
@@ -38,7 +38,7 @@ async function observe(engine: SimulatedEngine, id: InstanceId) {
 }
 
 describe('time', () => {
-  it('stands still until it is told to move: nothing starts by itself', async () => {
+  it('stands still until the clock is advanced', async () => {
     const { engine, clock } = emulator({ times: { create: 1_000, start: 500 } });
     const spec = specOf('one');
     let done = false;
@@ -54,7 +54,7 @@ describe('time', () => {
     expect(await observe(engine, spec.id)).toMatchObject({ running: true, startedAtMs: 1_001_500 });
   });
 
-  it('an instance answers once it is ready, and not a moment before', async () => {
+  it('lets an instance answer exactly from its readiness', async () => {
     const { engine, clock } = emulator({ times: { ready: 30_000 } });
     const spec = specOf('one');
     await clock.run(engine.ensure(spec, noSignal()));
@@ -65,7 +65,7 @@ describe('time', () => {
     expect(String((await once(stream, 'data'))[0])).toBe('SSH-2.0-BerthSimulation\r\n');
   });
 
-  it('a pull takes its time and tells its bytes, and a second one none', async () => {
+  it('passes during a pull with bytes of progress, and not during a second one', async () => {
     const { engine, clock } = emulator({ times: { pull: 8_000 }, images: () => ({ kind: 'found', bytes: 800 }) });
     const reported: ImageProgress[] = [];
     const beganMs = clock.now();
@@ -78,7 +78,7 @@ describe('time', () => {
     expect(reported).toEqual([]);
   });
 
-  it('what it does not know to be pulled, ensure refuses; three registries fail in three ways', async () => {
+  it('ensure refuses an image that was not pulled; three registries fail in three ways', async () => {
     const { engine, clock } = emulator();
     const pull = (ref: string): Promise<void> => clock.run(engine.ensureImage(ref, () => {}, noSignal()));
     const ensured = clock.run(engine.ensure(specOf('one', { imageRef: 'registry.example/other:1' }), noSignal()));
@@ -88,7 +88,7 @@ describe('time', () => {
     await expect(pull('unreachable.invalid/x:1')).rejects.toMatchObject({ kind: 'unreachable', retry: true });
   });
 
-  it('spans are drawn from the random numbers handed in', async () => {
+  it('draws spans from the given random numbers', async () => {
     const lasted = async (seed: string): Promise<number> => {
       const { engine, clock } = emulator({ random: makeRandom(seed), times: { create: [0, 1_000_000], start: 0 } });
       await clock.run(engine.ensure(specOf('one'), noSignal()));
@@ -103,7 +103,7 @@ describe('scripts', () => {
   const linesOf = async (engine: SimulatedEngine, id: InstanceId): Promise<string[]> =>
     Array.fromAsync(await engine.logs(id, 'console', { tail: 100 }, noSignal()), ({ text }) => text);
 
-  it('one without ssh leaves its port to whoever joins its network, and says that it has none', async () => {
+  it('without ssh leave the port free, and report no ssh', async () => {
     const { engine, clock } = emulator();
     const [without, having] = [specOf('one', { start: '# berth-sim: no ssh\n' }), specOf('other')];
     for (const spec of [without, having]) await clock.run(engine.ensure(spec, noSignal()));
@@ -117,7 +117,7 @@ describe('scripts', () => {
     expect(await text(await engine.dial(without.id, 22, noSignal()))).toBe('ours');
   });
 
-  it('an init script plays what its comment says, once in the life of a root disk', async () => {
+  it('play the init script’s comment once per root disk', async () => {
     const { engine, clock } = emulator();
     const spec = specOf('one', { initScript: '#!/bin/sh\n# berth-sim: exit 3 after 200ms\napt install everything\n' });
     const hints: InstanceId[] = [];
@@ -135,7 +135,7 @@ describe('scripts', () => {
     expect((await linesOf(engine, spec.id)).slice(3)).toEqual(['berth: services ssh notebook', 'berth: init exit 3']);
   });
 
-  it('an init script that a stop cut short is lost, and one without a word of the simulation ends with 0', async () => {
+  it('drop an interrupted init script, and end one without instructions with 0', async () => {
     const { engine, clock } = emulator({ times: { init: 60_000 } });
     const spec = specOf('one', { initScript: 'make world\n' });
     await clock.run(engine.ensure(spec, noSignal()));
@@ -148,7 +148,7 @@ describe('scripts', () => {
     expect((await linesOf(engine, other.id)).at(-1)).toBe('berth: init exit 0');
   });
 
-  it('a scripted crash ends the instance at its moment, with a hint, and drops what it would have said later', async () => {
+  it('crash the instance at the scripted time, with a hint and no later output', async () => {
     const { engine, clock } = emulator();
     const initScript = '# berth-sim: crash after 2s exit 9\n# berth-sim: exit 0 after 3s\n';
     const spec = specOf('one', { initScript });
@@ -165,7 +165,7 @@ describe('scripts', () => {
     expect(await linesOf(engine, spec.id)).toEqual(['berth: services ssh notebook', 'berth: init started']);
   });
 
-  it('`crash once` spares the second start, `out of memory` says so, `never ready` answers never', async () => {
+  it('support `crash once`, `out of memory` and `never ready`', async () => {
     const { engine, clock } = emulator();
     const spec = specOf('one', { start: '# berth-sim: crash once after 1s out of memory\n# berth-sim: never ready\n' });
     await clock.run(engine.ensure(spec, noSignal()));
@@ -177,14 +177,14 @@ describe('scripts', () => {
     await expect(engine.dial(spec.id, 22, noSignal())).rejects.toMatchObject({ kind: 'busy' });
   });
 
-  it('a line that is not understood is said on the console', async () => {
+  it('report an unknown line on the console', async () => {
     const { engine, clock } = emulator();
     const spec = specOf('one', { start: '# berth-sim: explode gently\n' });
     await clock.run(engine.ensure(spec, noSignal()));
     expect((await linesOf(engine, spec.id))[0]).toBe('berth-sim: not understood: "explode gently"');
   });
 
-  it('a command that it does not pretend says that it is simulated', async () => {
+  it('explain an unsupported command', async () => {
     const { engine, clock } = emulator();
     const spec = specOf('one');
     await clock.run(engine.ensure(spec, noSignal()));
@@ -203,7 +203,7 @@ describe('services', () => {
     return { engine, id: spec.id };
   }
 
-  it('HTTP on 8888 tells what it was asked, twice on one connection', async () => {
+  it('HTTP on 8888 echoes requests, twice on one connection', async () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 8888, noSignal());
     undos.push(async () => stream.destroy());
@@ -241,7 +241,7 @@ describe('services', () => {
     expect((await once(socket, 'close'))[0]).toBe(1000);
   });
 
-  it('ssh says why there is no shell, in a packet of the protocol', async () => {
+  it('ssh explains in a protocol packet why there is no shell', async () => {
     const { engine, id } = await runningOne();
     const stream = await engine.dial(id, 22, noSignal());
     stream.write('SSH-2.0-client\r\n');
@@ -255,7 +255,7 @@ describe('services', () => {
     expect(packet.toString('latin1')).toContain('it has no shell');
   });
 
-  it('other ports are busy unless the simulation is told that something listens', async () => {
+  it('other ports are busy unless a service is configured', async () => {
     const { engine, id } = await runningOne({ services: { 9000: (stream) => stream.end('told') } });
     expect(await text(await engine.dial(id, 9000, noSignal()))).toBe('told');
     await expect(engine.dial(id, 9001, noSignal())).rejects.toMatchObject({ kind: 'busy' });
@@ -291,7 +291,7 @@ describe('the state file', () => {
     return path.join(folder, 'state', 'engine.jsonl');
   }
 
-  it('what was answered is there for the next process, though the first was never told to stop', async () => {
+  it('restores every acknowledged change, even without a clean stop', async () => {
     const file = await stateFile();
     const { engine, clock } = emulator({ stateFile: file });
     const start = `# berth-sim: listen 7000 echo\n${'# the same for all\n'.repeat(500)}`;
@@ -303,7 +303,7 @@ describe('the state file', () => {
     await clock.run(engine.destroy(gone.id, noSignal()));
     const seen = await engine.observe([running.id, halted.id, gone.id], noSignal());
     const owned = await engine.listOwned(noSignal());
-    // Each of the three has the long script, and it is written once.
+    // Each of the three has the long script, which is written once.
     expect((await stat(file)).size).toBeLessThan(2 * start.length);
 
     const { engine: next, clock: later } = emulator({ stateFile: file });
@@ -318,7 +318,7 @@ describe('the state file', () => {
     expect(await next.exec(running.id, ['cat', '/etc/berth/start'], noSignal())).toMatchObject({ stdout: start });
   });
 
-  it('images that were saved, and what registries were given, are there for the next process, with their bytes', async () => {
+  it('restores saved and pushed images with their sizes', async () => {
     const file = await stateFile();
     const { engine, clock } = emulator({ stateFile: file });
     const spec = specOf('one');
@@ -342,7 +342,7 @@ describe('the state file', () => {
     expect(await next.exec(copy.id, ['ls', '/root/kept'], noSignal())).toMatchObject({ exitCode: 0 });
   });
 
-  it('a crash that came due while no process ran has happened', async () => {
+  it('applies a crash that was due between two processes', async () => {
     const file = await stateFile();
     const { engine, clock } = emulator({ stateFile: file });
     const spec = specOf('one', { start: '# berth-sim: crash after 10s exit 4\n' });
@@ -356,7 +356,7 @@ describe('the state file', () => {
     expect(await observe(next, spec.id)).toMatchObject({ running: false, exitCode: 4 });
   });
 
-  it('a line that was cut off is left out; a file of something else is refused and kept', async () => {
+  it('ignores a truncated last line; refuses and keeps a foreign file', async () => {
     const file = await stateFile();
     const { engine, clock } = emulator({ stateFile: file });
     const spec = specOf('one');
@@ -369,7 +369,7 @@ describe('the state file', () => {
     expect(await readFile(file, 'utf8')).toBe(before);
   });
 
-  it('node ports of what ran are open again', async () => {
+  it('reopens node ports of running instances', async () => {
     const options = { installation: uuidOf('installation'), stateFile: await stateFile(), publishPorts: true };
     const engine = makeSimulatedEngine(options);
     engine.host.addImage(imageRef);
@@ -391,7 +391,7 @@ describe('the state file', () => {
     expect(await asked()).toBe('anybody there?');
   });
 
-  it('does not grow without end', async () => {
+  it('has a bounded size', async () => {
     const file = await stateFile();
     const { engine } = emulator({ stateFile: file, times: { create: 0, start: 0, halt: 0 } });
     const spec = specOf('one');

@@ -1,4 +1,7 @@
-/** What the simulation promises of open commands and followed logs beyond the conformance: its own clock, outages, its shell. */
+/**
+ * Open commands and followed logs of the simulation beyond the conformance: virtual clock, outages,
+ * its shell.
+ */
 import { text } from 'node:stream/consumers';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LogLine } from '../../../src/engines/contract.ts';
@@ -24,7 +27,7 @@ const open = ({ engine, id }: Awaited<ReturnType<typeof started>>, ...command: s
   engine.openExec(id, { command, env: {}, terminal: null }, noSignal());
 
 describe('open commands', () => {
-  it('sleep by the clock of the simulation', async () => {
+  it('sleep by the virtual clock', async () => {
     const place = await started();
     const running = await open(place, 'sh', '-c', 'sleep 3600; exit 9');
     let exitCode: number | undefined;
@@ -35,7 +38,7 @@ describe('open commands', () => {
     expect(exitCode).toBe(9);
   });
 
-  it('are cut off by an outage, by the end of their instance, and by the end of the engine object', async () => {
+  it('end with an outage, with their instance, and with the engine object', async () => {
     const place = await started();
     const { engine, id } = place;
     const [first, second, third] = [await open(place, 'cat'), await open(place, 'cat'), await open(place, 'cat')];
@@ -56,7 +59,7 @@ describe('open commands', () => {
     await expectFault(fifth.exited, 'unreachable');
   });
 
-  it('keep nothing when they are over', async () => {
+  it('leave nothing after their end', async () => {
     const place = await started();
     for (let round = 0; round < 100; round++) {
       const running = await open(place, 'sh', '-c', 'echo; exit 1');
@@ -78,7 +81,7 @@ describe('the shell', () => {
     expect([...parse(line, { NAME: 'Ada' })].map((simple) => simple.words)).toEqual(words);
   });
 
-  it('knows the last exit code and where output goes', async () => {
+  it('supports the last exit code and redirections', async () => {
     const place = await started();
     const running = await open(place, 'sh');
     running.stdin.end('false\necho it was $? >&2\nsh -c "exit 4"\n');
@@ -88,7 +91,7 @@ describe('the shell', () => {
 });
 
 describe('followed logs', () => {
-  it('come line by line as the clock goes, and an outage breaks them', async () => {
+  it('arrive line by line with the clock, and break at an outage', async () => {
     const start = '# berth-sim: say after 1h one\n# berth-sim: say after 2h two\n# berth-sim: say after 3h three\n';
     const { engine, clock, id } = await started({ start });
     const lines: LogLine[] = [];

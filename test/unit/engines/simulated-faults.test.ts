@@ -1,4 +1,4 @@
-/** The ways in which the simulated engine misbehaves, one by one, and that the same seed misbehaves the same. */
+/** Faults of the simulated engine, one by one, and their reproduction by seed. */
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { EngineSpec, Observation } from '../../../src/engines/contract.ts';
@@ -17,7 +17,7 @@ import { makeRandom } from '../../../src/engines/simulated/random.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
 
-/** The first call of a verb meets the fault, later ones none. */
+/** Only the first call of a verb has the fault. */
 const first =
   (verb: Verb, fault: SimulatedFault): Faults =>
   (call) =>
@@ -43,7 +43,7 @@ async function truth(engine: SimulatedEngine, id: InstanceId = spec.id): Promise
   return (await engine.observe([id], noSignal())).get(id);
 }
 
-/** An engine with a running instance, which then misbehaves. */
+/** Engine with a running instance, which then fails. */
 async function running(faults: Faults): Promise<{ engine: SimulatedEngine; clock: VirtualClock }> {
   const { engine, clock } = misbehaving();
   await clock.run(engine.ensure(spec, noSignal()));
@@ -110,13 +110,13 @@ describe('ensure', () => {
     expect(await clock.run(engine.ensure(spec, noSignal()))).toMatchObject({ running: true });
   });
 
-  it('lying: says it runs, and nothing is there', async () => {
+  it('lying: reports it running, and nothing exists', async () => {
     const { engine, outcome } = await ensureWith({ mode: 'lying' });
     expect(outcome).toMatchObject({ kind: 'present', running: true });
     expect(await truth(engine)).toEqual({ kind: 'absent' });
   });
 
-  it('forgetful: what was there before is lost, root disk included', async () => {
+  it('forgetful: earlier state is lost, root disk included', async () => {
     const { engine, clock } = misbehaving();
     await clock.run(engine.ensure(spec, noSignal()));
     await engine.exec(spec.id, ['touch', '/root/kept'], noSignal());
@@ -126,7 +126,7 @@ describe('ensure', () => {
     expect(await engine.exec(spec.id, ['ls', '/root/kept'], noSignal())).toMatchObject({ exitCode: 1 });
   });
 
-  it('unreachable: for a while, to every verb, while what runs keeps running', async () => {
+  it('unreachable: for a while, to every verb, while instances keep running', async () => {
     const { engine, clock } = await running(first('probe', { mode: 'unreachable', ms: 10_000 }));
     await expect(engine.probe(noSignal())).rejects.toMatchObject({ kind: 'unreachable' });
     await clock.advance(9_999);
@@ -142,7 +142,7 @@ describe('ensure', () => {
 });
 
 describe('other verbs', () => {
-  it('observe: lies about one and is right about another; a fault of one is unknown, never a throw', async () => {
+  it('observe: lies about one instance only; a fault of one is unknown, never a throw', async () => {
     const other = specOf('other');
     const { engine } = await running(({ verb, about }) =>
       verb === 'observe' && about === other.id ? { mode: 'lying' } : undefined,
@@ -158,7 +158,7 @@ describe('other verbs', () => {
     expect([seen.get(spec.id), seen.get(other.id)]).toMatchObject([{ kind: 'unknown' }, { kind: 'absent' }]);
   });
 
-  it('observe: a lost answer is unknown once the caller has waited enough', async () => {
+  it('observe: a lost answer is unknown at the caller’s deadline', async () => {
     const { engine } = await running(first('observe', { mode: 'lost' }));
     const abort = new AbortController();
     const call = engine.observe([spec.id], abort.signal);
@@ -177,7 +177,7 @@ describe('other verbs', () => {
     expect(await truth(engine)).toMatchObject({ kind: 'present', running: false });
   });
 
-  it('watch: hints are dropped or come late, as told', async () => {
+  it('watch: hints are dropped or delayed as configured', async () => {
     const { engine, clock } = await running(() => undefined);
     const hints: InstanceId[] = [];
     engine.watch((id) => hints.push(id), noSignal());
@@ -209,20 +209,20 @@ describe('other verbs', () => {
 });
 
 describe('the host', () => {
-  it('rebooted: everything is there, nothing runs', async () => {
+  it('rebooted: every container exists, none runs', async () => {
     const { engine } = await running(() => undefined);
     await engine.host.reboot();
     expect(await truth(engine)).toMatchObject({ kind: 'present', running: false, exitCode: 255 });
   });
 
-  it('set up anew: containers and images are gone', async () => {
+  it('reinstalled: containers and images are gone', async () => {
     const { engine, clock } = await running(() => undefined);
     await engine.host.forgetAll();
     expect(await engine.listOwned(noSignal())).toEqual([]);
     await expect(clock.run(engine.ensure(spec, noSignal()))).rejects.toMatchObject({ kind: 'not_found' });
   });
 
-  it('a node port that another program takes is busy and named, until it is free', async () => {
+  it('a node port of another program is busy and named, until it is free', async () => {
     const { engine, clock } = misbehaving();
     engine.host.takePort(30_001);
     const target = specOf('one', { nodePorts: [{ port: 22, nodePort: 30_001 }] });
@@ -234,7 +234,7 @@ describe('the host', () => {
     expect(await clock.run(engine.ensure(target, noSignal()))).toMatchObject({ nodePorts: target.nodePorts });
   });
 
-  it('lost in the midst of a start, it is a fault, and nothing of it is left', async () => {
+  it('lost during a start: a fault, and nothing remains', async () => {
     const { engine, clock } = misbehaving();
     const call = engine.ensure(spec, noSignal());
     await clock.advance(7);
@@ -248,7 +248,10 @@ describe('by seed', () => {
   const everywhere = (share: number): Partial<Record<FaultMode, number>> =>
     Object.fromEntries(faultModes.map((mode) => [mode, share / faultModes.length]));
 
-  /** Thirty instances, each driven by a small loop of its own through a bad day, and all that was seen of it. */
+  /**
+   * Thirty instances, each reconciled by a small loop through random faults; returns all
+   * observations.
+   */
   async function badDay(seed: string): Promise<string[]> {
     const rates = Object.fromEntries(verbs.map((verb) => [verb, everywhere(0.4)]));
     const { engine, clock } = misbehaving(makeRandomFaults({ seed, rates }));
@@ -279,7 +282,7 @@ describe('by seed', () => {
     return story;
   }
 
-  it('the same seed gives the same day to the letter, another seed another', async () => {
+  it('the same seed reproduces every fault, another seed does not', async () => {
     const day = await badDay('one');
     expect(day).toEqual(await badDay('one'));
     expect(day).not.toEqual(await badDay('two'));
@@ -288,7 +291,7 @@ describe('by seed', () => {
     expect(day.join('\n')).toMatch(/given up/);
   });
 
-  it('a call’s fate does not hang on the calls before it', () => {
+  it('a call’s fault does not depend on earlier calls', () => {
     const faults = makeRandomFaults({ seed: 'x', rates: { ensure: everywhere(1) } });
     const calls = Array.from({ length: 50 }, (_, index) => ({
       verb: 'ensure' as const,
@@ -305,7 +308,7 @@ describe('by seed', () => {
     ).toEqual(forward);
   });
 
-  it('each mode is met about as often as its rate says', () => {
+  it('each mode occurs about at its rate', () => {
     const faults = makeRandomFaults({ seed: 'x', rates: { ensure: everywhere(0.9) } });
     const met = new Map<string, number>();
     const draws = 9_000;

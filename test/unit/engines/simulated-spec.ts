@@ -1,4 +1,4 @@
-/** Specs for the simulation's own tests. */
+/** Specs for tests of the simulation. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
@@ -7,7 +7,7 @@ import type { EngineSpec } from '../../../src/engines/contract.ts';
 
 export const imageRef = 'registry.example/tiny:1';
 
-/** The uuid that a word stands for, the same in each run. */
+/** A fixed uuid for a word. */
 export function uuidOf(word: string): string {
   const hex = createHash('sha256').update(word).digest('hex');
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20, 32)].join('-');

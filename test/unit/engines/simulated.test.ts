@@ -1,4 +1,4 @@
-/** The simulated engine: the conformance of every engine, and what it promises beyond as an emulator. */
+/** The simulated engine: conformance, and its promises as an emulator. */
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
