@@ -1,7 +1,7 @@
 /**
- * From the create call to `Running` on the local container engine, against a minimal dockerode
- * client with the same image, limits, mounts, ports and network. `Running` means that ssh answers,
- * so the bare client waits for ssh's banner too.
+ * Launch time, from the create call to `Running`, on the local container engine, against a minimal
+ * dockerode client with the same image, limits, mounts, ports and network. `Running` means that ssh
+ * answers, so the bare client waits for ssh's banner too.
  */
 import { connect } from 'node:net';
 import { join } from 'node:path';

@@ -52,7 +52,7 @@ export async function launchMany(dataFolder: string, count: number, some: number
   }
 }
 
-/** One process for API and gateway, with an idle control loop. */
+/** Starts API and gateway in one process, with an idle control loop. */
 export async function startAll({ dataFolder, gatewayPort }: Region, dialTo: number): Promise<Served> {
   const berth = await startBerth(simulated(dataFolder, { loop: 'off', dialTo, gatewayPort }));
   return { pid: berth.child.pid, port: portOf(berth), stop: () => berth.child.stop() };

@@ -48,7 +48,7 @@ const report = z.object({
   ),
 });
 
-/** One run in one container; MB/s (10⁶ bytes) by job. Keys of `folders` are mount paths. */
+/** Runs fio once in one container; MB/s (10⁶ bytes) by job. Keys of `folders` are mount paths. */
 export async function fio(
   docker: Docker,
   { args, folders, results }: { args: string[]; folders: Record<string, string>; results: string },

@@ -48,7 +48,7 @@ interface AccountRow extends AccountCounts {
 
 export const LISTED_FOR_MS = 3_600_000;
 
-/** One event, or two at once for a missing image: Starting, then failed permanently. */
+/** Allows one event, or two at once for a missing image: Starting, then failed permanently. */
 const moves = (from: InstanceStatus, to: InstanceStatus): boolean =>
   from === to ||
   Object.values(transitions[from]).includes(to) ||
@@ -241,7 +241,7 @@ export class Checker {
       if (!same) wrong.push(...wrongText(kept, region));
       if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
       if (before?.instance.desired === 'released' && row.desired !== 'released')
-        wrong.push(`${row.id} was released, and is wished ${row.desired}`);
+        wrong.push(`${row.id} was released, and its desired state is ${row.desired}`);
       if (before) wrong.push(...unjustifiedStop(before, kept));
       next.set(row.id, kept);
     }

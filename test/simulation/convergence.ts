@@ -46,8 +46,7 @@ export function unfinished(world: World): string[] {
     if (desired === 'released' && observed.phase !== 'Cleaned')
       wrong.push(`${row.id} is released, and ${observed.phase}`);
     const requests = (past.get(row.id) ?? 0) + 1;
-    if (requests !== row.generation)
-      wrong.push(`${row.id} had ${row.generation} wishes, and tells of ${requests} operations`);
+    if (requests !== row.generation) wrong.push(`${row.id} had ${row.generation} requests, but ${requests} operations`);
     const disk = storage.there.has(`data/${row.id}`);
     if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
     if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);

@@ -60,7 +60,7 @@ export function supersededEntries(
         return needOf(one)[name] > 0 && used[name] + kept > total[name];
       });
       return short.map(
-        (name) => `${one.row.id} has passed ${first.map(({ row }) => row.id).join(', ')} in line for ${name}`,
+        (name) => `${one.row.id} has overtaken ${first.map(({ row }) => row.id).join(', ')} in the queue for ${name}`,
       );
     });
   });
@@ -70,7 +70,9 @@ export function supersededEntries(
 export const wrongQueue = (all: readonly StoredInstance[]): string[] =>
   all
     .filter(({ row }) => row.waitsSinceMs !== null && (row.desired !== 'running' || row.holdsCapacity === 1))
-    .map(({ row }) => `${row.id} is in line, is wished ${row.desired}, and holds capacity: ${row.holdsCapacity}`);
+    .map(
+      ({ row }) => `${row.id} is queued, its desired state is ${row.desired}, and holds capacity: ${row.holdsCapacity}`,
+    );
 
 interface Listed {
   id: string;
@@ -105,5 +107,5 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     user: true,
     operator: true,
   };
-  return had[cause] ? [] : [`${row.id} was stopped by ${cause}, and nothing that was set says so`];
+  return had[cause] ? [] : [`${row.id} was stopped by ${cause} without a stop policy that says so`];
 }

@@ -36,7 +36,7 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
   const { schedule, engine } = world;
   // Waits out a paused process.
   await until(() => schedule.nowMs >= (world.server?.pausedUntilMs ?? 0), Infinity);
-  schedule.say('fair weather');
+  schedule.say('without faults');
   const first = await launchNew(world, caller, until);
   if (first === null) return;
   // Usually during a reconcile, which must run again.
@@ -46,7 +46,7 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
   if (!(await reaches(world, until, first, 'Running', SOON_MS))) return;
   const keyedByMs = schedule.nowMs + KEY_WITHIN_MS;
   if (!(await until(() => schedule.nowMs > keyedByMs && unfinished(world).length === 0, SOON_MS)))
-    return world.fail(`in fair weather it does not come to rest: ${unfinished(world).join('; ')}`);
+    return world.fail(`without faults it does not converge: ${unfinished(world).join('; ')}`);
   for (const [action, status] of actions) {
     const sinceMs = schedule.nowMs;
     if (!(await succeed(world, until, instanceAction(world, caller, action, first, `fair ${serialOf(world)}`)))) return;

@@ -55,7 +55,7 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
       });
     },
   ],
-  [2, 'a container of ours stands there that nobody wished', createOrphan],
+  [2, 'an orphan of ours appears', createOrphan],
   [1, 'the image is removed', ({ engine }) => engine.host.dropImage('berth.local/test:1')],
   [
     2,

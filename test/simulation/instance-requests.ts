@@ -96,7 +96,7 @@ export function cancel(world: World, caller: Caller, id: string, key: string | n
       const [row] = checker.rows<{ desired: string }>('select desired from instance where id = ?', id);
       forget();
       if (row?.desired === 'released' || row?.desired === 'stopped') model.acknowledged(id, row.desired);
-      else if (first) world.fail(`${operationId} was cancelled, and ${id} is wished ${row?.desired}`);
+      else if (first) world.fail(`${operationId} was cancelled, and the desired state of ${id} is ${row?.desired}`);
     },
     refused: forget,
   };

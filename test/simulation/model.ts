@@ -1,5 +1,5 @@
 /**
- * What clients know: every acknowledged request must stay in the database. A request without an
+ * Model of the clients: every acknowledged request must stay in the database. A request without an
  * answer may have been executed; the next server run shows which.
  */
 import type { StoredInstance } from './invariants.ts';
@@ -83,7 +83,7 @@ export class Model {
         instance.desired === 'stopped' &&
         ((may.includes('running') && failedPermanently(kept)) || (may.includes('archived') && archiveFailed(kept)));
       if (!asDesired && !ended)
-        wrong.push(`${id} is wished ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
+        wrong.push(`the desired state of ${id} is ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
       const seenLongEnough = row.releasedAtMs !== null && latestDateMs - row.releasedAtMs >= listedForMs;
       if (row.listed === 0 && !seenLongEnough) wrong.push(`${id} is not listed any more`);

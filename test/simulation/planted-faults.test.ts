@@ -16,7 +16,7 @@ const quick = new Set([
   'an-old-archive-counts-as-the-new-one',
   'a-copy-is-created-empty',
 ]);
-/** At level short: one of data, one of leases, one of engine calls. */
+/** Level short: faults of data, leases and engine calls. */
 const quickest = new Set([
   'commits-are-not-synced',
   'a-superseded-reconcile-is-not-aborted',

@@ -40,7 +40,7 @@ export function makePreconditions(
       if (row.generation > generation) return;
       if (row.everEnsured !== 1) wrong(`the engine is asked to make ${id}, and that it was is not written down`);
       if (instance.desired !== 'running')
-        wrong(`the engine is asked to make ${id}, which is wished ${instance.desired}`);
+        wrong(`the engine is asked to make ${id}, whose desired state is ${instance.desired}`);
       if (row.holdsCapacity !== 1) wrong(`the engine is asked to make ${id}, which holds no capacity`);
       for (const { nodePort } of nodePorts) {
         const own = instance.nodePorts.some((one) => one.nodePort === nodePort);
@@ -52,7 +52,7 @@ export function makePreconditions(
       const instance = checker.instances.get(id)?.instance;
       if (!instance || instance.desired === 'released' || !world.engine.host.holds(id)) return;
       const { archive, desired } = instance;
-      const text = `the engine is asked to remove ${id}, which is wished ${desired}, and its root disk is not kept`;
+      const text = `the engine is asked to remove ${id}, whose desired state is ${desired}, and its root disk is not kept`;
       if (archive === null) return wrong(text);
       if (!kept.has(archive.ref)) wrong(`${text}: nobody has said that ${archive.ref} is`);
       if (archive.generation !== instance.generation) wrong(`${text}: ${archive.ref} is older`);
@@ -83,7 +83,7 @@ export function makePreconditions(
         instance &&
         instance.desired !== 'released'
       )
-        wrong(`the engine is asked to discard ${engineName}, which is wished ${instance.desired}`);
+        wrong(`the engine is asked to discard ${engineName}, whose desired state is ${instance.desired}`);
       if (kind === 'image') this.mayRemoveImage(engineName);
     },
     mayCreateDisk({ kind, id }) {
@@ -102,7 +102,7 @@ export function makePreconditions(
       if (kind === 'data') {
         const desired = checker.instances.get(id)?.instance.desired;
         if (desired !== 'released')
-          wrong(`the storage is asked to remove the data disk of ${id}, which is wished ${desired}`);
+          wrong(`the storage is asked to remove the data disk of ${id}, whose desired state is ${desired}`);
         return;
       }
       const status = kind === 'snapshot' ? checker.snapshots.get(id)?.status : checker.volumes.get(id)?.status;

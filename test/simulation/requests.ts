@@ -36,7 +36,7 @@ export interface LaunchChoice {
   initScript?: string;
   volumes?: string[];
   waitMs?: number | null;
-  /** One of the caller's own, instead of the catalog. */
+  /** The caller's own image, instead of the catalog. */
   ownImage?: string | undefined;
 }
 

@@ -1,5 +1,6 @@
 /**
- * One run: a scenario with faults, then convergence without faults, then deletion of everything.
+ * Runs one case: a scenario with faults, then convergence without faults, then deletion of
+ * everything.
  */
 import { createHash } from 'node:crypto';
 import type { Limits } from '../../src/domain/instance-states.ts';
@@ -186,7 +187,7 @@ function supervise(world: World, withinMs: number): void {
 async function converges(world: World, stays: boolean): Promise<boolean> {
   const { setBackMs } = world.wallClock;
   if (!(await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS + setBackMs))) {
-    if (world.violation === null) world.fail(`it does not come to rest: ${unfinished(world).join('; ')}`);
+    if (world.violation === null) world.fail(`it does not converge: ${unfinished(world).join('; ')}`);
     return false;
   }
   if (!stays) return true;
@@ -194,7 +195,7 @@ async function converges(world: World, stays: boolean): Promise<boolean> {
   await until(world, () => world.schedule.nowMs >= sinceMs + STABLE_MS);
   // A periodic reconcile may be in progress; it must converge again.
   if (!(await until(world, () => unfinished(world).length === 0, STABLE_MS)) && world.violation === null)
-    world.fail(`it does not stay at rest: ${unfinished(world).join('; ')}`);
+    world.fail(`it does not stay converged: ${unfinished(world).join('; ')}`);
   return world.violation === null;
 }
 

@@ -8,7 +8,7 @@ import { run, type Outcome } from './run.ts';
 import { forbidRealTime } from './schedule.ts';
 import { makeTemplate } from './template.ts';
 
-/** In memory where possible: the data is lost on purpose anyway. */
+/** Memory where possible: the data is lost on purpose anyway. */
 const place = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
 export interface Runner {

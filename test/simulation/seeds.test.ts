@@ -1,5 +1,5 @@
 /**
- * Under all faults, in any order: nothing is duplicated, forgotten or lost, and the world converges
+ * Random faults in any order: nothing is duplicated, forgotten or lost, and the world converges
  * once faults stop.
  */
 import { expect, test } from 'vitest';

@@ -1,5 +1,5 @@
 /**
- * One run of the simulated server: real control and store, with all I/O intercepted. A kill leaves
+ * A run of the simulated server: real control and store, with all I/O intercepted. A kill leaves
  * pending calls unanswered and drops new ones; the next run has the same disk, engine and storage.
  */
 import { makeControl, type RunningControl } from '../../src/control/wiring.ts';

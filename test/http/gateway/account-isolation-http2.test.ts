@@ -101,7 +101,7 @@ describe.each(doors)('$name', (door) => {
     const elsewhere = headersOf(nowhere(door));
     const wrong: string[] = [];
     let tried = 0;
-    // At level short each attempt runs once per address, with alternating visitors.
+    // Level short: each attempt runs once per address, with alternating visitors.
     const turns = strangersHere.length;
     const triedHere = sampled(Object.entries(there), { oneIn: turns, from: strangersHere.indexOf(visitor) });
     for (const [name, headers] of triedHere) {
@@ -118,7 +118,7 @@ describe.each(doors)('$name', (door) => {
     }
     expect(wrong).toEqual([]);
     expect(tried).toBeGreaterThan(atLevel({ short: 100 / turns / 2, long: 100 }));
-    // On the same connection, before and after.
+    // Same connection, before and after.
     await comesIn();
     expect(await asked(session, { ':authority': DOMAIN, ':path': visitor.mayEnter, ...shows })).toMatchObject({
       status: 200,

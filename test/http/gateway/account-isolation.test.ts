@@ -46,7 +46,7 @@ describe.each(doors)('$name', (door) => {
   const strangersHere = visitors.filter(({ isAccount }) => !(isAccount && door.forAccounts));
 
   test.each(strangersHere)('is closed to $name', async (visitor) => {
-    // At level short each attempt runs once per address, with alternating visitors.
+    // Level short: each attempt runs once per address, with alternating visitors.
     const turns = strangersHere.length;
     const tricksHere = sampled(tricks, { oneIn: turns, from: strangersHere.indexOf(visitor) });
     const built = await house();

@@ -19,7 +19,7 @@ const bySpelling = Object.entries(spellings).map(([name, spell]): Trick => ({
   name: `path: ${name}`,
   bytes: (door, shows) => {
     const id = /notebook-[0-9a-f-]{36}/.exec(door.host + door.path)?.[0] ?? A;
-    // On a port host: gateway paths.
+    // Gateway paths on a port host.
     const path = door.host === DOMAIN ? door.path : `/forward/${id}/${door.port}/`;
     return plain({ host: DOMAIN, path: spell(path, id, door.port) }, shows);
   },

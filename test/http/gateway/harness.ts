@@ -46,7 +46,7 @@ export interface Harness {
   port: number;
   instances: Map<string, FakeInstance>;
   sessions: Map<string, string>;
-  /** By token. */
+  /** Keyed by token. */
   shares: Map<string, { instanceId: string; port: number; expiresAtMs: number }>;
   handovers: Map<string, { accountId: string; instanceId: string }>;
   logged: { facts: Record<string, unknown>; text: string }[];
@@ -237,7 +237,7 @@ export interface Answered {
   trailers: NodeJS.Dict<string>;
 }
 
-/** One request on a connection of its own. */
+/** Sends a request on a new connection. */
 export async function ask(
   harness: Harness,
   path: string,

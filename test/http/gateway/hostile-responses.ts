@@ -17,7 +17,7 @@ const isBroken = (seen: Seen): void => {
   expect(finalOf(seen.answer).status).not.toBe(0);
   expect(isWhole(seen)).toBe(false);
 };
-/** One response without smuggled content. */
+/** Expects a single response without smuggled content. */
 const isOne = (seen: Seen, body = 'ok'): void => {
   const { status, head, rest } = finalOf(seen.answer);
   expect([status, rest]).toEqual([200, body]);

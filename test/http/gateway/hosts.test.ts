@@ -1,4 +1,4 @@
-/** With a wildcard domain each port has a host and an origin of its own. */
+/** Port hosts of a wildcard domain: each port has an origin of its own. */
 import { describe, expect, test } from 'vitest';
 import { targetOf } from '../../../src/edge/gateway/routing.ts';
 import { ALICE, ask, echoHead, idOf, MALLORY, seenBy, serve, start, type Harness } from './harness.ts';

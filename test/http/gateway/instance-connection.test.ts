@@ -47,7 +47,7 @@ test('retries an idempotent request when an idle connection closes', async () =>
   });
   expect((await ask(harness, `${P}/first`)).body).toBe('1');
   const get = await ask(harness, `${P}/second`);
-  expect([get.status, requests]).toEqual([502, 3]); // one retry, not more
+  expect([get.status, requests]).toEqual([502, 3]); // a single retry
   expect((await ask(harness, `${P}/first`)).body).toBe('3');
   expect((await ask(harness, `${P}/second`, { method: 'POST' })).status).toBe(502);
   expect(requests).toBe(5);

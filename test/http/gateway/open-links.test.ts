@@ -114,7 +114,7 @@ test('asks for confirmation of a link opened by a cross-site page', async () => 
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'cross-site', referer: 'https://evil.test/' },
     { 'sec-fetch-site': 'cross-site', referer: 'no address' },
-    // As from a foreign port on a host of its own.
+    // Same as from a foreign port on its own host.
     { 'sec-fetch-site': 'same-site' },
     { 'sec-fetch-site': 'same-site', referer: 'http://8000-other.console.test/' },
     { referer: 'https://evil.test/' },

@@ -74,7 +74,7 @@ test(`${RESETS} resets of either side at every stage leak nothing and crash noth
   let connections = 0;
   const inside = await serveTcp((socket) => {
     socket.once('end', () => socket.end());
-    // One in ten resets before the request.
+    // Resets every tenth connection before the request.
     if (connections++ % 10 === 0) return reset(socket);
     socket.on('data', (chunk: Buffer) => {
       const head = /^(?:GET|POST) \/(\d+) HTTP/.exec(chunk.toString('latin1', 0, 40));

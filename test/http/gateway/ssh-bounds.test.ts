@@ -107,7 +107,7 @@ test('bounds forwarded connections that close before the client answers', async 
   for (let round = 0; round < 12; round++) await Promise.all(Array.from({ length: 50 }, connectAndLeave));
   await run(client, 'true').catch(() => {});
   await sleep(200);
-  // One permit is the port's.
+  // The port holds a permit.
   expect(waiting.length).toBeLessThanOrEqual(511);
   for (const reject of waiting.splice(0)) reject();
   await expect.poll(async () => (await connectAndLeave(), waiting.length)).toBeGreaterThan(0);
@@ -195,7 +195,7 @@ test('a client that leaves during its login takes no permit', async () => {
     if (held !== null && asked % 2 === 0) await held;
     return { hostKey, keys: [mine.blob] };
   };
-  // Of six permits a single instance gets three.
+  // A single instance gets three of six permits.
   const room = await openRoom([mine], { access, files: 8 });
   await expect.poll(() => asked).toBe(1);
   for (let n = 0; n < 4; n++) {
@@ -252,7 +252,7 @@ test('limits an instance to the free permits, and releases each once', () => {
 });
 
 test('refuses channels without a permit; a leaving client releases its permits', async () => {
-  // Of thirty permits a single instance gets fifteen: one per connection, two per session with a
+  // A single instance gets fifteen of thirty permits: one per connection, two per session with a
   // command.
   const room = await openRoom([mine], { files: 40 });
   const begin = (client: Ssh2Client): Promise<ClientChannel> =>

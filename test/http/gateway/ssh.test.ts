@@ -350,7 +350,7 @@ test('survives a reset at any point and leaks nothing', async () => {
     const proxy = createServer((from) => {
       const to = connect(room.port(), '127.0.0.1');
       let left = 40 * (round + 1) + (round % 7);
-      // By a reset, or by a FIN alone.
+      // Leaves by a reset, or by a FIN alone.
       const leave = (): unknown => (round % 2 === 0 ? to.resetAndDestroy() : to.destroy());
       from.on('error', () => {}).on('close', () => leave());
       to.on('error', () => {}).on('close', () => from.destroy());
