@@ -111,8 +111,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'capacity-is-released-twice',
     file: 'control/instances/reconcile-context.ts',
-    find: 'if (more.freeCapacity && work.holdsCapacity) {',
-    replace: 'if (more.freeCapacity) {',
+    find: 'if (freeCapacity && state.holdsCapacity) {',
+    replace: 'if (freeCapacity) {',
     suffers: 'the region promises more than it has',
   },
   {
@@ -178,17 +178,17 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-engine-is-called-before-the-allotment-is-stored',
     file: 'control/instances/bring-up.ts',
-    find: 'await allotPorts(work, show);\n    const spec = await engineSpec(work);\n    await callEnsure(work, spec);',
+    find: 'state = await allotPorts(context, state, show);\n    const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, spec);',
     replace:
-      'const spec = await engineSpec(work);\n    await callEnsure(work, spec);\n    await allotPorts(work, show);',
+      'const spec = await engineSpec(context, state.instance);\n    const observation = await callEnsure(context, state.instance, spec);\n    state = await allotPorts(context, state, show);',
     suffers: 'a crash leaves a container that nobody looks for, and that bills',
   },
   {
     name: 'an-archive-is-stored-before-it-is-saved',
     file: 'control/instances/put-away.ts',
-    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
+    find: "let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
-      '  await writeInstance(work, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
+      '  let state = await writeInstance(context, start, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
     suffers: 'a save that fails once takes the root disk with it',
   },
   {
@@ -201,9 +201,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'the-old-archive-is-removed-first',
     file: 'control/instances/put-away.ts',
-    find: "await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
+    find: "let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
-      "  await writeObservation(work, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n  if (instance.archive) await removeImage(work, instance.archive.ref);\n",
+      "  let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n  if (instance.archive) await removeImage(context, instance, instance.archive.ref);\n",
     suffers: 'a second archive that fails leaves neither',
   },
   {

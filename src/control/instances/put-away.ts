@@ -1,6 +1,4 @@
-/**
- * How an instance is put away: one that is to rest is halted, a released one is cleaned up behind, an archived one keeps its root disk as an image.
- */
+/** Ends a container: halts a resting instance, cleans up a released one, saves an archived one's root disk. */
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
@@ -17,177 +15,197 @@ import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from './progress.ts';
 import {
+  callDeadline,
   writeInstance,
   writeObservation,
-  callDeadline,
-  type NextReconcile,
+  type InstanceState,
   type ReconcileContext,
+  type StepResult,
 } from './reconcile-context.ts';
 
-/** A stop that the engine refuses is tried again after such a share of the time that it has been tried for. */
-const STOP_TRIES_SHARE = 4;
-const TRY_AGAIN_MS = 60_000;
+/** Delay after a refused stop, as a share of the time since the stop was requested. */
+const STOP_RETRY_SHARE = 1 / 4;
+const RETRY_MS = 60_000;
 
-/** Stops its container. What the engine refuses is said and tried again, the less often the longer it lasts. */
+/** Stops the container. A refused stop is diagnosed and retried less and less often. */
 export async function haltContainer(
-  work: ReconcileContext,
+  context: ReconcileContext,
+  start: InstanceState,
   { show, graceMs }: Extract<Step, { do: 'halt' }>,
-): Promise<NextReconcile> {
-  const { drivers, deps, held, instance } = work;
-  const { phase, diagnosis } = instance.observed;
-  if ((show.phase ?? phase) !== phase || (show.diagnosis ?? diagnosis) !== diagnosis)
-    await writeObservation(work, { observed: show });
+): Promise<StepResult> {
+  const { drivers, deps, signal } = context;
+  const { id, observed, requestedAtMs } = start.instance;
+  const { phase, diagnosis } = observed;
+  const isShown = (show.phase ?? phase) === phase && (show.diagnosis ?? diagnosis) === diagnosis;
+  const state = isShown ? start : await writeObservation(context, start, { observed: show });
   try {
-    await drivers.engine.halt(instance.id, graceMs, callDeadline(work));
-    return 'again';
+    await drivers.engine.halt(id, graceMs, callDeadline(context));
+    return { state, next: 'again' };
   } catch (error) {
-    held.signal.throwIfAborted();
+    signal.throwIfAborted();
     if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
-    await writeObservation(work, { observed: diagnosisFields('StopDelayed', error.message) });
-    const waitedMs = deps.now() - instance.requestedAtMs;
-    return Math.min(deps.limits.backOffMaxMs, Math.max(deps.limits.engineRetryMs, waitedMs / STOP_TRIES_SHARE));
+    const delayed = await writeObservation(context, state, { observed: diagnosisFields('StopDelayed', error.message) });
+    const retryMs = Math.max(deps.limits.engineRetryMs, (deps.now() - requestedAtMs) * STOP_RETRY_SHARE);
+    return { state: delayed, next: Math.min(deps.limits.backOffMaxMs, retryMs) };
   }
 }
 
 /**
- * A released instance: its container goes, and with it ports and mounts are free; then its own disks, however long that takes; then the
- * row only waits to leave the lists. A container that comes back by the late effect of a call is removed again, and nothing else is done twice.
+ * Cleans up a released instance: first container, node ports and mounts; then its own disks, however
+ * long that takes; then the row waits to leave the lists. A container that a late call brings back is
+ * removed again; nothing else is done twice.
  */
-export async function cleanUp(work: ReconcileContext): Promise<NextReconcile> {
-  const { drivers, deps, held } = work;
-  const { id, everEnsured, nodePorts, observed, spec, archive, unfinished } = work.instance;
-  if (everEnsured) await drivers.engine.destroy(id, callDeadline(work));
-  if (observed.phase === 'Cleaned') return null;
+export async function cleanUp(context: ReconcileContext, start: InstanceState): Promise<StepResult> {
+  const { drivers, deps, signal } = context;
+  const { id, everEnsured, nodePorts, observed, spec, archive, unfinished } = start.instance;
+  if (everEnsured) await drivers.engine.destroy(id, callDeadline(context));
+  if (observed.phase === 'Cleaned') return { state: start, next: null };
+  let state = start;
   if (observed.phase !== 'RemovingDisks') {
-    const giveBack = async (tx: Db): Promise<void> => {
+    const release = async (tx: Db): Promise<void> => {
       await releaseNodePorts(tx, id);
       await deleteMountsOf(tx, id);
       await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
     };
-    const next = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
-    await writeInstance(work, { ...work.instance, observed: next }, { alsoWrite: giveBack });
+    const removing = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
+    state = await writeInstance(context, state, { ...state.instance, observed: removing }, { alongside: release });
   }
-  const kept = archive === null ? [] : [archive.ref, ...archive.replaces];
-  for (const ref of [...kept, ...unfinished]) await removeImage(work, ref);
+  const archived = archive === null ? [] : [archive.ref, ...archive.replaces];
+  for (const ref of [...archived, ...unfinished]) await removeImage(context, state.instance, ref);
   const disks = [dataDisk(id), dockerDisk(id)];
   try {
-    // However long it takes, unless it is overtaken.
     for (const disk of await locateDisks(deps.store.read, drivers, disks))
-      await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), held.signal);
+      await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), signal);
   } catch (error) {
-    held.signal.throwIfAborted();
-    deps.log.error({ id, err: error }, 'a disk could not be removed; it is tried again');
-    await writeObservation(work, { observed: diagnosisFields('DisksFailed', 'a disk could not be removed yet') });
-    return TRY_AGAIN_MS;
+    signal.throwIfAborted();
+    deps.log.error({ id, err: error }, 'could not remove a disk; Berth retries in a minute');
+    const failed = diagnosisFields('DisksFailed', 'a disk could not be removed yet');
+    return { state: await writeObservation(context, state, { observed: failed }), next: RETRY_MS };
   }
-  const cleaned = { ...work.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
-  const next = { ...work.instance, archive: null, unfinished: [], observed: cleaned };
-  await writeInstance(work, next, { alsoWrite: (tx) => deleteDisks(tx, disks) });
-  return null;
+  const cleaned = { ...state.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
+  const next = { ...state.instance, archive: null, unfinished: [], observed: cleaned };
+  return {
+    state: await writeInstance(context, state, next, { alongside: (tx) => deleteDisks(tx, disks) }),
+    next: null,
+  };
 }
 
-/** One that turns out not to be ours stays: it would be asked for again for ever. */
-async function removeImage(work: ReconcileContext, ref: string): Promise<void> {
-  const { drivers, instance, deps } = work;
+/** Leaves an image that is not Berth's: a retry would never end. */
+async function removeImage(context: ReconcileContext, { id }: Instance, ref: string): Promise<void> {
   try {
-    await drivers.engine.removeImage(ref, callDeadline(work));
+    await context.drivers.engine.removeImage(ref, callDeadline(context));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') throw error;
-    deps.log.error(
-      { id: instance.id, image: ref, err: error },
-      'an archived root disk could not be removed; it is left',
-    );
+    context.deps.log.error({ id, image: ref, err: error }, 'could not remove an archived root disk; Berth leaves it');
   }
 }
 
-/** Where root disks are kept: a name that is no registry's, or one of the operator's registry. A new one for each archive. */
-const archiveRef = ({ drivers, instance }: ReconcileContext): string =>
-  `${drivers.archivePrefix}/${instance.id}:${instance.generation}`;
+/** A new name for each archive: in the engine's store, or in the operator's registry. */
+const archiveRef = ({ drivers }: ReconcileContext, { id, generation }: Instance): string =>
+  `${drivers.archivePrefix}/${id}:${generation}`;
 
-const copy = <T>({ drivers, held, deps }: ReconcileContext, fn: (signal: AbortSignal) => Promise<T>): Promise<T> =>
-  withCopyDeadline({ engine: drivers.engine, time: deps.time, signal: held.signal }, deps.limits.copyDeadlineMs, fn);
+const copy = <T>({ drivers, signal, deps }: ReconcileContext, fn: (signal: AbortSignal) => Promise<T>): Promise<T> =>
+  withCopyDeadline({ engine: drivers.engine, time: deps.time, signal }, deps.limits.copyDeadlineMs, fn);
 
-/** Writes down under which name the root disk will be, keeps it as an image, in the local store or the operator's registry, then writes down that it is kept. */
-export async function saveRoot(work: ReconcileContext): Promise<NextReconcile> {
-  const { drivers, instance } = work;
-  const ref = archiveRef(work);
+/** Writes the archive's name, saves the root disk as that image, then writes the archive. */
+export async function saveRoot(context: ReconcileContext, start: InstanceState): Promise<StepResult> {
+  const { drivers } = context;
+  const { instance } = start;
+  const ref = archiveRef(context, instance);
   const unfinished = [...new Set([...instance.unfinished, ref])];
-  await writeObservation(work, {
+  let state = await writeObservation(context, start, {
     unfinished,
     observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') },
   });
   try {
-    const { sizeBytes } = await copy(work, (signal) => drivers.engine.saveImage(instance.id, ref, signal));
-    if (drivers.archivePushed) await pushRoot(work, ref);
+    const { sizeBytes } = await copy(context, (signal) => drivers.engine.saveImage(instance.id, ref, signal));
+    if (drivers.archivePushed) {
+      const pushed = await pushRoot(context, state, ref);
+      state = pushed.state;
+      if (pushed.fault) throw pushed.fault;
+    }
     const before = instance.archive;
     const replaces = before === null ? [] : [before.ref, ...before.replaces];
     const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
-    await writeInstance(work, { ...work.instance, archive, unfinished: unfinished.filter((one) => one !== ref) });
+    const rest = unfinished.filter((one) => one !== ref);
+    state = await writeInstance(context, state, { ...state.instance, archive, unfinished: rest });
+    return { state, next: 'again' };
   } catch (error) {
-    // Of a push, the registry may be away as well as the engine; the engine comes back, and the root disk is where it was.
+    // Without an engine the root disk is where it was. A push also fails when the registry is away.
     if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway'))
       throw error;
-    return archiveFailed(work, error);
+    return archiveFailed(context, state, error);
   }
-  return 'again';
 }
 
-async function pushRoot(work: ReconcileContext, ref: string): Promise<void> {
-  const { engine, archiveCredentials } = work.drivers;
-  const reporter = makeInstanceProgressReporter(work, () => ({ phase: 'Archiving' }));
+/** Returns a fault instead of throwing: progress has moved the state on. */
+async function pushRoot(
+  context: ReconcileContext,
+  start: InstanceState,
+  ref: string,
+): Promise<{ state: InstanceState; fault: EngineFault | null }> {
+  const { engine, archiveCredentials } = context.drivers;
+  let state = start;
+  let fault: EngineFault | null = null;
+  const reporter = makeInstanceProgressReporter(context.deps.now, async (progress) => {
+    state = await writeObservation(context, state, { observed: { phase: 'Archiving', ...progress } });
+  });
   try {
-    await copy(work, (signal) => engine.pushImage(ref, reporter.onProgress, signal, archiveCredentials));
+    await copy(context, (signal) => engine.pushImage(ref, reporter.onProgress, signal, archiveCredentials));
+  } catch (error) {
+    if (!(error instanceof EngineFault)) throw error;
+    fault = error;
   } finally {
     await reporter.finish();
   }
+  return { state, fault };
 }
 
-async function archiveFailed(work: ReconcileContext, fault: EngineFault): Promise<NextReconcile> {
-  const { deps, held } = work;
-  held.signal.throwIfAborted();
-  const attempts = work.instance.attempts + 1;
-  deps.log.warn({ id: work.instance.id, err: fault }, 'the root disk could not be kept as an image');
-  const observed = { ...work.instance.observed, ...diagnosisFields('ArchiveFailed', fault.message) };
-  // Its container went while it was being looked at: what there is then is looked at again.
+async function archiveFailed(context: ReconcileContext, state: InstanceState, fault: EngineFault): Promise<StepResult> {
+  const { deps, signal } = context;
+  const { instance } = state;
+  signal.throwIfAborted();
+  const attempts = instance.attempts + 1;
+  deps.log.warn({ id: instance.id, err: fault }, 'could not save the root disk as an image');
+  const observed = { ...instance.observed, ...diagnosisFields('ArchiveFailed', fault.message) };
+  // `not_found`: the container went away meanwhile; the next attempt observes again.
   if ((fault.retry || fault.kind === 'not_found') && attempts <= deps.limits.maxAttempts) {
-    await writeObservation(work, { attempts, observed });
-    return backOffMs(attempts, deps.limits);
+    const next = backOffMs(attempts, deps.limits);
+    return { state: await writeObservation(context, state, { attempts, observed }), next };
   }
-  // A container that came back after all was Archived: there is no status to go back to, and its root disk is not thrown away.
-  if (observed.status === 'Archived') {
-    await writeObservation(work, { observed });
-    return TRY_AGAIN_MS;
-  }
+  // A container came back after the archive: no status to return to, and its root disk must stay.
+  if (observed.status === 'Archived')
+    return { state: await writeObservation(context, state, { observed }), next: RETRY_MS };
   const failure = operationErrorOf('ArchiveFailed', fault.message);
-  const operation = failOperation(work.instance.operation, failure, deps.now());
-  await writeInstance(work, { ...work.instance, desired: 'stopped', operation, observed });
-  return 'again';
+  const operation = failOperation(instance.operation, failure, deps.now());
+  const next: Instance = { ...instance, desired: 'stopped', operation, observed };
+  return { state: await writeInstance(context, state, next), next: 'again' };
 }
 
 /**
- * The container whose root disk is kept goes, and its node ports with it: the next start draws others. Then the images go that nobody
- * needs any more: what the archives before kept, and the host's own copy of what the registry has.
+ * Removes the container of a saved root disk with its node ports (the next start allots others), then
+ * unneeded images: earlier archives, and the host's copy of a pushed one.
  */
-export async function removeArchived(work: ReconcileContext): Promise<NextReconcile> {
-  const { drivers, instance } = work;
-  const { archive } = instance;
-  await drivers.engine.destroy(instance.id, callDeadline(work));
+export async function removeArchived(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  const { drivers } = context;
+  const { instance } = state;
+  const { id, archive } = instance;
+  await drivers.engine.destroy(id, callDeadline(context));
   if (archive !== null) {
     const unneeded = drivers.archivePushed ? [...archive.replaces, archive.ref] : archive.replaces;
-    for (const ref of unneeded) await removeImage(work, ref);
+    for (const ref of unneeded) await removeImage(context, instance, ref);
   }
   const next: Instance = {
-    ...work.instance,
+    ...instance,
     nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
     archive: archive && { ...archive, replaces: [] },
   };
-  await writeInstance(work, next, { alsoWrite: (tx) => releaseNodePorts(tx, instance.id) });
-  return 'again';
+  const written = await writeInstance(context, state, next, { alongside: (tx) => releaseNodePorts(tx, id) });
+  return { state: written, next: 'again' };
 }
 
-/** What archives that were given up, or failed, have left: the engine may have gone on with them after that. */
-export async function removeUnfinished(work: ReconcileContext): Promise<NextReconcile> {
-  for (const ref of work.instance.unfinished) await removeImage(work, ref);
-  await writeObservation(work, { unfinished: [] });
-  return 'again';
+/** Removes what canceled or failed archives left: the engine may have finished them late. */
+export async function removeUnfinished(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  for (const ref of state.instance.unfinished) await removeImage(context, state.instance, ref);
+  return { state: await writeObservation(context, state, { unfinished: [] }), next: 'again' };
 }

@@ -1,110 +1,126 @@
 /**
- * When an instance counts as Running, and how its init script fares. The start script (`images/start.sh`) says on the console what
- * it starts and how the init script ended; its lines are the instance's own word and decide about nothing but the instance itself.
+ * Decides when an instance is Running and how its init script ended. The start script
+ * (`images/start.sh`) writes services and exit code to the console; the owner can forge these lines,
+ * so they decide about this instance alone.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { Observed } from '../../domain/instance.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
 import { nextStatus } from '../../domain/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/ports.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
-import { writeObservation, callDeadline, type ReconcileContext } from './reconcile-context.ts';
+import {
+  callDeadline,
+  withInstance,
+  writeObservation,
+  type InstanceState,
+  type ReconcileContext,
+  type StepResult,
+} from './reconcile-context.ts';
 
 const FIRST_POLL_MS = 4;
-/** The wait that comes on top of sshd's own is about a tenth of it, for some thirty connections that are refused. */
+/** Adds about a tenth to sshd's own start, for some thirty refused connections. */
 const POLL_GROWTH = 1.1;
 const LONGEST_POLL_MS = 500;
-/** Of the wait so far: one that is slow is not asked thirty times a second for minutes. */
-const POLL_SHARE = 60;
+/** First poll interval as a share of the wait so far: spares slow instances. */
+const POLL_SHARE = 1 / 60;
 const SHORTEST_REST_MS = 20;
-/** From here on the console is read too, in case the image has no sshd; and the wait is written down for the owner to see. */
+/** Afterwards reads the console too, in case the image has no sshd, and shows the wait. */
 const PATIENCE_MS = 400;
-/** Of one that says that it has sshd: looks and logs cost the engine more than a connection that is refused. */
-const MORE_PATIENCE_MS = 2_000;
+/** For an instance with sshd: observing costs the engine more than a refused connection. */
+const SSHD_PATIENCE_MS = 2_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
 
-interface Console {
+interface ConsoleReport {
   services: string[] | null;
   initExit: number | 'running' | 'lost' | null;
 }
 
-/** What the start script said, of the last start. Pure. */
-export function parseConsole(lines: readonly string[]): Console {
-  const said: Console = { services: null, initExit: null };
+/** Parses the start script's lines of the last start. */
+export function parseConsole(lines: readonly string[]): ConsoleReport {
+  const report: ConsoleReport = { services: null, initExit: null };
   for (const line of lines) {
     const words = line.trim().split(/\s+/);
     if (words[0] !== 'berth:') continue;
-    if (words[1] === 'services') said.services = words.slice(2).filter((word) => word !== 'none');
-    if (words[1] === 'init' && words[2] === 'started') said.initExit = 'running';
-    if (words[1] === 'init' && words[2] === 'lost') said.initExit = 'lost';
+    if (words[1] === 'services') report.services = words.slice(2).filter((word) => word !== 'none');
+    if (words[1] === 'init' && words[2] === 'started') report.initExit = 'running';
+    if (words[1] === 'init' && words[2] === 'lost') report.initExit = 'lost';
     if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? ''))
-      said.initExit = Number(words[3]);
+      report.initExit = Number(words[3]);
   }
-  return said;
+  return report;
 }
 
-/** Polls until ssh answers (or what the image has instead), the container ends, or a while is over. */
-export async function checkReady(work: ReconcileContext, show: Partial<Observed>): Promise<'again' | number> {
-  const { deps, instance } = work;
-  // What answers then is the gateway's process, and says nothing of the instance.
-  if (!instance.observed.sshFront && (await answersWithin(work, PATIENCE_MS))) return markReady(work, 'ssh');
-  const lines = await readConsoleLines(work);
-  const { services } = parseConsole(lines);
-  // Until this start has spoken the console is that of the one before: what has ended meanwhile is not ready.
-  if (services && !services.includes('ssh') && (await runsNow(work))) {
-    if (!instance.observed.sshFront) await awaitSshFront(work);
-    if (!services.includes('notebook')) return markReady(work, 'nothing');
-    if ((await acceptsConnection(probeTargetOf(work), NOTEBOOK_PORT)) === true) return markReady(work, 'notebook');
+/** Polls until ssh (or what the image has instead) answers, the container ends, or patience is over. */
+export async function checkReady(
+  context: ReconcileContext,
+  start: InstanceState,
+  show: Partial<Observed>,
+): Promise<StepResult> {
+  const { deps } = context;
+  const { instance } = start;
+  const { sshFront, phase, status } = instance.observed;
+  // With the ssh front, the gateway's process answers, not the instance.
+  if (!sshFront && (await answersWithin(context, instance, PATIENCE_MS))) return markReady(context, start, 'ssh');
+  const { services } = parseConsole(await readConsoleLines(context, instance));
+  let state = start;
+  // The console may be the previous start's: a container that ended meanwhile is not ready.
+  if (services && !services.includes('ssh') && (await isRunning(context, instance))) {
+    if (!sshFront) state = await awaitSshFront(context, state);
+    if (!services.includes('notebook')) return markReady(context, state, 'nothing');
+    if ((await acceptsConnection(probeTargetOf(context, instance), NOTEBOOK_PORT)) === true)
+      return markReady(context, state, 'notebook');
   }
-  if (instance !== work.written || instance.observed.phase !== show.phase || instance.observed.status !== show.status)
-    await writeObservation(work, { observed: show });
-  if (services?.includes('ssh') && (await answersWithin(work, MORE_PATIENCE_MS))) return markReady(work, 'ssh');
-  // A tenth of the wait so far: software that is slow to come up is not made slower by being asked too seldom.
-  return Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, (deps.now() - instance.requestedAtMs) / 10));
+  if (instance !== state.written || phase !== show.phase || status !== show.status)
+    state = await writeObservation(context, state, { observed: show });
+  if (services?.includes('ssh') && (await answersWithin(context, instance, SSHD_PATIENCE_MS)))
+    return markReady(context, state, 'ssh');
+  const waitedMs = deps.now() - instance.requestedAtMs;
+  return { state, next: Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, waitedMs / 10)) };
 }
 
-/** Has ssh served by the gateway's process, and gives it the time to come. */
-async function awaitSshFront(work: ReconcileContext): Promise<void> {
-  if (work.drivers.health.probe?.capabilities.joinNetwork !== true) return;
-  await writeObservation(work, { observed: { sshFront: true } });
-  await answersWithin(work, work.deps.limits.sshFrontMs);
+/** Requests ssh from the gateway's process and waits for it. */
+async function awaitSshFront(context: ReconcileContext, state: InstanceState): Promise<InstanceState> {
+  if (context.drivers.health.probe?.capabilities.joinNetwork !== true) return state;
+  const requested = await writeObservation(context, state, { observed: { sshFront: true } });
+  await answersWithin(context, requested.instance, context.deps.limits.sshFrontMs);
+  return requested;
 }
 
-const probeTargetOf = ({ deps, drivers, instance, held }: ReconcileContext): ProbeTarget => ({
+const probeTargetOf = ({ deps, drivers, signal }: ReconcileContext, { id }: Instance): ProbeTarget => ({
   engine: drivers.engine,
-  id: instance.id,
+  id,
   time: deps.time,
-  signal: held.signal,
+  signal,
 });
 
-/** Whether sshd answers in that time; not waited for once that can't be told, as when the container has ended. */
-async function answersWithin(work: ReconcileContext, patienceMs: number): Promise<boolean> {
-  const { deps, instance, held } = work;
-  const inside = probeTargetOf(work);
+/** Polls sshd; returns early when the probe is inconclusive, as after the container ended. */
+async function answersWithin(context: ReconcileContext, instance: Instance, patienceMs: number): Promise<boolean> {
+  const { deps, signal } = context;
+  const target = probeTargetOf(context, instance);
   const beganMs = deps.now();
   const waitedMs = beganMs - instance.requestedAtMs;
   for (
-    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs / POLL_SHARE));
+    let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs * POLL_SHARE));
     deps.now() - beganMs < patienceMs;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {
-    const answer = await answersSsh(inside);
+    const answer = await answersSsh(target);
     if (answer !== false) return answer === true;
-    await deps.time.sleep(pollMs, held.signal);
+    await deps.time.sleep(pollMs, signal);
   }
   return false;
 }
 
-async function runsNow(work: ReconcileContext): Promise<boolean> {
-  const { drivers, instance } = work;
-  const seen = (await drivers.engine.observe([instance.id], callDeadline(work))).get(instance.id);
-  return seen?.kind === 'present' && seen.running;
+async function isRunning(context: ReconcileContext, { id }: Instance): Promise<boolean> {
+  const observation = (await context.drivers.engine.observe([id], callDeadline(context))).get(id);
+  return observation?.kind === 'present' && observation.running;
 }
 
-/** Kept for the exit code of a script that was stopped before it had one. */
+/** Stored in place of an exit code for a script that a stop ended. */
 const CUT_SHORT = -1;
 
 const initEnded = (initExit: number): string =>
@@ -112,13 +128,18 @@ const initEnded = (initExit: number): string =>
     ? 'the init script was cut short by a stop and is not run again'
     : `the init script ended with exit code ${initExit}`;
 
-async function markReady(work: ReconcileContext, answersBy: Observed['answersBy']): Promise<'again'> {
-  const { spec, initExit } = work.instance;
-  const message =
-    spec.initScript.trim() === '' ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
-  const nowMs = work.deps.now();
+async function markReady(
+  context: ReconcileContext,
+  state: InstanceState,
+  answersBy: Observed['answersBy'],
+): Promise<StepResult> {
+  const { instance } = state;
+  const { spec, initExit, operation } = instance;
+  const hasScript = spec.initScript.trim() !== '';
+  const message = !hasScript ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
+  const nowMs = context.deps.now();
   const observed = {
-    status: nextStatus(work.instance.observed.status, 'ready'),
+    status: nextStatus(instance.observed.status, 'ready'),
     phase: 'Ready',
     healthy: true,
     stoppedAtMs: 0,
@@ -126,38 +147,35 @@ async function markReady(work: ReconcileContext, answersBy: Observed['answersBy'
     answersBy,
     progress: null,
     ...diagnosisFields('', ''),
+    message,
   } as const;
-  if (initExit === null && spec.initScript.trim() !== '')
-    work.instance = { ...work.instance, operation: beginInitScript(work.instance.operation, nowMs) };
-  await writeObservation(work, { observed: { ...observed, message } });
-  return 'again';
+  const starts = initExit === null && hasScript;
+  const started = starts ? withInstance(state, { operation: beginInitScript(operation, nowMs) }) : state;
+  return { state: await writeObservation(context, started, { observed }), next: 'again' };
 }
 
-/** Looks how the init script fares; less often the longer it runs. */
-export async function checkInit(work: ReconcileContext): Promise<'again' | number> {
-  const { deps, instance } = work;
-  const lines = await readConsoleLines(work);
-  const said = parseConsole(lines).initExit;
-  const initExit = said === null || said === 'running' ? await exitCodeFromFile(work) : said;
+/** Polls the init script, less often the longer it runs. */
+export async function checkInit(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  const { deps } = context;
+  const { instance } = state;
+  const reported = parseConsole(await readConsoleLines(context, instance)).initExit;
+  const initExit = reported === null || reported === 'running' ? await exitCodeFromFile(context, instance) : reported;
   if (initExit !== null) {
     const exit = initExit === 'lost' ? CUT_SHORT : initExit;
-    work.instance = { ...instance, operation: endInitScript(instance.operation, deps.now()) };
-    await writeObservation(work, { initExit: exit, observed: { message: initEnded(exit) } });
-    return 'again';
+    const ended = withInstance(state, { operation: endInitScript(instance.operation, deps.now()) });
+    const change = { initExit: exit, observed: { message: initEnded(exit) } };
+    return { state: await writeObservation(context, ended, change), next: 'again' };
   }
   const runningMs = deps.now() - instance.requestedAtMs;
-  return Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10));
+  return { state, next: Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10)) };
 }
 
-/** The exit code from the file where the start script keeps it: a talkative instance pushes the line off the console. */
-async function exitCodeFromFile(work: ReconcileContext): Promise<number | null> {
-  const { drivers, instance } = work;
+/** Reads the start script's file: a talkative instance pushes the line off the console. */
+async function exitCodeFromFile(context: ReconcileContext, { id }: Instance): Promise<number | null> {
+  const { engine } = context.drivers;
   try {
-    const { exitCode, stdout } = await drivers.engine.exec(
-      instance.id,
-      ['cat', '/var/log/berth/init.exit'],
-      callDeadline(work),
-    );
+    const command = ['cat', '/var/log/berth/init.exit'];
+    const { exitCode, stdout } = await engine.exec(id, command, callDeadline(context));
     return exitCode === 0 && /^\d{1,3}\s*$/.test(stdout) ? Number(stdout) : null;
   } catch (error) {
     if (error instanceof EngineFault) return null;
@@ -165,14 +183,9 @@ async function exitCodeFromFile(work: ReconcileContext): Promise<number | null> 
   }
 }
 
-async function readConsoleLines(work: ReconcileContext): Promise<string[]> {
+async function readConsoleLines(context: ReconcileContext, { id }: Instance): Promise<string[]> {
   try {
-    const lines = await work.drivers.engine.logs(
-      work.instance.id,
-      'console',
-      { tail: CONSOLE_LINES },
-      callDeadline(work),
-    );
+    const lines = await context.drivers.engine.logs(id, 'console', { tail: CONSOLE_LINES }, callDeadline(context));
     return await Array.fromAsync(lines, ({ text }) => text);
   } catch (error) {
     if (error instanceof EngineFault) return [];

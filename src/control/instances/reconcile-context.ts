@@ -1,18 +1,17 @@
-/** What one run of an instance's pass works with, and how it writes down what it found. */
+/** What one reconcile of an instance works with, and the writes of what it observed. */
 import type { Region } from '../../domain/catalog.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
 import { advanceOperation } from '../../domain/operation.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
-import { writeReconciledInstance, type InstanceRow } from '../../store/tables/instances.ts';
+import { writeReconciledInstance } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Semaphore } from '../../async/semaphore.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
 import type { Log } from '../base/log.ts';
 import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
-import type { LeasedRow } from '../base/reconcile-loop.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
@@ -38,41 +37,65 @@ export interface InstanceReconcilerDeps {
   changes: PublishChanges;
 }
 
-/** Everything one run of the pass works with. */
+/** Fixed during one reconcile. */
 export interface ReconcileContext {
-  deps: InstanceReconcilerDeps;
-  drivers: RegionDrivers;
-  region: Region;
-  held: LeasedRow<InstanceRow>;
-  /** What is known of it, some of it not yet written. */
-  instance: Instance;
-  /** What the row holds. */
-  written: Instance;
-  /** The secret that only the gateway and the notebook share. */
-  notebookToken: string;
-  holdsCapacity: boolean;
-  /** What the engine said as it was made to run: as good as another look, which would cost one more call in every launch. */
-  justSeen: InstanceObservation | null;
+  readonly deps: InstanceReconcilerDeps;
+  readonly drivers: RegionDrivers;
+  readonly region: Region;
+  readonly leaseToken: string;
+  /** Aborts when the lease is lost or a newer generation supersedes this one. */
+  readonly signal: AbortSignal;
+  /** Secret shared by the gateway and the notebook alone. */
+  readonly notebookToken: string;
 }
 
-/** Somebody moved the row meanwhile: what was found is out of date. */
-export class Superseded extends Error {}
+/** The instance between two steps. A step returns the next state. */
+export interface InstanceState {
+  /** May hold changes that the next write persists. */
+  readonly instance: Instance;
+  /** Content of the row. */
+  readonly written: Instance;
+  readonly holdsCapacity: boolean;
+}
 
-/** The next try is not before this is over, whatever wakes the row meanwhile. */
+/** Plan again at once, after milliseconds, after a back-off, or (null) after the next change. */
+export type NextReconcile = 'again' | number | BackOff | null;
+
+/** Delays the next attempt; a wake-up does not shorten it. */
 export interface BackOff {
   backOffMs: number;
 }
 
-/** What a step answers: look again at once, after so many milliseconds, or not until something happens. */
-export type NextReconcile = 'again' | number | BackOff | null;
+export interface StepResult {
+  state: InstanceState;
+  next: NextReconcile;
+  /** The engine's answer to `ensure`, which saves each launch one `observe`. */
+  observation?: InstanceObservation;
+}
+
+/** The row moved to another generation or lease: the result of the step is out of date. */
+export class Superseded extends Error {}
 
 export const backOff = (attempts: number, { deps }: ReconcileContext): BackOff => ({
   backOffMs: backOffMs(attempts, deps.limits),
 });
 
-/** For calls that should be quick. */
-export const callDeadline = ({ held, deps }: ReconcileContext): AbortSignal =>
-  AbortSignal.any([held.signal, deps.time.deadline(deps.limits.callDeadlineMs)]);
+/** Deadline for calls without a copy or pull. */
+export const callDeadline = ({ signal, deps }: ReconcileContext): AbortSignal =>
+  AbortSignal.any([signal, deps.time.deadline(deps.limits.callDeadlineMs)]);
+
+/** Changes the instance without a write; the next write persists it. */
+export const withInstance = (state: InstanceState, change: Partial<Instance>): InstanceState => ({
+  ...state,
+  instance: { ...state.instance, ...change },
+});
+
+/** The state after a transaction wrote the row. */
+export const asWritten = (state: InstanceState, written: Instance): InstanceState => ({
+  ...state,
+  instance: written,
+  written,
+});
 
 interface ObservedChange {
   observed?: Partial<Observed>;
@@ -82,70 +105,82 @@ interface ObservedChange {
   unfinished?: string[];
 }
 
-/** Writes what was found, with the event of a changed status, if the row is still ours. */
+/** Writes what was observed. Throws `Superseded`. */
 export async function writeObservation(
-  work: ReconcileContext,
-  change: ObservedChange,
-  more: { freeCapacity?: boolean } = {},
-): Promise<void> {
-  const { observed, ...rest } = change;
-  const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
-  const next: Instance = { ...work.instance, ...known, observed: { ...work.instance.observed, ...observed } };
+  context: ReconcileContext,
+  state: InstanceState,
+  { observed, ...change }: ObservedChange,
+  { freeCapacity = false } = {},
+): Promise<InstanceState> {
+  const { instance } = state;
+  const defined = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined));
+  const next: Instance = { ...instance, ...defined, observed: { ...instance.observed, ...observed } };
   const { regionId, type } = next.spec;
-  if (more.freeCapacity && work.holdsCapacity) {
-    await writeInstance(work, next, {
+  if (freeCapacity && state.holdsCapacity) {
+    return writeInstance(context, state, next, {
       holdsCapacity: false,
-      alsoWrite: (tx) => releaseCapacity(tx, regionId, type, work.deps.now()),
+      alongside: (tx) => releaseCapacity(tx, regionId, type, context.deps.now()),
     });
-    work.holdsCapacity = false;
-  } else await writeInstance(work, next);
+  }
+  return writeInstance(context, state, next);
 }
 
-/** The wish is given up: the instance rests, with the reason. */
-export async function fail(work: ReconcileContext, { show }: PermanentFailure): Promise<NextReconcile> {
-  const observed = { ...show, stoppedAtMs: work.deps.now() };
-  await writeObservation(work, { observed, desired: 'stopped' }, { freeCapacity: true });
-  return 'again';
+/** Fails the current operation permanently: the instance rests, with the reason. */
+export async function failInstance(
+  context: ReconcileContext,
+  state: InstanceState,
+  { show }: PermanentFailure,
+): Promise<StepResult> {
+  const observed = { ...show, stoppedAtMs: context.deps.now() };
+  const change = { observed, desired: 'stopped' } as const;
+  return { state: await writeObservation(context, state, change, { freeCapacity: true }), next: 'again' };
 }
 
 interface WriteOptions {
   holdsCapacity?: boolean;
-  /** What else changes with the row. It may lock the region: after the instance, before the account (`store/store.ts`). */
-  alsoWrite?: (tx: Db) => Promise<void>;
+  /** More writes of the transaction. May lock the region: after the instance, before the account. */
+  alongside?: (tx: Db) => Promise<void>;
 }
 
-/** As `note`, of the whole instance. */
-export async function writeInstance(work: ReconcileContext, next: Instance, more: WriteOptions = {}): Promise<void> {
-  work.instance = work.written = await work.deps.store.write((tx) => writeInTransaction(tx, work, next, more));
-  work.deps.changes.publish({ subject: 'instance', id: next.id });
+/** Writes the whole instance and publishes the change. Throws `Superseded`. */
+export async function writeInstance(
+  context: ReconcileContext,
+  state: InstanceState,
+  next: Instance,
+  options: WriteOptions = {},
+): Promise<InstanceState> {
+  const { store, changes } = context.deps;
+  const written = await store.write((tx) => writeInTransaction(tx, context, state, next, options));
+  changes.publish({ subject: 'instance', id: next.id });
+  return { ...asWritten(state, written), holdsCapacity: options.holdsCapacity ?? state.holdsCapacity };
 }
 
-/** For those that find out in the same transaction what to write. Answers what was written: the operation went on with it. */
+/** For callers with a transaction. Returns the row's content, its operation advanced. Throws `Superseded`. */
 export async function writeInTransaction(
   tx: Db,
-  work: ReconcileContext,
-  found: Instance,
-  { alsoWrite, ...more }: WriteOptions = {},
+  { deps, leaseToken, region }: ReconcileContext,
+  { written: before }: InstanceState,
+  next: Instance,
+  { alongside, ...options }: WriteOptions = {},
 ): Promise<Instance> {
-  const { held, instance, deps } = work;
+  const { id, ownerId, generation } = before;
   const nowMs = deps.now();
-  const wanted = { ...found, operation: advanceOperation(found.operation, found.observed, nowMs) };
-  const hold = { id: instance.id, leaseToken: held.leaseToken, generation: instance.generation };
-  const next = await writeReconciledInstance(tx, hold, wanted, work.region, more);
-  if (!next) throw new Superseded();
-  await alsoWrite?.(tx);
-  const { status, phase, diagnosis } = next.observed;
-  const was = work.written.observed;
+  const advanced = { ...next, operation: advanceOperation(next.operation, next.observed, nowMs) };
+  const written = await writeReconciledInstance(tx, { id, leaseToken, generation }, advanced, region, options);
+  if (!written) throw new Superseded();
+  await alongside?.(tx);
+  const { status, phase, diagnosis } = written.observed;
+  const was = before.observed;
   if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
-    await bumpVersion(tx, instance.ownerId);
-    return next;
+    await bumpVersion(tx, ownerId);
+    return written;
   }
   await appendEvent(tx, {
-    accountId: instance.ownerId,
+    accountId: ownerId,
     atMs: nowMs,
     kind: 'instance.observed',
-    subjectId: instance.id,
+    subjectId: id,
     data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
   });
-  return next;
+  return written;
 }

@@ -1,10 +1,10 @@
 /**
- * The pass of one instance: observe, plan, do, write down; again until the plan rests. It runs under a lease; every write is guarded
- * by it and by the generation, so that a result under an old wish is dropped. What it does outside (image, disks, engine) is
- * idempotent: a pass that was killed anywhere is simply begun anew.
+ * Reconciles one instance under a lease: observe, `plan()`, execute one step, write, until the plan
+ * rests. Lease and generation guard every write, so results for a superseded generation are
+ * dropped. External effects are idempotent: a reconcile killed anywhere starts over.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { clampFutureTimes } from '../../domain/instance.ts';
+import { clampFutureTimes, type Instance } from '../../domain/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
@@ -14,120 +14,116 @@ import { acquireCapacity } from './acquire-capacity.ts';
 import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './put-away.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import {
-  fail,
+  failInstance,
   writeInstance,
   writeObservation,
   Superseded,
   callDeadline,
   type InstanceReconcilerDeps,
-  type NextReconcile,
+  type InstanceState,
   type ReconcileContext,
+  type StepResult,
 } from './reconcile-context.ts';
 
 export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
-  return async (held: LeasedRow<InstanceRow>): Promise<ReconcileResult> => {
-    const leftMs = backOffs.leftMs(held.row);
+  return async ({ row, leaseToken, signal }: LeasedRow<InstanceRow>): Promise<ReconcileResult> => {
+    const leftMs = backOffs.leftMs(row);
     if (leftMs > 0) return { dueAtMs: deps.now() + leftMs };
-    const counted = (await deps.readCatalog()).regions.get(held.row.regionId);
-    if (!counted) throw new Error(`region ${held.row.regionId} is not configured`);
-    const instance = instanceFromRow(held.row);
-    const work: ReconcileContext = {
-      deps,
-      drivers: deps.regions.of(held.row.regionId),
-      region: counted.region,
-      held,
-      instance,
-      written: instance,
-      notebookToken: held.row.notebookToken,
-      holdsCapacity: held.row.holdsCapacity === 1,
-      justSeen: null,
-    };
+    const counted = (await deps.readCatalog()).regions.get(row.regionId);
+    if (!counted) throw new Error(`region ${row.regionId} is not configured`);
+    const drivers = deps.regions.of(row.regionId);
+    const { notebookToken } = row;
+    const context: ReconcileContext = { deps, drivers, region: counted.region, leaseToken, signal, notebookToken };
+    const instance = instanceFromRow(row);
+    const state: InstanceState = { instance, written: instance, holdsCapacity: row.holdsCapacity === 1 };
     try {
-      const dated = clampFutureTimes(instance, deps.now());
-      if (dated) await writeInstance(work, dated);
-      return await reconcileUntilRest(work, backOffs);
+      const clamped = clampFutureTimes(instance, deps.now());
+      const start = clamped ? await writeInstance(context, state, clamped) : state;
+      return await reconcileUntilRest(context, start, backOffs);
     } catch (error) {
-      if (error instanceof Superseded || held.signal.aborted) return { dueAtMs: deps.now() };
+      if (error instanceof Superseded || signal.aborted) return { dueAtMs: deps.now() };
       if (!(error instanceof EngineFault)) throw error;
-      deps.log.warn(
-        { id: held.row.id, kind: error.kind, err: error },
-        'the engine could not do a step; it is asked again',
-      );
+      deps.log.warn({ id: row.id, kind: error.kind, err: error }, 'a step failed at the engine; Berth retries it');
       return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
     }
   };
 }
 
-async function reconcileUntilRest(work: ReconcileContext, backOffs: BackOffs): Promise<ReconcileResult> {
-  const { deps } = work;
+async function reconcileUntilRest(
+  context: ReconcileContext,
+  start: InstanceState,
+  backOffs: BackOffs,
+): Promise<ReconcileResult> {
+  const { deps } = context;
+  let result: StepResult = { state: start, next: 'again' };
   for (let before: Step['do'] | null = null; ;) {
-    const seen = await observe(work);
-    const step = plan(work.instance, seen, deps.now(), deps.limits);
-    // The engine said that it had halted it, and it runs.
+    const { state } = result;
+    const observation = result.observation ?? (await observe(context, state.instance));
+    const step = plan(state.instance, observation, deps.now(), deps.limits);
+    // The engine reported the halt as done, but the container still runs.
     if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
-    // Its Docker was brought back, and ended at once.
-    if (step.do === 'refresh' && before === 'refresh' && !work.instance.filesStale)
+    // The restored Docker sidecar ended at once.
+    if (step.do === 'refresh' && before === 'refresh' && !state.instance.filesStale)
       return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
-    const rest = await executeStep(work, step);
+    result = await executeStep(context, state, step);
     before = step.do;
-    if (rest === 'again') continue;
-    if (rest === null) return { dueAtMs: null };
-    if (typeof rest === 'number') return { dueAtMs: deps.now() + rest };
-    backOffs.begin(work.instance, rest);
-    return { dueAtMs: deps.now() + rest.backOffMs };
+    const { next } = result;
+    if (next === 'again') continue;
+    if (next === null) return { dueAtMs: null };
+    if (typeof next === 'number') return { dueAtMs: deps.now() + next };
+    backOffs.begin(result.state.instance, next);
+    return { dueAtMs: deps.now() + next.backOffMs };
   }
 }
 
-/** Asks the engine, unless it was never asked to make anything. */
-async function observe(work: ReconcileContext): Promise<InstanceObservation> {
-  const { drivers, deps, instance, justSeen } = work;
-  work.justSeen = null;
-  if (justSeen) return justSeen;
-  if (!instance.everEnsured) return { kind: 'absent' };
-  const seen = (await drivers.engine.observe([instance.id], callDeadline(work))).get(instance.id);
-  if (!seen) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
-  const answers = deps.health.takeAnswer(instance.id);
-  return seen.kind === 'present' && answers !== undefined ? { ...seen, answers } : seen;
+/** Skips the engine before its first `ensure`. */
+async function observe(context: ReconcileContext, { id, everEnsured }: Instance): Promise<InstanceObservation> {
+  const { drivers, deps } = context;
+  if (!everEnsured) return { kind: 'absent' };
+  const observation = (await drivers.engine.observe([id], callDeadline(context))).get(id);
+  if (!observation) return { kind: 'unknown', reason: 'the engine gave no answer about this instance' };
+  const answers = deps.health.takeAnswer(id);
+  return observation.kind === 'present' && answers !== undefined ? { ...observation, answers } : observation;
 }
 
-async function executeStep(work: ReconcileContext, step: Step): Promise<NextReconcile> {
-  const { deps, instance } = work;
+async function executeStep(context: ReconcileContext, state: InstanceState, step: Step): Promise<StepResult> {
   switch (step.do) {
     case 'rest':
-      return step.afterMs ?? null;
-    case 'mark':
-      await writeObservation(work, { observed: step.show, attempts: step.attempts });
-      return step.afterMs ?? 'again';
+      return { state, next: step.afterMs ?? null };
+    case 'mark': {
+      const { show: observed, attempts, afterMs } = step;
+      return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
+    }
     case 'giveUp':
-      return fail(work, step);
+      return failInstance(context, state, step);
     case 'halt':
-      return haltContainer(work, step);
+      return haltContainer(context, state, step);
     case 'settle': {
-      const stoppedAtMs = instance.observed.stoppedAtMs || deps.now();
-      await writeObservation(work, { observed: { ...step.show, stoppedAtMs } }, { freeCapacity: true });
-      return 'again';
+      const stoppedAtMs = state.instance.observed.stoppedAtMs || context.deps.now();
+      const observed = { ...step.show, stoppedAtMs };
+      return { state: await writeObservation(context, state, { observed }, { freeCapacity: true }), next: 'again' };
     }
     case 'place':
-      return acquireCapacity(work);
+      return acquireCapacity(context, state);
     case 'saveRoot':
-      return saveRoot(work);
+      return saveRoot(context, state);
     case 'removeKept':
-      return removeArchived(work);
+      return removeArchived(context, state);
     case 'removeUnfinished':
-      return removeUnfinished(work);
+      return removeUnfinished(context, state);
     case 'destroy':
-      return cleanUp(work);
+      return cleanUp(context, state);
     case 'ensure':
-      return ensureContainer(work, step.show);
+      return ensureContainer(context, state, step.show);
     case 'refresh':
-      return refreshFiles(work);
+      return refreshFiles(context, state);
     case 'grow':
-      return growDisks(work);
+      return growDisks(context, state);
     case 'checkReady':
-      return checkReady(work, step.show);
+      return checkReady(context, state, step.show);
     case 'checkInit':
-      return checkInit(work);
+      return checkInit(context, state);
     default:
       return step satisfies never;
   }

@@ -1,5 +1,6 @@
-/** From the intent to what the engine is asked: disks first, then the container that mounts them. */
+/** Translates an instance into the engine's spec: prepares its disks, then the container that mounts them. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
+import type { Instance } from '../../domain/instance.ts';
 import { capacityOf } from '../../domain/catalog.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
@@ -11,7 +12,7 @@ import { imageRefOf } from '../images/instance-image.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
-/** A mounted volume is not Bound: yet, or (lost) never again. */
+/** A mounted volume is not Bound yet, or (`lost`) never will be. */
 export class VolumeNotReady extends Error {
   readonly lost: boolean;
   constructor(message: string, lost: boolean) {
@@ -20,12 +21,12 @@ export class VolumeNotReady extends Error {
   }
 }
 
-/** The storage did not do what was asked. Its own words may tell of the host: they are for the log alone. */
+/** A storage call failed. The cause may name paths of the host: log it, don't show it. */
 export class DisksFailed extends Error {}
 
-/** What was there is there no more, and only people can bring it back. */
+/** A provisioned disk is gone: only an operator can restore it. */
 export class DisksLost extends Error {
-  /** As the operator names it. */
+  /** Key for the operator. */
   readonly disk: string;
   constructor(message: string, disk: string) {
     super(message);
@@ -37,11 +38,10 @@ export const KEYS_FILE = 'authorized_keys';
 
 const COMMON_DATA = '/root/commonData';
 
-export async function prepareDisks(work: ReconcileContext): Promise<void> {
-  const { deps, instance } = work;
+export async function prepareDisks(context: ReconcileContext, instance: Instance): Promise<void> {
   const { spec } = instance;
   const statuses = await volumeStatusesOf(
-    deps.store.read,
+    context.deps.store.read,
     spec.mounts.map(({ volumeId }) => volumeId),
   );
   for (const { volumeId, volumeName } of spec.mounts) {
@@ -50,69 +50,69 @@ export async function prepareDisks(work: ReconcileContext): Promise<void> {
     const lost = status !== 'Pending';
     throw new VolumeNotReady(`volume ${volumeName} (${volumeId}) is ${status ?? 'gone'}`, lost);
   }
-  await makeOwnDisks(work);
+  await makeOwnDisks(context, instance);
 }
 
 /**
- * Those that are there stay as they are, or are made as large as they are promised to be; an adopted instance may have none. One that was
- * there and is gone is not replaced by an empty one: what it held may be brought back.
+ * Creates the instance's own disks or grows them to their size. Throws `DisksLost` instead of
+ * replacing a lost disk by an empty one: its content may be restorable.
  */
-export async function makeOwnDisks(work: ReconcileContext): Promise<void> {
+export async function makeOwnDisks(context: ReconcileContext, instance: Instance): Promise<void> {
   const makeOne = (disk: LocatedDisk): Promise<void> =>
-    onDisk(work, disk, async (signal) => {
-      if (disk.provisioned) await expectThere(disk);
+    withDisk(context, disk, async (signal) => {
+      if (disk.provisioned) await expectPresent(disk);
       else await disk.storage.create(disk, disk.sizeGB, signal);
       await disk.storage.grow(disk, disk.sizeGB);
     });
-  await Promise.all((await ownDisksOf(work)).map(makeOne));
+  await Promise.all((await ownDisksOf(context, instance)).map(makeOne));
 }
 
-async function expectThere(disk: LocatedDisk): Promise<void> {
-  const seen = await disk.storage.observe(disk);
-  if (seen.kind === 'unknown') throw new Error(seen.reason);
-  if (seen.kind === 'absent') throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
+async function expectPresent(disk: LocatedDisk): Promise<void> {
+  const observation = await disk.storage.observe(disk);
+  if (observation.kind === 'unknown') throw new Error(observation.reason);
+  if (observation.kind === 'absent')
+    throw new DisksLost(`the ${disk.kind} disk of the instance is gone`, diskKey(disk));
 }
 
-const ownDisksOf = ({ deps, drivers, instance }: ReconcileContext): Promise<LocatedDisk[]> =>
+const ownDisksOf = ({ deps, drivers }: ReconcileContext, instance: Instance): Promise<LocatedDisk[]> =>
   requireLocatedDisks(deps.store.read, drivers, ownDisks(instance, drivers.sharedDiskGB));
 
-/** A storage that never answers (a network's that is gone) must not hold the pass, nor the wish that overtakes it. */
-async function onDisk<T>(
-  work: ReconcileContext,
+/** Bounds a storage call: a hanging network storage must not block this reconcile or the next. */
+async function withDisk<T>(
+  { deps, signal: superseded }: ReconcileContext,
   disk: LocatedDisk,
   fn: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   try {
-    const { held, deps } = work;
-    const signal = AbortSignal.any([held.signal, deps.time.deadline(deps.limits.storageDeadlineMs)]);
+    const signal = AbortSignal.any([superseded, deps.time.deadline(deps.limits.storageDeadlineMs)]);
     return await withDiskMutex(disk.storage, disk, () => fn(signal), signal);
   } catch (cause) {
-    work.held.signal.throwIfAborted();
+    superseded.throwIfAborted();
     if (cause instanceof DisksLost) throw cause;
     throw new DisksFailed(`the ${disk.kind} disk could not be had from the storage of the region`, { cause });
   }
 }
 
-/** A Docker inside has its own. */
+/** The Docker sidecar mounts its own disk. */
 const OWN_TARGETS: Partial<Record<DiskKind, string>> = { data: ownMountPaths.data, shared: ownMountPaths.shared };
 
 interface Mounted {
   mounts: HostMount[];
-  /** Where a Docker inside keeps what it has; absent without one. */
+  /** Storage of the Docker sidecar. */
   docker?: { storage: string };
 }
 
-async function mountDisks(work: ReconcileContext): Promise<Mounted> {
-  const { deps, drivers, instance } = work;
+async function mountDisks(context: ReconcileContext, instance: Instance): Promise<Mounted> {
+  const { deps, drivers } = context;
   const { mounts } = instance.spec;
   const volumes = mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId }));
-  const own = await ownDisksOf(work);
+  const own = await ownDisksOf(context, instance);
   const disks = [...own, ...(await requireLocatedDisks(deps.store.read, drivers, volumes))];
-  const sources = await Promise.all(disks.map((disk) => onDisk(work, disk, () => disk.storage.mount(disk))));
+  const sources = await Promise.all(disks.map((disk) => withDisk(context, disk, () => disk.storage.mount(disk))));
   const mounted: Mounted = { mounts: [] };
   for (const [index, { kind }] of disks.entries()) {
     const source = sources[index] ?? '';
-    // Not by the volume: it may be mounted at several places.
+    // By index: a volume may have several mount paths.
     const target = kind === 'volume' ? mounts[index - own.length]?.mountPath : OWN_TARGETS[kind];
     if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
     else mounted.docker = { storage: source };
@@ -120,10 +120,10 @@ async function mountDisks(work: ReconcileContext): Promise<Mounted> {
   return mounted;
 }
 
-export async function engineSpec(work: ReconcileContext): Promise<EngineSpec> {
-  const { deps, drivers, instance, notebookToken } = work;
+export async function engineSpec(context: ReconcileContext, instance: Instance): Promise<EngineSpec> {
+  const { deps, drivers, notebookToken } = context;
   const { spec } = instance;
-  const { mounts, ...docker } = await mountDisks(work);
+  const { mounts, ...docker } = await mountDisks(context, instance);
   if (spec.enableCommonData) {
     mounts.push({ source: drivers.commonDataFolder, target: COMMON_DATA, readOnly: true });
   }

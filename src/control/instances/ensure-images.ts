@@ -1,0 +1,128 @@
+/** Makes the images of an instance present: its own, and the Docker sidecar's. */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { nextStatus } from '../../domain/instance-states.ts';
+import type { Instance, Observed } from '../../domain/instance.ts';
+import { beginStage, type Progress } from '../../domain/operation.ts';
+import type { ImageRequest } from '../images/image-pulls.ts';
+import { imageRequestOf, withCredentialAdvice } from '../images/instance-image.ts';
+import { makeInstanceProgressReporter } from './progress.ts';
+import {
+  callDeadline,
+  withInstance,
+  writeObservation,
+  type InstanceState,
+  type ReconcileContext,
+} from './reconcile-context.ts';
+
+/** Least share of the image deadline for each pull: an old request may miss its image for the first time. */
+const LEAST_PULL_SHARE = 1 / 10;
+const SILENCE_MS = 1_000;
+
+/** A fault of the image, not of the container: retried until the image deadline (docs/interface.md §10). */
+export class ImageFault extends EngineFault {
+  constructor(fault: EngineFault, { retry } = { retry: fault.retry }) {
+    super(fault.kind, fault.message, { retry, reason: fault.reason, cause: fault.cause });
+  }
+}
+
+interface ImagesResult {
+  state: InstanceState;
+  /** Returned, not thrown: progress has moved the state on. */
+  fault: ImageFault | null;
+}
+
+export async function ensureImages(
+  context: ReconcileContext,
+  state: InstanceState,
+  show: Partial<Observed>,
+): Promise<ImagesResult> {
+  const { instance } = state;
+  const own = await imageRequestOf(instance, context.drivers, context.deps.credentialsFor).catch(throwAsImageFault);
+  let result: ImagesResult = { state, fault: null };
+  if (own.ownerId === undefined || !(await hasRun(context, instance)))
+    result = await ensureImage(context, state, show, own);
+  const docker = dockerImageOf(context, instance);
+  if (docker && result.fault === null) result = await ensureImage(context, result.state, show, docker);
+  return result;
+}
+
+export function dockerImageOf({ drivers }: ReconcileContext, { spec }: Instance): ImageRequest | null {
+  const ref = drivers.engine.dockerImageRef;
+  return spec.enableDocker && ref !== undefined ? { ref } : null;
+}
+
+async function ensureImage(
+  context: ReconcileContext,
+  start: InstanceState,
+  show: Partial<Observed>,
+  image: ImageRequest,
+): Promise<ImagesResult> {
+  const { deps, drivers } = context;
+  let state = start;
+  const phase = 'DownloadImage';
+  const reporter = makeInstanceProgressReporter(deps.now, async (progress) => {
+    const status = nextStatus(state.instance.observed.status, 'pull');
+    state = await writeObservation(context, state, { observed: { ...show, status, phase, ...progress } });
+  });
+  let reporting: Promise<unknown> = Promise.resolve();
+  let hasProgress = false;
+  const onProgress: typeof reporter.onProgress = (progress) => {
+    hasProgress = true;
+    reporter.onProgress(progress);
+  };
+  const writeWaiting = async (): Promise<void> => {
+    const observed = { ...show, phase, message: 'waits for the first bytes of the image' } as const;
+    state = await writeObservation(context, state, { observed });
+  };
+  // A registry may stay silent up to the deadline: show what the instance waits for.
+  const cancelWaiting = deps.time.after(SILENCE_MS, () => {
+    if (!hasProgress) reporting = writeWaiting().catch(() => {});
+  });
+  const overdue = new AbortController();
+  const cancelOverdue = abortAtDeadline(context, start.instance, overdue);
+  let last: Progress | null = null;
+  let fault: ImageFault | null = null;
+  try {
+    await deps.imagePulls.ensure(drivers.engine, image, onProgress, AbortSignal.any([context.signal, overdue.signal]));
+  } catch (error) {
+    if (!(error instanceof EngineFault)) throw error;
+    fault = error instanceof ImageFault ? error : retryable(withCredentialAdvice(error, image));
+  } finally {
+    cancelOverdue();
+    cancelWaiting();
+    await reporting;
+    last = await reporter.finish();
+  }
+  if (fault === null && last) {
+    // The last progress, not the last written one.
+    const operation = beginStage(state.instance.operation, 'Image', deps.now(), last);
+    state = withInstance(state, { operation });
+  }
+  return { state, fault };
+}
+
+function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue: AbortController): () => void {
+  const { imageDeadlineMs } = deps.limits;
+  const { countedFromMs, diagnosisMessage } = instance.observed;
+  const fromMs = Math.max(instance.requestedAtMs, countedFromMs);
+  const leftMs = Math.max(fromMs + imageDeadlineMs - deps.now(), imageDeadlineMs * LEAST_PULL_SHARE);
+  // The failure of an earlier pull says more than the timeout of this one.
+  const failedBefore = diagnosisMessage === '' ? '' : `; before that: ${diagnosisMessage}`;
+  return deps.time.after(leftMs, () => {
+    const text = `the image was not there after ${Math.round((deps.now() - fromMs) / 1000)} s${failedBefore}`;
+    overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
+  });
+}
+
+/** True when the container has a root disk: it starts from that, without the image. */
+async function hasRun(context: ReconcileContext, { id, everEnsured }: Instance): Promise<boolean> {
+  if (!everEnsured) return false;
+  const observation = (await context.drivers.engine.observe([id], callDeadline(context))).get(id);
+  return observation?.kind === 'present' && observation.startedAtMs > 0;
+}
+
+const retryable = (fault: EngineFault): ImageFault => new ImageFault(fault, { retry: true });
+
+function throwAsImageFault(error: unknown): never {
+  throw error instanceof EngineFault ? retryable(error) : error;
+}
