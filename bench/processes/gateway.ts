@@ -9,25 +9,24 @@ enableCompileCache();
 
 const { z } = await import('zod');
 const { followLink } = await import('../../src/edge/link/follow.ts');
-const { linkPath, openGateway } = await import('../../src/main/gateway.ts');
+const { bindGateway, linkPath } = await import('../../src/main/gateway.ts');
 const { answerAsks, settingsOf } = await import('../lib/child.ts');
 const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');
 
 const settings = settingsOf(serverSettings.extend({ dialTo: z.number() }));
 const config = configOf(settings);
-const following = followLink({
-  path: linkPath(config),
-  dial: async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true }),
-  log: quietLog,
-});
+const following = followLink({ path: linkPath(config), log: quietLog });
 const { issuer } = await following.ready;
 const { forwarding, authenticate } = following;
-const gateway = await openGateway(config, {
-  forwarding,
+const gateway = await bindGateway(config, quietLog);
+await gateway.attach({
+  forwarding: {
+    ...forwarding,
+    dial: async () => connect({ host: '127.0.0.1', port: settings.dialTo, noDelay: true }),
+  },
   authenticate,
   issuer,
-  apiOrigin: () => 'http://127.0.0.1',
-  portDomain: () => null,
+  apiOrigin: 'http://127.0.0.1',
   log: quietLog,
 });
 

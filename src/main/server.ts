@@ -1,17 +1,16 @@
 /**
- * A whole Berth, wired and started: store, control, API and gateway. Nothing here reads the
- * environment, so that tests start the very same server, on other ports and with other hands.
+ * Starts a whole Berth: store, control, API and gateway. Reads no environment, so tests start the
+ * same server on other ports.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Forwarding } from '../control/index.ts';
-import { makeRevocations } from '../control/routing/revocations.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
 import type { Region } from '../domain/catalog.ts';
+import type { RegionId } from '../domain/ids.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
 import { makeApi } from '../edge/http/api.ts';
@@ -24,11 +23,11 @@ import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { readSpace } from '../storage/layout.ts';
-import { addressesOf, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
+import { addressesOf, type Addresses, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
 import { ensureAdmin, type ShownPassword } from './admin-password.ts';
 import type { Config } from './config.ts';
 import * as firstRun from './first-run.ts';
-import { linkPath, openGateway, terminalsPath } from './gateway.ts';
+import { bindGateway, linkPath, terminalsPath } from './gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
 import { allowEmptyReplacements } from './lost-disks.ts';
 import { sshFiles } from './open-files.ts';
@@ -60,201 +59,265 @@ export interface ServerOptions {
   onDatabaseLost?: () => void;
 }
 
+/** Ends one part of the server. The parts end in reverse order of their start. */
+type Cleanup = () => Promise<unknown>;
+
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const { config: asked, log, limits = {}, idleLimits = {}, time = realTime, onDatabaseLost = () => {} } = options;
-  const { dataFolder, databaseUrl } = asked;
-  await mkdir(dataFolder, { recursive: true, mode: 0o711 });
-  const lock = lockFolder(dataFolder);
-  const opened: (() => Promise<unknown>)[] = [async () => lock.release()];
+  const cleanups: Cleanup[] = [];
   const stop = async (): Promise<void> => {
-    for (const end of opened.splice(0).reverse()) await end();
+    for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
   };
   try {
-    if (databaseUrl !== null) {
-      const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
-      opened.push(() => databaseLock.release());
-    }
-    const store = await openStore({ url: databaseUrl ?? undefined, file: join(dataFolder, 'berth.db'), log });
-    opened.push(() => store.stop());
-    const installation = await firstRun.installationId(store, randomUUID());
-    const regionId = await firstRun.defaultRegionId(store, randomUUID());
-    const config = await firstRun.keepNodePortAddress(asked, store, regionId);
-    await allowEmptyReplacements(store, config.lostDisks, log);
-    const pools = await makePools({ config, store, installation, log });
-    const dataDiskGB = await firstRun.ensureDataDiskGB(store, pools);
-    const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
-    const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
-    opened.push(() => drivers.drivers.engine.stop());
-
-    // The gateway listens first: the region's domain is its address unless one is configured.
-    const late: { running: RunningControl | null } = { running: null };
-    const ready = (): RunningControl => {
-      if (!late.running) throw new Error('the gateway was asked before control was there');
-      return late.running;
-    };
-    const ports = { api: config.listen.port, gateway: config.gatewayListen.port };
-    const endings = makeRevocations();
-    const forwarding: Forwarding = {
-      route: (id) => ready().control.forwarding.route(id),
-      redeem: (key) => ready().control.forwarding.redeem(key),
-      session: (secret) => ready().control.forwarding.session(secret),
-      share: (token) => ready().control.forwarding.share(token),
-      ssh: (id) => ready().control.forwarding.ssh(id),
-      dial: (id, port, signal) => ready().control.forwarding.dial(id, port, signal),
-      beginTraffic: (id, kind) => ready().control.forwarding.beginTraffic(id, kind),
-      onRevoked: endings.onRevoked,
-    };
-    if (config.role === 'all') {
-      const { portDomain } = addressesOf(config, ports);
-      const gateway = await openGateway(config, {
-        forwarding,
-        authenticate: (credential) => ready().access.authenticate(credential),
-        issuer: installation,
-        apiOrigin: () => addressesOf(config, ports).apiUrl,
-        portDomain: () => portDomain,
-        log,
-      });
-      opened.push(() => gateway.stop());
-      ports.gateway = gateway.port;
-    }
-    const { gatewayUrl, domain } = addressesOf(config, ports);
-
-    const machine = firstRun.thisMachine();
-    const region: Region = {
-      id: regionId,
-      name: 'default',
-      value: 'default',
-      location: 'local',
-      domain,
-      sshAddress: config.nodePortAddress ?? config.loopbackNodePortAddress ?? config.publicAddress,
-      engine: config.engine,
-    };
-    await firstRun.saveDefaultRegion(store, region, machine, config);
-    const types = await firstRun.saveTypes(
-      store,
-      regionId,
-      firstRun.typesThatFit({ ...machine, dataDiskGB }),
-      randomUUID,
-    );
-    const offer = (image: firstRun.OfferedImage): Promise<string> =>
-      firstRun.offerImage(
-        store,
-        { ...image, architecture: machine.architecture },
-        { nowMs: time.now(), uuid: randomUUID },
-      );
-    const imageId = await offer({ key: 'notebook', ...drivers.notebookImage });
-
-    const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
-    if (terminals) opened.push(async () => terminals.stop());
-    const running = makeControl({
-      ...(terminals ? { terminals } : {}),
-      store,
-      regions: makeRegions([drivers.drivers]),
-      log,
-      time,
-      random: Math.random,
-      randomUuid: randomUUID,
-      randomBytes,
-      secretsKey: await ensureSecretsKey(dataFolder),
-      openUrl: (link) => openUrl(addressesOf(config, ports), link),
-      portUrls: (at) => portUrls(addressesOf(config, ports), at),
-      shareUrl: (link) => shareUrl(addressesOf(config, ports), link),
-      issuer: installation,
-      audience: 'berth',
-      engineWidth: drivers.width,
-      cpuOvercommit: config.cpuOvercommit,
-      hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
-      dataSpace: () => readSpace(dataFolder),
-      onEngineAnswers: async (_, probe) => {
-        const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB });
-        await firstRun.saveTypes(store, regionId, types, randomUUID);
-      },
-      limits,
-      endsRules: { capRunMs: config.maxRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
-      idleLimits,
-      eventsKeptMs: config.eventRetentionMs,
-      orphans: config.orphans,
-      localRegistries: config.localRegistries,
-      alone: true,
-    });
-    late.running = running;
-    running.control.forwarding.onRevoked(endings.publish);
-    await running.access.ensureSigningKey();
-    const adminPassword = await ensureAdmin(running.access, config);
-
-    await running.freeSpace.measure();
-    const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
-    opened.push(async () => tls?.stop());
-    const api = makeApi({
-      control: running.control,
-      log,
-      version: VERSION,
-      gatewayOrigin: gatewayUrl,
-      secureCookies: addressesOf(config, ports).apiUrl.startsWith('https:'),
-      ...(tls === null ? {} : { tls }),
-      ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
-      trustProxy: config.trustedProxies,
-    });
-    await api.listen({ host: config.listen.host, port: config.listen.port });
-    opened.push(() => api.close());
-    const [listening] = api.addresses();
-    if (typeof listening === 'object') ports.api = listening.port;
-    warnOfSharedParent(sharedParent(addressesOf(config, ports)), log);
-    await running.start();
-    opened.push(() => running.stop());
-
-    if (config.role === 'all') {
-      const { routeTable } = running.control;
-      const { engine } = drivers.drivers;
-      await checkSsh2();
-      const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
-      const following = new AbortController();
-      const followed = routeTable.follow(fronts.update, following.signal, { onlyRunning: true });
-      opened.push(async () => {
-        following.abort();
-        await followed;
-        await fronts.stop();
-      });
-    }
-    if (config.role === 'api') {
-      const { control, access } = running;
-      const link = await serveLink({
-        path: linkPath(config),
-        routeTable: control.routeTable,
-        forwarding: control.forwarding,
-        authenticate: (credential) => access.authenticate(credential),
-        issuer: installation,
-        log,
-      });
-      opened.push(() => link.stop());
-    }
-
-    const aside = new AbortController();
-    const { imagePulls } = running;
-    const work = [
-      prepareImage({ imagePulls, engine: drivers.drivers.engine, ref: drivers.notebookImage.ref, log }, aside.signal),
-      firstRun.refreshPublicTexts(store, region, aside.signal),
-      ...(config.registryImages ? [offerRegistryImages({ offer, log }, aside.signal)] : []),
-    ];
-    for (const one of work) one.catch((error: unknown) => log.error({ err: error }, 'work beside the serving failed'));
-    opened.push(async () => {
-      aside.abort();
-      await Promise.allSettled(work);
-    });
-
-    return {
-      ...addressesOf(config, ports),
-      adminPassword,
-      example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' },
-      store,
-      running,
-      drivers,
-      stop,
-    };
+    return { ...(await start(options, cleanups)), stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<Server, 'stop'>> {
+  const { log } = options;
+  const store = await openData(options, cleanups);
+  const host = await openHost(options, store, cleanups);
+  const { config, drivers } = host;
+  // Bound first: the region's domain is the gateway's address unless one is configured.
+  const gateway = config.role === 'all' ? await bindGateway(config, log) : null;
+  if (gateway) cleanups.push(() => gateway.stop());
+  const gatewayPort = gateway?.port ?? config.gatewayListen.port;
+  const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
+  const offered = await saveRegion(options, store, host, addresses.domain);
+  const running = await makeRunningControl(options, store, { host, addresses }, cleanups);
+  const adminPassword = await ensureAdmin(running.access, config);
+  await running.freeSpace.measure();
+  const apiPort = await listenApi({ config, log, running, addresses }, cleanups);
+  const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
+  warnOfSharedParent(sharedParent(served), log);
+  await gateway?.attach({
+    forwarding: running.control.forwarding,
+    authenticate: (credential) => running.access.authenticate(credential),
+    issuer: host.installation,
+    apiOrigin: served.apiUrl,
+    log,
+  });
+  await running.start();
+  cleanups.push(() => running.stop());
+  if (config.role === 'all') await serveSsh({ log, running, drivers }, cleanups);
+  if (config.role === 'api') await serveGatewayProcess({ config, log, running, issuer: host.installation }, cleanups);
+  startPreparations({ config, log, running, drivers, store, offered }, cleanups);
+  return { ...served, adminPassword, example: offered.example, store, running, drivers };
+}
+
+/** Locks the data folder and the database, and opens the store. */
+async function openData(
+  { config, log, onDatabaseLost = () => {} }: ServerOptions,
+  cleanups: Cleanup[],
+): Promise<Store> {
+  const { dataFolder, databaseUrl } = config;
+  await mkdir(dataFolder, { recursive: true, mode: 0o711 });
+  const lock = lockFolder(dataFolder);
+  cleanups.push(async () => lock.release());
+  if (databaseUrl !== null) {
+    const databaseLock = await lockDatabase({ url: databaseUrl, log, onLost: onDatabaseLost });
+    cleanups.push(() => databaseLock.release());
+  }
+  const store = await openStore({ url: databaseUrl ?? undefined, file: join(dataFolder, 'berth.db'), log });
+  cleanups.push(() => store.stop());
+  return store;
+}
+
+interface Host {
+  /** With the node-port address of earlier starts. */
+  config: Config;
+  installation: string;
+  regionId: RegionId;
+  dataDiskGB: number;
+  drivers: Drivers;
+}
+
+/** Opens the pools and the engine of this machine's region. */
+async function openHost({ config: given, log }: ServerOptions, store: Store, cleanups: Cleanup[]): Promise<Host> {
+  const installation = await firstRun.installationId(store, randomUUID());
+  const regionId = await firstRun.defaultRegionId(store, randomUUID());
+  const config = await firstRun.keepNodePortAddress(given, store, regionId);
+  await allowEmptyReplacements(store, config.lostDisks, log);
+  const pools = await makePools({ config, store, installation, log });
+  const dataDiskGB = await firstRun.ensureDataDiskGB(store, pools);
+  const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
+  const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
+  cleanups.push(() => drivers.drivers.engine.stop());
+  return { config, installation, regionId, dataDiskGB, drivers };
+}
+
+interface Offered {
+  region: Region;
+  offer: (image: firstRun.OfferedImage) => Promise<string>;
+  example: Server['example'];
+}
+
+/** Saves the region, its instance types and the default image. */
+async function saveRegion(
+  { time = realTime }: ServerOptions,
+  store: Store,
+  { config, regionId, dataDiskGB, drivers }: Host,
+  domain: string,
+): Promise<Offered> {
+  const machine = firstRun.thisMachine();
+  const region: Region = {
+    id: regionId,
+    name: 'default',
+    value: 'default',
+    location: 'local',
+    domain,
+    sshAddress: config.nodePortAddress ?? config.loopbackNodePortAddress ?? config.publicAddress,
+    engine: config.engine,
+  };
+  await firstRun.saveDefaultRegion(store, region, machine, config);
+  const fitting = firstRun.typesThatFit({ ...machine, dataDiskGB });
+  const types = await firstRun.saveTypes(store, regionId, fitting, randomUUID);
+  const { architecture } = machine;
+  const offer = (image: firstRun.OfferedImage): Promise<string> =>
+    firstRun.offerImage(store, { ...image, architecture }, { nowMs: time.now(), uuid: randomUUID });
+  const imageId = await offer({ key: 'notebook', ...drivers.notebookImage });
+  return { region, offer, example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' } };
+}
+
+async function makeRunningControl(
+  { log, time = realTime, limits = {}, idleLimits = {} }: ServerOptions,
+  store: Store,
+  { host, addresses }: { host: Host; addresses: Addresses },
+  cleanups: Cleanup[],
+): Promise<RunningControl> {
+  const { config, installation, regionId, dataDiskGB, drivers } = host;
+  const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
+  if (terminals) cleanups.push(async () => terminals.stop());
+  const running = makeControl({
+    ...(terminals ? { terminals } : {}),
+    store,
+    regions: makeRegions([drivers.drivers]),
+    log,
+    time,
+    random: Math.random,
+    randomUuid: randomUUID,
+    randomBytes,
+    secretsKey: await ensureSecretsKey(config.dataFolder),
+    openUrl: (link) => openUrl(addresses, link),
+    portUrls: (at) => portUrls(addresses, at),
+    shareUrl: (link) => shareUrl(addresses, link),
+    issuer: installation,
+    audience: 'berth',
+    engineWidth: drivers.width,
+    cpuOvercommit: config.cpuOvercommit,
+    hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
+    dataSpace: () => readSpace(config.dataFolder),
+    onEngineAnswers: async (_, probe) => {
+      const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB });
+      await firstRun.saveTypes(store, regionId, types, randomUUID);
+    },
+    limits,
+    endsRules: { capRunMs: config.maxRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
+    idleLimits,
+    eventsKeptMs: config.eventRetentionMs,
+    orphans: config.orphans,
+    localRegistries: config.localRegistries,
+    alone: true,
+  });
+  await running.access.ensureSigningKey();
+  return running;
+}
+
+interface ListenDeps {
+  config: Config;
+  log: Logger;
+  running: RunningControl;
+  /** The API's own port may differ: 0 lets the system choose. */
+  addresses: Addresses;
+}
+
+/** Returns the port. */
+async function listenApi({ config, log, running, addresses }: ListenDeps, cleanups: Cleanup[]): Promise<number> {
+  const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
+  cleanups.push(async () => tls?.stop());
+  const api = makeApi({
+    control: running.control,
+    log,
+    version: VERSION,
+    gatewayOrigin: addresses.gatewayUrl,
+    secureCookies: addresses.apiUrl.startsWith('https:'),
+    ...(tls === null ? {} : { tls }),
+    ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
+    trustProxy: config.trustedProxies,
+  });
+  await api.listen({ host: config.listen.host, port: config.listen.port });
+  cleanups.push(() => api.close());
+  const [address] = api.addresses();
+  return typeof address === 'object' ? address.port : config.listen.port;
+}
+
+interface ServeDeps {
+  log: Logger;
+  running: RunningControl;
+}
+
+/** Serves ssh for instances without sshd. */
+async function serveSsh(
+  { log, running, drivers }: ServeDeps & { drivers: Drivers },
+  cleanups: Cleanup[],
+): Promise<void> {
+  const { routeTable, forwarding } = running.control;
+  await checkSsh2();
+  const backend = drivers.drivers.engine;
+  const fronts = makeSshFronts({ backend, access: forwarding.ssh, log, files: await sshFiles() });
+  const stopping = new AbortController();
+  const following = routeTable.follow(fronts.update, stopping.signal, { onlyRunning: true });
+  cleanups.push(async () => {
+    stopping.abort();
+    await following;
+    await fronts.stop();
+  });
+}
+
+/** Serves routes and access decisions to the gateway process. */
+async function serveGatewayProcess(
+  { config, log, running, issuer }: ServeDeps & { config: Config; issuer: string },
+  cleanups: Cleanup[],
+): Promise<void> {
+  const { control, access } = running;
+  const link = await serveLink({
+    path: linkPath(config),
+    routeTable: control.routeTable,
+    forwarding: control.forwarding,
+    authenticate: (credential) => access.authenticate(credential),
+    issuer,
+    log,
+  });
+  cleanups.push(() => link.stop());
+}
+
+interface PreparationDeps extends ServeDeps {
+  config: Config;
+  drivers: Drivers;
+  store: Store;
+  offered: Offered;
+}
+
+/** Pulls and offers images while the server already serves. */
+function startPreparations(deps: PreparationDeps, cleanups: Cleanup[]): void {
+  const { config, log, running, drivers, store, offered } = deps;
+  const { imagePulls } = running;
+  const { engine } = drivers.drivers;
+  const { ref } = drivers.notebookImage;
+  const stopping = new AbortController();
+  const preparations = [
+    prepareImage({ imagePulls, engine, ref, log }, stopping.signal),
+    firstRun.refreshPublicTexts(store, offered.region, stopping.signal),
+    ...(config.registryImages ? [offerRegistryImages({ offer: offered.offer, log }, stopping.signal)] : []),
+  ];
+  for (const one of preparations)
+    one.catch((error: unknown) => log.error({ err: error }, 'a preparation in the background failed'));
+  cleanups.push(async () => {
+    stopping.abort();
+    await Promise.allSettled(preparations);
+  });
 }
 
 function warnOfSharedParent(domain: string | null, log: Logger): void {

@@ -17,7 +17,7 @@
  */
 import type { IncomingMessage, Server } from 'node:http';
 import { BlockList, isIPv6 } from 'node:net';
-import type { Socket } from 'node:net';
+import type { Server as NetServer, Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
@@ -103,6 +103,8 @@ interface Connection {
 /** The 'close' event of the response reports a lost client. */
 const ignore = (): void => {};
 
+const BACKLOG = 1_024;
+
 const originOf = (address: string): string => new URL(address).origin;
 
 export const makeGateway = (deps: GatewayDeps): Gateway => new Gateway(deps);
@@ -155,7 +157,18 @@ export class Gateway {
   async listen(host: string, port: number): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: 1_024 }, () => {
+      this.#server.listen({ host, port, backlog: BACKLOG }, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+  }
+
+  /** Takes over the port of a bound server, which must not be used or closed afterwards. */
+  async listenOn(bound: NetServer): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(bound, BACKLOG, () => {
         this.#server.off('error', reject);
         resolve();
       });

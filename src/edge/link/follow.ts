@@ -33,23 +33,22 @@ const REQUEST_MS = 5_000;
 
 export interface FollowDeps {
   path: string;
-  /** Dials engines directly: a connection must not depend on the API. */
-  dial: Forwarding['dial'];
-  /** Receives each snapshot of the table and each change. */
-  onUpdate?: (update: RouteUpdate) => void;
   log: Log;
   now?: () => number;
 }
 
 export interface Following {
-  forwarding: Forwarding;
+  /** Without `dial`: a connection to an instance must not depend on the API. */
+  forwarding: Omit<Forwarding, 'dial'>;
   authenticate: IdentifyCredential;
   /** Resolves with the first snapshot; `issuer` is the installation named in access tokens. */
   ready: Promise<{ issuer: string }>;
+  /** Calls back with the current table, if any, then with each snapshot and change. */
+  subscribe(listener: (update: RouteUpdate) => void): void;
   stop(): Promise<void>;
 }
 
-export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.now }: FollowDeps): Following {
+export function followLink({ path, log, now = Date.now }: FollowDeps): Following {
   const gateway = randomUUID();
   const ending = new AbortController();
   const api = makeSocketClient({ socketPath: path, headers: { 'x-gateway': gateway }, timeoutMs: REQUEST_MS });
@@ -72,6 +71,10 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
     for (const accountId of accounts) revocations.publish({ accountId });
     for (const instanceId of instances) revocations.publish({ instanceId });
   };
+  const listeners: ((update: RouteUpdate) => void)[] = [];
+  const notify = (update: RouteUpdate): void => {
+    for (const listener of listeners) listener(update);
+  };
   const { promise: ready, resolve: resolveReady } = Promise.withResolvers<{ issuer: string }>();
   const table = makeTable({
     onSnapshot(before, routes, { issuer, gone }) {
@@ -83,7 +86,7 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
       }
       resolveReady({ issuer });
       reporter.sendAll();
-      onUpdate({ snapshot: 'last', routes: [...routes.values()], gone });
+      notify({ snapshot: 'last', routes: [...routes.values()], gone });
     },
     onChange({ snapshot, routes, gone, ended }) {
       const affected = {
@@ -92,7 +95,7 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
       };
       answers.invalidate(affected);
       publish(affected);
-      onUpdate({ snapshot, routes, gone });
+      notify({ snapshot, routes, gone });
     },
   });
 
@@ -110,6 +113,11 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
 
   return {
     ready,
+    subscribe(listener) {
+      listeners.push(listener);
+      const routes = table.routes();
+      if (routes !== null) listener({ snapshot: 'last', routes: [...routes.values()], gone: [] });
+    },
     authenticate: answers.authenticate,
     forwarding: {
       async route(id) {
@@ -121,7 +129,6 @@ export function followLink({ path, dial, onUpdate = () => {}, log, now = Date.no
       share: answers.share,
       ssh: answers.ssh,
       redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
-      dial,
       beginTraffic: reporter.beginTraffic,
       onRevoked: revocations.onRevoked,
     },

@@ -112,11 +112,8 @@ async function api(
   return { link, tell, asked, open, began, followers, ended: endings.publish };
 }
 
-function follow(now?: () => number, onUpdate?: (reported: RouteUpdate) => void): Following {
-  const dial = async (): Promise<never> => {
-    throw new Error('nobody dials here');
-  };
-  const following = followLink({ path, dial, log, ...(now ? { now } : {}), ...(onUpdate ? { onUpdate } : {}) });
+function follow(now?: () => number): Following {
+  const following = followLink({ path, log, ...(now ? { now } : {}) });
   followings.push(following);
   return following;
 }
@@ -245,7 +242,8 @@ test('publishes the table, each change, and the table again after an API outage'
   const reported: RouteUpdate[] = [];
   const fronted = route(ONE, { sshFront: true });
   const first = await api([fronted, route(TWO)]);
-  const following = follow(undefined, (one) => void (one.routes.length + one.gone.length > 0 && reported.push(one)));
+  const following = follow();
+  following.subscribe((one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
   await following.ready;
   expect(reported).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
   first.tell({ routes: [route(ONE)], gone: [TWO] });

@@ -46,14 +46,14 @@ async function linked(given: Omit<Room, 'harness'> & { forwarding: Forwarding; a
   const path = join(folder, 'gateway.sock');
   const { routeTable } = world.running.control;
   const link = await serveLink({ path, routeTable, forwarding, authenticate, issuer: 'https://berth.test', log });
-  const following = followLink({ path, dial: forwarding.dial, log, now: () => Date.now() + clock.aheadMs });
+  const following = followLink({ path, log, now: () => Date.now() + clock.aheadMs });
   onCleanup(async () => {
     await following.stop();
     await link.stop();
     await rm(folder, { recursive: true });
   });
   await following.ready;
-  return { forwarding: following.forwarding, authenticate: following.authenticate };
+  return { forwarding: { ...following.forwarding, dial: forwarding.dial }, authenticate: following.authenticate };
 }
 
 interface Login {
