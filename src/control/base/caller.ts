@@ -1,4 +1,4 @@
-/** Who asks. Comes from `access.authenticate` and is handed to every use-case. */
+/** Caller of every use case, from `access.authenticate`. */
 export interface Caller {
   accountId: string;
   username: string;
@@ -6,13 +6,13 @@ export interface Caller {
   roles: readonly string[];
   /** Login the token came from; null for an API key. */
   sessionId: string | null;
-  /** The API key's id; absent for a token. What is opened with a key ends with it. */
+  /** Absent for a token. Deleting the key ends what was opened with it. */
   apiKeyId?: string;
 }
 
 export type Credential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string };
 
-/** An `Idempotency-Key` with the route and the hash of the validated body it stands for. */
+/** An `Idempotency-Key`, its route, and the hash of the validated body. */
 export interface Idempotency {
   key: string;
   route: string;
@@ -25,16 +25,16 @@ export interface Pager {
 }
 
 /**
- * A page of public objects as their kept JSON texts: a list is joined, never serialised anew. A piece is one text or several that the store
- * has joined by commas, as a string or as its UTF-8 bytes.
+ * A page of public objects as stored JSON texts, joined without serialization. A piece is one text
+ * or several joined by commas.
  */
 export interface TextPage<Text extends string | Uint8Array = string | Uint8Array> {
   texts: Text[];
   totalEntries: number;
 }
 
-/** The id of the operation that a wish began: it goes out in a header, beside the body that the interface fixes. */
+/** Identifies the new operation in a header; `docs/interface.md` fixes the body. */
 export interface StartedOperation {
-  /** Absent only in answers to keyed requests that a version before operations has kept. */
+  /** Absent only in stored answers from versions before operations. */
   operationId?: string;
 }

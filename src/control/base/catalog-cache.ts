@@ -1,4 +1,4 @@
-/** The operator's catalog, read from the store at most once a second: it is asked at each launch and changes a few times a year. */
+/** Caches the operator's catalog for a second: each launch reads it, and it rarely changes. */
 import { makeCache } from '../../async/cache.ts';
 import type { Image, InstanceType } from '../../domain/catalog.ts';
 import {
@@ -15,7 +15,7 @@ const FRESH_MS = 1000;
 export interface CatalogSnapshot {
   images: ReadonlyMap<string, Image>;
   types: ReadonlyMap<string, InstanceType>;
-  /** Counts in it may be a second old: the launch's own guarded count decides. */
+  /** Usage may be a second old; the launch's guarded update decides. */
   regions: ReadonlyMap<string, RegionWithUsage>;
 }
 

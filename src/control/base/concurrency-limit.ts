@@ -1,4 +1,3 @@
-/** A limit per account and in total that refuses with `too_many_requests`. */
 import { makeKeyedLimit, type Release } from '../../async/limits.ts';
 import { Refusal } from '../../domain/refusal.ts';
 

@@ -1,8 +1,9 @@
 /**
- * Runs a request with an `Idempotency-Key` once: its transaction stores the first answer, and
- * repeats return it. Of the body only a keyed hash is stored, with the key outside of the database:
- * a plain hash would let a reader of the database guess a secret in a body whose other members are
- * known.
+ * Runs an operation with an `Idempotency-Key` once: its transaction stores the first answer, which
+ * later requests get again.
+ *
+ * Stores the body's hash under a key outside of the database: a plain hash would let readers of the
+ * database guess a secret in a body whose other members are known.
  */
 import { createHmac, hkdfSync } from 'node:crypto';
 import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency.ts';
@@ -14,22 +15,22 @@ export type Idempotent = <Answer>(
   accountId: string,
   idempotency: Idempotency | null,
   nowMs: number,
-  perform: () => Promise<Answer>,
+  fn: () => Promise<Answer>,
 ) => Promise<Answer>;
 
 const KEY_BYTES = 32;
 
-/** `secretsKey` also seals secrets: what is made of it here is a key of its own (RFC 5869, 3.2). */
+/** Derives a key of its own from `secretsKey`, which also seals secrets (RFC 5869, 3.2). */
 export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
   const macKey = Buffer.from(hkdfSync('sha256', secretsKey, '', 'bodies of keyed requests', KEY_BYTES));
   const keyedHash = (accountId: string, { key, bodyHash }: Idempotency): string =>
     createHmac('sha256', macKey).update(`${accountId} ${key} ${bodyHash}`).digest('hex');
-  return async (tx, accountId, idempotency, nowMs, perform) => {
-    if (!idempotency) return perform();
+  return async (tx, accountId, idempotency, nowMs, fn) => {
+    if (!idempotency) return fn();
     const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency) };
-    const before = await claimIdempotencyKey<Awaited<ReturnType<typeof perform>>>(tx, accountId, record);
+    const before = await claimIdempotencyKey<Awaited<ReturnType<typeof fn>>>(tx, accountId, record);
     if (before) return before.answer;
-    const answer = await perform();
+    const answer = await fn();
     await storeAnswer(tx, accountId, record, answer, nowMs);
     return answer;
   };

@@ -1,4 +1,4 @@
-/** What control and edge need of a logger; pino is one. */
+/** Logger of control and edge; pino fits. */
 type Write = (facts: Record<string, unknown>, text: string) => void;
 
 export interface Log {

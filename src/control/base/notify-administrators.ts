@@ -1,4 +1,3 @@
-/** Appends the event to the account of every administrator. */
 import { ADMIN_ROLE } from '../../domain/roles.ts';
 import { administrators } from '../../store/tables/accounts.ts';
 import { appendEvent, type NewEvent } from '../../store/tables/events.ts';

@@ -1,4 +1,7 @@
-/** The hands of each region: which engine holds its containers, which storage its disks, and what was last seen of them. */
+/**
+ * Drivers of each region: the engine of its containers, the storage of its disks, and their last
+ * health.
+ */
 import type { RegionId } from '../../domain/ids.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, Probe, RegistryCredentials } from '../../engines/contract.ts';
@@ -9,7 +12,7 @@ import type { Storage } from '../../storage/contract.ts';
 export interface PoolDrivers extends PoolRules {
   name: PoolName;
   storage: Storage;
-  /** As last looked at; null before, and while its place is not there. */
+  /** Last measurement; null before the first, and while the pool's path is missing. */
   space: Space | null;
 }
 
@@ -17,23 +20,26 @@ export interface RegionDrivers {
   regionId: RegionId;
   engine: Engine;
   pools: readonly PoolDrivers[];
-  /** Size of the folder that an account's instances share. */
+  /** Size of the folder shared by an account's instances. */
   sharedDiskGB: number;
   nodePortRange: { first: number; last: number };
-  /** Address of the host on which node ports are published. */
+  /** Host address that publishes node ports. */
   nodePortAddress: string;
   /** Folder of the operator's read-only data sets. */
   commonDataFolder: string;
-  /** Begins the names of archived root disks: of the local store, or of the operator's registry when `archivePushed`. */
+  /**
+   * Prefix of archived root disks: in the engine's store, or in the operator's registry when
+   * `archivePushed`.
+   */
   archivePrefix: string;
   archivePushed: boolean;
-  /** The same for images saved from instances; they are pushed when archives are. */
+  /** Prefix of images saved from instances; pushed when archives are. */
   savedPrefix: string;
   /** For the operator's registry. */
   archiveCredentials?: RegistryCredentials | undefined;
-  /** Text of `images/start.sh`, the entry point of every instance. */
+  /** Text of `images/start.sh`, the entry point of instances. */
   startScript: string;
-  /** The last answer of the engine's probe; null while it never answered. */
+  /** `probe`: the last answer; null before the first. */
   health: { probe: Probe | null; answers: boolean; text: string };
 }
 
@@ -58,7 +64,7 @@ export function makeRegions(drivers: readonly RegionDrivers[]): Regions {
   };
 }
 
-/** Of a wish that keeps a root disk. An engine that has not answered yet may: its pass finds out. */
+/** Passes an engine without an answer yet: the reconciler finds out. */
 export function refuseWithoutSaving({ regionId, health }: RegionDrivers): void {
   if (health.probe?.capabilities.saveImage !== false) return;
   throw new Refusal(

@@ -1,8 +1,8 @@
-/** Runs background tasks at their intervals, each at most once at a time, and records how each run went. */
+/** Runs background tasks at their intervals, at most once at a time each, and records each run. */
 import type { Log } from './log.ts';
 import type { Time } from './time.ts';
 
-/** Takes no input: each run looks at the world and makes due what needs its reconciler. */
+/** Takes no input: each run observes the world and makes rows due. */
 export interface Task {
   name: string;
   intervalMs: number;

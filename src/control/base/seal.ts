@@ -1,18 +1,18 @@
 /**
- * Seals secrets that Berth has to hand on and so can't keep as hashes: AES-256-GCM under a key of the installation that lies beside
- * the database and not in it (decision 15). A sealed secret is bound to what it is for: moved to another row it does not open.
+ * Seals secrets that Berth passes on, with AES-256-GCM under a key of the installation outside of
+ * the database (decision 15). Bound to its purpose: another row can't open it.
  */
 import { createCipheriv, createDecipheriv } from 'node:crypto';
 
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** Begins the text, so that another way to seal can follow one day. */
+/** Version prefix of sealed texts. */
 const FORM = 'v1.';
 
 export interface Seal {
   seal(secret: string, about: string): string;
-  /** Null when it was sealed with another key or for something else, or has been changed. */
+  /** Null for another key or purpose, or a changed text. */
   open(sealed: string, about: string): string | null;
 }
 
@@ -42,7 +42,7 @@ export function makeSeal({
       try {
         return Buffer.concat([decipher.update(bytes.subarray(textFrom)), decipher.final()]).toString('utf8');
       } catch {
-        return null; // what is not authentic is told by a throw, and by nothing else
+        return null;
       }
     },
   };

@@ -1,21 +1,20 @@
 /**
- * Control's time. Whatever reads the clock or waits takes both from here, so that a simulation can give another time and go through
- * days of it in a second. Only `every` keeps the process alive: while control runs there is always one.
+ * Control's clock and timers. A simulation replaces them and passes days in a second. Only `every`
+ * keeps the process alive.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 
 export interface Time {
-  /** Epoch milliseconds, as the machine's date says: it may jump either way. */
+  /** Epoch milliseconds of the system date, which may jump either way. */
   now(): number;
-  /** Milliseconds that go on evenly whatever the date does, for how long something took. */
+  /** Monotonic milliseconds, for durations. */
   elapsed(): number;
   /** Rejects when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
-  /** A signal that aborts after that long. */
   deadline(ms: number): AbortSignal;
-  /** Does it once, after that long. Answers what calls it off. */
+  /** Runs `fn` once. Returns the cancel function. */
   after(ms: number, fn: () => void): () => void;
-  /** Does it again and again. Answers what ends it. */
+  /** Runs `fn` at each interval. Returns the cancel function. */
   every(ms: number, fn: () => void): () => void;
 }
 

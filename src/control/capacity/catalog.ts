@@ -1,4 +1,4 @@
-/** What can be launched, where and at what price; what each region's engine can do. */
+/** Lists instance types with prices and stock, and regions with their engines' capabilities. */
 import {
   capacityOf,
   chargeModes,
@@ -43,7 +43,7 @@ export interface ListedRegion {
   region: Region;
   engine: { name: string; answers: boolean; text: string };
   capabilities: Record<string, string | boolean>;
-  /** Where volumes of each type lie, and how much of it may still be promised. */
+  /** Pool and free space for volumes of each type. */
   volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
 }
 
@@ -89,14 +89,14 @@ export const makeCatalog = ({ readCatalog, regions, store, now }: CatalogDeps): 
   },
 });
 
-/** What one that comes now could have of a region. */
+/** Capacity of a region for a new launch. */
 export interface Stock {
   regionName: string;
-  /** Null: nothing can be promised. Its engine has not answered yet, or no node port is free. */
+  /** Null without capacity: the engine has not answered yet, or no node port is free. */
   open: Capacity | null;
 }
 
-/** As the store has it now, by region: the very rule of a launch, not what was kept of it a second ago. */
+/** Reads the store, not the cached catalog: the same rule as a launch. */
 async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promise<Map<string, Stock>> {
   const answered = new Set<string>(
     regions.all().flatMap(({ regionId, health }) => (health.probe === null ? [] : [regionId])),
@@ -107,13 +107,13 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
     const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
     found.set(region.id, {
       regionName: region.name,
-      open: open ? (await availableBehindQueue(read, counted, nowMs)).open : null,
+      open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
     });
   }
   return found;
 }
 
-/** Types by GPU name and spot, then by region; spot is a family of its own. Pure. */
+/** Groups types by GPU name and spot, then by region. */
 export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<string, Stock>): CatalogFamily[] {
   const families = new Map<string, CatalogFamily>();
   for (const type of types) {
@@ -122,12 +122,12 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
     const key = `${type.isSpot}/${type.gpuName}`;
     const family = families.get(key) ?? { gpuName: type.gpuName, isSpotInstance: type.isSpot, regionInfos: [] };
     families.set(key, family);
-    let place = family.regionInfos.find(({ regionId }) => regionId === type.regionId);
-    if (!place) {
-      place = { regionId: type.regionId, regionName: stock.regionName, instanceTypeInfos: [] };
-      family.regionInfos.push(place);
+    let listed = family.regionInfos.find(({ regionId }) => regionId === type.regionId);
+    if (!listed) {
+      listed = { regionId: type.regionId, regionName: stock.regionName, instanceTypeInfos: [] };
+      family.regionInfos.push(listed);
     }
-    place.instanceTypeInfos.push({
+    listed.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
       stockStatus: stock.open && fits(capacityOf(type), stock.open) ? 'InStock' : 'OutOfStock',

@@ -1,4 +1,4 @@
-/** Asks engines how they are, and keeps what regions can hold in step with it. */
+/** Probes engines and updates the regions' capacity. */
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
@@ -7,17 +7,15 @@ import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
 export interface ProbeDeps extends TaskDeps {
-  /** CPU promised for each CPU that is there. */
   cpuOvercommit: number;
-  /** Memory of each host that is not for instances: its own programs, the engine, Berth. */
+  /** Memory of each host reserved for the engine, Berth and other programs. */
   hostMemoryMiB: number;
-  /** An engine answers that did not before (or was not asked). */
+  /** Called when an engine answers for the first time or again. */
   onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;
 }
 
 const PROBE_DEADLINE_MS = 10_000;
 
-/** Asks each engine how it is; what it can hold is written to the region when it changed. */
 export async function probeEngines(deps: ProbeDeps): Promise<void> {
   await Promise.all(
     deps.regions.all().map(async (drivers) => {
@@ -40,8 +38,8 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
 }
 
 /**
- * What is promised stays, whatever the engine says: if it has less than that, nobody is touched and nothing more of it is promised.
- * If it has more, the line may move.
+ * Keeps existing reservations. With less capacity than is reserved, reserves nothing more; with
+ * more, re-evaluates the queue.
  */
 async function saveCapacity(
   { store, now, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
@@ -75,10 +73,10 @@ async function saveCapacity(
     );
 }
 
-/** An engine that says nonsense has nothing. */
+/** Counts invalid amounts as zero. */
 const whole = (amount: number): number => (Number.isFinite(amount) ? Math.max(0, Math.floor(amount)) : 0);
 
-/** An engine that answers again may hold other things than before. What fails here is done again with the next probe. */
+/** Sweeps an engine that answers again; the next probe retries a failure. */
 async function onAnswering(deps: ProbeDeps, drivers: RegionDrivers, probe: Probe): Promise<void> {
   try {
     await deps.onEngineAnswers(drivers, probe);

@@ -1,7 +1,7 @@
 /**
- * Room in a region: taken by whoever comes, waited for in line, given back. Who is placed when is decided by `domain/placement.ts`;
- * whoever decides holds the region's row meanwhile. Room that is given back makes those due whose turn it is, in the same
- * transaction: their passes look again and take it.
+ * Reserves and releases a region's capacity, and queues launches without it (`domain/placement.ts`
+ * decides the order, under the region's lock). Released capacity makes the next entries due in the
+ * same transaction; their reconcilers reserve it.
  */
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
@@ -36,27 +36,24 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 
 type Type = InstanceSpec['type'];
 
-/**
- * How many of an account may stand in one region's line: each holds its node ports while it waits, and one account must not have them
- * all for the asking.
- */
-const MOST_IN_LINE = 10;
+/** Queue entries of an account in one region: each holds node ports while it waits. */
+const MAX_QUEUED_PER_ACCOUNT = 10;
 
-/** What is open to a newcomer: less than is free while room is kept for others. */
+/** Capacity for a newcomer: free capacity less reservations of queued launches. */
 interface CapacityBehindQueue {
-  open: Capacity;
-  /** How many those are. */
-  kept: number;
+  available: Capacity;
+  /** Number of entries with a reservation. */
+  reservedCount: number;
 }
 
-/** Why there is none for a newcomer. The region is held. */
+/** Shortage for a newcomer. The region is locked. */
 export interface CapacityShortage extends CapacityBehindQueue {
   counted: RegionWithUsage;
-  /** How many stand in line, whether or not room is kept for them. */
+  /** Queue length, with and without reservations. */
   waiting: number;
 }
 
-/** Takes room for one that comes now. Null: it has it. */
+/** Reserves capacity for a newcomer. Null: reserved. */
 export async function reserveCapacity(
   tx: Db,
   region: string,
@@ -67,7 +64,7 @@ export async function reserveCapacity(
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   const behind = await availableBehindQueue(tx, counted, nowMs);
-  if (fits(capacityOf(type), behind.open) && (await adjustCapacity(tx, region, type, 1, ports))) return null;
+  if (fits(capacityOf(type), behind.available) && (await adjustCapacity(tx, region, type, 1, ports))) return null;
   return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
@@ -76,57 +73,59 @@ export async function availableBehindQueue(
   counted: RegionWithUsage,
   nowMs: number,
 ): Promise<CapacityBehindQueue> {
-  const turns = walkQueue(counted, nowMs);
-  for await (const one of decideInOrder(db, counted.region.id, turns)) void one;
-  return { open: turns.free(), kept: turns.reservedCount() };
+  const queue = walkQueue(counted, nowMs);
+  for await (const one of decideInOrder(db, counted.region.id, queue)) void one;
+  return { available: queue.free(), reservedCount: queue.reservedCount() };
 }
 
-/** The line from its head, as far as anybody may be placed, each with whether it is. */
+/**
+ * Yields the queue from its head, each entry with whether it may be placed, until none further may.
+ */
 async function* decideInOrder(
   db: Db,
   region: string,
-  turns: ReturnType<typeof walkQueue>,
+  queue: ReturnType<typeof walkQueue>,
 ): AsyncGenerator<QueueEntry & { isOn: boolean }> {
   for await (const one of queueEntries(db, region)) {
-    const held = turns.mayReserve(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
-    yield { ...one, isOn: turns.visit(one, held) };
-    if (turns.isExhausted()) return;
+    const used = queue.mayReserve(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
+    yield { ...one, isOn: queue.visit(one, used) };
+    if (queue.isExhausted()) return;
   }
 }
 
 export interface EnqueueOptions {
-  /** Node ports that are counted with its room. */
+  /** Node ports to reserve as well. */
   ports: number;
   catalog: CatalogSnapshot;
-  /** How long it would wait at most; null: not at all. */
+  /** Longest wait; null: refuse at once. */
   waitMs: number | null;
   nowMs: number;
 }
 
 /**
- * As it is in line, its node ports counted. Refuses one that does not want to wait, whose account has enough in line, or for which
- * there are no such ports.
+ * Returns the queued instance and reserves its node ports. Throws a `Refusal` without a wait, above
+ * the account's limit, or without node ports.
  */
 export async function enqueue(
   tx: Db,
   instance: Instance,
-  noRoom: CapacityShortage,
+  shortage: CapacityShortage,
   waits: EnqueueOptions,
 ): Promise<Instance> {
   const { ports, waitMs, nowMs } = waits;
   const { spec, ownerId } = instance;
   const { type } = spec;
-  const { id, name } = noRoom.counted.region;
-  if (waitMs === null) throw noCapacity(noRoom, type, waits);
+  const { id, name } = shortage.counted.region;
+  if (waitMs === null) throw noCapacity(shortage, type, waits);
   const own = await countQueued(tx, id, ownerId);
-  if (own >= MOST_IN_LINE)
+  if (own >= MAX_QUEUED_PER_ACCOUNT)
     throw new Refusal(
       'over_quota',
-      `the account has ${own} in line for room in region ${name}, and may have ${MOST_IN_LINE}; stop or terminate one of them, or try again when one has its room`,
+      `the account has ${own} in line for room in region ${name}, and may have ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again when one has its room`,
     );
-  if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(noRoom, type, waits);
-  const observed = { ...instance.observed, ...queuedDiagnosis(type, noRoom.waiting) };
-  // The date may jump back, and many come in one millisecond: who joins stands behind all the same.
+  if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, type, waits);
+  const observed = { ...instance.observed, ...queuedDiagnosis(type, shortage.waiting) };
+  // Strictly increasing, although the date may jump back.
   const lastMs = await queueTailSinceMs(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
@@ -135,9 +134,9 @@ export async function enqueue(
 export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
   diagnosisFields('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
 
-/** Says what is short, by how much, the nearest type that would fit now, and how to wait. */
+/** Names the shortage, the nearest type that fits, and how to wait. */
 function noCapacity(
-  { counted, open, kept, waiting }: CapacityShortage,
+  { counted, available, reservedCount, waiting }: CapacityShortage,
   type: Type,
   { ports, catalog }: EnqueueOptions,
 ): Refusal {
@@ -150,17 +149,17 @@ function noCapacity(
     );
   }
   const short = capacityShortfall(capacityOf(type), freeCapacity(counted));
-  const keptFor = `what is free is kept for ${kept} in line before it, for at most ${RESERVATION_MS / 60_000} minutes`;
+  const reservedFor = `what is free is kept for ${reservedCount} in line before it, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''
-      ? keptFor
+      ? reservedFor
       : waiting === 0
         ? `short of ${short}`
         : `short of ${short}, and ${waiting} in line before it`;
   const others = [...catalog.types.values()].filter(
     (other) => other.regionId === region.id && other.isSpot === type.isSpot && other.id !== type.id,
   );
-  const nearest = nearestType(type, others, open);
+  const nearest = nearestType(type, others, available);
   const instead = nearest
     ? `${nearest.name} (${nearest.id}) would fit now`
     : 'no type fits now; stop or terminate an instance';
@@ -170,13 +169,13 @@ function noCapacity(
   return new Refusal('no_capacity', `no stock of ${type.name} in region ${region.name}: ${why}; ${instead}${wait}`);
 }
 
-/** Gives an instance's capacity back, and makes those due whose turn it is now. */
+/** Releases an instance's capacity and re-evaluates the queue. */
 export async function releaseCapacity(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
   await adjustCapacity(tx, region, type, -1);
   await reevaluateQueue(tx, region, nowMs);
 }
 
-/** There may be more room than before, or less kept: those whose turn it is now, of all or of those behind one, are made due. */
+/** Makes due the entries that may be placed now: all, or those behind a position. */
 export async function reevaluateQueue(
   tx: Db,
   region: string,
@@ -190,39 +189,41 @@ export async function reevaluateQueue(
     if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
 }
 
-/** How many of those behind one that left are told their new place at once; the others learn it when they look again. */
-const LEFT_AT_ONCE = 16;
+/** Entries behind a leaver that learn their position at once; others at their next check. */
+const NOTIFIED_AT_ONCE = 16;
 
 /**
- * One has left the line. Its own row is written in the same transaction, and of the line only what is behind it is touched: so no two
- * that leave wait for each other. It may do so without the region: what it reads of its counts may be about to change, so whoever
- * changes them calls the line too.
+ * Re-evaluates the queue behind an entry that left. Locks only later rows, so two leavers never
+ * deadlock. The region may be unlocked: whoever changes its usage re-evaluates, too.
  */
 export async function advanceQueue(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
-  let handled = 0;
+  let notified = 0;
   for await (const { id } of queueEntries(tx, region, left)) {
     await makeDue(tx, [id], nowMs);
-    if (++handled === LEFT_AT_ONCE) break;
+    if (++notified === NOTIFIED_AT_ONCE) break;
   }
-  if (handled === LEFT_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);
+  if (notified === NOTIFIED_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);
 }
 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
-/** Takes its room if its turn has come. Null: it has it; else how many stand before it. The region is held. */
+/**
+ * Reserves capacity for an entry whose turn has come. Null: reserved; else its position. Locks the
+ * region.
+ */
 export async function reserveInTurn(
   tx: Db,
   { regionId: region, type }: InstanceSpec,
-  mine: QueuePosition,
+  position: QueuePosition,
   nowMs: number,
 ): Promise<number | null> {
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs))) {
-    if (one.id !== mine.id) continue;
+    if (one.id !== position.id) continue;
     if (one.isOn && (await adjustCapacity(tx, region, type, 1))) return null;
     break;
   }
-  return queueLength(tx, region, mine);
+  return queueLength(tx, region, position);
 }

@@ -1,4 +1,4 @@
-/** Stop, start, restart, archive and terminate: each writes a wish over the one that stands, and leaves the deed to the pass. */
+/** Stop, start, restart, archive and terminate: each writes a desired state for the reconciler. */
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { beginStage, operationId, type Cause } from '../../domain/operation.ts';
@@ -43,9 +43,9 @@ export function makeAction(action: Action, deps: ActionDeps) {
     const catalog = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
-      const perform = () =>
+      const write = () =>
         writeOwnAction(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
-      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, perform);
+      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, write);
     });
     deps.changes.publish({ subject: 'instance', id: body.instanceId, isDue: true });
     return answer;
@@ -59,7 +59,10 @@ async function writeOwnAction(tx: Db, regions: Regions, caller: Caller, id: stri
   return { instanceId: id, operationId: await writeAction(tx, row, how) };
 }
 
-/** Stops a running instance as its owner would, if what decides still says so of the row as it is then. False: it does not. */
+/**
+ * Stops a running instance if `decide`, called with the locked row, still wants it. Returns whether
+ * it does.
+ */
 export type StopAutomatically = (
   of: { id: string; ownerId: string },
   decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
@@ -87,18 +90,18 @@ export interface ActionInput {
   cause: Cause;
   catalog: CatalogSnapshot;
   nowMs: number;
-  /** What the event tells besides the cause, if Berth itself is it. */
+  /** More data of the event when Berth is the cause. */
   why?: object;
-  /** How long a start waits in line for room; null, as if not given: not at all. */
+  /** Longest wait of a start in the queue; null: refuse at once. */
   waitMs?: number | null;
 }
 
 /**
- * Writes a wish over a row that is held, whoever wishes it: capacity, row, event, grants. Answers the id of its operation. Throws a
- * `Refusal` for one that is not legal now.
+ * Writes the desired state over a locked row, with capacity, event and grants. Returns the
+ * operation's id. Throws a `Refusal` for an illegal action.
  */
-export async function writeAction(tx: Db, row: InstanceRow, how: ActionInput): Promise<string> {
-  const { action, cause, catalog, nowMs, why = {}, waitMs = null } = how;
+export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput): Promise<string> {
+  const { action, cause, catalog, nowMs, why = {}, waitMs = null } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
@@ -107,27 +110,27 @@ export async function writeAction(tx: Db, row: InstanceRow, how: ActionInput): P
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 
   const { regionId, type } = instance.spec;
-  const held = row.holdsCapacity === 1;
+  const heldCapacity = row.holdsCapacity === 1;
   let next = applyAction(action, instance, nowMs, cause);
-  if (action === 'start' && !held) {
-    const noRoom = await reserveCapacity(tx, regionId, type, { ports: 0, nowMs });
-    next = noRoom
-      ? await enqueue(tx, next, noRoom, { ports: 0, catalog, waitMs, nowMs })
+  if (action === 'start' && !heldCapacity) {
+    const shortage = await reserveCapacity(tx, regionId, type, { ports: 0, nowMs });
+    next = shortage
+      ? await enqueue(tx, next, shortage, { ports: 0, catalog, waitMs, nowMs })
       : { ...next, operation: beginStage(next.operation, 'Placed', nowMs) };
   }
-  const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : held);
+  const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : heldCapacity);
   await writeDesiredState(tx, instance, next, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
-  // Whose turn it is then hangs on what the account still holds: after the row.
-  if (held && !holdsCapacity) await releaseCapacity(tx, regionId, type, nowMs);
+  // After the row: the queue order depends on the account's held capacity.
+  if (heldCapacity && !holdsCapacity) await releaseCapacity(tx, regionId, type, nowMs);
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const data = cause === 'user' ? {} : { cause, ...why };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
-  // Under the account's lock, which the event has taken: a redeem under way comes before or finds nothing.
+  // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {
     await revokeGrantsOfInstance(tx, id);
     await deleteSharesOf(tx, id);

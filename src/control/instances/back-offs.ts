@@ -1,6 +1,6 @@
 /**
- * Tries that failed are repeated when their back-off is over, and not before, whatever wakes the row: the engine hints at each container
- * that it was made to start in vain, and would use up all tries within a second of its own trouble. A new wish does not wait.
+ * Delays the next attempt after a failure, whatever wakes the row: the engine hints at every failed
+ * start, and would use up all attempts within a second. A new generation starts at once.
  */
 import type { Time } from '../base/time.ts';
 import type { BackOff } from './reconcile-context.ts';
@@ -12,7 +12,7 @@ interface Row {
 
 export interface BackOffs {
   begin(row: Row, backOff: BackOff): void;
-  /** Milliseconds until this wish may be tried again; 0: now. */
+  /** Milliseconds until the generation's next attempt; 0: now. */
   leftMs(row: Row): number;
 }
 

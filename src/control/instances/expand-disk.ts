@@ -1,4 +1,7 @@
-/** Larger disks for an instance, whether it runs or not: the room is taken and the wish written; its pass grows them. */
+/**
+ * Expands an instance's disks: reserves the space and writes the desired size; the reconciler grows
+ * them.
+ */
 import type { DiskId } from '../../domain/disk.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/disk-expansion.ts';

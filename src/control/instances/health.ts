@@ -1,9 +1,7 @@
 /**
- * # Health
- *
- * `healthy` is measured: whoever says Running is asked again and again whether ssh or the notebook answers. A round takes half a
- * minute or as long as it takes at so many a second; one that did not answer is asked again soon, and counts as unhealthy when it was
- * silent twice. What is found is handed to the instance's own pass, which alone writes. An engine that is away makes nobody unhealthy.
+ * Measures `healthy`: asks ssh or the notebook of each Running instance in rounds of half a minute
+ * or longer. After two silent checks in a row the instance is unhealthy. Its reconciler writes the
+ * result. An unreachable engine changes nothing.
  */
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
@@ -18,15 +16,15 @@ const ROUND_MS = 30_000;
 const SILENT_TIMES = 2;
 
 export interface HealthChecks {
-  /** What was found last and not taken yet: whether the instance's software answers. */
+  /** Returns and forgets the last result: whether the instance's software answers. */
   takeAnswer(id: InstanceId): boolean | undefined;
-  /** One step of the round: asks the next, and those that were silent. Its beat is the caller's. */
+  /** Checks the next instances of the round and silent ones. The caller sets the interval. */
   check(): Promise<void>;
 }
 
 export function makeHealthChecks(deps: TaskDeps): HealthChecks {
   const { store, regions, now, time, changes, stopping } = deps;
-  /** Silent times in a row of those that are asked again soon. */
+  /** Silent checks in a row. */
   const silent = new Map<string, number>();
   const found = new Map<string, boolean>();
   let cursor = '';
@@ -40,7 +38,6 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
     return ssh === false ? acceptsConnection(inside, NOTEBOOK_PORT) : ssh;
   };
 
-  /** Ids of the next of the round, and of those that were silent before. */
   const next = async (): Promise<Set<string>> => {
     const again = new Set(silent.keys());
     if (cursor === '' && time.elapsed() - roundFromMs < ROUND_MS) return again;

@@ -11,31 +11,31 @@ type OnInstance = (
 ) => Promise<{ instanceId: string } & StartedOperation>;
 
 export interface Instances {
-  /** `waitMs`: how long it waits in line when the region has no room; null, as if not given: not at all, it is refused. */
+  /** `waitMs`: longest wait in the queue without capacity; null: refuse at once. */
   launch(
     caller: Caller,
     input: LaunchInput,
     idempotency: Idempotency | null,
     waitMs?: number | null,
   ): Promise<{ instanceId: string } & StartedOperation>;
-  /** Newest first; a page past the end has no texts and the true total. */
+  /** Newest first; a page past the end is empty, with the total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
   start: (...asked: [...Parameters<OnInstance>, waitMs?: number | null]) => ReturnType<OnInstance>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
-  /** Larger disks: what is not set stays. Throws `no_capacity` when their pool has not so much. */
+  /** Keeps absent sizes. Throws `no_capacity` when the pool is full. */
   expandDisk(
     caller: Caller,
     body: { instanceId: string } & DiskSizes,
     idempotency: Idempotency | null,
   ): Promise<{ instanceId: string } & StartedOperation>;
-  /** One instance as lists show it, and the stages of the operation that brought it up, or brings it; null when none is kept. */
+  /** The instance, and the stages of its last bring-up; `operationId` is null without one. */
   get(
     caller: Caller,
     body: { instanceId: string },
   ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: PublicDisk[] }>;
-  /** A link to the gateway that hands the caller's browser a session: good once, for a minute. Of another's instance for a port that is set so. */
+  /** Link to a gateway session: valid once, for a minute. Other accounts need the port's access. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
 }

@@ -1,6 +1,6 @@
 /**
- * The launch (`docs/interface.md` §4.1): all that a wish needs is checked, and in one transaction the capacity is taken, the intent and
- * the event are written, and the idempotency record with them. No engine is asked; the loop is woken after the commit.
+ * Launches an instance (`docs/interface.md` §4.1): one transaction reserves capacity and writes
+ * instance, event and idempotency record. No engine call.
  */
 import type { InstanceType, Region, ChargeMode } from '../../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
@@ -28,7 +28,7 @@ import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 import type { PublishChanges } from '../base/changes.ts';
 
-/** A launch as the contract has validated it (`docs/interface.md` §4.1). */
+/** Body of a launch, validated by the contract. */
 export interface LaunchInput {
   name: string;
   imageId: string;
@@ -57,7 +57,7 @@ export interface LaunchDeps {
   randomUuid: () => string;
   /** 32 random bytes as text. */
   randomSecret: () => string;
-  /** What a new instance is ended by. */
+  /** Stop policy of a new instance. */
   initialStopPolicy: StopPolicy;
   changes: PublishChanges;
 }
@@ -65,16 +65,16 @@ export interface LaunchDeps {
 export function makeLaunch(deps: LaunchDeps) {
   return async (
     caller: Caller,
-    input: LaunchInput,
+    request: LaunchInput,
     idempotency: Idempotency | null,
     waitMs: number | null = null,
   ): Promise<{ instanceId: string; operationId: string }> => {
     const catalog = await deps.readCatalog();
     const answer = await deps.store.write((tx) => {
       const nowMs = deps.now();
-      // All is judged inside: an answer given before is given again, whatever has left the catalog since.
+      // Validates inside, so a repeated request gets its first answer after catalog changes.
       return deps.idempotent(tx, caller.accountId, idempotency, nowMs, () =>
-        writeLaunch(tx, deps, catalog, { caller, input, waitMs, nowMs }),
+        writeLaunch(tx, deps, catalog, { caller, request, waitMs, nowMs }),
       );
     });
     deps.changes.publish({ subject: 'instance', isDue: true });
@@ -86,18 +86,18 @@ async function writeLaunch(
   tx: Db,
   deps: LaunchDeps,
   catalog: CatalogSnapshot,
-  { caller, input, waitMs, nowMs }: { caller: Caller; input: LaunchInput; waitMs: number | null; nowMs: number },
+  { caller, request, waitMs, nowMs }: { caller: Caller; request: LaunchInput; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
-  const image = await resolveImage(tx, catalog, caller, input);
-  const resolved = resolve(catalog, image, input, deps.regions);
-  const mountPaths = checkMountPaths(input);
+  const image = await resolveImage(tx, catalog, caller, request);
+  const resolved = resolve(catalog, image, request, deps.regions);
+  const mountPaths = checkMountPaths(request);
   const { region } = resolved.counted;
-  const mounts = await mountsOf(tx, caller, input, mountPaths);
+  const mounts = await mountsOf(tx, caller, request, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const instance = await reserveOrEnqueue(
     tx,
-    newInstance(deps, caller, input, resolved, mounts, nowMs),
+    newInstance(deps, caller, request, resolved, mounts, nowMs),
     catalog,
     waitMs,
   );
@@ -115,7 +115,6 @@ async function writeLaunch(
   return { instanceId: instance.id };
 }
 
-/** With its room, or in line for it. */
 async function reserveOrEnqueue(
   tx: Db,
   instance: Instance,
@@ -124,9 +123,9 @@ async function reserveOrEnqueue(
 ): Promise<Instance> {
   const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
   const ports = nodePorts.length;
-  const noRoom = await reserveCapacity(tx, spec.regionId, spec.type, { ports, nowMs });
-  if (noRoom === null) return { ...instance, operation: beginStage(operation, 'Placed', nowMs) };
-  return enqueue(tx, instance, noRoom, { ports, catalog, waitMs, nowMs });
+  const shortage = await reserveCapacity(tx, spec.regionId, spec.type, { ports, nowMs });
+  if (shortage === null) return { ...instance, operation: beginStage(operation, 'Placed', nowMs) };
+  return enqueue(tx, instance, shortage, { ports, catalog, waitMs, nowMs });
 }
 
 interface Resolved {
@@ -135,27 +134,27 @@ interface Resolved {
   counted: RegionWithUsage;
 }
 
-/** Finds what the ids name, and refuses early what the region can't do. */
-function resolve(catalog: CatalogSnapshot, image: Resolved['image'], input: LaunchInput, regions: Regions): Resolved {
-  const type = catalog.types.get(input.instanceTypeId);
+/** Resolves ids and refuses what the region can't do. */
+function resolve(catalog: CatalogSnapshot, image: Resolved['image'], request: LaunchInput, regions: Regions): Resolved {
+  const type = catalog.types.get(request.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
-  if (!type) throw new Refusal('not_found', `instance type ${input.instanceTypeId} not found; ${where}`);
-  const counted = catalog.regions.get(input.region);
-  if (!counted) throw new Refusal('not_found', `region ${input.region} not found; POST /api/region/list names them`);
+  if (!type) throw new Refusal('not_found', `instance type ${request.instanceTypeId} not found; ${where}`);
+  const counted = catalog.regions.get(request.region);
+  if (!counted) throw new Refusal('not_found', `region ${request.region} not found; POST /api/region/list names them`);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
       'not_found',
       `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`,
     );
   }
-  if (type.isSpot !== input.isSpotInstance) {
+  if (type.isSpot !== request.isSpotInstance) {
     const family = type.isSpot ? 'a spot type: send isSpotInstance true' : 'not a spot type: send isSpotInstance false';
     throw new Refusal(
       'field_value',
-      `field "isSpotInstance" is ${input.isSpotInstance}, but ${type.name} is ${family}`,
+      `field "isSpotInstance" is ${request.isSpotInstance}, but ${type.name} is ${family}`,
     );
   }
-  if (input.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
+  if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
   return { image, type, counted };
 }
 
@@ -179,8 +178,8 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
   }
 }
 
-function checkMountPaths(input: LaunchInput): string[] {
-  const paths = input.remoteStorages.map(({ mountPath }) =>
+function checkMountPaths(request: LaunchInput): string[] {
+  const paths = request.remoteStorages.map(({ mountPath }) =>
     mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
   );
   for (const [index, path] of paths.entries()) {
@@ -202,8 +201,8 @@ function checkMountPaths(input: LaunchInput): string[] {
   return paths;
 }
 
-async function mountsOf(tx: Db, caller: Caller, input: LaunchInput, paths: string[]): Promise<Mount[]> {
-  const ids = input.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
+async function mountsOf(tx: Db, caller: Caller, request: LaunchInput, paths: string[]): Promise<Mount[]> {
+  const ids = request.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
   const rows = new Map((await lockVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
   return ids.map((id, index) => {
     const row = rows.get(id);
@@ -213,13 +212,13 @@ async function mountsOf(tx: Db, caller: Caller, input: LaunchInput, paths: strin
         'not_found',
         `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`,
       );
-    if (row.regionId !== input.region) {
+    if (row.regionId !== request.region) {
       throw new Refusal(
         'field_value',
         `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
       );
     }
-    const { type } = input.remoteStorages[index] ?? {};
+    const { type } = request.remoteStorages[index] ?? {};
     if (type !== row.type) {
       throw new Refusal(
         'field_value',
@@ -237,26 +236,26 @@ async function mountsOf(tx: Db, caller: Caller, input: LaunchInput, paths: strin
 function newInstance(
   deps: LaunchDeps,
   caller: Caller,
-  input: LaunchInput,
-  at: Resolved,
+  request: LaunchInput,
+  resolved: Resolved,
   mounts: Mount[],
   nowMs: number,
 ): Instance {
-  const { regionId, pricesMicros, ...type } = at.type;
-  const { instanceConfiguration: configuration } = input;
+  const { regionId, pricesMicros, ...type } = resolved.type;
+  const { instanceConfiguration: configuration } = request;
   return {
     id: instanceIdOf(deps.randomUuid()),
     ownerId: userId(caller.accountId),
     ownerName: caller.username,
     createdAtMs: nowMs,
     spec: {
-      name: input.name,
+      name: request.name,
       regionId,
-      image: at.image,
+      image: resolved.image,
       type,
-      chargeMode: input.billing.chargeMode,
-      duration: input.billing.duration,
-      isSpot: input.isSpotInstance,
+      chargeMode: request.billing.chargeMode,
+      duration: request.billing.duration,
+      isSpot: request.isSpotInstance,
       mounts,
       extraDataDiskGB: configuration.extraDataDiskSizeDB,
       enableCommonData: configuration.enableCommonData,
@@ -264,8 +263,8 @@ function newInstance(
       dockerStorageGB: configuration.dockerStorageSize,
       initScript: configuration.initScript,
     },
-    priceMicros: pricesMicros[input.billing.chargeMode],
-    nodePorts: [SSH_PORT, ...input.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({
+    priceMicros: pricesMicros[request.billing.chargeMode],
+    nodePorts: [SSH_PORT, ...request.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({
       port,
       nodePort: 0,
     })),

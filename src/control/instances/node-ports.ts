@@ -1,4 +1,6 @@
-/** Node ports are drawn at random from the region's range; the table's primary key is what makes two of the same impossible. */
+/**
+ * Allots node ports at random from the region's range; the table's primary key prevents duplicates.
+ */
 import type { Instance, NodePort } from '../../domain/instance.ts';
 import { allotNodePort, allottedNodePorts } from '../../store/tables/node-ports.ts';
 import type { Db } from '../../store/store.ts';
@@ -6,10 +8,10 @@ import type { RegionDrivers } from '../base/regions.ts';
 
 const BLIND_TRIES = 8;
 
-/** The range has too few left: thrown out of the transaction, so that what was taken on the way is given back. */
+/** Too few ports left. Throw it out of the transaction, which rolls back the others. */
 export class PortsUsedUp extends Error {}
 
-/** The instance's ports, each with a node port that is its alone and is not `avoided`. Throws `PortsUsedUp`. */
+/** Gives each port a node port other than `avoided`. Throws `PortsUsedUp`. */
 export async function allotNodePorts(
   tx: Db,
   { nodePortRange: { first, last } }: Pick<RegionDrivers, 'nodePortRange'>,

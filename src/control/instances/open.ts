@@ -1,4 +1,4 @@
-/** A one-time link that hands a browser a gateway session for an instance, or for one of its ports. */
+/** Creates one-time links to a gateway session for an instance or a port. */
 import { allowsAccount } from '../../domain/port-access.ts';
 import { instanceNotFound } from '../../domain/refusal.ts';
 import { instanceRow } from '../../store/tables/instances.ts';

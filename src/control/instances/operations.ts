@@ -1,4 +1,4 @@
-/** Operations of an account: how a wish fares, the history of a subject, and taking a wish back. */
+/** Operations of an account: status, history, cancellation. */
 import { bringUpKinds, planCancellation, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { publicOperation, publicStages, type PublicOperation } from '../../domain/public-operation.ts';
 import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
@@ -20,7 +20,7 @@ import { publicDisksOf } from './public-disks.ts';
 import type { Instances } from './instances.ts';
 import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
 
-/** Whose operations: one member is set. */
+/** Exactly one member is set. */
 export interface OperationSubject {
   instanceId?: string | undefined;
   volumeId?: string | undefined;
@@ -36,7 +36,7 @@ export interface Operations {
     subject: OperationSubject,
     pager: Pager,
   ): Promise<{ operations: PublicOperation[]; totalEntries: number }>;
-  /** Wishes what takes it back; answers it as Cancelled. Throws `not_now` where nothing does. */
+  /** Writes the opposite desired state. Returns the operation as Cancelled. Throws `not_now`. */
   cancel(
     caller: Caller,
     body: { operationId: string },
@@ -53,13 +53,13 @@ const unknownOperation = (id: string): Refusal =>
     `operation ${id} not found; POST /api/operation/list names those of an instance or a volume`,
   );
 
-/** `<subjectId>.<generation>`; null for what is no id of ours. */
+/** Parses `<subjectId>.<generation>`; null for other texts. */
 function parsed(id: string): { subjectId: string; generation: number } | null {
   const match = /^(.+)\.([1-9]\d{0,14})$/.exec(id);
   return match?.[1] === undefined ? null : { subjectId: match[1], generation: Number(match[2]) };
 }
 
-/** Rows first, history then: it moves that way alone. */
+/** Reads rows before the history: operations move only that way. */
 async function find(db: Db, accountId: string, id: string): Promise<SubjectOperation> {
   const asked = parsed(id);
   if (!asked) throw unknownOperation(id);
@@ -80,7 +80,6 @@ const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
   image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
 };
 
-/** Exactly one of its members is set. */
 function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string } {
   const { instanceId, volumeId, snapshotId, imageId } = subject;
   const given = [
@@ -120,7 +119,7 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
         Math.max(0, offset - before),
         pageSize - first.length,
       );
-      // One that became history between the two reads is in both.
+      // Drops an operation that became history between the two reads.
       const others = rest.filter(({ generation }) => generation !== first[0]?.generation);
       return { operations: [...first, ...others].map(shown), totalEntries: past + before };
     },
@@ -130,21 +129,16 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
       const answer = await store.write((tx) => {
         const nowMs = now();
         return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-          // Held first: what is found then stays so until the wish is written.
-          const held = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
+          // Locks first: the operation must not change before the write.
+          const row = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
           const found = await find(tx, caller.accountId, id);
           const how = planCancellation(found.operation);
           if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
-          // What is under way and can be taken back is the present one of an instance that stands.
-          if (!held) throw unknownOperation(id);
-          const operationIdOfAction = await writeAction(tx, held, {
-            action: how.action,
-            cause: 'user',
-            catalog,
-            nowMs,
-          });
+          // Only the current operation of an existing instance can be canceled.
+          if (!row) throw unknownOperation(id);
+          const canceling = await writeAction(tx, row, { action: how.action, cause: 'user', catalog, nowMs });
           const operation = supersedeOperation(found.operation, nowMs);
-          return { operation: shown({ ...found, operation }), operationId: operationIdOfAction };
+          return { operation: shown({ ...found, operation }), operationId: canceling };
         });
       });
       deps.changes.publish({ subject: 'instance', id: answer.operation.subjectId, isDue: true });

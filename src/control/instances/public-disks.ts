@@ -1,11 +1,11 @@
-/** The disks of one instance, as its owner sees them: how large, how full, and what takes most of those that are all but full. */
+/** Disks of an instance with size, usage, and the largest files of full ones. */
 import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
 import { instanceFromRow, instanceRow } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { locateDisks } from '../volumes/disks.ts';
 import type { Regions } from '../base/regions.ts';
 
-/** None of one whose region this server does not have. */
+/** Empty for a region without drivers here. */
 export async function publicDisksOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
   const row = await instanceRow(db, id);
   const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
