@@ -188,7 +188,7 @@ async function makeRunningControl(
   cleanups: Cleanup[],
 ): Promise<RunningControl> {
   const { config, installation, regionId, dataDiskGB, drivers } = host;
-  const terminals = config.role === 'api' ? askTerminals({ path: terminalsPath(config) }) : null;
+  const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
   const running = makeControl({
     ...(terminals ? { terminals } : {}),

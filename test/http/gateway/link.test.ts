@@ -243,7 +243,7 @@ test('publishes the table, each change, and the table again after an API outage'
   const fronted = route(ONE, { sshFront: true });
   const first = await api([fronted, route(TWO)]);
   const following = follow();
-  following.subscribe((one) => void (one.routes.length + one.gone.length > 0 && told.push(one)));
+  following.subscribe((one) => void (one.routes.length + one.gone.length > 0 && reported.push(one)));
   await following.ready;
   expect(reported).toEqual([{ snapshot: 'last', routes: [fronted, route(TWO)], gone: [] }]);
   first.tell({ routes: [route(ONE)], gone: [TWO] });
