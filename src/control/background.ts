@@ -1,4 +1,7 @@
-/** Control in the background: the reconcile loops, the engines' hints, and one table of periodic tasks. */
+/**
+ * Control in the background: the reconcile loops, the engines' hints, and one table of periodic
+ * tasks.
+ */
 import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';

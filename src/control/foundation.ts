@@ -1,4 +1,4 @@
-/** What control is given, and the parts that its use cases and background tasks share. */
+/** Options of control, and the parts shared by its use cases and background tasks. */
 import type { StopPolicyRules } from '../domain/stop-policy.ts';
 import { defaultIdleLimits, type IdleLimits } from '../domain/idle.ts';
 import type { Space } from '../domain/pool.ts';
@@ -47,9 +47,15 @@ export interface ControlDeps {
   randomBytes: (size: number) => Uint8Array;
   /** 32 bytes; what has to be kept and handed on, such as registry secrets, is sealed with it. */
   secretsKey: Uint8Array;
-  /** Where a browser trades the key for a session of the gateway, and sees the notebook, or that port. */
+  /**
+   * Where a browser trades the key for a session of the gateway, and sees the notebook, or that
+   * port.
+   */
   openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
-  /** Where a port is behind the gateway: below its address, and on a host of its own where it has one. */
+  /**
+   * Where a port is behind the gateway: below its address, and on a host of its own where it has
+   * one.
+   */
   portUrls: PortDeps['portUrls'];
   /** The link that opens a port to whoever has it. */
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
@@ -58,22 +64,25 @@ export interface ControlDeps {
   argon2id?: AccessDeps['argon2id'];
   /** Containers brought up at once: about four for each core of the engine. */
   engineWidth: number;
-  /** Of the place that the database lies on. */
+  /** Free space of the file system with the database. */
   dataSpace: () => Promise<Space>;
   cpuOvercommit: number;
   hostMemoryMiB: number;
   onEngineAnswers: ProbeDeps['onEngineAnswers'];
   limits?: Partial<Limits>;
-  /** What the operator sets about the ends of instances; if not given, nothing. */
+  /** Bounds of the operator on stop policies; none by default. */
   endsRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
-  /** What becomes of objects of ours that no intent explains. */
+  /** Handling of orphans. */
   orphans?: OrphanPolicy;
   /** Whether accounts may name registries on the engine's own host; not, if not given. */
   localRegistries?: boolean;
   /** How long events and past operations are kept; 30 days if not given. */
   eventsKeptMs?: number;
-  /** Where the gateway is a process of its own, it holds the terminals; not given, they are held here. */
+  /**
+   * Where the gateway is a process of its own, it holds the terminals; not given, they are held
+   * here.
+   */
   terminals?: TerminalHost;
   /** True where no other process shares the store: leases that stand are those of a dead one. */
   alone: boolean;

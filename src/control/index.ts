@@ -1,7 +1,8 @@
 /**
- * The face of control: all that edge may use. Every use case validates against the state, authorizes, and in ONE transaction writes
- * desired state, event and idempotency record; answers; then wakes the reconcilers. None calls an engine.
- * A refusal is a `Refusal`; anything else thrown is a fault of ours (500).
+ * The face of control: all that edge may use. Every use case validates against the state,
+ * authorizes, and in ONE transaction writes desired state, event and idempotency record; answers;
+ * then wakes the reconcilers. None calls an engine. A refusal is a `Refusal`; anything else thrown
+ * is a fault of ours (500).
  */
 import type { TaskStatus } from './base/scheduler.ts';
 import type { Access } from './access/types.ts';
@@ -77,6 +78,9 @@ export interface Control {
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;
-  /** `ready` is false while the store does not answer; an engine that is away is said, and does not make it false. */
+  /**
+   * `ready` is false while the store does not answer; an engine that is away is said, and does not
+   * make it false.
+   */
   health(): Promise<{ ready: boolean; text: string }>;
 }

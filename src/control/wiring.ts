@@ -1,4 +1,7 @@
-/** Wires control: the use cases by subject over one foundation, and the background that carries their decisions out. */
+/**
+ * Wires control: the use cases by subject over one foundation, and the background that carries
+ * their decisions out.
+ */
 import { initialStopPolicy } from '../domain/stop-policy.ts';
 import { instancePage } from '../store/tables/instances.ts';
 import { makeVolumePages } from '../store/tables/volume-pages.ts';

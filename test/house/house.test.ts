@@ -20,6 +20,7 @@ import {
   typesAreWhole,
   type Rule,
 } from './rules.ts';
+import { commentsReadAtOnce, identifiersUseTheFieldsTerms } from './words.ts';
 
 const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
 const notOurs = new Set(['node_modules', '.git', '.berth', 'dist', 'coverage']);
@@ -201,6 +202,41 @@ const rules: Record<string, HouseRule> = {
       "test('a', ({ skip }) => { skip(`there is no ${thing}`); });",
       'rows.skip; stream.only;',
     ].map((text) => ({ path: 'test/a.test.ts', text })),
+  },
+  'identifiers use the terms of the field': {
+    rule: identifiersUseTheFieldsTerms,
+    bad: [
+      { path: 'src/control/a.ts', text: 'export interface LaunchWish {}' },
+      { path: 'src/control/a.ts', text: 'class A { #told = 1; }' },
+      { path: 'src/control/a.ts', text: 'const TOLD_MS = 1;' },
+      { path: 'src/control/a.ts', text: "import { wish as request } from './wish.ts';" },
+      { path: 'test/a.ts', text: 'const a = ({ beside }) => beside;' },
+      { path: 'bench/a.ts', text: 'function makeAnew(deed: () => void) {}' },
+      { path: 'scripts/a.mjs', text: 'export const strayCount = 1;' },
+    ],
+    good: [
+      { path: 'src/control/a.ts', text: 'row.strayId; client.listStrays({}); client.handleStray({});' },
+      { path: 'src/main/a.ts', text: "const { BERTH_STRAYS, BERTH_STRAY_HOURS } = settings; emit('stray.found');" },
+      { path: 'src/control/a.ts', text: "// told\nconst extended = 'wish'; const attendees = 1; const indeed = 2;" },
+      { path: 'docs/a.mjs', text: 'const told = 1;' },
+    ],
+  },
+  'comments of src begin with a noun or a verb, in at most 100 columns': {
+    rule: commentsReadAtOnce,
+    bad: [
+      { path: 'src/a/a.ts', text: '/** Of the request before. */\nf();' },
+      { path: 'src/a/a.ts', text: '// What is left of it.\nf();' },
+      { path: 'src/a/a.ts', text: '/** Whose rows these are. */\nf();' },
+      { path: 'src/a/a.ts', text: '/**\n * One that has left the queue.\n */\nf();' },
+      { path: 'src/a/a.ts', text: `// ${'long '.repeat(25)}` },
+    ],
+    good: [
+      { path: 'src/a/a.ts', text: '/** Returns the rows of the request before. */\nf();' },
+      { path: 'src/a/a.ts', text: '/** One HTTP/2 stream as request and response. */\nf();' },
+      { path: 'src/a/a.ts', text: '// Offsets count from 0: what follows is skipped.\nf();' },
+      { path: 'src/a/a.ts', text: `const text = '${'long '.repeat(25)}';` },
+      { path: 'test/a.ts', text: '/** Of the request before. */\nf();' },
+    ],
   },
 };
 

@@ -1,6 +1,6 @@
 /**
- * Signs with one Ed25519 key; retired keys verify until their last token expires. Other processes may
- * rotate: each login reads the current key id, and an unknown key id reloads the keys.
+ * Signs with one Ed25519 key; retired keys verify until their last token expires. Other processes
+ * may rotate: each login reads the current key id, and an unknown key id reloads the keys.
  */
 import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
 import {

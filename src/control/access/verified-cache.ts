@@ -1,7 +1,7 @@
 /**
- * Cache of verified credentials, keyed by the whole credential. An entry is fresh for one second, the
- * bound on how long a credential that another process revoked still works here. What this process
- * revokes, it invalidates at once.
+ * Cache of verified credentials, keyed by the whole credential. An entry is fresh for one second,
+ * the bound on how long a credential that another process revoked still works here. What this
+ * process revokes, it invalidates at once.
  */
 import { makeCache } from '../../async/cache.ts';
 
@@ -13,7 +13,9 @@ export interface Verified<Subject> {
 export interface VerifiedCache<Subject> {
   /** Null when the credential is not cached or not fresh. Never waits. */
   fresh(credential: string): Subject | null;
-  /** Verifies what is not fresh, once for all concurrent callers. Null for an invalid credential. */
+  /**
+   * Verifies what is not fresh, once for all concurrent callers. Null for an invalid credential.
+   */
   find(credential: string): Promise<Subject | null>;
   /** Verifies now, whatever is cached. */
   revalidate(credential: string): Promise<Subject | null>;

@@ -1,7 +1,7 @@
 /**
- * The gateway process's side of the link. Routes come from the table that the API streams; access is
- * asked from the API and cached for a second. While the API is away, table and cached answers stay
- * valid, and questions that were never asked fail with `unavailable`.
+ * The gateway process's side of the link. Routes come from the table that the API streams; access
+ * is asked from the API and cached for a second. While the API is away, table and cached answers
+ * stay valid, and questions that were never asked fail with `unavailable`.
  */
 import { retry } from '../../async/retry.ts';
 import { makeCache, type Cache } from '../../async/cache.ts';

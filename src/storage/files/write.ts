@@ -107,7 +107,7 @@ async function writeAll(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let at = 0; at < chunk.length;) at += (await file.write(chunk, at)).bytesWritten;
 }
 
-/** Of two concurrent uploads one gets `exists`, since a hard link replaces nothing. */
+/** Two concurrent uploads: one gets `exists`, since a hard link replaces nothing. */
 async function linkNew(staging: string, folder: FileHandle, name: string, path: string): Promise<void> {
   try {
     await link(staging, childPath(folder, name));
