@@ -9,7 +9,7 @@ export async function openStore(options: {
   url?: string | undefined;
   file?: string | undefined;
   log: StoreLog;
-  /** Of PostgreSQL. */
+  /** Options of PostgreSQL. */
   connectTimeoutMs?: number | undefined;
 }): Promise<Store> {
   const { url, file, log, connectTimeoutMs } = options;

@@ -7,32 +7,32 @@ import type { Rule } from './rules.ts';
 import { nameOf, walk } from './syntax.ts';
 
 /** Private words by camel-case segment, each with the term to use. */
-const privateWords: Readonly<Record<string, string>> = {
-  wish: 'request, desired state',
-  wishes: 'requests',
-  wished: 'desired, requested',
-  sight: 'observation',
-  sights: 'observations',
-  hands: 'drivers',
-  deed: 'task, operation',
-  deeds: 'tasks, operations',
-  tend: 'reconcile',
-  tended: 'reconciled',
-  told: 'notified, published, reported',
-  teller: 'notifier',
-  anew: 'again, re-',
-  whom: 'the noun',
-  whoever: 'the noun',
-  overtaken: 'superseded',
-  hasten: 'make due',
-  knock: 'forwarded connection',
-  seats: 'semaphore',
-  crowd: 'connection limit',
-  beside: 'extra, concurrent',
-  stray: 'orphan',
-  strays: 'orphans',
-  nought: 'zero',
-};
+const privateWords: ReadonlyMap<string, string> = new Map([
+  ['wish', 'request, desired state'],
+  ['wishes', 'requests'],
+  ['wished', 'desired, requested'],
+  ['sight', 'observation'],
+  ['sights', 'observations'],
+  ['hands', 'drivers'],
+  ['deed', 'task, operation'],
+  ['deeds', 'tasks, operations'],
+  ['tend', 'reconcile'],
+  ['tended', 'reconciled'],
+  ['told', 'notified, published, reported'],
+  ['teller', 'notifier'],
+  ['anew', 'again, re-'],
+  ['whom', 'the noun'],
+  ['whoever', 'the noun'],
+  ['overtaken', 'superseded'],
+  ['hasten', 'make due'],
+  ['knock', 'forwarded connection'],
+  ['seats', 'semaphore'],
+  ['crowd', 'connection limit'],
+  ['beside', 'extra, concurrent'],
+  ['stray', 'orphan'],
+  ['strays', 'orphans'],
+  ['nought', 'zero'],
+]);
 
 /** Names of the interface and of settings, which clients and operators use. */
 const wireNames: ReadonlySet<string> = new Set([
@@ -58,9 +58,9 @@ export const identifiersUseTheFieldsTerms: Rule = (file) => {
     if (name === undefined || wrong.has(name) || wireNames.has(name)) continue;
     const word = segmentsOf(name)
       .map((segment) => segment.toLowerCase())
-      .find((segment) => Object.hasOwn(privateWords, segment));
+      .find((segment) => privateWords.has(segment));
     if (word === undefined) continue;
-    wrong.set(name, `${file.lineAt(node.start)}: ${name} says ${word}; say ${privateWords[word] ?? ''}`);
+    wrong.set(name, `${file.lineAt(node.start)}: ${name} says ${word}; say ${privateWords.get(word) ?? ''}`);
   }
   return [...wrong.values()];
 };
