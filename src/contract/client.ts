@@ -17,7 +17,7 @@ import type { SocketCalls } from './socket-client.ts';
 import { jsonRouteNames, jsonRouteOf, routes } from './routes.ts';
 import type { AnswerOf, InputOf, JsonRouteName } from './routes.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
-import { WAIT_HEADER } from './wait.ts';
+import { WAIT_HEADER } from './instance.ts';
 
 /** `cookie`: the browser's own, of a login on the same origin. */
 export type ClientCredential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string } | { kind: 'cookie' };

@@ -16,6 +16,12 @@ import {
   unixMs,
 } from './common.ts';
 
+/** Header that lets a launch or start wait for capacity instead of failing with 409. */
+export const WAIT_HEADER = 'X-Berth-Wait-For-Capacity';
+/** Meaning of the value `true`. */
+export const DEFAULT_WAIT_S = 24 * 3_600;
+export const MAX_WAIT_S = 7 * 24 * 3_600;
+
 const BILLED_BY_THE_HOUR: readonly string[] = ['tidePerHour', 'perHour'];
 const MAX_PERIODS = 120;
 const MAX_DISK_GB = 100_000;

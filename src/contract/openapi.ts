@@ -13,7 +13,7 @@ import { OPERATION_HEADER } from './operation.ts';
 import type { JsonRoute, Route, Success } from './route.ts';
 import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from './routes.ts';
 import type { RouteName } from './routes.ts';
-import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './wait.ts';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './instance.ts';
 
 type JsonObject = { [name: string]: Json };
 type StreamRoute = Exclude<Route, JsonRoute>;

@@ -19,7 +19,7 @@ import { measureRootDisks } from './volumes/root-disk-usage.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
 import { deleteExpired } from './base/delete-expired.ts';
 import { makeSnapshotReconciler } from './volumes/reconcile-snapshot.ts';
-import { unmountUnused } from './volumes/unmount.ts';
+import { unmountUnused } from './volumes/mounts.ts';
 import { makeVolumeReconciler } from './volumes/reconcile-volume.ts';
 import type { RegionDrivers } from './base/regions.ts';
 import type { Task } from './base/scheduler.ts';

@@ -20,7 +20,7 @@ import { makeImages } from './images/images.ts';
 import { makeLaunch } from './instances/launch.ts';
 import { makeLogs } from './inside/logs/logs.ts';
 import { makeMetrics } from './inside/metrics/metrics.ts';
-import { makeMountVolume } from './volumes/mount-volume.ts';
+import { makeMountVolume } from './volumes/mounts.ts';
 import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
 import type { FreeSpaceMonitor } from './volumes/free-space.ts';

@@ -1,5 +1,8 @@
 /** Access to ports through the gateway. The engine publishes node ports to anybody. */
-import { SSH_PORT } from './ports.ts';
+
+/** Ports of every instance (images/start.sh). */
+export const SSH_PORT = 22;
+export const NOTEBOOK_PORT = 8888;
 
 export const portAccesses = ['owner', 'signedIn', 'public'] as const;
 /** `signedIn`: any account of this installation. */

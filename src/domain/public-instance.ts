@@ -2,7 +2,7 @@
 import type { Region } from './catalog.ts';
 import { inGB } from './disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
-import { fullDisksText } from './disk-warnings.ts';
+import { fullDisksText } from './disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
 import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';

@@ -8,7 +8,24 @@ import type { Logger } from 'pino';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
-import { registries } from './registry-images.ts';
+
+const jupyter = (name: string, title: string, ...tags: string[]): OfferedImage => ({
+  key: `jupyter-${name}`,
+  name: title,
+  ref: `quay.io/jupyter/${name}-notebook:python-3.12`,
+  tags: ['jupyterlab', ...tags],
+});
+
+export const registries: readonly { url: string; images: OfferedImage[] }[] = [
+  {
+    url: 'https://quay.io/v2/',
+    images: [
+      jupyter('minimal', 'Jupyter minimal'),
+      jupyter('scipy', 'Jupyter SciPy', 'scipy'),
+      jupyter('pytorch', 'Jupyter PyTorch', 'pytorch'),
+    ],
+  },
+];
 
 const RETRY_MS = 15_000;
 const PROGRESS_STEP_PERCENT = 10;

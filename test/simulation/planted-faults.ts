@@ -276,7 +276,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an-unused-disk-stays-mounted',
-    file: 'control/volumes/unmount.ts',
+    file: 'control/volumes/mounts.ts',
     find: 'await storage.unmount(disk);',
     replace: '',
     suffers: 'the host keeps a mount and a loop device for each instance that ever ran',

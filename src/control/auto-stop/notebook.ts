@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { z } from 'zod';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import type { ProbeTarget } from '../inside/probes.ts';
 

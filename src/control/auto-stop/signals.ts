@@ -1,7 +1,7 @@
 /** Reads the signals of one instance in parallel. An unreadable signal is unread, never idle. */
 import type { Instance } from '../../domain/instance.ts';
 import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
-import { SSH_PORT } from '../../domain/ports.ts';
+import { SSH_PORT } from '../../domain/port-access.ts';
 import type { Usage } from '../../engines/contract.ts';
 import type { ProbeTarget } from '../inside/probes.ts';
 import { lastingConnections, type Connection } from './connections.ts';

@@ -2,7 +2,7 @@
 import { addAbortSignal, type Duplex } from 'node:stream';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { SSH_PORT } from '../../domain/ports.ts';
+import { SSH_PORT } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import type { Time } from '../base/time.ts';
 

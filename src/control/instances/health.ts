@@ -5,7 +5,7 @@
  */
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
 import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';

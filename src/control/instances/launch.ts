@@ -10,7 +10,7 @@ import { toDollars } from '../../domain/money.ts';
 import { nestedPair, refusalOfMountPath } from '../../domain/mount-paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, beginStage, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
-import { SSH_PORT } from '../../domain/ports.ts';
+import { SSH_PORT } from '../../domain/port-access.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegionWithUsage } from '../../store/tables/catalog.ts';

@@ -8,7 +8,7 @@ import type { Instance, Observed } from '../../domain/instance.ts';
 import { nextStatus } from '../../domain/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
-import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
 import {
   callDeadline,

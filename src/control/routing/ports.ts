@@ -1,7 +1,13 @@
 import type { Region } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { effectiveAccess, defaultAccess, changeAccess, type AccessByPort } from '../../domain/port-access.ts';
-import { NOTEBOOK_PORT, SSH_PORT } from '../../domain/ports.ts';
+import {
+  effectiveAccess,
+  defaultAccess,
+  changeAccess,
+  type AccessByPort,
+  NOTEBOOK_PORT,
+  SSH_PORT,
+} from '../../domain/port-access.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';

@@ -1,6 +1,5 @@
 /** Publishes disk usage, and the largest folders of full disks, on the instances that use them. */
-import { isFull, usedPercent } from '../../domain/disk-warnings.ts';
-import { diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
+import { isFull, usedPercent, diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
 import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type DiskEntry } from '../../domain/disk.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';

@@ -1,8 +1,8 @@
 /**
  * Measures the usage of disks, walks at most 1 % of the time, without leases or slots of the loop.
- * Also finds volumes whose backing is lost or back, and warns owners (`domain/disk-warnings.ts`).
+ * Also finds volumes whose backing is lost or back, and warns owners (`domain/disk-usage.ts`).
  */
-import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
+import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-usage.ts';
 import { diskKey, inGB } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';

@@ -13,7 +13,7 @@ import {
   type FolderPage,
 } from '../../storage/files.ts';
 import type { DiskUses } from './disk-uses.ts';
-import type { MountVolume } from './mount-volume.ts';
+import type { MountVolume } from './mounts.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 

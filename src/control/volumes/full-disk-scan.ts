@@ -1,5 +1,5 @@
 /** Finds the largest folders of nearly full disks, by walks for at most 1 % of the time. */
-import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-warnings.ts';
+import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-usage.ts';
 import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';

@@ -21,7 +21,7 @@ import type { Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './port-pool.ts';
-import { requestHead } from './request-head.ts';
+import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
 import type { InstanceTarget } from './routing.ts';

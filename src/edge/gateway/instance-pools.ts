@@ -9,7 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { Forwarding } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { PortPool } from './port-pool.ts';
 import type { PortAddress } from './routing.ts';
 

@@ -4,7 +4,7 @@
  */
 import { isInstanceId } from '../../domain/ids.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { NOTEBOOK_PORT } from '../../domain/ports.ts';
+import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 
 export interface InstanceTarget {
   kind: 'instance';

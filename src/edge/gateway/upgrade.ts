@@ -11,7 +11,7 @@ import { answerTo, type ExchangeLimits } from './forward.ts';
 import { downstreamHeaders } from './downstream-headers.ts';
 import { IdleWatched, type IdleWatch } from './idle.ts';
 import type { PortPool } from './port-pool.ts';
-import { requestHead } from './request-head.ts';
+import { requestHead } from './upstream-headers.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
 import type { InstanceTarget } from './routing.ts';

@@ -15,11 +15,16 @@ import type { Caller, Control } from '../../control/index.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { mountEventStream } from './event-stream.ts';
-import { execSocket } from './exec-socket.ts';
+import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFiles } from './files.ts';
 import { frontPage, HTML_TYPE } from './front-page.ts';
-import { makeHandlers } from './handlers/handlers.ts';
-import { makeListPages } from './list-pages.ts';
+import { accountHandlers, openHandlers } from './handlers/account.ts';
+import { catalogHandlers } from './handlers/catalog.ts';
+import type { Handlers } from './handlers/handler.ts';
+import { insideHandlers } from './handlers/inside.ts';
+import { instanceHandlers } from './handlers/instances.ts';
+import { storageHandlers } from './handlers/storage.ts';
+import { makeListPages, type ListPages } from './list-pages.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, setCommonHeaders, type Authorize } from './mount.ts';
@@ -28,13 +33,9 @@ import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-headers.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
-import { watchUnusedConnections } from './unused-connections.ts';
-import { tlsServer } from './tls-server.ts';
-import type { ApiTls } from './tls-server.ts';
+import { watchUnusedConnections, tlsServer, type ApiTls, answerWireError, MAX_HEADER_BYTES } from './server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
 import { errorKinds } from './status.ts';
-import { terminalSocket } from './terminal-socket.ts';
-import { answerWireError, MAX_HEADER_BYTES } from './wire-errors.ts';
 
 /** Applies to all bodies but files. */
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
@@ -95,11 +96,24 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   });
   const ownOrigins = new Set(options.ownOrigins);
   const authorize = makeAuthorize(control.access, ownOrigins);
-  const handlers = makeHandlers({ control, pages, secureCookies });
+  const handlers = makeHandlers(control, pages, secureCookies);
   mountJsonRoutes(app, { handlers, authorize, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders });
   mountSelfDescription(app, { control, version, gatewayOrigin });
   return app;
+}
+
+function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean): Handlers {
+  return {
+    open: openHandlers(control.access, secureCookies),
+    closed: {
+      ...instanceHandlers(control, pages),
+      ...insideHandlers(control),
+      ...storageHandlers(control, pages),
+      ...catalogHandlers(control),
+      ...accountHandlers(control.access, secureCookies),
+    },
+  };
 }
 
 function makeServer({ tls, trustProxy, log }: ApiOptions): FastifyInstance {

@@ -4,9 +4,9 @@ import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { Credential } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
-export const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
+const NOT_LOGGED_IN = 'you are not logged in or the login expired: log in again';
 
-export interface PresentedCredential {
+interface PresentedCredential {
   credential: Credential;
   byCookie: boolean;
 }
@@ -31,7 +31,7 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
  * Two different values of one cookie count as no login: a page on another port may plant the
  * second.
  */
-export function cookieOf(header: string, name: string): string | undefined {
+function cookieOf(header: string, name: string): string | undefined {
   let found: string | undefined;
   let at = 0;
   while (at < header.length) {
@@ -52,4 +52,21 @@ export function cookieOf(header: string, name: string): string | undefined {
 
 export function accessCookie(token: string, maxAgeS: number, secure: boolean): string {
   return `${ACCESS_COOKIE}=${token}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+}
+
+/**
+ * Values of Sec-Fetch-Site, for requests without Origin. Another port of this host is same-site.
+ */
+const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
+
+export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
+  const { origin, host } = headers;
+  if (origin === undefined ? !FOREIGN.has(headers['sec-fetch-site']) : ownOrigins.has(origin)) return;
+  if (host !== undefined && origin !== undefined && URL.canParse(origin) && new URL(origin).host === host.toLowerCase())
+    return;
+  throw new Refusal(
+    'forbidden',
+    'this request was made by a page of another origin, which may not use the login of a browser: ' +
+      'send the token in an Authorization header instead of the cookie',
+  );
 }

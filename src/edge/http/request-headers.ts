@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/wait.ts';
+import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { shapeOf } from './schema-shape.ts';

@@ -20,8 +20,16 @@ import {
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeSocketClient } from './socket-client.ts';
-import { parseRefusal } from './replies.ts';
-import { callerAnswer, routeMessage, redeemAnswer, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
+import {
+  parseRefusal,
+  callerAnswer,
+  routeMessage,
+  redeemAnswer,
+  sessionAnswer,
+  shareAnswer,
+  sshAnswer,
+  SILENT_MS,
+} from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const RETRY_MS = 250;

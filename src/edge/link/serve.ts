@@ -3,10 +3,10 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeTrafficCounts, type TrafficCounts } from './traffic-counts.ts';
 import { listenAt } from './listen.ts';
-import { sendRefusal, sendJson } from './replies.ts';
 import {
+  sendRefusal,
+  sendJson,
   authenticateQuestion,
   HEARTBEAT_MS,
   updateLine,
@@ -15,12 +15,13 @@ import {
   shareQuestion,
   sshQuestion,
   traffic,
+  type TrafficReport,
 } from './wire.ts';
 
 const MAX_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
-export interface LinkDeps {
+interface LinkDeps {
   /** Socket path. The socket of a process that died is replaced. */
   path: string;
   routeTable: RouteTable;
@@ -112,4 +113,31 @@ async function streamRoutes(served: Served, gateway: string, res: ServerResponse
     res.end();
     log.info({ gateway }, 'a gateway follows no longer');
   }
+}
+
+interface TrafficCounts {
+  update(report: TrafficReport): void;
+  end(): void;
+}
+
+function makeTrafficCounts(began: Forwarding['beginTraffic']): TrafficCounts {
+  const open = new Map<string, (() => void)[]>();
+  return {
+    update(report) {
+      for (const { instanceId, kind, open: wanted, began: begun } of report) {
+        const key = `${kind} ${instanceId}`;
+        const endCallbacks = open.get(key) ?? [];
+        // Connections begun and ended between two reports count as use.
+        if (begun > 0 && endCallbacks.length >= wanted) began(instanceId, kind)();
+        while (endCallbacks.length < wanted) endCallbacks.push(began(instanceId, kind));
+        while (endCallbacks.length > wanted) endCallbacks.pop()?.();
+        if (wanted === 0) open.delete(key);
+        else open.set(key, endCallbacks);
+      }
+    },
+    end() {
+      for (const dones of open.values()) for (const done of dones) done();
+      open.clear();
+    },
+  };
 }

@@ -9,8 +9,7 @@ import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../cont
 import { Refusal } from '../../domain/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
 import { makeSocketClient } from './socket-client.ts';
-import { parseRefusal } from './replies.ts';
-import { listAnswer } from './wire.ts';
+import { parseRefusal, listAnswer } from './wire.ts';
 
 /** Longer than the gateway's own deadlines. */
 const REQUEST_MS = 40_000;

@@ -9,8 +9,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';
 import type { SocketConnection } from '../socket/socket-connection.ts';
 import { listenAt } from './listen.ts';
-import { sendRefusal, sendJson } from './replies.ts';
-import { listQuestion, terminalKey, terminalRequest } from './wire.ts';
+import { sendRefusal, sendJson, listQuestion, terminalKey, terminalRequest } from './wire.ts';
 
 export interface TerminalServer {
   stop(): Promise<void>;

@@ -4,10 +4,11 @@
  * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, RouteUpdate } from '../../control/index.ts';
+import type { Caller, GatewayRoute, RouteUpdate, Log } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { refusalCodes } from '../../domain/refusal.ts';
+import { refusalCodes, Refusal } from '../../domain/refusal.ts';
+import type { ServerResponse } from 'node:http';
 
 const instanceId = z.custom<InstanceId>((value) => typeof value === 'string' && isInstanceId(value));
 
@@ -86,8 +87,27 @@ export const listAnswer = z.array(
   }),
 );
 
-export const refusalBody = z.object({
+const refusalBody = z.object({
   code: z.enum(refusalCodes),
   message: z.string(),
   retryAfterS: z.number().optional(),
 });
+
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+
+export function sendJson(res: ServerResponse, body: unknown): void {
+  res.writeHead(200, JSON_TYPE).end(JSON.stringify(body));
+}
+
+export function sendRefusal(log: Pick<Log, 'error'>, res: ServerResponse, error: unknown): void {
+  if (res.headersSent) return void res.destroy();
+  if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of another process could not be answered');
+  const { code, message, retryAfterS } =
+    error instanceof Refusal ? error : new Refusal('unavailable', 'it could not be answered; try again in a moment');
+  res.writeHead(409, JSON_TYPE).end(JSON.stringify({ code, message, retryAfterS }));
+}
+
+export function parseRefusal(body: unknown): Refusal {
+  const { code, message, retryAfterS } = refusalBody.parse(body);
+  return new Refusal(code, message, retryAfterS === undefined ? {} : { retryAfterS });
+}

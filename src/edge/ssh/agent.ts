@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { forwardConnection } from './forwarded-connection.ts';
+import { forwardConnection } from './join.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
 const LISTEN_MS = 10_000;

@@ -3,9 +3,8 @@ import { setMaxListeners } from 'node:events';
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Log } from '../../control/index.ts';
 import { isExchangingKeys, outgoingOf } from './ssh2-inside.ts';
-import { makeBackpressure, type Backpressure } from './backpressure.ts';
+import { makeBackpressure, type Backpressure, makeWriteQueue, type WriteQueue } from './write-queue.ts';
 import type { InstanceBytes } from './buffered-bytes.ts';
-import { makeWriteQueue, type WriteQueue } from './write-queue.ts';
 import { makeLimit, type TryAcquire } from '../../async/limits.ts';
 
 const MAX_CHANNELS = 512;

@@ -1,8 +1,7 @@
 import type { TcpipBindInfo } from 'ssh2';
 import type { Client } from './client.ts';
 import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
-import { joinStreams } from './join.ts';
-import { forwardConnection } from './forwarded-connection.ts';
+import { joinStreams, forwardConnection } from './join.ts';
 import { makeLimit } from '../../async/limits.ts';
 
 const CONNECT_MS = 30_000;

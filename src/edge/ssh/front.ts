@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Forwarding, SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { SSH_PORT } from '../../domain/ports.ts';
+import { SSH_PORT } from '../../domain/port-access.ts';
 import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
 import { makeClient, type Client } from './client.ts';

@@ -43,3 +43,26 @@ export function feed(channel: ServerChannel, into: NodeJS.WritableStream & { des
   });
   channel.once('end', () => into.end());
 }
+
+type OpenChannel = (opened: (channel: ServerChannel | null) => void) => void;
+
+export function forwardConnection(client: Client, connection: Duplex, open: OpenChannel): void {
+  connection.on('error', () => {});
+  const release = client.tryAcquire();
+  if (release === null) return void connection.destroy();
+  const refused = (): void => {
+    connection.destroy();
+    release();
+  };
+  const requestChannel = async (): Promise<void> => {
+    // A client that reads nothing gets no requests; connections wait, up to the limit.
+    for (let busy = client.backpressure(); busy !== null; busy = client.backpressure()) await busy;
+    if (client.gone.aborted || connection.destroyed) return refused();
+    open((channel) => {
+      if (channel === null) return refused();
+      channel.once('close', release);
+      joinStreams(client, channel, connection);
+    });
+  };
+  requestChannel().catch((error: unknown) => client.end(String(error)));
+}

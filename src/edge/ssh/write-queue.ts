@@ -2,16 +2,15 @@
  * Write queue of a channel: one block at a time. ssh2 alone buffers up to the client's window (4 GB
  * if the client says so) and all writes during a key exchange, and mixes up stdout and stderr.
  */
-import type { ServerChannel } from 'ssh2';
-import type { Backpressure } from './backpressure.ts';
-import { forgetWritten, outgoingOf } from './ssh2-inside.ts';
+import type { ServerChannel, Connection } from 'ssh2';
+import { forgetWritten, outgoingOf, isExchangingKeys } from './ssh2-inside.ts';
 
 export interface WriteQueue {
   /** Resolves when the next block may follow; false when channel or client is gone. */
   write(bytes: Buffer, to: 'stdout' | 'stderr'): Promise<boolean>;
 }
 
-export interface WriteQueueDeps {
+interface WriteQueueDeps {
   channel: ServerChannel;
   backpressure: Backpressure;
   gone: AbortSignal;
@@ -50,5 +49,30 @@ export function makeWriteQueue({ channel, backpressure, gone }: WriteQueueDeps):
       turn = mine.catch(() => {});
       return mine;
     },
+  };
+}
+
+/** Null when the connection accepts data; else resolves when to check again. */
+export type Backpressure = () => Promise<void> | null;
+
+export function makeBackpressure(ssh: Connection, gone: AbortSignal): Backpressure {
+  const { _sock: socket } = ssh;
+  let waiting: Promise<void> | null = null;
+  const wait = (): Promise<void> =>
+    new Promise((resolve) => {
+      const again = (): void => {
+        socket.off('drain', again);
+        ssh.off('handshake', again);
+        gone.removeEventListener('abort', again);
+        waiting = null;
+        resolve();
+      };
+      socket.on('drain', again);
+      ssh.on('handshake', again);
+      gone.addEventListener('abort', again);
+    });
+  return () => {
+    if (gone.aborted || !(socket.writableNeedDrain || isExchangingKeys(ssh))) return null;
+    return (waiting ??= wait());
   };
 }

@@ -6,7 +6,7 @@ import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk
 import { makeFullDiskScan } from '../../../src/control/volumes/full-disk-scan.ts';
 import { measureInstantDisks, measureByWalking } from '../../../src/control/volumes/disk-usage.ts';
 import { measureRootDisks } from '../../../src/control/volumes/root-disk-usage.ts';
-import { unmountUnused } from '../../../src/control/volumes/unmount.ts';
+import { unmountUnused } from '../../../src/control/volumes/mounts.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { DiskId } from '../../../src/domain/disk.ts';

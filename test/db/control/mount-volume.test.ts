@@ -1,7 +1,7 @@
 /** Mounting a volume for a request waits for the disk's mutex, and is refused after too long. */
 import { expect, test } from 'vitest';
 import { withDiskMutex } from '../../../src/control/volumes/disk-mutex.ts';
-import { makeMountVolume } from '../../../src/control/volumes/mount-volume.ts';
+import { makeMountVolume } from '../../../src/control/volumes/mounts.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 

@@ -10,7 +10,7 @@ import { expect, test, vi } from 'vitest';
 import { makeClient, type Client } from '../../../src/edge/ssh/client.ts';
 import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
 import { makeBufferedBytes } from '../../../src/edge/ssh/buffered-bytes.ts';
-import { forwardConnection } from '../../../src/edge/ssh/forwarded-connection.ts';
+import { forwardConnection } from '../../../src/edge/ssh/join.ts';
 import { makeKeyedLimit, makeLimit } from '../../../src/async/limits.ts';
 import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/disk-warnings.ts';
+import { fullDisksText, isFull, usedPercent, nextWarning } from '../../../src/domain/disk-usage.ts';
 import { BYTES_PER_GB } from '../../../src/domain/disk.ts';
 
 /** Levels warned of while usage goes through the percentages. */

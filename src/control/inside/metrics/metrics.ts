@@ -1,5 +1,11 @@
-import { foldIntoSteps, type MetricsRange, type MetricsSpan } from '../../../domain/metrics.ts';
-import { hasSampleResolution, resolveMetricsRange, type MetricsRangeRequest } from '../../../domain/metrics-range.ts';
+import {
+  foldIntoSteps,
+  type MetricsRange,
+  type MetricsSpan,
+  hasSampleResolution,
+  resolveMetricsRange,
+  type MetricsRangeRequest,
+} from '../../../domain/metrics.ts';
 import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { instanceFromRow, ownedInstanceRow } from '../../../store/tables/instances.ts';

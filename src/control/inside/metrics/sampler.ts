@@ -6,8 +6,14 @@
  * one minute. Each hour an instance's minutes are written in one row and leave memory. A thousand
  * instances write about 0.1 MB a minute.
  */
-import { HOUR_MS, MINUTE_MS, SAMPLE_MS, startOfStep, type MetricsSpan } from '../../../domain/metrics.ts';
-import { MINUTE_RETENTION_MS } from '../../../domain/metrics-range.ts';
+import {
+  HOUR_MS,
+  MINUTE_MS,
+  SAMPLE_MS,
+  startOfStep,
+  type MetricsSpan,
+  MINUTE_RETENTION_MS,
+} from '../../../domain/metrics.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { instanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../../engines/contract.ts';

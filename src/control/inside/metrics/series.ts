@@ -7,8 +7,10 @@ import {
   sampleValues,
   type UsageReading,
   type MetricsSpan,
+  MINUTE_RETENTION_MS,
+  SAMPLE_RETENTION_MS,
+  CLOCK_SLACK_MS,
 } from '../../../domain/metrics.ts';
-import { MINUTE_RETENTION_MS, SAMPLE_RETENTION_MS, CLOCK_SLACK_MS } from '../../../domain/metrics-range.ts';
 
 /** Longer than any query reaches. */
 const IN_MEMORY_MS = SAMPLE_RETENTION_MS + 2 * CLOCK_SLACK_MS;

@@ -4,8 +4,7 @@ import type { Engine } from '../../../engines/contract.ts';
 import { refusalOfFault } from '../instance.ts';
 import type { Log } from '../../base/log.ts';
 import type { Time } from '../../base/time.ts';
-import { hangUpOrphans } from './orphan-shells.ts';
-import { shellRequest } from './shell.ts';
+import { hangUpOrphans, shellRequest } from './shell.ts';
 import { makeTerminal, type Terminal } from './terminal.ts';
 import type { TerminalHost, AttachRequest } from './terminal-host.ts';
 

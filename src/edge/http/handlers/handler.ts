@@ -1,3 +1,7 @@
+/**
+ * Handlers turn a validated body into a control call, and the result into an object, or into bytes
+ * where control stores the JSON.
+ */
 import type { AnswerOf, BodyOf, JsonRouteName, OpenRouteName, OperationRouteName } from '../../../contract/routes.ts';
 import type { Caller, Idempotency } from '../../../control/index.ts';
 
@@ -34,3 +38,8 @@ export type OpenHandlers = { [Name in OpenRouteName]: (input: HandlerInput<Name>
 export type ClosedHandlers = {
   [Name in ClosedRouteName]: (caller: Caller, input: HandlerInput<Name>) => Promise<Answer<Name>>;
 };
+
+export interface Handlers {
+  open: OpenHandlers;
+  closed: ClosedHandlers;
+}

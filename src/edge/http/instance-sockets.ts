@@ -8,7 +8,7 @@ import type { WebSocket } from 'ws';
 import type { z } from 'zod';
 import { channels, closeCodes, signalMessage, terminalSize } from '../../contract/exec.ts';
 import { routes } from '../../contract/routes.ts';
-import { type Commands, type OpenExec, type Log } from '../../control/index.ts';
+import type { Commands, OpenExec, Log, Terminals } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import {
   BadMessage,
@@ -17,13 +17,17 @@ import {
   type SocketConnectionDeps,
 } from '../socket/socket-connection.ts';
 import type { SocketHandler } from './sockets.ts';
+import { bridgeTerminal } from '../socket/carry-terminal.ts';
 
-interface Deps {
+interface ExecDeps {
   commands: Pick<Commands, 'open' | 'check'>;
   log: Pick<Log, 'warn'>;
 }
 
-export const execSocket = ({ commands, log }: Deps): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
+export const execSocket = ({
+  commands,
+  log,
+}: ExecDeps): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
   route: routes.openExec,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
   async open(caller, { terminal, columns, rows, timeoutSeconds, ...command }, gone) {
@@ -128,3 +132,24 @@ function parsed<Schema extends z.ZodType>(schema: Schema, bytes: Buffer, words: 
     throw new BadMessage(`this message is ${words}`);
   }
 }
+
+/** WebSocket of terminals, `berth.terminal.v1` (docs/reference/terminal.md). */
+interface TerminalDeps {
+  terminals: Pick<Terminals, 'attach'>;
+  commands: Pick<Commands, 'check'>;
+}
+
+export const terminalSocket = ({
+  terminals,
+  commands,
+}: TerminalDeps): SocketHandler<z.output<(typeof routes)['openTerminal']['query']>> => ({
+  route: routes.openTerminal,
+  check: (caller, { instanceId }) => commands.check(caller, instanceId),
+  async open(caller, { instanceId, terminal: name, columns, rows }, gone) {
+    const attached = await terminals.attach(caller, { instanceId, name, size: { columns, rows } }, gone);
+    return {
+      abandon: () => attached.leave(),
+      serve: (socket, heartbeat) => bridgeTerminal({ socket, name, attached, ...heartbeat }),
+    };
+  },
+});

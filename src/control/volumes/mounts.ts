@@ -1,4 +1,4 @@
-/** Unmounts disks without a user: of instances at rest, or left mounted by a crash. */
+/** Mounts of disks: of a volume for its files, and unmounts of disks without a user. */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
@@ -6,11 +6,42 @@ import { withDiskMutex } from './disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
 import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Volume } from '../../domain/volume.ts';
+import type { LocatedDisk } from './disks.ts';
+import type { Time } from '../base/time.ts';
+
+/** A snapshot or a copy that holds the disk's mutex may take much longer. */
+const MUTEX_DEADLINE_MS = 20_000;
+const RETRY_AFTER_S = 5;
+
+export type MountVolume = (volume: Pick<Volume, 'id' | 'regionId'>, signal: AbortSignal) => Promise<string>;
+
+interface MountVolumeDeps {
+  locate: (volume: Pick<Volume, 'id' | 'regionId'>) => Promise<DiskId & Pick<LocatedDisk, 'storage'>>;
+  time: Pick<Time, 'deadline'>;
+}
+
+export const makeMountVolume =
+  ({ locate, time }: MountVolumeDeps): MountVolume =>
+  async (volume, signal) => {
+    const disk = await locate(volume);
+    const { id, storage } = disk;
+    const deadline = time.deadline(MUTEX_DEADLINE_MS);
+    try {
+      return await withDiskMutex(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
+    } catch (error) {
+      if (signal.aborted || !deadline.aborted) throw error;
+      throw new Refusal('unavailable', `volume ${id} is being worked on; send it again when that has ended`, {
+        retryAfterS: RETRY_AFTER_S,
+      });
+    }
+  };
 
 const LIST_DEADLINE_MS = 10_000;
 const UNMOUNT_DEADLINE_MS = 60_000;
 
-export interface UnmountDeps extends TaskDeps {
+interface UnmountDeps extends TaskDeps {
   inUse: (disk: DiskId) => boolean;
 }
 

@@ -1,4 +1,4 @@
-/** Orphans: resources of this installation on an engine or in a pool without a record. */
+/** The administrator's orphans (resources without a record) and background tasks. */
 import { z } from 'zod';
 import { orphanHandlings, orphanKinds } from '../domain/orphan.ts';
 import { flag, label, named, plainText, text, unixMs, integer } from './common.ts';
@@ -54,3 +54,20 @@ export const orphanHandleAnswer = named(
     instanceId: z.string().nullable().describe('Adopted instance; else null'),
   }),
 );
+
+const task = z.strictObject({
+  name: z.string(),
+  intervalMs: z.number().int(),
+  running: z.boolean(),
+  /** Epoch milliseconds; null before the first run. */
+  lastStartedAt: z.number().int().nullable(),
+  /** Null before the first run ended. */
+  lastDurationMs: z.number().int().nullable(),
+  /** Why the last run failed; null if it succeeded. */
+  lastError: z.string().nullable(),
+  /** Runs that ended since the server started, and how many of them failed. */
+  runs: z.number().int(),
+  failures: z.number().int(),
+});
+
+export const taskListAnswer = z.strictObject({ tasks: z.array(task) });
