@@ -55,19 +55,26 @@ export const orphanHandleAnswer = named(
   }),
 );
 
-const task = z.strictObject({
-  name: z.string(),
-  intervalMs: z.number().int(),
-  running: z.boolean(),
-  /** Epoch milliseconds; null before the first run. */
-  lastStartedAt: z.number().int().nullable(),
-  /** Null before the first run ended. */
-  lastDurationMs: z.number().int().nullable(),
-  /** Why the last run failed; null if it succeeded. */
-  lastError: z.string().nullable(),
-  /** Runs that ended since the server started, and how many of them failed. */
-  runs: z.number().int(),
-  failures: z.number().int(),
-});
+const task = named(
+  'Task',
+  z.strictObject({
+    name: text('Name of the task'),
+    intervalMs: integer('Pause between two runs, in milliseconds'),
+    running: flag('Whether the task runs now'),
+    lastStartedAt: z
+      .number()
+      .int()
+      .nullable()
+      .describe('Start of the last run, Unix milliseconds; null before the first'),
+    lastDurationMs: z
+      .number()
+      .int()
+      .nullable()
+      .describe('Duration of the last finished run in milliseconds; null before the first'),
+    lastError: z.string().nullable().describe('Error of the last run; null if the run succeeded'),
+    runs: integer('Finished runs since the server started'),
+    failures: integer('Failed runs since the server started'),
+  }),
+);
 
-export const taskListAnswer = z.strictObject({ tasks: z.array(task) });
+export const taskListAnswer = z.strictObject({ tasks: z.array(task).describe('Background tasks') });
