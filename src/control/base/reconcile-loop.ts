@@ -1,11 +1,10 @@
 /**
- * # The loop
+ * Reconcile loop: leases due rows, passes each to its reconciler, and sleeps until the next is due
+ * or a wake-up comes. A wake-up carries no data: timers, use cases and engine hints all lead to the
+ * same query of due rows.
  *
- * Leases due rows, hands each to its pass, and sleeps until the next is due or somebody wakes it. A wake carries nothing: timer,
- * use-case and engine hint all reach this same code, which asks the store again what is due.
- *
- * A row is held by a lease (owner, token, expiry) that a heartbeat prolongs. When a wish moves the generation of a held row, the
- * pass that works on the old one is aborted; what it still finds is dropped by the guard of its write.
+ * A heartbeat extends the leases (owner, token, expiry). When a request moves a leased row's
+ * generation, the loop aborts its reconcile; the guard of its writes drops late results.
  */
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
 import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
@@ -16,23 +15,25 @@ import type { Time } from './time.ts';
 const LEASE_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LONGEST_SLEEP_MS = 30_000;
-/** More than a host has instances: those that wait for an image must not keep a terminate from its turn. One costs a few KB. */
+/**
+ * More than a host has instances: image pulls must not delay a terminate. A slot costs a few KB.
+ */
 const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
-/** Of the time, at most, goes into looking for what was overtaken: each pass that ends asks for a look at all that are in hand. */
-const LOOKS_SHARE = 0.1;
-/** A date that is set right by less than this makes nobody late that matters. */
+/** Largest share of time for the check: each finished reconcile requests one. */
+const CHECK_SHARE = 0.1;
+/** Smaller corrections of the date delay nothing that matters. */
 const SLACK_MS = 1_000;
 
-/** A row in the hands of a pass, until the signal says that it is no longer. */
+/** A leased row. The signal aborts when the lease or its generation is gone. */
 export interface LeasedRow<Row> {
   row: Row;
   leaseToken: string;
   signal: AbortSignal;
 }
 
-/** What a pass answers: when to look at the row again; null: not until something makes it due; 'gone': the row is no more. */
+/** When to reconcile again; null: after the next change; 'gone': the row was deleted. */
 export type ReconcileResult = { dueAtMs: number | null } | 'gone';
 
 export interface ReconcileLoopDeps<Table extends LeaseTable> {
@@ -40,16 +41,16 @@ export interface ReconcileLoopDeps<Table extends LeaseTable> {
   store: Store;
   time: Time;
   log: Log;
-  /** This process, as leases name it. */
+  /** Name of this process in leases. */
   leaseOwner: string;
   randomUuid: () => string;
-  /** Works on a row until nothing more can be done now. */
+  /** Reconciles a row until nothing more can be done now. */
   reconcile: (held: LeasedRow<LeaseRow<Table>>) => Promise<ReconcileResult>;
 }
 
 export interface ReconcileLoop {
   wake(): void;
-  /** Aborts what runs, gives the leases back, and answers when all is quiet. */
+  /** Aborts running reconciles, releases the leases, and resolves when none is left. */
   stop(): Promise<void>;
 }
 
@@ -63,19 +64,17 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
   const { table, store, time, log, leaseOwner } = deps;
   const { now } = time;
   const inHand = new Map<string, InHand>();
-  const ending = new AbortController();
+  const stopping = new AbortController();
   let stopped = false;
   let woken = false;
-  let turning: Promise<void> | null = null;
-  let callOff = (): void => {};
-  /** When what was overtaken may be looked for again, in `elapsed`, and whether somebody waits for that. */
-  const look = { fromMs: 0, isWanted: false };
-  /** What the date said when it was last looked at; at the start nobody knows what it said before. */
-  let latestMs = Infinity;
+  let running: Promise<void> | null = null;
+  let cancelSleep = (): void => {};
+  const superseded = makeSupersededCheck(deps, inHand);
+  const checkDate = makeDateCheck(deps);
 
-  const hold = (row: LeaseRow<Table>, leaseToken: string): void => {
+  const startReconcile = (row: LeaseRow<Table>, leaseToken: string): void => {
     const abort = new AbortController();
-    // Still in hand, although the lease could be had: it had expired while this process stood still (a laptop that slept).
+    // Still running here although the lease expired: this process was suspended.
     const before = inHand.get(row.id);
     before?.abort.abort();
     const done = Promise.resolve(before?.done)
@@ -93,48 +92,29 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     try {
       reconciled = await deps.reconcile(held);
     } catch (error) {
-      if (!held.signal.aborted) log.error({ table, id: held.row.id, err: error }, 'a pass failed; it is tried again');
+      if (!held.signal.aborted)
+        log.error({ table, id: held.row.id, err: error }, 'a reconcile failed; Berth retries it');
       reconciled = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
     }
     if (reconciled === 'gone') return;
-    // A share of a time is seldom whole, and PostgreSQL takes nothing else for a bigint.
+    // PostgreSQL accepts only whole numbers for a bigint.
     const dueAtMs = reconciled.dueAtMs === null ? null : Math.ceil(reconciled.dueAtMs);
-    // Until it is given back it stays in hand: the heartbeat prolongs all that this process has, and so it would never be free.
+    // Stays in the map until released: the heartbeat extends all leases of this process.
     for (;;) {
       try {
         await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
         return;
       } catch (error) {
-        log.error({ table, id: held.row.id, err: error }, 'a lease could not be given back; it is tried again');
+        log.error({ table, id: held.row.id, err: error }, 'could not release a lease; Berth retries');
       }
       if (stopped) return;
-      await time.sleep(RETRY_AFTER_FAULT_MS, ending.signal).catch(() => {});
+      await time.sleep(RETRY_AFTER_FAULT_MS, stopping.signal).catch(() => {});
     }
   };
 
-  /** Passes whose row was moved on by a wish, or taken by another process, work for nothing. */
-  const abortSuperseded = async (): Promise<void> => {
-    look.isWanted = inHand.size > 0 && time.elapsed() < look.fromMs;
-    if (inHand.size === 0 || look.isWanted) return;
-    const beganMs = time.elapsed();
-    const held = new Map(
-      (await leasedGenerations(store.read, table, leaseOwner)).map(({ id, generation }) => [id, generation]),
-    );
-    for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
-    const endedMs = time.elapsed();
-    look.fromMs = endedMs + (endedMs - beganMs) * (1 / LOOKS_SHARE - 1);
-  };
-
-  /** Times were written down by another date: whoever waits for one of them could wait for days. */
-  const mindTheDate = async (): Promise<void> => {
-    const nowMs = now();
-    if (nowMs < latestMs - SLACK_MS) await store.write((tx) => makeAllDue(tx, table, nowMs));
-    latestMs = nowMs;
-  };
-
-  const turn = async (): Promise<void> => {
-    await mindTheDate();
-    await abortSuperseded();
+  const claimAll = async (): Promise<void> => {
+    await checkDate();
+    await superseded.abortAll();
     while (!stopped && inHand.size < SLOTS) {
       const leaseToken = deps.randomUuid();
       const limit = Math.min(64, SLOTS - inHand.size);
@@ -149,39 +129,38 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
           perOwner: CLAIM_PER_OWNER,
         }),
       );
-      for (const row of rows) hold(row, leaseToken);
+      for (const row of rows) startReconcile(row, leaseToken);
       if (rows.length < limit) return;
     }
   };
 
   const sleep = async (): Promise<void> => {
-    // With all slots taken, what is due has to wait for a pass that ends, and that one wakes.
+    // With all slots taken, the next finished reconcile wakes the loop.
     const dueAtMs = inHand.size < SLOTS ? await nextDueAt(store.read, table) : null;
     const dueMs = dueAtMs === null ? LONGEST_SLEEP_MS : dueAtMs - now();
-    const lookMs = look.isWanted ? look.fromMs - time.elapsed() : LONGEST_SLEEP_MS;
-    const waitMs = Math.min(LONGEST_SLEEP_MS, Math.max(5, Math.min(dueMs, lookMs)));
-    if (!stopped) callOff = time.after(waitMs, wake);
+    const waitMs = Math.min(LONGEST_SLEEP_MS, Math.max(5, Math.min(dueMs, superseded.nextCheckMs())));
+    if (!stopped) cancelSleep = time.after(waitMs, wake);
   };
 
   const run = async (): Promise<void> => {
     while (woken && !stopped) {
       woken = false;
-      callOff();
+      cancelSleep();
       try {
-        await turn();
+        await claimAll();
         if (!woken) await sleep();
       } catch (error) {
-        log.error({ table, err: error }, 'the store did not answer the loop; it is asked again');
-        if (!stopped) callOff = time.after(RETRY_AFTER_FAULT_MS, wake);
+        log.error({ table, err: error }, 'the store did not answer the reconcile loop; Berth retries');
+        if (!stopped) cancelSleep = time.after(RETRY_AFTER_FAULT_MS, wake);
       }
     }
   };
 
   const wake = (): void => {
     woken = true;
-    if (stopped || turning) return;
-    turning = run().finally(() => {
-      turning = null;
+    if (stopped || running) return;
+    running = run().finally(() => {
+      running = null;
       if (woken && !stopped) wake();
     });
   };
@@ -191,7 +170,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     const untilMs = now() + LEASE_MS;
     store
       .write((tx) => heartbeat(tx, table, leaseOwner, { untilMs }))
-      .then(wake, (error: unknown) => log.warn({ table, err: error }, 'leases could not be prolonged'));
+      .then(wake, (error: unknown) => log.warn({ table, err: error }, 'could not extend leases'));
   });
   wake();
 
@@ -199,12 +178,52 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     wake,
     async stop() {
       stopped = true;
-      ending.abort();
-      callOff();
+      stopping.abort();
+      cancelSleep();
       stopBeating();
-      await turning;
+      await running;
       for (const { abort } of inHand.values()) abort.abort();
       await Promise.all([...inHand.values()].map(({ done }) => done));
     },
+  };
+}
+
+interface SupersededCheck {
+  abortAll(): Promise<void>;
+  /** Milliseconds until a postponed check may run; infinite if none is. */
+  nextCheckMs(): number;
+}
+
+/** Aborts reconciles whose row has a newer generation or another owner. */
+function makeSupersededCheck<Table extends LeaseTable>(
+  { table, store, time, leaseOwner }: ReconcileLoopDeps<Table>,
+  inHand: ReadonlyMap<string, InHand>,
+): SupersededCheck {
+  /** In `elapsed` milliseconds. */
+  let nextMs = 0;
+  let isPostponed = false;
+  return {
+    async abortAll() {
+      isPostponed = inHand.size > 0 && time.elapsed() < nextMs;
+      if (inHand.size === 0 || isPostponed) return;
+      const beganMs = time.elapsed();
+      const leased = await leasedGenerations(store.read, table, leaseOwner);
+      const held = new Map(leased.map(({ id, generation }) => [id, generation]));
+      for (const [id, { generation, abort }] of inHand) if (held.get(id) !== generation) abort.abort();
+      const endedMs = time.elapsed();
+      nextMs = endedMs + (endedMs - beganMs) * (1 / CHECK_SHARE - 1);
+    },
+    nextCheckMs: () => (isPostponed ? nextMs - time.elapsed() : Infinity),
+  };
+}
+
+/** Makes all rows due after the date jumped back: their times come from the old date. */
+function makeDateCheck<Table extends LeaseTable>({ table, store, time }: ReconcileLoopDeps<Table>) {
+  /** Unknown at the start. */
+  let latestMs = Infinity;
+  return async (): Promise<void> => {
+    const nowMs = time.now();
+    if (nowMs < latestMs - SLACK_MS) await store.write((tx) => makeAllDue(tx, table, nowMs));
+    latestMs = nowMs;
   };
 }

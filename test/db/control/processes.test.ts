@@ -20,7 +20,7 @@ interface Pair {
 async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pair> {
   const store = await open();
   // PostgreSQL may be slow with a connection in a full run; the loop retries.
-  const mayFail = /the store did not answer the loop; it is asked again/;
+  const mayFail = /the store did not answer the reconcile loop; Berth retries/;
   const world = await makeWorld(store, { start: false, mayFail, ...options });
   const installation = await firstRun.installationId(store, '');
   const otherEngine = makeSimulatedEngine({ installation, host: world.engine.host });
