@@ -1,6 +1,7 @@
 /**
- * Change feed: what commits a change publishes it here after the commit. Reconcile loops, the route cache, the route table and
- * revocations subscribe. A missed change costs only time: each subscriber also reads the store on a schedule of its own.
+ * Change feed, published to after commits. Reconcile loops, route cache, route table and
+ * revocations subscribe. A missed change only delays: subscribers also read the store on a
+ * schedule.
  */
 export type Subject = 'instance' | 'volume' | 'snapshot' | 'image' | 'account';
 
@@ -16,7 +17,6 @@ export interface Change {
 export interface Changes {
   /** Call after the commit. Listeners run synchronously, in the order they subscribed. */
   publish(change: Change): void;
-  /** Returns the unsubscribe function. */
   subscribe(subject: Subject, listener: (change: Change) => void): () => void;
 }
 

@@ -15,9 +15,7 @@ import type { Time } from './time.ts';
 const LEASE_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
 const LONGEST_SLEEP_MS = 30_000;
-/**
- * More than a host has instances: image pulls must not delay a terminate. A slot costs a few KB.
- */
+/** More than a host has instances: pulls must not delay a terminate. A slot costs a few KB. */
 const SLOTS = 4_096;
 const CLAIM_PER_OWNER = 64;
 const RETRY_AFTER_FAULT_MS = 5_000;
@@ -44,7 +42,6 @@ export interface ReconcileLoopDeps<Table extends LeaseTable> {
   /** Name of this process in leases. */
   leaseOwner: string;
   randomUuid: () => string;
-  /** Reconciles a row until nothing more can be done now. */
   reconcile: (held: LeasedRow<LeaseRow<Table>>) => Promise<ReconcileResult>;
 }
 
@@ -135,7 +132,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
   };
 
   const sleep = async (): Promise<void> => {
-    // With all slots taken, the next finished reconcile wakes the loop.
+    // All slots taken: the next finished reconcile wakes the loop.
     const dueAtMs = inHand.size < SLOTS ? await nextDueAt(store.read, table) : null;
     const dueMs = dueAtMs === null ? LONGEST_SLEEP_MS : dueAtMs - now();
     const waitMs = Math.min(LONGEST_SLEEP_MS, Math.max(5, Math.min(dueMs, superseded.nextCheckMs())));
@@ -199,7 +196,6 @@ function makeSupersededCheck<Table extends LeaseTable>(
   { table, store, time, leaseOwner }: ReconcileLoopDeps<Table>,
   inHand: ReadonlyMap<string, InHand>,
 ): SupersededCheck {
-  /** In `elapsed` milliseconds. */
   let nextMs = 0;
   let isPostponed = false;
   return {

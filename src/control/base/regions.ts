@@ -35,7 +35,6 @@ export interface RegionDrivers {
   archivePushed: boolean;
   /** Prefix of images saved from instances; pushed when archives are. */
   savedPrefix: string;
-  /** For the operator's registry. */
   archiveCredentials?: RegistryCredentials | undefined;
   /** Text of `images/start.sh`, the entry point of instances. */
   startScript: string;

@@ -1,6 +1,6 @@
 /**
- * Brings an instance up: images, disks, node ports, container. The engine's faults become diagnoses:
- * temporary ones are retried with a back-off, others fail permanently.
+ * Brings an instance up: images, disks, node ports, container. The engine's faults become
+ * diagnoses: temporary ones are retried with a back-off, others fail permanently.
  */
 import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/instance-disks.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
@@ -139,11 +139,9 @@ async function afterError(
   throw error;
 }
 
-/** Begins a stage of the operation's timeline. */
 const enterStage = ({ deps }: ReconcileContext, state: InstanceState, stage: StageName): InstanceState =>
   withInstance(state, { operation: beginStage(state.instance.operation, stage, deps.now()) });
 
-/** Calls the engine's `ensure`, in turns between owners. */
 function callEnsure(context: ReconcileContext, instance: Instance, spec: EngineSpec): Promise<InstanceObservation> {
   const { deps, drivers, signal } = context;
   const ensure = () => drivers.engine.ensure(spec, callDeadline(context));
@@ -251,7 +249,7 @@ async function allotPorts(
   return asWritten(state, written);
 }
 
-/** An instance that has run keeps its node ports: retries until the start's deadline, in case the other program leaves. */
+/** Retries until the start's deadline: an instance that has run keeps its node ports. */
 async function awaitNodePort(context: ReconcileContext, state: InstanceState, text: string): Promise<StepResult> {
   // Leaves an attempt for another fault.
   const attempts = Math.min(state.instance.attempts + 1, context.deps.limits.maxAttempts - 1);

@@ -14,11 +14,11 @@ import {
   type ReconcileContext,
 } from './reconcile-context.ts';
 
-/** Least share of the image deadline for each pull: an old request may miss its image for the first time. */
+/** Least share of the image deadline for each pull: an old request may start with one. */
 const LEAST_PULL_SHARE = 1 / 10;
 const SILENCE_MS = 1_000;
 
-/** A fault of the image, not of the container: retried until the image deadline (docs/interface.md §10). */
+/** Fault of the image, retried until the image deadline (docs/interface.md §10). */
 export class ImageFault extends EngineFault {
   constructor(fault: EngineFault, { retry } = { retry: fault.retry }) {
     super(fault.kind, fault.message, { retry, reason: fault.reason, cause: fault.cause });

@@ -1,4 +1,4 @@
-/** Ends a container: halts a resting instance, cleans up a released one, saves an archived one's root disk. */
+/** Halts resting instances, cleans up released ones, and saves root disks of archived ones. */
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
@@ -51,9 +51,9 @@ export async function haltContainer(
 }
 
 /**
- * Cleans up a released instance: first container, node ports and mounts; then its own disks, however
- * long that takes; then the row waits to leave the lists. A container that a late call brings back is
- * removed again; nothing else is done twice.
+ * Cleans up a released instance: first container, node ports and mounts; then its own disks,
+ * however long that takes; then the row waits to leave the lists. A container that a late call
+ * brings back is removed again; nothing else is done twice.
  */
 export async function cleanUp(context: ReconcileContext, start: InstanceState): Promise<StepResult> {
   const { drivers, deps, signal } = context;
@@ -183,8 +183,8 @@ async function archiveFailed(context: ReconcileContext, state: InstanceState, fa
 }
 
 /**
- * Removes the container of a saved root disk with its node ports (the next start allots others), then
- * unneeded images: earlier archives, and the host's copy of a pushed one.
+ * Removes the container of a saved root disk with its node ports (the next start allots others),
+ * then unneeded images: earlier archives, and the host's copy of a pushed one.
  */
 export async function removeArchived(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
   const { drivers } = context;

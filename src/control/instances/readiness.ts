@@ -1,7 +1,7 @@
 /**
  * Decides when an instance is Running and how its init script ended. The start script
- * (`images/start.sh`) writes services and exit code to the console; the owner can forge these lines,
- * so they decide about this instance alone.
+ * (`images/start.sh`) writes services and exit code to the console; the owner can forge these
+ * lines, so they decide about this instance alone.
  */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
@@ -28,7 +28,7 @@ const POLL_SHARE = 1 / 60;
 const SHORTEST_REST_MS = 20;
 /** Afterwards reads the console too, in case the image has no sshd, and shows the wait. */
 const PATIENCE_MS = 400;
-/** For an instance with sshd: observing costs the engine more than a refused connection. */
+/** Longer with sshd: observing costs the engine more than a refused connection. */
 const SSHD_PATIENCE_MS = 2_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
@@ -54,7 +54,7 @@ export function parseConsole(lines: readonly string[]): ConsoleReport {
   return report;
 }
 
-/** Polls until ssh (or what the image has instead) answers, the container ends, or patience is over. */
+/** Polls until ssh or the notebook answers, the container ends, or patience is over. */
 export async function checkReady(
   context: ReconcileContext,
   start: InstanceState,
@@ -63,7 +63,7 @@ export async function checkReady(
   const { deps } = context;
   const { instance } = start;
   const { sshFront, phase, status } = instance.observed;
-  // With the ssh front, the gateway's process answers, not the instance.
+  // The gateway's process answers for an ssh front, not the instance.
   if (!sshFront && (await answersWithin(context, instance, PATIENCE_MS))) return markReady(context, start, 'ssh');
   const { services } = parseConsole(await readConsoleLines(context, instance));
   let state = start;
@@ -82,7 +82,6 @@ export async function checkReady(
   return { state, next: Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, waitedMs / 10)) };
 }
 
-/** Requests ssh from the gateway's process and waits for it. */
 async function awaitSshFront(context: ReconcileContext, state: InstanceState): Promise<InstanceState> {
   if (context.drivers.health.probe?.capabilities.joinNetwork !== true) return state;
   const requested = await writeObservation(context, state, { observed: { sshFront: true } });

@@ -1,4 +1,4 @@
-/** What one reconcile of an instance works with, and the writes of what it observed. */
+/** Context and state of one reconcile, and the writes of its observations. */
 import type { Region } from '../../domain/catalog.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
@@ -80,7 +80,6 @@ export const backOff = (attempts: number, { deps }: ReconcileContext): BackOff =
   backOffMs: backOffMs(attempts, deps.limits),
 });
 
-/** Deadline for calls without a copy or pull. */
 export const callDeadline = ({ signal, deps }: ReconcileContext): AbortSignal =>
   AbortSignal.any([signal, deps.time.deadline(deps.limits.callDeadlineMs)]);
 
@@ -90,7 +89,6 @@ export const withInstance = (state: InstanceState, change: Partial<Instance>): I
   instance: { ...state.instance, ...change },
 });
 
-/** The state after a transaction wrote the row. */
 export const asWritten = (state: InstanceState, written: Instance): InstanceState => ({
   ...state,
   instance: written,
@@ -138,7 +136,7 @@ export async function failInstance(
 
 interface WriteOptions {
   holdsCapacity?: boolean;
-  /** More writes of the transaction. May lock the region: after the instance, before the account. */
+  /** Joins the transaction. May lock the region: after the instance, before the account. */
   alongside?: (tx: Db) => Promise<void>;
 }
 
@@ -155,7 +153,7 @@ export async function writeInstance(
   return { ...asWritten(state, written), holdsCapacity: options.holdsCapacity ?? state.holdsCapacity };
 }
 
-/** For callers with a transaction. Returns the row's content, its operation advanced. Throws `Superseded`. */
+/** Returns the row's content, with its operation advanced. Throws `Superseded`. */
 export async function writeInTransaction(
   tx: Db,
   { deps, leaseToken, region }: ReconcileContext,

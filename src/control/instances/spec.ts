@@ -1,4 +1,4 @@
-/** Translates an instance into the engine's spec: prepares its disks, then the container that mounts them. */
+/** Translates an instance into the engine's spec, with disks prepared and mounted. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { capacityOf } from '../../domain/catalog.ts';
@@ -26,7 +26,6 @@ export class DisksFailed extends Error {}
 
 /** A provisioned disk is gone: only an operator can restore it. */
 export class DisksLost extends Error {
-  /** Key for the operator. */
   readonly disk: string;
   constructor(message: string, disk: string) {
     super(message);
@@ -98,7 +97,6 @@ const OWN_TARGETS: Partial<Record<DiskKind, string>> = { data: ownMountPaths.dat
 
 interface Mounted {
   mounts: HostMount[];
-  /** Storage of the Docker sidecar. */
   docker?: { storage: string };
 }
 
@@ -112,7 +110,7 @@ async function mountDisks(context: ReconcileContext, instance: Instance): Promis
   const mounted: Mounted = { mounts: [] };
   for (const [index, { kind }] of disks.entries()) {
     const source = sources[index] ?? '';
-    // By index: a volume may have several mount paths.
+    // A volume may have several mount paths: match by index.
     const target = kind === 'volume' ? mounts[index - own.length]?.mountPath : OWN_TARGETS[kind];
     if (target !== undefined) mounted.mounts.push({ source, target, readOnly: false });
     else mounted.docker = { storage: source };
