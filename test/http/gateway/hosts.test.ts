@@ -17,12 +17,12 @@ describe('a host addresses one instance and one port', () => {
   ])('%s%s', (host, path, port) => {
     expect(targetOf(host, path, DOMAIN)).toEqual({
       kind: 'instance',
-      surface: 'host',
+      mount: 'host',
       instanceId: A,
       port,
       prefix: '',
-      inwardPath: path,
-      slashed: null,
+      upstreamPath: path,
+      withSlash: null,
     });
   });
 
@@ -47,7 +47,7 @@ describe('a host addresses one instance and one port', () => {
     '%s is no port’s host: paths count there as on the gateway’s own',
     (host) => {
       expect(targetOf(host, `/forward/${M}/81/`, DOMAIN)).toMatchObject({
-        surface: 'forward',
+        mount: 'forward',
         instanceId: M,
         port: 81,
       });
