@@ -13,7 +13,7 @@ async function traces(order: readonly string[]): Promise<Map<string, string>> {
   return found;
 }
 
-test('repeats its trace, whatever ran earlier in the thread', { timeout: 120_000 }, async () => {
+test('repeats its trace, whatever ran earlier in the thread', async () => {
   const [once, again] = await Promise.all([traces(names), traces(names.toReversed())]);
   expect([...once.keys()].toSorted()).toEqual(names.toSorted());
   for (const [name, trace] of once) {
@@ -23,7 +23,7 @@ test('repeats its trace, whatever ran earlier in the thread', { timeout: 120_000
   expect(new Set(once.values()).size, 'each name is a run of its own').toBe(names.length);
 });
 
-test('repeats its trace in another process, by the command of a failure report', { timeout: 120_000 }, async () => {
+test('repeats its trace in another process, by the command of a failure report', async () => {
   const printed = execFileSync(process.execPath, ['test/simulation/command.ts', '--case', 'seed:7'], {
     encoding: 'utf8',
   });

@@ -67,7 +67,7 @@ onBothEngines('the last place', { postgres: 'always' }, (open) => {
           await settled(world);
         }
       },
-      30_000 + ROUNDS * 15_000,
+      ROUNDS * 240_000,
     );
 });
 
