@@ -157,6 +157,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
   };
 
   // The table names each method and types its call; Object.fromEntries keeps neither.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   const calls = Object.fromEntries(jsonRouteNames.map((name) => [name, caller(name)])) as JsonCalls;
   return {
     ...calls,

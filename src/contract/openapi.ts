@@ -404,6 +404,9 @@ function withoutDefaults(value: Json): Json {
     Object.entries(value).map(([name, member]): [string, Json] => [name, withoutDefaults(member)]),
   );
   if (preset === undefined) return rest;
-  const { description = '', ...others } = rest;
-  return { ...others, description: `${String(description)}. Default: ${JSON.stringify(preset)}` };
+  const { description, ...others } = rest;
+  return {
+    ...others,
+    description: `${typeof description === 'string' ? description : ''}. Default: ${JSON.stringify(preset)}`,
+  };
 }

@@ -1,5 +1,5 @@
 /** Rows of the route table: their types and builders. The table itself is `routes.ts`. */
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { ErrorCode } from './errors.ts';
 
 export type Who = 'anyone' | 'account' | 'admin';

@@ -13,15 +13,12 @@ import * as instance from './instance.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
-import * as orphan from './admin.ts';
+import * as admin from './admin.ts';
 import * as port from './port.ts';
-import * as registry from './image.ts';
 import { adminRoute, jsonRoute, openRoute, operationRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
-import * as snapshot from './volume.ts';
 import * as ends from './stop-policy.ts';
 import { streamRoutes } from './stream-routes.ts';
-import { taskListAnswer } from './admin.ts';
 import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
@@ -82,15 +79,15 @@ export const routes = {
   }),
   createSnapshot: operationRoute(
     '/storage/snapshot/create',
-    snapshot.snapshotCreateRequest,
-    snapshot.snapshotCreateAnswer,
+    volume.snapshotCreateRequest,
+    volume.snapshotCreateAnswer,
     {
       errors: 'problem',
       summary: 'Take a snapshot of a volume, even while instances write to it',
       source: 'ours',
     },
   ),
-  listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, snapshot.snapshotListAnswer, {
+  listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, volume.snapshotListAnswer, {
     errors: 'problem',
     summary: "List the caller's snapshots, newest first",
     source: 'ours',
@@ -251,13 +248,13 @@ export const routes = {
     summary: 'Delete an image of your own',
     source: 'ours',
   }),
-  createRegistry: jsonRoute('/registry/create', registry.registryCreateRequest, registry.registryCreateAnswer, {
+  createRegistry: jsonRoute('/registry/create', image.registryCreateRequest, image.registryCreateAnswer, {
     idempotent: true,
     errors: 'problem',
     summary: 'Store credentials for a registry of your images, one for each server',
     source: 'ours',
   }),
-  listRegistries: jsonRoute('/registry/list', empty, registry.registryListAnswer, {
+  listRegistries: jsonRoute('/registry/list', empty, image.registryListAnswer, {
     errors: 'problem',
     summary: "List the caller's registry credentials, without their secrets",
     source: 'ours',
@@ -297,18 +294,18 @@ export const routes = {
     summary: 'Create an account (administrators)',
     source: 'ours',
   }),
-  listStrays: adminRoute('/admin/stray/list', empty, orphan.orphanListAnswer, {
+  listStrays: adminRoute('/admin/stray/list', empty, admin.orphanListAnswer, {
     errors: 'problem',
     summary: 'List orphans: resources of this installation without a record (administrators)',
     source: 'ours',
   }),
-  handleStray: adminRoute('/admin/stray/handle', orphan.orphanHandleRequest, orphan.orphanHandleAnswer, {
+  handleStray: adminRoute('/admin/stray/handle', admin.orphanHandleRequest, admin.orphanHandleAnswer, {
     errors: 'problem',
     summary:
       'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
     source: 'ours',
   }),
-  listTasks: adminRoute('/admin/task/list', empty, taskListAnswer, {
+  listTasks: adminRoute('/admin/task/list', empty, admin.taskListAnswer, {
     errors: 'problem',
     summary: 'List background tasks of the server and how their last run went (administrators)',
     source: 'ours',

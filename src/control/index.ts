@@ -27,7 +27,7 @@ export type { OpenExec } from '../engines/contract.ts';
 export type { Access } from './access/types.ts';
 export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
-export type { Caller, Credential, Idempotency, Pager, TextPage, StartedOperation } from './base/caller.ts';
+export type { Caller, Credential, Idempotency, Pager, TextPage } from './base/caller.ts';
 export type { Log } from './base/log.ts';
 export type { Commands } from './inside/commands.ts';
 export { copyString } from './base/copy-string.ts';

@@ -137,10 +137,10 @@ export function foldIntoSteps(
   });
 }
 
-export const SAMPLE_RETENTION_MS = HOUR_MS;
+export const SAMPLE_RETENTION_MS = 3_600_000;
 export const MINUTE_RETENTION_MS = 24 * HOUR_MS;
 /** Tolerates clock differences and the duration of a request. */
-export const CLOCK_SLACK_MS = MINUTE_MS;
+export const CLOCK_SLACK_MS = 60_000;
 
 export interface MetricsRangeRequest {
   fromMs?: number | undefined;

@@ -30,7 +30,7 @@ import { describeOwnership } from './ownership.ts';
 import { describeSurroundings } from './engine-host.ts';
 import { deadline, makeSubject, type Subject } from './subject.ts';
 
-export type { Fixture, Neighbour } from './fixture.ts';
+export type { Fixture } from './fixture.ts';
 
 export function describeConformance(name: string, makeFixture: () => Promise<Fixture>): void {
   describe(`engine conformance: ${name}`, () => {

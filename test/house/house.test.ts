@@ -321,7 +321,9 @@ describe('every document that a file cites, and every relative path, lies in the
     expect(staysInRepository(file, exists)).not.toEqual([]);
   });
 
-  const [rules, start] = [`${'docs/interface'}.md`, `${'README'}.md`];
+  const markdown = (name: string): string => `${name}.md`;
+  const rules = markdown('docs/interface');
+  const start = markdown('README');
   const good = [
     { path: 'src/domain/a.ts', text: `/** The rule of ${rules} §2. */` },
     { path: 'docs/security.md', text: `[rules](${rules.slice(5)}), [start](../${start})` },

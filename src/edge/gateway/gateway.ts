@@ -319,11 +319,14 @@ export class Gateway {
       sendAnswer(req, res, entered.refused, head.accept);
       return;
     }
-    const { pool, place, ...exchange } = entered;
-    const onDone = this.#begin(entered, exchange.authorized.accessGrant, () => abort(req, res), method, false);
+    const { pool, target, authorized, host, headers } = entered;
+    const onDone = this.#begin(entered, authorized.accessGrant, () => abort(req, res), method, false);
     forward(pool, {
       ...client,
-      ...exchange,
+      target,
+      authorized,
+      host,
+      headers,
       head,
       log: this.#deps.log,
       idle: this.#idle,
@@ -370,10 +373,14 @@ export class Gateway {
     const request = { head, asked, method: 'GET', upgrade: true };
     const entered = await this.#enter(request, this.#connectionOf(req.socket));
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
-    const { pool, place, ...upgrade } = entered;
-    const grant = detachedCopy(upgrade.authorized.accessGrant);
+    const { pool, target, authorized, host, headers } = entered;
+    const grant = detachedCopy(authorized.accessGrant);
     const onDone = this.#begin(entered, grant, () => client.destroy(), 'GET', true);
-    tunnel(pool, { ...upgrade, client, early, accept: head.accept, idle: this.#idle, limits: this.#limits }, onDone);
+    tunnel(
+      pool,
+      { client, target, authorized, host, headers, early, accept: head.accept, idle: this.#idle, limits: this.#limits },
+      onDone,
+    );
   }
 
   /** Watches an authorized exchange until the returned function is called. */

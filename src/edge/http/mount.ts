@@ -6,8 +6,7 @@ import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/r
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
 import type { Who } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
-import type { Access, Caller } from '../../control/index.ts';
-import type { Log } from '../../control/index.ts';
+import type { Access, Caller, Log } from '../../control/index.ts';
 import { ADMIN_ROLE } from '../../domain/roles.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { checkBodyHeaders, parseBody } from './body.ts';

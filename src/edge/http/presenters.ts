@@ -2,15 +2,15 @@
 import { MAX_OUTPUT_BYTES } from '../../contract/exec.ts';
 import type { LogLine } from '../../contract/log.ts';
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
-import {
-  type Commands,
-  type IdleStatus,
-  type InstanceMetrics,
-  type InstanceStopPolicy,
-  type LogPage,
-  type LogRequest,
-  type ShareInfo,
-  type Terminals,
+import type {
+  Commands,
+  IdleStatus,
+  InstanceMetrics,
+  InstanceStopPolicy,
+  LogPage,
+  LogRequest,
+  ShareInfo,
+  Terminals,
 } from '../../control/index.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 import {
@@ -21,7 +21,7 @@ import {
   gpuFigureNames,
 } from '../../domain/metrics.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { type StopPolicyRequest } from '../../domain/stop-policy.ts';
+import type { StopPolicyRequest } from '../../domain/stop-policy.ts';
 
 const MINUTE_MS = 60_000;
 const UNLESS =

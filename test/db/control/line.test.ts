@@ -180,6 +180,7 @@ onBothEngines('the line', { postgres: 'always' }, (open) => {
     await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
     await world.until(next, says('NoCapacity', '0 before it'));
     await world.until(first, hasStatus('PullingImage'));
+    expect(await world.line()).toEqual([next]);
   });
 
   test('an entry leaves at its deadline with a permanent failure, and the next moves up', async () => {

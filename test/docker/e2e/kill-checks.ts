@@ -112,7 +112,7 @@ export async function savesAreListed({ server, admin }: Scene): Promise<void> {
 }
 
 /** Desired states and what the engine holds agree exactly. */
-export async function agree(scene: Scene): Promise<void> {
+export async function expectAgreement(scene: Scene): Promise<void> {
   const installation = installationOf(scene.server.folder);
   const listed = (await Promise.all(scene.accounts.map(settledList))).flat();
   const ids = (...statuses: string[]): string[] =>

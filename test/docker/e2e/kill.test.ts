@@ -26,7 +26,7 @@ import {
   type ServerProcess,
 } from '../../fixtures/server-process.ts';
 import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
-import { agree, filesOf, PRECIOUS, savesAreListed, settledList, volumesHold } from './kill-checks.ts';
+import { expectAgreement, filesOf, PRECIOUS, savesAreListed, settledList, volumesHold } from './kill-checks.ts';
 import { idOf, killUnderLoad, listOf, statusOf, type Scene } from './kill-load.ts';
 
 /** Kills between two checks, and how often that is done. */
@@ -97,7 +97,7 @@ test.for(Array.from({ length: ROUNDS }, (_, round) => round + 1))(
   TIMEOUT,
   async () => {
     await killUnderLoad(scene, KILLS);
-    await agree(scene);
+    await expectAgreement(scene);
   },
 );
 
