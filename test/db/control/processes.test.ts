@@ -29,6 +29,15 @@ async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pai
   return { world, other, otherEngine };
 }
 
+/** The first probe of a process may make a row due again between a rest and its picture. */
+async function pictureAtRest(world: World): Promise<Record<string, string[]>> {
+  for (;;) {
+    await settled(world);
+    const picture = await pictureOf(world.store);
+    if (picture['instance']?.every((row) => JSON.parse(row).dueAtMs === null)) return picture;
+  }
+}
+
 onEngine('postgres', 'two control processes', (open) => {
   test('share the work, and never create one container twice', async () => {
     const { world, other, otherEngine } = await twoProcesses(open, {
@@ -159,10 +168,11 @@ onEngine('postgres', 'two control processes', (open) => {
 
   test('drops the late result of a process that lost its lease', async () => {
     const clock = { aheadMs: 0 };
-    const { world, other } = await twoProcesses(open, { clock, limits: { callDeadlineMs: 5_000 } });
+    const { world, other, otherEngine } = await twoProcesses(open, { clock, limits: { callDeadlineMs: 5_000 } });
     let letGo = (): void => {};
-    // No hint wakes the loop, which would see the row's new lease and give up.
-    world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
+    // No hint wakes the loop, which would see the row's new lease and give up, or the other, once at rest.
+    for (const engine of [world.engine, otherEngine])
+      engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     const { ensure } = world.engine;
     world.engine.ensure = async (spec, signal) => {
       await new Promise<void>((resolve) => (letGo = resolve));
@@ -182,8 +192,7 @@ onEngine('postgres', 'two control processes', (open) => {
     );
     await other.start();
     await world.until(one.instanceId, hasStatus('Running'));
-    await settled(world);
-    const before = await pictureOf(world.store);
+    const before = await pictureAtRest(world);
     let writes = 0;
     const { write } = world.store;
     world.store.write = (work) => write(work).finally(() => (writes += 1));

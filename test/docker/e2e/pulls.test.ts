@@ -135,7 +135,7 @@ describe('a faulty registry', () => {
       [missing, local].map((id) => hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' })),
     );
     expect(said[0]).toMatch(/there is no such image; check its name and tag/);
-    expect(said[1]).toMatch(/launch the present image anew/);
+    expect(said[1]).toMatch(/launch with the current image/);
     await hasty.removeAll(missing, local);
   });
 
