@@ -42,9 +42,7 @@ const UNMOUNT_INTERVAL_MS = 30_000;
 const HEALTH_INTERVAL_MS = 5_000;
 const EXPIRE_INTERVAL_MS = 60_000;
 const STOP_DUE_INTERVAL_MS = 1_000;
-/** Bounds how late an idle stop comes. */
 const IDLE_INTERVAL_MS = 1_000;
-/** Bounds how late a sample is. */
 const SAMPLE_INTERVAL_MS = 1_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
 

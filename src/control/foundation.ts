@@ -41,54 +41,40 @@ export interface ControlDeps {
   regions: Regions;
   log: Log;
   time: Time;
-  /** 0 ≤ n < 1; draws node ports. */
+  /** In [0, 1); draws node ports. */
   random: () => number;
   randomUuid: () => string;
   randomBytes: (size: number) => Uint8Array;
-  /** 32 bytes; what has to be kept and handed on, such as registry secrets, is sealed with it. */
+  /** 32 bytes; seals what Berth passes on, such as registry secrets. */
   secretsKey: Uint8Array;
-  /**
-   * Where a browser trades the key for a session of the gateway, and sees the notebook, or that
-   * port.
-   */
+  /** Redeems the key for a gateway session, and opens the notebook or the port. */
   openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
-  /**
-   * Where a port is behind the gateway: below its address, and on a host of its own where it has
-   * one.
-   */
+  /** Gateway addresses of a port: by path, and by host where ports have one. */
   portUrls: PortDeps['portUrls'];
-  /** The link that opens a port to whoever has it. */
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
   issuer: string;
   audience: string;
   argon2id?: AccessDeps['argon2id'];
-  /** Containers brought up at once: about four for each core of the engine. */
+  /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
-  /** Free space of the file system with the database. */
   dataSpace: () => Promise<Space>;
   cpuOvercommit: number;
   hostMemoryMiB: number;
   onEngineAnswers: ProbeDeps['onEngineAnswers'];
   limits?: Partial<Limits>;
-  /** Bounds of the operator on stop policies; none by default. */
   endsRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
-  /** Handling of orphans. */
   orphans?: OrphanPolicy;
-  /** Whether accounts may name registries on the engine's own host; not, if not given. */
+  /** Whether accounts may use registries at loopback addresses; default no. */
   localRegistries?: boolean;
-  /** How long events and past operations are kept; 30 days if not given. */
+  /** Retention of events and finished operations; default 30 days. */
   eventsKeptMs?: number;
-  /**
-   * Where the gateway is a process of its own, it holds the terminals; not given, they are held
-   * here.
-   */
+  /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
-  /** True where no other process shares the store: leases that stand are those of a dead one. */
+  /** True if no other process shares the store: existing leases are stale. */
   alone: boolean;
 }
 
-/** Everything that use cases and background tasks share. */
 export type Foundation = ReturnType<typeof makeFoundation>;
 
 export function makeFoundation(deps: ControlDeps) {

@@ -50,7 +50,6 @@ export type {
 export { makeRevocations } from './routing/revocations.ts';
 export type { VolumePath, Files, ReadableFile } from './volumes/files.ts';
 
-/** Background tasks of this process, for administrators. */
 export interface Tasks {
   list(): Promise<TaskStatus[]>;
 }

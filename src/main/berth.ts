@@ -23,7 +23,6 @@ const config = (() => {
 const log = pino({ level: config.logLevel, base: null });
 log.info(masked(config), `Berth ${VERSION} starts`);
 
-/** Starts the server or gateway of this process. */
 async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
   if (config.role === 'gateway') {
     const { startGateway } = await import('./gateway.ts');

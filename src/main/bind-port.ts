@@ -15,7 +15,6 @@ export interface BoundPort {
   port: number;
   /** Pass to `listen` of the server that takes over; close that server, not this one. */
   server: Server;
-  /** Frees a port that no server took over. */
   close(): void;
 }
 

@@ -202,7 +202,6 @@ export interface Config {
   registryImages: boolean;
   /** Whether accounts may use registries at loopback addresses of the engine's host. */
   localRegistries: boolean;
-  /** Retention of events and finished operations. */
   eventRetentionMs: number;
   orphans: OrphanPolicy;
   /** Registry for archived and saved root disks; null: the engine's store. */

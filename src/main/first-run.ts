@@ -89,7 +89,6 @@ export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
 }
 
 const DATA_DISK_GB = 20;
-/** A pool must hold at least this many data disks. */
 const MIN_DATA_DISKS = 25;
 
 /** Size of data disks, chosen once by the size of the pool: small machines get small disks. */
@@ -147,7 +146,6 @@ export function typesThatFit(machine: Machine & { dataDiskGB?: number }): Omit<I
 }
 
 export interface OfferedImage {
-  /** Identifies the image between starts. */
   key: string;
   name: string;
   ref: string;

@@ -41,7 +41,6 @@ export interface Server {
   apiUrl: string;
   gatewayUrl: string;
   adminPassword: ShownPassword | null;
-  /** For a first launch to copy. */
   example: { region: string; imageId: string; instanceTypeId: string };
   store: Store;
   running: RunningControl;
@@ -233,7 +232,6 @@ interface ListenDeps {
   addresses: Addresses;
 }
 
-/** Returns the port. */
 async function listenApi({ config, log, running, addresses }: ListenDeps, cleanups: Cleanup[]): Promise<number> {
   const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
   cleanups.push(async () => tls?.stop());

@@ -16,7 +16,6 @@ const ADMIN_NAME = 'admin';
 interface NewAccount {
   username: string;
   email: string;
-  /** Dollars. */
   balance: number;
   roles: readonly string[];
   passwordHash: string;

@@ -1,4 +1,3 @@
-/** Ssh keys. A change makes the account's instances due in the same transaction. */
 import { createHash } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
 import { parseSshPublicKey } from './ssh-public-key.ts';

@@ -109,7 +109,6 @@ const readRsa = (reader: Reader): number => {
   return bits;
 };
 
-/** Application of a security key, `ssh:` by default. */
 const readApplication = (reader: Reader): void => {
   const application = asciiOf(reader.next('application').subarray(0, 256));
   if (!/^[\x21-\x7e]{1,255}$/.test(application)) refuse(`names no application of its security key; ${EXAMPLE}`);

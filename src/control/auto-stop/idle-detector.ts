@@ -59,7 +59,6 @@ export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {
 export interface IdleDetector {
   tick(): Promise<void>;
   settled(): Promise<void>;
-  /** Result of the last check; null without one of this run and policy. */
   report(instance: Instance): IdleReport | null;
 }
 

@@ -7,7 +7,6 @@ interface Counted {
 
 export interface Traffic extends Pick<Forwarding, 'beginTraffic'> {
   of(instanceId: string, kinds: readonly TrafficKind[]): Counted;
-  /** Drops counters that have been quiet for `quietMs`. */
   forget(quietMs: number): void;
 }
 

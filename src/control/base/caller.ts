@@ -4,7 +4,6 @@ export interface Caller {
   username: string;
   email: string;
   roles: readonly string[];
-  /** Login the token came from; null for an API key. */
   sessionId: string | null;
   /** Absent for a token. Deleting the key ends what was opened with it. */
   apiKeyId?: string;
@@ -35,6 +34,5 @@ export interface TextPage<Text extends string | Uint8Array = string | Uint8Array
 
 /** Identifies the new operation in a header; `docs/interface.md` fixes the body. */
 export interface StartedOperation {
-  /** Absent only in stored answers from versions before operations. */
-  operationId?: string;
+  operationId: string;
 }

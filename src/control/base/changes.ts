@@ -8,7 +8,6 @@ export type Subject = 'instance' | 'volume' | 'snapshot' | 'image' | 'account';
 export interface Change {
   /** `account`: its logins or API keys; what lists show of an account has a version of its own. */
   subject: Subject;
-  /** Absent when several objects changed. */
   id?: string;
   /** Rows of the subject were made due, so its reconcile loop claims at once. */
   isDue?: boolean;

@@ -4,7 +4,6 @@ import { Refusal } from '../../domain/refusal.ts';
 export interface ConcurrencyLimit {
   /** Throws `too_many_requests` at the limit. */
   acquire(accountId: string): Release;
-  /** Permits held by all accounts. */
   readonly count: number;
 }
 

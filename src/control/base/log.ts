@@ -1,4 +1,3 @@
-/** Logger of control and edge; pino fits. */
 type Write = (facts: Record<string, unknown>, text: string) => void;
 
 export interface Log {

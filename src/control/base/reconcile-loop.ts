@@ -39,7 +39,6 @@ export interface ReconcileLoopDeps<Table extends LeaseTable> {
   store: Store;
   time: Time;
   log: Log;
-  /** Name of this process in leases. */
   leaseOwner: string;
   randomUuid: () => string;
   reconcile: (held: LeasedRow<LeaseRow<Table>>) => Promise<ReconcileResult>;

@@ -20,12 +20,9 @@ export interface RegionDrivers {
   regionId: RegionId;
   engine: Engine;
   pools: readonly PoolDrivers[];
-  /** Size of the folder shared by an account's instances. */
   sharedDiskGB: number;
   nodePortRange: { first: number; last: number };
-  /** Host address that publishes node ports. */
   nodePortAddress: string;
-  /** Folder of the operator's read-only data sets. */
   commonDataFolder: string;
   /**
    * Prefix of archived root disks: in the engine's store, or in the operator's registry when
@@ -36,7 +33,6 @@ export interface RegionDrivers {
   /** Prefix of images saved from instances; pushed when archives are. */
   savedPrefix: string;
   archiveCredentials?: RegistryCredentials | undefined;
-  /** Text of `images/start.sh`, the entry point of instances. */
   startScript: string;
   /** `probe`: the last answer; null before the first. */
   health: { probe: Probe | null; answers: boolean; text: string };

@@ -13,11 +13,8 @@ export interface TaskStatus {
   name: string;
   intervalMs: number;
   running: boolean;
-  /** Epoch milliseconds; null before the first run. */
   lastStartedAtMs: number | null;
-  /** Null before the first run ended. */
   lastDurationMs: number | null;
-  /** Message of the last run's error; null if it succeeded. */
   lastError: string | null;
   runs: number;
   failures: number;
@@ -35,14 +32,12 @@ export interface Scheduler {
   /** Runs the task now, or once more after the run under way. */
   runSoon(name: string): void;
   statuses(): TaskStatus[];
-  /** Ends the intervals; resolves when no run is under way. */
   stop(): Promise<void>;
 }
 
 interface Entry {
   task: Task;
   status: TaskStatus;
-  /** A run was requested during the run under way. */
   isRequested: boolean;
 }
 

@@ -16,7 +16,6 @@ export interface TaskDeps {
   time: Time;
   log: Log;
   changes: PublishChanges;
-  /** Aborts when control stops. */
   stopping: AbortSignal;
 }
 

@@ -12,9 +12,7 @@ export interface Time {
   /** Rejects when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
   deadline(ms: number): AbortSignal;
-  /** Runs `fn` once. Returns the cancel function. */
   after(ms: number, fn: () => void): () => void;
-  /** Runs `fn` at each interval. Returns the cancel function. */
   every(ms: number, fn: () => void): () => void;
 }
 

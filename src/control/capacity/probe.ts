@@ -8,7 +8,6 @@ import { sweepRegion } from '../orphans/sweep.ts';
 
 export interface ProbeDeps extends TaskDeps {
   cpuOvercommit: number;
-  /** Memory of each host reserved for the engine, Berth and other programs. */
   hostMemoryMiB: number;
   /** Called when an engine answers for the first time or again. */
   onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;

@@ -42,14 +42,12 @@ const MAX_QUEUED_PER_ACCOUNT = 10;
 /** Capacity for a newcomer: free capacity less reservations of queued launches. */
 interface CapacityBehindQueue {
   available: Capacity;
-  /** Number of entries with a reservation. */
   reservedCount: number;
 }
 
 /** Shortage for a newcomer. The region is locked. */
 export interface CapacityShortage extends CapacityBehindQueue {
   counted: RegionWithUsage;
-  /** Queue length, with and without reservations. */
   waiting: number;
 }
 
@@ -94,7 +92,6 @@ async function* decideInOrder(
 }
 
 export interface EnqueueOptions {
-  /** Node ports to reserve as well. */
   ports: number;
   catalog: CatalogSnapshot;
   /** Longest wait; null: refuse at once. */

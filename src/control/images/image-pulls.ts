@@ -7,7 +7,7 @@ import { raceAbort } from '../../async/abort.ts';
 
 export interface ImageRequest {
   ref: string;
-  /** Owning account. The registry is asked even if the engine has the image. */
+  /** Owning account; its registry is asked even if the engine has the image. */
   ownerId?: string;
   credentials?: RegistryCredentials | undefined;
 }

@@ -28,7 +28,6 @@ export async function imageRequestOf(
   return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
 }
 
-/** Adds what the owner can do to a `denied` pull. */
 export const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
   if (fault.kind !== 'denied' || ownerId === undefined) return fault;
   const server = registryServerOf(ref);

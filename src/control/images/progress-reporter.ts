@@ -10,7 +10,6 @@ export interface ProgressReporter {
   finish: () => Promise<Progress | null>;
 }
 
-/** A failed write is dropped: the next one follows. */
 export function makeProgressReporter(
   now: () => number,
   write: (message: string, progress: Progress) => Promise<unknown>,

@@ -38,7 +38,7 @@ export interface RegistryDeps {
   localRegistries: boolean;
 }
 
-/** Undefined if the account has none for the server. Throws `denied` if they can't be decrypted. */
+/** Undefined without credentials for the server. Throws `denied` if they can't be decrypted. */
 export type CredentialsFor = (accountId: string, server: string) => Promise<RegistryCredentials | undefined>;
 
 export type InternalRegistries = Registries & { credentialsFor: CredentialsFor };

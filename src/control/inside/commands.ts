@@ -11,7 +11,6 @@ import type { Forwarding } from '../routing/gateway-types.ts';
 
 const LIMITS = { perAccount: 16, total: 256, retryAfterS: 2 };
 const OPEN_MS = 30_000;
-/** Wait for a killed command to exit. */
 const END_MS = 15_000;
 const FIRST_BYTES = 16 * 1024;
 /** Discarded output is still read, or the command would block; the rate bounds its cost. */

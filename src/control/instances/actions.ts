@@ -90,7 +90,6 @@ export interface ActionInput {
   cause: Cause;
   catalog: CatalogSnapshot;
   nowMs: number;
-  /** More data of the event when Berth is the cause. */
   why?: object;
   /** Longest wait of a start in the queue; null: refuse at once. */
   waitMs?: number | null;

@@ -12,7 +12,6 @@ interface Row {
 
 export interface BackOffs {
   begin(row: Row, backOff: BackOff): void;
-  /** Milliseconds until the generation's next attempt; 0: now. */
   leftMs(row: Row): number;
 }
 

@@ -163,7 +163,6 @@ async function afterFault(context: ReconcileContext, state: InstanceState, fault
   if (fault instanceof ImageFault) return afterImageFault(context, state, fault);
   if (fault.takenNodePort !== undefined) return changeNodePort(context, state, fault.takenNodePort, fault.message);
   if (fault.reason === 'portTaken') return awaitNodePort(context, state, fault.message);
-  // `not_found`: the engine lost the image meanwhile, for instance.
   if (fault.retry || fault.kind === 'not_found') {
     const diagnosis = fault.kind === 'not_found' ? 'BackOff' : diagnosisOf(fault, 'EngineRejected');
     return retryLater(context, state, diagnosis, fault.message);
@@ -251,7 +250,6 @@ async function allotPorts(
 
 /** Retries until the start's deadline: an instance that has run keeps its node ports. */
 async function awaitNodePort(context: ReconcileContext, state: InstanceState, text: string): Promise<StepResult> {
-  // Leaves an attempt for another fault.
   const attempts = Math.min(state.instance.attempts + 1, context.deps.limits.maxAttempts - 1);
   const next = await writeObservation(context, state, { attempts, observed: diagnosisFields('PortTaken', text) });
   return { state: next, next: backOff(attempts, context) };

@@ -60,7 +60,6 @@ export const notLoggedIn = (apiOrigin: string): Answer => ({
   headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
 });
 
-/** The same answer for every invalid link. */
 export const linkEnded = (apiOrigin: string): Answer => ({
   ...notLoggedIn(apiOrigin),
   title: 'This link does not open this',
@@ -147,7 +146,6 @@ export function notRunning(status: string, apiOrigin: string): Answer {
 
 const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
 
-/** The instance ran a moment ago. */
 export const restarting = (): Answer => ({
   status: 503,
   code: 'unavailable',

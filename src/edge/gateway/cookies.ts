@@ -8,7 +8,6 @@ import type { InstanceTarget } from './routing.ts';
 
 const GATEWAY_COOKIE = 'berth_gateway';
 
-/** Cookie with a share token; one per port. */
 const SHARE_COOKIE = 'berth_share';
 
 const OURS: readonly string[] = [ACCESS_COOKIE.toLowerCase(), GATEWAY_COOKIE, SHARE_COOKIE];

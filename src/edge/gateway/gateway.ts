@@ -77,7 +77,6 @@ export interface GatewayDeps {
   trustedProxies?: readonly string[] | undefined;
   /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
   portDomain?: (() => string | null) | undefined;
-  /** `follow` reports renewed certificates. */
   tls?: GatewayTls | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
@@ -461,7 +460,6 @@ export class Gateway {
     return found;
   }
 
-  /** Origin of the gateway, or of a port's host. */
   #ownOrigin(sender: Sender, isOfPort: boolean): string {
     if (this.#publicOrigin === null) return `${sender.proto}://${sender.host.toLowerCase()}`;
     const { origin, scheme } = this.#publicOrigin;

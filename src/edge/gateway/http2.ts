@@ -34,10 +34,8 @@ interface Client {
 const STREAM_WINDOW_BYTES = 262_144;
 const CONNECTION_WINDOW_BYTES = 1_048_576;
 
-/** Rate limit of client resets. */
 const RESETS = { streamResetBurst: 1_000, streamResetRate: 33 };
 
-/** Time for a client to close its side. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const ignore = (): void => {};
@@ -82,7 +80,6 @@ export class Http2Clients {
     if (this.#closing) session.close();
   }
 
-  /** Sends GOAWAY; running requests continue. */
   close(): void {
     this.#closing = true;
     for (const { session } of this.#clients) session.close();

@@ -8,7 +8,6 @@ export interface Receiver {
   /** Returns false to pause until `resume`. */
   onData(chunk: Buffer): boolean;
   onEnd(trailers: string[]): void;
-  /** Called after each parsed piece. */
   onPieceEnd(): void;
   onBroken(error: Error): void;
 }

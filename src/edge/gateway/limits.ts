@@ -25,7 +25,6 @@ export const defaultGatewayLimits: GatewayLimits = {
   handshakeMs: 60_000,
   halfOpenMs: 120_000,
   clientIdleMs: 600_000,
-  // Notebooks and language models compute for hours; WebSockets are silent for days.
   instanceIdleMs: 0,
   tunnelIdleMs: 0,
   idleClientMs: 65_000,

@@ -17,7 +17,6 @@ export class ResponseFault extends Error {}
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?$/;
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** Control characters except tab. */
 const BROKEN = /[^\t\x20-\x7e\x80-\xff]/;
 const TIMEOUT = /(?:^|[\s,])timeout=(\d{1,6})/i;
 

@@ -17,7 +17,6 @@ export class ResponseReader {
   #method = 'GET';
   #mayUpgrade = false;
   #sink: ResponseSink | null = null;
-  /** Beginning of a head that arrived in pieces. */
   #begun: Buffer | null = null;
   #chunked: ChunkedBody | null = null;
   /** Body bytes left: -1 within the head, `Infinity` until the connection ends. */

@@ -41,7 +41,6 @@ export class Revocation {
     this.#open.delete(access);
   }
 
-  /** Also cuts what is still open. */
   stop(): void {
     clearInterval(this.#timer);
     this.#unfollow();

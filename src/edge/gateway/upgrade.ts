@@ -103,7 +103,6 @@ class Handshake implements ResponseSink {
     clearTimeout(this.#timer);
     this.#came = head.status === 101 ? 'upgrade' : 'head';
     if (this.#came === 'head') this.#request.idle.watch(this.#moving);
-    // Any other response ends the connection.
     const more = head.status === 101 ? ['Connection', 'Upgrade', 'Upgrade', 'websocket'] : ['Connection', 'close'];
     client.write(headOf(head, this.#request, more), 'latin1');
   }
@@ -193,7 +192,6 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: TunnelRequest): vo
     upstream.destroy();
   });
   upstream.once('close', () => {
-    // Bytes may still wait to be written.
     if (upstream.readableEnded) client.end();
     else client.destroy();
   });

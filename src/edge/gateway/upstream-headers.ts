@@ -40,7 +40,6 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
 export interface Peer {
   address: string;
   proto: 'http' | 'https';
-  /** Its `X-Forwarded-*` headers count. */
   trusted: boolean;
 }
 

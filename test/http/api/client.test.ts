@@ -77,7 +77,7 @@ test('every creating call carries a new idempotency key', async () => {
   const keys: (Idempotency | null)[] = [];
   const launch = async (_caller: unknown, _input: unknown, key: Idempotency | null) => {
     keys.push(key);
-    return { instanceId: 'notebook-1' };
+    return { instanceId: 'notebook-1', operationId: 'notebook-1/1' };
   };
   const edge = await startEdge(fakeControl({ instances: { launch } }));
   edges.push(edge);

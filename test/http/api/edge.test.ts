@@ -259,7 +259,7 @@ describe('Idempotency-Key', () => {
     const seen: (Idempotency | null)[] = [];
     const launch = async (_caller: unknown, _input: unknown, idempotency: Idempotency | null) => {
       seen.push(idempotency);
-      return { instanceId: 'notebook-1' };
+      return { instanceId: 'notebook-1', operationId: 'notebook-1/1' };
     };
     return { api: await start({ instances: { launch, list: async () => ({ texts: [], totalEntries: 0 }) } }), seen };
   }

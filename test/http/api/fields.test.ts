@@ -34,10 +34,10 @@ beforeAll(async () => {
   api = await startEdge(
     fakeControl({
       instances: {
-        launch: async () => ({ instanceId: 'notebook-1' }),
+        launch: async () => ({ instanceId: 'notebook-1', operationId: 'notebook-1/1' }),
         list: async () => ({ texts: [], totalEntries: 0 }),
       },
-      volumes: { create: async () => ({ volumeText: '{}' }) },
+      volumes: { create: async () => ({ volumeText: '{}', operationId: 'volume/1' }) },
     }),
   );
 });

@@ -20,7 +20,6 @@ export const hasLog = (instance: Instance, source: LogKind): boolean =>
 export const isComplete = ({ desired, initExit }: Instance, source: LogKind): boolean =>
   source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
 
-/** Null if there is a log, or one may come. */
 export function missingLogReason(
   { id, desired, everEnsured, observed: { status } }: Instance,
   source: LogKind,

@@ -15,7 +15,6 @@ import { lastLines, type LogReader, type PositionedLine, type LogStart } from '.
 
 /** Followed logs send stored lines at once: a line that takes longer is gone. */
 const SEEK_MS = 5_000;
-/** Age at which a line counts as delivered late. */
 const LATE_MS = 1_000;
 
 interface Range {

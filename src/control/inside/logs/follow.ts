@@ -26,7 +26,6 @@ interface FollowDeps {
   signal: AbortSignal;
 }
 
-/** A run's end may not be written yet. */
 const RECHECK_MS = 1_000;
 const ENGINE_AWAY_MS = 5_000;
 

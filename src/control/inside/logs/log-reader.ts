@@ -6,7 +6,6 @@ export interface PositionedLine {
   line: LogLine;
   /** Resume after this; null: resume after the line before. */
   position: string | null;
-  /** Lines before this one are no longer stored. */
   gap: boolean;
 }
 

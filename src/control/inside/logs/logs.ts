@@ -26,7 +26,6 @@ export interface LogRequest {
 
 export interface LogPage {
   lines: LogLine[];
-  /** Null if the log is empty. */
   next: string | null;
   more: boolean;
   gap: boolean;

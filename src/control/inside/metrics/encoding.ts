@@ -2,7 +2,6 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { MetricsSpan, MetricsValues } from '../../../domain/metrics.ts';
 
-/** Null encodes NaN. */
 type EncodedValues = (number | null)[];
 type EncodedSamples = [id: string, ...[atMs: number, ...EncodedValues][]][];
 type EncodedMinutes = [atMs: number, mean: EncodedValues, max: EncodedValues][];

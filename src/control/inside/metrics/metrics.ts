@@ -17,7 +17,6 @@ export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;
   cpuLimitMilli: number;
   steps: (MetricsSpan | null)[];
-  /** Null unless Running with a recent sample. */
   now: { atMs: number; usage: Usage; span: MetricsSpan } | null;
 }
 

@@ -33,7 +33,6 @@ import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSa
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
 
 const SAMPLE_DEADLINE_MS = 12_000;
-/** Bounds how long encoding blocks the event loop. */
 const PACKED_AT_ONCE = 200;
 const HOURS_AT_ONCE = 25;
 const READ_AT_ONCE_MS = 10 * MINUTE_MS;
@@ -83,7 +82,6 @@ export function makeSampler(deps: TaskDeps): Sampler {
     try {
       const usages = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
       if (stopping.aborted) return;
-      // A zero start means a stopped run.
       for (const [id, usage] of usages) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {
       if (stopping.aborted) return;

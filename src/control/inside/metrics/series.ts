@@ -12,14 +12,12 @@ import {
   CLOCK_SLACK_MS,
 } from '../../../domain/metrics.ts';
 
-/** Longer than any query reaches. */
 const IN_MEMORY_MS = SAMPLE_RETENTION_MS + 2 * CLOCK_SLACK_MS;
 
 export interface Series<Reading extends UsageReading = UsageReading> {
   samples: MetricsSpan[];
   /** Complete minutes that no written hour has. */
   minutes: MetricsSpan[];
-  /** Samples before it are in `minutes`. */
   openMs: number;
   last: { atMs: number; reading: Reading } | null;
 }
@@ -32,7 +30,6 @@ export const emptySeries = <Reading extends UsageReading>(): Series<Reading> => 
 });
 
 export function addSample<Reading extends UsageReading>(series: Series<Reading>, atMs: number, reading: Reading): void {
-  // A later sample precedes a clock step.
   while ((series.samples.at(-1)?.atMs ?? -Infinity) >= atMs) series.samples.pop();
   while ((series.minutes.at(-1)?.atMs ?? -Infinity) >= startOfStep(atMs, MINUTE_MS)) series.minutes.pop();
   series.openMs = Math.min(series.openMs, startOfStep(atMs, MINUTE_MS));

@@ -2,7 +2,6 @@
 
 export type Sequence =
   | { kind: 'escape'; text: string }
-  /** ESC [, parameters, intermediate and final bytes. */
   | { kind: 'control'; text: string }
   /** ESC and one of ] P X ^ _, up to its terminator; `text` is truncated. */
   | { kind: 'string'; opener: string; text: string }
@@ -39,7 +38,6 @@ export class Tokenizer {
     }
   }
 
-  /** Whether the next byte starts a character or sequence. */
   get isBetween(): boolean {
     return this.#state === 'ground' && this.#continuationBytes === 0;
   }
@@ -78,7 +76,6 @@ export class Tokenizer {
       return null;
     }
     this.#text += character;
-    // Space to slash are intermediate bytes.
     return byte < 0x30 && this.#text.length < 4 ? null : this.#end({ kind: 'escape', text: this.#text });
   }
 

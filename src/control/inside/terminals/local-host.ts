@@ -12,7 +12,6 @@ export const MAX_PER_INSTANCE = 16;
 export const MAX_PER_ACCOUNT = 64;
 const MAX_TOTAL = 2_000;
 export const MAX_VIEWERS = 8;
-/** Without a viewer. */
 export const DETACHED_TTL_MS = 24 * 3_600_000;
 const OPEN_MS = 30_000;
 const MAX_SWEPT_INSTANCES = 10_000;

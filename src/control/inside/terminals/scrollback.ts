@@ -5,7 +5,6 @@
 import { isSideEffect, Settings, Tokenizer } from './escape-sequences.ts';
 
 export const SCROLLBACK_BYTES = 256 * 1024;
-/** Amortizes the cost of a cut. */
 const CUT_BYTES = SCROLLBACK_BYTES / 4;
 /** Extra bytes of a cut to reach a line start. */
 const LINE_BYTES = 8 * 1024;

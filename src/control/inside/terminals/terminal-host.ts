@@ -27,7 +27,6 @@ export type TerminalMessage =
   /** Clear the screen; a replay follows. */
   | { kind: 'reset' }
   | ({ kind: 'size' } & TerminalSize)
-  /** Last message. Null: exit code unknown. */
   | { kind: 'ended'; exitCode: number | null; why: string }
   /** Last message. The shell may still run and accept viewers. */
   | { kind: 'lost'; why: string };

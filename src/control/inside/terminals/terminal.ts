@@ -23,7 +23,6 @@ export interface Terminal {
 }
 
 interface Viewer {
-  /** Null: a replay is due. */
   position: number | null;
   sentSize: TerminalSize;
   left: boolean;

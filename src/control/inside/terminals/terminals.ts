@@ -7,7 +7,6 @@ import type { Caller } from '../../base/caller.ts';
 import type { Forwarding } from '../../routing/gateway-types.ts';
 
 export interface Terminals {
-  /** Throws `not_now` unless Running. */
   attach(
     caller: Caller,
     request: { instanceId: string; name: string; size: TerminalSize },
