@@ -170,10 +170,11 @@ const saveImage =
 const deleteImage =
   (deps: ImageDeps): Images['delete'] =>
   async ({ accountId }, { imageId: id }, idempotency) => {
-    const { readCatalog, changes } = deps;
+    const { changes } = deps;
+    const { images } = await deps.readCatalog();
     const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
       const row = await lockOwnImage(tx, accountId, id);
-      if (!row) throw await unknownOrNotOwn(readCatalog, id);
+      if (!row) throw unknownOrNotOwn(images, id);
       const { generation, operation } = row;
       const next = generation + 1;
       const removal = beginOperation('deleteImage', 'user', nowMs);
@@ -197,8 +198,8 @@ const deleteImage =
     return answer;
   };
 
-async function unknownOrNotOwn(readCatalog: ImageDeps['readCatalog'], id: string): Promise<Refusal> {
-  const catalogImage = (await readCatalog()).images.get(id);
+function unknownOrNotOwn(catalogImages: CatalogSnapshot['images'], id: string): Refusal {
+  const catalogImage = catalogImages.get(id);
   return catalogImage === undefined
     ? notFound(id)
     : new Refusal(
