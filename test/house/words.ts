@@ -67,12 +67,9 @@ export const identifiersUseTheFieldsTerms: Rule = (file) => {
 
 const relativeOpenings = /^(of|what|who|whoever|whom|whose|those|one (that|who|which|of|has|is|was))\b/i;
 
-/** Folders whose comments are still to be rewritten: the list may only get shorter. */
-const pendingFolders = ['src/control/base/', 'src/control/instances/'];
-
 /** A comment begins with a noun or a verb, and fits 100 columns. */
 export const commentsReadAtOnce: Rule = (file) => {
-  if (!file.path.startsWith('src/') || pendingFolders.some((folder) => file.path.startsWith(folder))) return [];
+  if (!file.path.startsWith('src/')) return [];
   return commentsOf(file.path, file.text).flatMap(({ text, line, tooWide }) => {
     const opens = relativeOpenings.test(text);
     return [

@@ -48,7 +48,7 @@ interface ChannelOpened {
 
 /** Rejects if ssh2 lacks the members used here. Channels are checked by `outgoingOf`. */
 export async function checkSsh2(): Promise<void> {
-  // Of the Ed25519 keys that ssh2 generates itself, 3 of 1,000 are malformed.
+  // Members of the Ed25519 keys that ssh2 generates itself, 3 of 1,000 are malformed.
   const { privateKey } = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
     privateKeyEncoding: { type: 'sec1', format: 'pem' },
