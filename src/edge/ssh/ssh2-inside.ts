@@ -48,7 +48,7 @@ interface ChannelOpened {
 
 /** Rejects if ssh2 lacks the members used here. Channels are checked by `outgoingOf`. */
 export async function checkSsh2(): Promise<void> {
-  // Members of the Ed25519 keys that ssh2 generates itself, 3 of 1,000 are malformed.
+  // ssh2 generates malformed Ed25519 keys at a rate of 3 in 1,000.
   const { privateKey } = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
     privateKeyEncoding: { type: 'sec1', format: 'pem' },
