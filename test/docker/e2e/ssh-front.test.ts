@@ -97,7 +97,10 @@ describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
         ({ code }) => code === 0,
       );
   }, IMAGE_DEADLINE_MS);
-  afterAll(() => inside.removeAll(id));
+  afterAll(async () => {
+    await inside.removeAll(id);
+    await user.forgetHosts();
+  });
 
   test('answers once Running, always with the same host key', async () => {
     const banner = await user.sh(port, `timeout 5 bash -c 'head -c 8 </dev/tcp/127.0.0.1/'$PORT`);

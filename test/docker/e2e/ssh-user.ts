@@ -21,6 +21,8 @@ export interface SshUser {
   begin(port: number, line: string, terminal?: { columns: number; rows: number }): Running;
   /** The known host key, in base64. */
   knownHost(port: number): Promise<string>;
+  /** Forgets every host key: another instance may get the node port of a removed one. */
+  forgetHosts(): Promise<void>;
   remove(): Promise<void>;
 }
 
@@ -97,6 +99,7 @@ export async function makeSshUser(type = 'ed25519', more: string[] = []): Promis
       const line = (await readFile(known, 'utf8')).split('\n').find((one) => one.startsWith(`[127.0.0.1]:${port} `));
       return line?.split(' ')[2] ?? '';
     },
+    forgetHosts: () => rm(known, { force: true }),
     async remove() {
       for (const { pid } of running) if (pid !== undefined) process.kill(-pid, 'SIGKILL');
       await rm(folder, { recursive: true, force: true });
