@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errorCode } from '../domain/unknown-error.ts';
 import type { InternalAccess } from '../control/access/access.ts';
 import { writeAtomically } from './write-atomically.ts';
 
@@ -38,7 +39,7 @@ async function storedPassword(file: string): Promise<string> {
   try {
     return (await readFile(file, 'utf8')).trim();
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return '';
+    if (errorCode(error) === 'ENOENT') return '';
     throw error;
   }
 }

@@ -1,5 +1,6 @@
 /** The program: reads the environment, starts, prints the addresses, and stops on a signal. */
 import { enableCompileCache } from 'node:module';
+import { errorCode, errorText } from '../domain/unknown-error.ts';
 
 // Must run before large modules load: the second start then reads compiled code from the cache.
 enableCompileCache();
@@ -17,7 +18,7 @@ const config = (() => {
   try {
     return readConfig(process.env);
   } catch (error) {
-    return fail(error instanceof Error ? error.message : String(error));
+    return fail(errorText(error));
   }
 })();
 const log = pino({ level: config.logLevel, base: null });
@@ -37,13 +38,13 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
 }
 
 const { greeting, stop } = await start().catch((error: unknown) => {
-  if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
+  if (errorCode(error) === 'EADDRINUSE') {
     return fail(
       `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
     );
   }
   log.debug({ err: error }, 'Berth could not start');
-  return fail(`Berth could not start. ${error instanceof Error ? error.message : String(error)}`);
+  return fail(`Berth could not start. ${errorText(error)}`);
 });
 process.stdout.write(greeting);
 

@@ -5,6 +5,7 @@
 import { retry } from '../async/retry.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { errorText } from '../domain/unknown-error.ts';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { OfferedImage } from './first-run.ts';
@@ -32,8 +33,6 @@ const PROGRESS_STEP_PERCENT = 10;
 const ANSWER_DEADLINE_MS = 5_000;
 const REGISTRY_CHECK_EVERY_MS = 3_600_000;
 
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 /** Builds or pulls the image, retries until it succeeds, and logs the progress. */
 export async function prepareImage(
   { imagePulls, engine, ref, log }: { imagePulls: ImagePulls; engine: Engine; ref: string; log: Logger },
@@ -52,7 +51,7 @@ export async function prepareImage(
   };
   const onError = (error: unknown, pauseMs: number): void => {
     const message = `the default image could not be prepared; retrying in ${pauseMs / 1000} s`;
-    log.warn({ image: ref, reason: reasonOf(error) }, message);
+    log.warn({ image: ref, reason: errorText(error) }, message);
   };
   await retry(prepare, { signal, firstMs: RETRY_MS, onError });
 }

@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { diskKinds, type DiskId } from '../domain/disk.ts';
 import { reservedBytes, type Space } from '../domain/pool.ts';
+import { errorCode, errorText } from '../domain/unknown-error.ts';
 import { StorageFault, type DiskObservation } from './contract.ts';
 
 export const run = promisify(execFile);
@@ -77,7 +78,7 @@ export async function observeDisk(
     const reason = await checkRoot(at);
     return reason === null ? { kind: 'absent' } : { kind: 'unknown', reason };
   } catch (error) {
-    return { kind: 'unknown', reason: error instanceof Error ? error.message : String(error) };
+    return { kind: 'unknown', reason: errorText(error) };
   }
 }
 
@@ -119,8 +120,7 @@ export async function canReflink(root: string): Promise<boolean> {
   }
 }
 
-const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
-export const isMissing = (error: unknown): boolean => codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
+export const isMissing = (error: unknown): boolean => errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR';
 
 /** False for a link, which could leave the root. */
 export async function isFolder(folder: string): Promise<boolean> {

@@ -2,6 +2,7 @@
 import type { Instance } from '../../domain/instance.ts';
 import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
+import { errorText } from '../../domain/unknown-error.ts';
 import type { Usage } from '../../engines/contract.ts';
 import type { ProbeTarget } from '../inside/probes.ts';
 import { lastingConnections, type Connection } from './connections.ts';
@@ -76,7 +77,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
     try {
       return { name, ...(await readers[name]()) };
     } catch (error) {
-      return unreadSignal(name, error instanceof Error ? error.message : String(error));
+      return unreadSignal(name, errorText(error));
     }
   };
   return Promise.all(deps.required.map(read));

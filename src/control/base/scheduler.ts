@@ -1,4 +1,5 @@
 /** Runs background tasks at their intervals, at most once at a time each, and records each run. */
+import { errorText } from '../../domain/unknown-error.ts';
 import type { Log } from './log.ts';
 import type { Time } from './time.ts';
 
@@ -55,7 +56,7 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
       status.lastError = null;
     } catch (error) {
       status.failures += 1;
-      status.lastError = error instanceof Error ? error.message : String(error);
+      status.lastError = errorText(error);
       log.warn({ err: error, task: task.name }, 'a background task failed; it runs again at its interval');
     } finally {
       status.running = false;

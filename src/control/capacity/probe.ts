@@ -1,4 +1,5 @@
 /** Probes engines and updates the regions' capacity. */
+import { errorText } from '../../domain/unknown-error.ts';
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
@@ -25,7 +26,7 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
         await saveCapacity(deps, drivers);
       } catch (error) {
         if (deps.stopping.aborted) return;
-        const text = error instanceof Error ? error.message : String(error);
+        const text = errorText(error);
         drivers.health = { ...drivers.health, answers: false, text };
         if (answeredBefore)
           deps.log.warn({ region: drivers.regionId, err: error }, 'the engine does not answer; instances wait for it');

@@ -4,6 +4,7 @@
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/contract.ts';
 import { raceAbort } from '../../async/abort.ts';
+import { errorText } from '../../domain/unknown-error.ts';
 
 export interface ImageRequest {
   ref: string;
@@ -68,7 +69,7 @@ export function makeImagePulls(): ImagePulls {
     pull.done = engine.ensureImage(image.ref, onProgress, abort.signal, image.credentials, options).then(
       () => setState(key, { state: 'Ready', stateText: '', progressPercent: 0 }),
       (error: unknown) => {
-        const stateText = error instanceof Error ? error.message : String(error);
+        const stateText = errorText(error);
         setState(key, abort.signal.aborted ? absent : { state: 'Failed', stateText, progressPercent: 0 });
         throw error;
       },

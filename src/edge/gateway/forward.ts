@@ -1,5 +1,6 @@
 import type { Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
+import { asError } from '../../domain/unknown-error.ts';
 import type { Authorized } from './admission.ts';
 import {
   restarting,
@@ -113,7 +114,7 @@ class Passing extends IdleWatched implements Receiver {
         if (this.#clientGone) connection.destroy();
         else this.#send(connection);
       },
-      (error: unknown) => this.onBroken(error instanceof Error ? error : new Error(String(error))),
+      (error: unknown) => this.onBroken(asError(error)),
     );
   }
 

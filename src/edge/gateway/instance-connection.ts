@@ -1,5 +1,6 @@
 /** HTTP/1 connection to an instance, for sequential requests. A protocol error ends it. */
 import type { Duplex } from 'node:stream';
+import { asError } from '../../domain/unknown-error.ts';
 import type { ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
 
@@ -120,7 +121,7 @@ export class InstanceConnection implements ResponseSink {
       if (receiver !== null && !this.#answered) receiver.onPieceEnd();
     } catch (error) {
       // A head that Node refuses to write must fail only this request.
-      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      this.destroy(asError(error));
       return;
     }
     if (receiver === null || !this.#answered) return;

@@ -4,6 +4,7 @@
  */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { asError } from '../../domain/unknown-error.ts';
 import type { Authorized } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
@@ -51,7 +52,7 @@ export function tunnel(pool: PortPool, request: TunnelRequest, onDone: () => voi
       else if (upstream.destroyed) refuse(request, new Error('the connection ended at once'));
       else new Handshake(upstream, request).begin(head);
     },
-    (error: unknown) => refuse(request, error instanceof Error ? error : new Error(String(error))),
+    (error: unknown) => refuse(request, asError(error)),
   );
 }
 
@@ -124,7 +125,7 @@ class Handshake implements ResponseSink {
     try {
       this.#reader.feed(piece);
     } catch (error) {
-      this.#fail(error instanceof Error ? error : new Error(String(error)));
+      this.#fail(asError(error));
       return;
     }
     if (this.#came !== 'upgrade') return;

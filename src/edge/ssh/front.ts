@@ -11,6 +11,7 @@ import type { Forwarding, SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
+import { errorText } from '../../domain/unknown-error.ts';
 import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
 import { makeClient, type Client } from './client.ts';
@@ -240,7 +241,7 @@ function makeFailureLog({ id, log }: FrontDeps): (error: unknown) => void {
   let loggedMessage = '';
   return (error) => {
     if (error instanceof RunEnded) return;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = errorText(error);
     const level = error instanceof EngineFault && error.kind === 'not_found' ? 'debug' : 'warn';
     if (message !== loggedMessage) log[level]({ id, err: error }, 'ssh cannot be served for an instance; retrying');
     loggedMessage = message;

@@ -6,6 +6,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { Duplex } from 'node:stream';
 import ssh2, { type Connection, type ServerChannel, type Session } from 'ssh2';
+import { errorText } from '../../domain/unknown-error.ts';
 
 interface Outgoing {
   /** Chosen by the client; with 0, ssh2 would loop forever. */
@@ -65,7 +66,7 @@ export async function checkSsh2(): Promise<void> {
     const missing = missingMembers(connection);
     if (missing.length > 0) throw new Error(`it lacks ${missing.join(', ')}`);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = errorText(cause);
     throw new Error(`This version of ssh2 differs from 1.17.0 (${why}): adapt src/edge/ssh/ssh2-inside.ts.`, { cause });
   } finally {
     socket.destroy();

@@ -5,6 +5,7 @@
 import { open, readdir, writeFile } from 'node:fs/promises';
 import { constants } from 'node:fs';
 import path from 'node:path';
+import { errorText } from '../../domain/unknown-error.ts';
 import type { ExecResult } from '../contract.ts';
 import { addressOf, fileOf, type Container } from './container.ts';
 import { connectionTable } from './uses.ts';
@@ -181,7 +182,7 @@ async function attempt(name: string, file: string, work: () => Promise<string>):
   try {
     return { ok: await work() };
   } catch (error) {
-    return { failed: `${name}: ${file}: ${error instanceof Error ? error.message : String(error)}\n` };
+    return { failed: `${name}: ${file}: ${errorText(error)}\n` };
   }
 }
 

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { NodePort } from '../../domain/instance.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
 import { simulatedFault } from './faults.ts';
 
 const foreignProgram = Symbol('another program of the host');
@@ -50,7 +51,7 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
     try {
       await once(server, 'listening');
     } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') throw busy(nodePort);
+      if (errorCode(error) === 'EADDRINUSE') throw busy(nodePort);
       throw simulatedFault('rejected', `node port ${nodePort} can not be opened on ${address}: ${String(error)}`);
     }
     listeners.set(nodePort, { server, sockets });

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { FileKind } from '../../domain/file-path.ts';
-import { asFault, codeOf, FileFault } from './fault.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
+import { asFault, FileFault } from './fault.ts';
 import { childPath, kindOf, openPath, parsePath, splitPath, withFolder, withHandle } from './walk.ts';
 import { syncFolder } from './write.ts';
 
@@ -17,7 +18,7 @@ export async function makeFolder(root: string, path: string): Promise<void> {
       await syncFolder(parent);
     } catch (error) {
       // Created concurrently.
-      if (codeOf(error) !== 'EEXIST') throw error;
+      if (errorCode(error) !== 'EEXIST') throw error;
     }
   };
   splitPath(path);
@@ -43,7 +44,7 @@ export async function remove(
       await syncFolder(folder);
       return kind;
     } catch (error) {
-      if (codeOf(error) === 'ENOTEMPTY') throw new FileFault('notEmpty', `the folder "${path}" is not empty`, error);
+      if (errorCode(error) === 'ENOTEMPTY') throw new FileFault('notEmpty', `the folder "${path}" is not empty`, error);
       throw asFault(error, path);
     }
   });

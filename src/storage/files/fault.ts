@@ -1,3 +1,5 @@
+import { errorCode } from '../../domain/unknown-error.ts';
+
 /** Refusal of a file operation. `text` is for the owner, and reveals nothing of the host. */
 export class FileFault extends Error {
   readonly kind: 'badPath' | 'notFound' | 'wrongKind' | 'exists' | 'notEmpty' | 'full';
@@ -7,14 +9,12 @@ export class FileFault extends Error {
   }
 }
 
-export const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
-
 const FULL: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
 /** Converts an error of the host that the caller can correct; returns others unchanged. */
 export function asFault(error: unknown, path: string): unknown {
   if (error instanceof FileFault) return error;
-  const code = codeOf(error);
+  const code = errorCode(error);
   if (FULL.has(code)) return new FileFault('full', 'the volume is full', error);
   switch (code) {
     case 'ENOENT':

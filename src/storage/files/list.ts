@@ -4,7 +4,8 @@
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { FileKind } from '../../domain/file-path.ts';
-import { codeOf, FileFault } from './fault.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
+import { FileFault } from './fault.ts';
 import { handlePath, kindOf, parsePath, withFolder } from './walk.ts';
 
 export interface FolderEntry {
@@ -76,7 +77,7 @@ async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry 
       mode: (stat.mode & 0o7777).toString(8).padStart(4, '0'),
     };
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   }
 }

@@ -6,7 +6,8 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/file-path.ts';
-import { asFault, codeOf, FileFault } from './fault.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
+import { asFault, FileFault } from './fault.ts';
 
 /** Not in Node's constants; equal on x64 and arm64. */
 const O_PATH = 0o10000000;
@@ -52,7 +53,7 @@ export async function openPath(folder: FileHandle, name: string): Promise<FileHa
   try {
     return await open(childPath(folder, name), O_PATH | O_NOFOLLOW);
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   }
 }

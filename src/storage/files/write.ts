@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { asFault, codeOf, FileFault } from './fault.ts';
+import { errorCode } from '../../domain/unknown-error.ts';
+import { asFault, FileFault } from './fault.ts';
 import { fileInfo, type FileInfo } from './read.ts';
 import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, withHandle } from './walk.ts';
 
@@ -55,7 +56,7 @@ export async function writeFile(root: string, path: string, upload: Upload, sign
 /** Refuses early; link or rename settle later races. */
 async function checkTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
   const stat = await lstat(childPath(folder, name)).catch((error: unknown) => {
-    if (codeOf(error) === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   });
   if (stat === null) return false;
@@ -112,7 +113,7 @@ async function linkNew(staging: string, folder: FileHandle, name: string, path: 
   try {
     await link(staging, childPath(folder, name));
   } catch (error) {
-    throw codeOf(error) === 'EEXIST' ? existsFault(path, error) : error;
+    throw errorCode(error) === 'EEXIST' ? existsFault(path, error) : error;
   }
   await unlink(staging);
 }

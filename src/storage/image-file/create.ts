@@ -3,6 +3,7 @@ import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import type { DiskId } from '../../domain/disk.ts';
+import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault } from '../contract.ts';
 import { copyFiles } from '../copy-files.ts';
 import { diskPaths, moveDurably, requireFreeSpace, run } from '../layout.ts';
@@ -37,7 +38,7 @@ export async function withFullFault<T>(fn: () => Promise<T>): Promise<T> {
   try {
     return await fn();
   } catch (error) {
-    const text = error instanceof Error ? error.message : '';
+    const text = errorText(error);
     if (/ENOSPC|EFBIG|EDQUOT|No space left on device|File too large/.test(text))
       throw new StorageFault('full', 'the storage of the region has not enough room for a disk of this size', error);
     throw error;

@@ -1,6 +1,7 @@
 /** Disks as XFS in sparse image files on loop devices: hard limits on any Linux host, as root. */
 import { rename } from 'node:fs/promises';
 import type { DiskId } from '../../domain/disk.ts';
+import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import { uploadFolder } from '../files.ts';
 import { findLargestEntries } from '../largest-entries.ts';
@@ -45,7 +46,7 @@ export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
     await storage.mount(trial);
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorText(error);
   } finally {
     await storage.destroy(trial);
   }

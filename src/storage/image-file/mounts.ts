@@ -1,8 +1,9 @@
-import { imageMutex } from './image-mutex.ts';
 import { readdir, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorCode } from '../../domain/unknown-error.ts';
 import { isMissing, run } from '../layout.ts';
+import { imageMutex } from './image-mutex.ts';
 
 /** Pending writes and discards delay the detachment after the last unmount. */
 export const DEVICE_TRIES = 250;
@@ -30,12 +31,10 @@ async function readBackingFile(name: string): Promise<string | null> {
   try {
     return (await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8')).trimEnd();
   } catch (error) {
-    if (isMissing(error) || isDetached(error)) return null;
+    if (isMissing(error) || errorCode(error) === 'ENODEV') return null;
     throw error;
   }
 }
-
-const isDetached = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENODEV';
 
 /** Reuses the loop device: a second one would corrupt the image. Detaches with the last mount. */
 export const mountImage = (image: string, folder: string, options: readonly string[]): Promise<void> =>

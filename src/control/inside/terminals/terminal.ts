@@ -3,6 +3,7 @@
  * viewers lag; a viewer whose position was cut gets a replay.
  */
 import { EngineFault } from '../../../domain/engine-fault.ts';
+import { errorText } from '../../../domain/unknown-error.ts';
 import type { OpenExec, TerminalSize } from '../../../engines/contract.ts';
 import type { Log } from '../../base/log.ts';
 import { drained } from '../../../async/abort.ts';
@@ -165,7 +166,7 @@ const messageOfExit = (shell: OpenExec, isClosed: () => boolean): Promise<Termin
         ? { kind: 'ended', exitCode: null, why: 'the terminal was closed' }
         : { kind: 'ended', exitCode, why: 'the shell ended' },
     (error: unknown): TerminalMessage => {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = errorText(error);
       const isLost = error instanceof EngineFault && error.kind === 'unreachable';
       return isLost ? { kind: 'lost', why } : { kind: 'ended', exitCode: null, why };
     },

@@ -9,6 +9,7 @@ import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
+import { errorCode } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
@@ -170,7 +171,7 @@ const isCurrent = (found: ContainerInspectInfo, instance: ContainerInspectInfo):
 
 async function makeFolder(folder: string, uid: number): Promise<void> {
   await mkdir(folder, { mode: 0o711 }).catch((error: unknown) => {
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    if (errorCode(error) !== 'EEXIST') throw error;
   });
   await lchown(folder, uid, uid);
 }

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
 import { EngineFault } from '../../../domain/engine-fault.ts';
+import { errorCode, errorText } from '../../../domain/unknown-error.ts';
 import type { ImageProgress } from '../../contract.ts';
 import { addBuildLine, describeFailure, firstBuildState, LINES_KEPT, readBuildStream } from './build-progress.ts';
 import { buildWithMmdebstrap, canRun } from './mmdebstrap.ts';
@@ -17,6 +18,8 @@ export interface BuildOptions {
   onProgress(progress: ImageProgress): void;
   workFolder?: string;
 }
+
+const AWAY: ReadonlySet<unknown> = new Set(['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'EACCES']);
 
 type Report = (text: string, percent: number) => void;
 
@@ -41,9 +44,8 @@ export async function buildRecipe(options: BuildOptions): Promise<void> {
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof EngineFault) throw error;
-    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-    const away = ['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'EACCES'].includes(code);
-    const message = error instanceof Error ? error.message : String(error);
+    const away = AWAY.has(errorCode(error));
+    const message = errorText(error);
     if (/no space left on device/i.test(message)) throw describeFailure(recipe, [message]);
     throw new EngineFault(
       away ? 'unreachable' : 'rejected',
@@ -85,7 +87,7 @@ async function buildInEngine({ docker, recipe, signal }: BuildOptions, report: R
   } catch (error) {
     signal.throwIfAborted();
     if (lines.length === 0) throw error;
-    throw describeFailure(recipe, [...lines, error instanceof Error ? error.message : String(error)]);
+    throw describeFailure(recipe, [...lines, errorText(error)]);
   }
 }
 

@@ -7,6 +7,7 @@ import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
+import { errorCode } from '../../../domain/unknown-error.ts';
 import { faultOf } from '../client/faults.ts';
 import { addressOf, isRunning } from '../container/observation.ts';
 
@@ -66,16 +67,13 @@ export async function dial(options: DialOptions): Promise<Socket> {
   }
 }
 
-const hasCode = (error: unknown, code: string): boolean =>
-  error instanceof Error && 'code' in error && error.code === code;
-
-const isRefusal = (error: unknown): boolean => hasCode(error, 'ECONNREFUSED');
+const isRefusal = (error: unknown): boolean => errorCode(error) === 'ECONNREFUSED';
 
 function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFault {
   if (error instanceof EngineFault) return error;
   if (signal.aborted) return faultOf(signal.reason);
   // Just after a start the address does not answer ARP yet.
-  if (isRefusal(error) || hasCode(error, 'EHOSTUNREACH'))
+  if (isRefusal(error) || errorCode(error) === 'EHOSTUNREACH')
     return new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, {
       retry: true,
       cause: error,

@@ -5,6 +5,7 @@ import { chmod, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
 import net from 'node:net';
 import path from 'node:path';
 import { EngineFault } from '../../../domain/engine-fault.ts';
+import { errorCode } from '../../../domain/unknown-error.ts';
 import type { InsideSocket } from '../../contract.ts';
 import { CONTROL_FOLDER } from '../container/create-options.ts';
 import { SOCKETS } from '../container/control-files.ts';
@@ -48,7 +49,7 @@ export async function openInsideSocket(
 async function openFolder(folder: string): Promise<FileHandle> {
   try {
     await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+      if (errorCode(error) !== 'EEXIST') throw error;
     });
     return await open(folder, 'r');
   } catch (error) {
