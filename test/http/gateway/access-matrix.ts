@@ -165,10 +165,14 @@ export const upgrade = (
 const ANSWER_MS = 120_000;
 
 /**
- * Sends each part once the previous is answered, and waits for the end of the connection; `null` on
- * timeout.
+ * Sends each part once the previous is answered, and waits for the end of the connection, or for the
+ * head of an answer without end; `null` on timeout.
  */
-export async function exchange(port: number, bytes: string | readonly string[]): Promise<string | null> {
+export async function exchange(
+  port: number,
+  bytes: string | readonly string[],
+  { headOnly = false } = {},
+): Promise<string | null> {
   return new Promise((resolve) => {
     const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
     let got = '';
@@ -184,7 +188,8 @@ export async function exchange(port: number, bytes: string | readonly string[]):
     };
     socket.on('data', (chunk: string) => {
       got += chunk;
-      sendNext();
+      if (headOnly && got.includes('\r\n\r\n')) socket.destroy();
+      else sendNext();
     });
     socket.on('end', () => socket.end());
     // An early response may close the connection during the upload.
