@@ -2,12 +2,14 @@
 import { expect, test } from 'vitest';
 import { instanceId, type InstanceId } from '../../../src/domain/ids.ts';
 import { instanceFromRow, instanceRow } from '../../../src/store/tables/instances.ts';
+import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines, onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { containersOf, specOf, sweeping, tableOf } from './sweeping.ts';
 
 const HURRY = 20;
+const REBOOTED = atLevel({ short: 200, long: 1_000 });
 const roomy = { cpuCores: 64, memoryMiB: 2 ** 20, architecture: 'amd64', gpus: [] };
 const soon = (): AbortSignal => AbortSignal.timeout(120_000);
 
@@ -151,7 +153,7 @@ onBothEngines('start-up repair', (open) => {
 });
 
 onEngine('sqlite', 'start-up repair', (open) => {
-  test('bounds concurrent starts after a reboot of 1,000 instances', async () => {
+  test(`bounds concurrent starts after a reboot of ${REBOOTED} instances`, async () => {
     const width = 8;
     const world = await makeWorld(await open(), {
       machine: { ...roomy, cpuCores: 4_096, memoryMiB: 2 ** 22 },
@@ -164,7 +166,7 @@ onEngine('sqlite', 'start-up repair', (open) => {
     const { instances } = world.running.control;
     const caller = await world.account('rich', 1_000_000);
     const ids = await Promise.all(
-      Array.from({ length: 1_000 }, async () =>
+      Array.from({ length: REBOOTED }, async () =>
         instanceId((await instances.launch(caller, world.launchInput(), null)).instanceId),
       ),
     );
@@ -198,7 +200,7 @@ onEngine('sqlite', 'start-up repair', (open) => {
     await settled(world);
     expect(asked.most).toBeLessThanOrEqual(width);
     expect(asked.most).toBeGreaterThan(1);
-    expect(asked.all).toBe(1_000);
+    expect(asked.all).toBe(REBOOTED);
     for (const id of ids) expect(await startsOf(world, id)).toBe(2);
     await expectConsistent(world);
   });
