@@ -6,8 +6,7 @@ import { errorCode, errorText } from '../domain/unknown-error.ts';
 enableCompileCache();
 
 const { pino } = await import('pino');
-const { hostPort, masked, readConfig } = await import('./config.ts');
-const { VERSION } = await import('./version.ts');
+const { hostPort, masked, readConfig, VERSION } = await import('./config.ts');
 
 const fail = (text: string): never => {
   process.stderr.write(`${text}\n`);

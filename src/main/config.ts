@@ -5,11 +5,11 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import type { DiskId, PoolName } from '../domain/disk.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
-import type { OrphanPolicy } from '../domain/orphan.ts';
-import { lostDisks } from './lost-disks.ts';
-import { poolConfig, type PoolConfig } from './pool-config.ts';
+import { lostDisks, poolConfig } from './disk-config.ts';
+
+/** Equals the version of `package.json`. */
+export const VERSION = '0.1.0';
 
 const ANY = ['0.0.0.0', '::', '*'];
 
@@ -21,67 +21,63 @@ export interface Address {
   port: number;
 }
 
-const address = z.string().transform((text, ctx): Address => {
-  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text);
-  const port = Number(match?.[3]);
-  if (!match || port > 65535) {
-    ctx.addIssue({ code: 'custom', message: 'must be host:port, for example 127.0.0.1:8080' });
-    return z.NEVER;
-  }
-  return { host: match[1] ?? match[2] ?? '', port };
-});
+export const hostPort = ({ host, port }: Address): string =>
+  host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 
-const portRange = z.string().transform((text, ctx) => {
-  const match = /^(\d{1,5})-(\d{1,5})$/.exec(text);
-  const [first, last] = [Number(match?.[1]), Number(match?.[2])];
-  if (!match || first < 1 || last > 65535 || first > last) {
-    ctx.addIssue({ code: 'custom', message: 'must be first-last within 1-65535, for example 30000-32767' });
+/** A text that `parse` accepts; null refuses with the message. */
+const text = <Value>(parse: (given: string) => Value | null, message: string) =>
+  z.string().transform((given, ctx) => {
+    const value = parse(given);
+    if (value !== null) return value;
+    ctx.addIssue({ code: 'custom', message });
     return z.NEVER;
-  }
-  return { first, last };
-});
+  });
+
+const address = text((given): Address | null => {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(given);
+  const port = Number(match?.[3]);
+  return match && port <= 65535 ? { host: match[1] ?? match[2] ?? '', port } : null;
+}, 'must be host:port, for example 127.0.0.1:8080');
+
+const portRange = text((given) => {
+  const match = /^(\d{1,5})-(\d{1,5})$/.exec(given);
+  const [first, last] = [Number(match?.[1]), Number(match?.[2])];
+  return first >= 1 && first <= last && last <= 65535 ? { first, last } : null;
+}, 'must be first-last within 1-65535, for example 30000-32767');
 
 const url = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
-  .transform((text) => new URL(text).origin);
+  .transform((given) => new URL(given).origin);
 
 const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
-const wholeUpTo = (max: number) =>
-  z.coerce
-    .number({ error: `must be a whole number from 1 to ${max}` })
-    .int()
-    .min(1)
-    .max(max);
-
 const MAX_CONCURRENT = 1_000_000;
 const DAY_SECONDS = 86_400;
-/** 0 disables the limit. */
-const idleSeconds = z.coerce
-  .number({ error: `must be a whole number from 0 (no limit) to ${DAY_SECONDS}` })
-  .int()
-  .min(0)
-  .max(DAY_SECONDS);
 
-const gatewayDomain = z.string().transform((text, ctx) => {
-  const isWildcard = text.startsWith('*.');
-  const name = (isWildcard ? text.slice(2) : text).toLowerCase();
-  if (/^[a-z0-9.\-[\]:]+$/.test(name)) return { name, isWildcard };
-  const message = 'must be the host name of the gateway, such as gpu.example.org, or *.gpu.example.org';
-  ctx.addIssue({ code: 'custom', message });
-  return z.NEVER;
-});
+const whole = (min: number, max: number, bounds = `${min} to ${max}`) =>
+  z.coerce
+    .number({ error: `must be a whole number from ${bounds}` })
+    .int()
+    .min(min)
+    .max(max);
+const wholeUpTo = (max: number) => whole(1, max);
+/** 0 disables the limit. */
+const idleSeconds = whole(0, DAY_SECONDS, `0 (no limit) to ${DAY_SECONDS}`);
+
+const gatewayDomain = text((given) => {
+  const isWildcard = given.startsWith('*.');
+  const name = (isWildcard ? given.slice(2) : given).toLowerCase();
+  return /^[a-z0-9.\-[\]:]+$/.test(name) ? { name, isWildcard } : null;
+}, 'must be the host name of the gateway, such as gpu.example.org, or *.gpu.example.org');
 
 /** Requires a path: the root of a registry is rarely private. */
-const archiveRegistry = z.string().transform((text, ctx) => {
-  const read = parseImageRef(`${text}/archive`);
-  const [first = '', ...path] = text.split('/');
-  if (typeof read !== 'string' && /[.:]|^localhost$/.test(first) && path.length > 0 && !/[@\s]/.test(text)) return text;
-  ctx.addIssue({ code: 'custom', message: 'must be host[:port]/path, for example registry.example.org/berth' });
-  return z.NEVER;
-});
+const archiveRegistry = text((given) => {
+  const [first = '', ...path] = given.split('/');
+  const isPrefix = /[.:]|^localhost$/.test(first) && path.length > 0 && !/[@\s]/.test(given);
+  return isPrefix && typeof parseImageRef(`${given}/archive`) !== 'string' ? given : null;
+}, 'must be host[:port]/path, for example registry.example.org/berth');
 
-const ABSOLUTE = 'must be the absolute path of a PEM file';
+const pemFile = z.string().startsWith('/', { error: 'must be the absolute path of a PEM file' }).optional();
 
 const isRoot = process.getuid?.() === 0;
 
@@ -95,10 +91,10 @@ const schema = z.object({
   BERTH_GATEWAY_LISTEN: address.prefault('127.0.0.1:8081'),
   BERTH_PUBLIC_ADDRESS: z.string().min(1).optional(),
   BERTH_DOMAIN: gatewayDomain.optional(),
-  BERTH_GATEWAY_TLS_CERT: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
-  BERTH_GATEWAY_TLS_KEY: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
-  BERTH_API_TLS_CERT: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
-  BERTH_API_TLS_KEY: z.string().startsWith('/', { error: ABSOLUTE }).optional(),
+  BERTH_GATEWAY_TLS_CERT: pemFile,
+  BERTH_GATEWAY_TLS_KEY: pemFile,
+  BERTH_API_TLS_CERT: pemFile,
+  BERTH_API_TLS_KEY: pemFile,
   BERTH_GATEWAY_CLIENT_IDLE_SECONDS: idleSeconds.default(600),
   BERTH_GATEWAY_INSTANCE_IDLE_SECONDS: idleSeconds.default(0),
   BERTH_GATEWAY_WEBSOCKET_IDLE_SECONDS: idleSeconds.default(0),
@@ -149,93 +145,45 @@ const schema = z.object({
   DOCKER_HOST: z.string().min(1).optional(),
 });
 
-export interface Config {
-  dataFolder: string;
-  listen: Address;
-  gatewayListen: Address;
-  publicAddress: string;
-  /**
-   * Host and port for `regionInfo.domain`; null: the gateway's listen address. `isWildcard`: each
-   * port has a host of its own below the name.
-   */
-  domain: { name: string; isWildcard: boolean } | null;
-  gatewayUrl: string | null;
-  /** PEM files; null: plain HTTP. */
-  gatewayTls: { cert: string; key: string } | null;
-  /** Concurrency limits and idle timeouts of the gateway; a timeout of 0 is disabled. */
-  gatewayLimits: {
-    clientIdleMs: number;
-    instanceIdleMs: number;
-    tunnelIdleMs: number;
-    perPort: number;
-    perInstance: number;
-    connections: number;
-  };
-  apiUrl: string | null;
-  apiTls: { cert: string; key: string } | null;
-  /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
-  trustedProxies: string[];
-  /** `api` and `gateway` processes find each other in the data folder. */
-  role: 'all' | 'api' | 'gateway';
-  engine: 'docker' | 'simulated';
-  databaseUrl: string | null;
-  adminPassword: string | null;
-  /** IP address of node ports; null: the API's. */
-  nodePortAddress: string | null;
-  /** Default for node ports while the API is on loopback (decision 31); else null. */
-  loopbackNodePortAddress: string | null;
-  nodePorts: { first: number; last: number };
-  cpuOvercommit: number;
-  /** Longest run of an instance; null: unlimited. */
-  maxRunMs: number | null;
-  /** Idle stop of new instances; null: none. */
-  idleStopMs: number | null;
-  pools: Record<PoolName, PoolConfig | null>;
-  /** Size of shared folders; null: the size of data disks. */
-  sharedDiskGB: number | null;
-  /** Disks to replace by empty ones if they are gone. */
-  lostDisks: readonly DiskId[];
-  /** Read-only data sets for all instances that ask for them. */
-  commonDataFolder: string;
-  /** Docker inside instances (`docs/security.md`); null: off. */
-  dockerInside: 'rootless' | 'nested' | null;
-  registryImages: boolean;
-  /** Whether accounts may use registries at loopback addresses of the engine's host. */
-  localRegistries: boolean;
-  eventRetentionMs: number;
-  orphans: OrphanPolicy;
-  /** Registry for archived and saved root disks; null: the engine's store. */
-  archiveRegistry: { prefix: string; username: string; secret: string } | null;
-  logLevel: 'debug' | 'info' | 'warn' | 'error';
-  dockerHost: string | null;
-}
+type Settings = z.output<typeof schema>;
+
+const wrong = (lines: string[]): Error => new Error(`The configuration is wrong:\n${lines.join('\n')}`);
+const wrongSetting = (name: string, reason: string): Error => wrong([`  ${name}: ${reason}`]);
+
+export type Config = ReturnType<typeof configOf>;
 
 /** Throws an Error that names each wrong variable and its valid values. */
 export function readConfig(env: Record<string, string | undefined>): Config {
   const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
-  const read = schema.safeParse(set);
-  if (!read.success) {
-    const lines = read.error.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`);
-    throw new Error(`The configuration is wrong:\n${lines.join('\n')}`);
-  }
-  const { data } = read;
+  const { data, error } = schema.safeParse(set);
+  if (error) throw wrong(error.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`));
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
     const reason =
       'the simulated engine lives in the process of the API, and no other process reaches it: leave BERTH_ROLE out';
-    throw new Error(`The configuration is wrong:\n  BERTH_ROLE: ${reason}`);
+    throw wrongSetting('BERTH_ROLE', reason);
   }
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
     const reason = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
-    throw new Error(`The configuration is wrong:\n  BERTH_PUBLIC_ADDRESS: must be set, since ${reason}`);
+    throw wrongSetting('BERTH_PUBLIC_ADDRESS', `must be set, since ${reason}`);
   }
+  return configOf(data);
+}
+
+function configOf(data: Settings) {
   return {
     dataFolder: data.BERTH_DATA,
     listen: data.BERTH_LISTEN,
     gatewayListen: data.BERTH_GATEWAY_LISTEN,
     publicAddress: data.BERTH_PUBLIC_ADDRESS ?? data.BERTH_LISTEN.host,
+    /**
+     * Host and port for `regionInfo.domain`; null: the gateway's listen address. `isWildcard`: each
+     * port has a host of its own below the name.
+     */
     domain: data.BERTH_DOMAIN ?? null,
     gatewayUrl: data.BERTH_GATEWAY_URL ?? null,
-    gatewayTls: tlsOf('BERTH_GATEWAY_TLS', data.BERTH_GATEWAY_TLS_CERT, data.BERTH_GATEWAY_TLS_KEY),
+    /** PEM files; null: plain HTTP. */
+    gatewayTls: tlsOf(pairOf(data, 'BERTH_GATEWAY_TLS_CERT', 'BERTH_GATEWAY_TLS_KEY')),
+    /** Concurrency limits and idle timeouts of the gateway; a timeout of 0 is disabled. */
     gatewayLimits: {
       clientIdleMs: data.BERTH_GATEWAY_CLIENT_IDLE_SECONDS * 1_000,
       instanceIdleMs: data.BERTH_GATEWAY_INSTANCE_IDLE_SECONDS * 1_000,
@@ -245,28 +193,39 @@ export function readConfig(env: Record<string, string | undefined>): Config {
       connections: data.BERTH_GATEWAY_CONNECTIONS,
     },
     apiUrl: data.BERTH_API_URL ?? null,
-    apiTls: tlsOf('BERTH_API_TLS', data.BERTH_API_TLS_CERT, data.BERTH_API_TLS_KEY),
+    apiTls: tlsOf(pairOf(data, 'BERTH_API_TLS_CERT', 'BERTH_API_TLS_KEY')),
+    /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
+    /** `api` and `gateway` processes find each other in the data folder. */
     role: data.BERTH_ROLE,
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
+    /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
+    /** Default for node ports while the API is on loopback (decision 31); else null. */
     loopbackNodePortAddress: loopbackNodePortAddressOf(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
+    /** Longest run of an instance; null: unlimited. */
     maxRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
+    /** Idle stop of new instances; null: none. */
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
     pools: {
       default: data.BERTH_POOL ?? null,
       filesystem: data.BERTH_POOL_FILESYSTEM ?? null,
       highspeedstorage: data.BERTH_POOL_HIGHSPEEDSTORAGE ?? null,
     },
+    /** Size of shared folders; null: the size of data disks. */
     sharedDiskGB: data.BERTH_SHARED_DISK_GB ?? null,
+    /** Disks to replace by empty ones if they are gone. */
     lostDisks: data.BERTH_LOST_DISKS ?? [],
+    /** Read-only data sets for all instances that ask for them. */
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
+    /** Docker inside instances (`docs/security.md`); null: off. */
     dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
+    /** Whether accounts may use registries at loopback addresses of the engine's host. */
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',
     eventRetentionMs: data.BERTH_EVENTS_DAYS * 24 * 3_600_000,
     orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
@@ -280,31 +239,36 @@ export function readConfig(env: Record<string, string | undefined>): Config {
  * Browsers send a host's cookies to all of its ports. A second loopback address keeps the login of
  * the API from pages on node ports. Only Linux routes all of 127.0.0.0/8 to loopback.
  */
-const loopbackNodePortAddressOf = ({ BERTH_LISTEN, BERTH_PUBLIC_ADDRESS }: z.output<typeof schema>): string | null =>
+const loopbackNodePortAddressOf = ({ BERTH_LISTEN, BERTH_PUBLIC_ADDRESS }: Settings): string | null =>
   process.platform === 'linux' &&
   BERTH_PUBLIC_ADDRESS === undefined &&
   ['127.0.0.1', 'localhost'].includes(BERTH_LISTEN.host)
     ? '127.0.0.2'
     : null;
 
-function tlsOf(name: string, cert: string | undefined, key: string | undefined): { cert: string; key: string } | null {
-  if (cert !== undefined && key !== undefined) return { cert, key };
-  if (cert === undefined && key === undefined) return null;
-  const [lacks, has] = cert === undefined ? ['CERT', 'KEY'] : ['KEY', 'CERT'];
-  throw new Error(`The configuration is wrong:\n  ${name}_${lacks}: must be set too, together with ${name}_${has}`);
+/** Both values, or null if neither is set. */
+function pairOf<Name extends keyof Settings>(
+  data: { [one in Name]?: string },
+  one: Name,
+  other: Name,
+): [string, string] | null {
+  const [first, second] = [data[one], data[other]];
+  if (first !== undefined && second !== undefined) return [first, second];
+  if (first === second) return null;
+  const [lacks, has] = first === undefined ? [one, other] : [other, one];
+  throw wrongSetting(lacks, `must be set too, together with ${has}`);
 }
 
-function archiveRegistryOf(data: z.output<typeof schema>): Config['archiveRegistry'] {
-  const { BERTH_ARCHIVE_REGISTRY: prefix, BERTH_ARCHIVE_REGISTRY_USERNAME: username = '' } = data;
-  const { BERTH_ARCHIVE_REGISTRY_PASSWORD: secret = '' } = data;
-  const wrong = (name: string, reason: string): Error => new Error(`The configuration is wrong:\n  ${name}: ${reason}`);
-  if ((username === '') !== (secret === '')) {
-    const [lacks, has] = username === '' ? ['USERNAME', 'PASSWORD'] : ['PASSWORD', 'USERNAME'];
-    throw wrong(`BERTH_ARCHIVE_REGISTRY_${lacks}`, `must be set too, together with BERTH_ARCHIVE_REGISTRY_${has}`);
-  }
-  if (prefix === undefined && username !== '')
-    throw wrong('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');
-  return prefix === undefined ? null : { prefix, username, secret };
+const tlsOf = (pair: [string, string] | null) => pair && { cert: pair[0], key: pair[1] };
+
+/** Registry for archived and saved root disks; null: the engine's store. */
+function archiveRegistryOf(data: Settings): { prefix: string; username: string; secret: string } | null {
+  const login = pairOf(data, 'BERTH_ARCHIVE_REGISTRY_USERNAME', 'BERTH_ARCHIVE_REGISTRY_PASSWORD');
+  const [username, secret] = login ?? ['', ''];
+  const prefix = data.BERTH_ARCHIVE_REGISTRY;
+  if (prefix !== undefined) return { prefix, username, secret };
+  if (login === null) return null;
+  throw wrongSetting('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');
 }
 
 /** The configuration without secrets. */
@@ -316,13 +280,10 @@ export const masked = (config: Config): Record<string, unknown> => ({
 });
 
 /** Masks the password and the query, which may hold a password too. */
-function maskedUrl(text: string): string {
-  if (!URL.canParse(text)) return '***';
-  const url = new URL(text);
-  if (url.password !== '') url.password = '***';
-  if (url.search !== '') url.search = '?***';
-  return url.href;
+function maskedUrl(given: string): string {
+  if (!URL.canParse(given)) return '***';
+  const shown = new URL(given);
+  if (shown.password !== '') shown.password = '***';
+  if (shown.search !== '') shown.search = '?***';
+  return shown.href;
 }
-
-export const hostPort = ({ host, port }: Address): string =>
-  host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;

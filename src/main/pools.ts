@@ -6,22 +6,36 @@ import { mkdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { PoolDrivers } from '../control/base/regions.ts';
-import { poolNames, type PoolName } from '../domain/disk.ts';
+import { diskKey, poolNames, type DiskId, type PoolName } from '../domain/disk.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
 import { thawFileSystems } from '../storage/image-file/reflink.ts';
 import { canReflink, prepareRoot, type DiskRoot } from '../storage/layout.ts';
-import { hasDisks } from '../store/tables/disks.ts';
+import { hasDisks, markProvisioned } from '../store/tables/disks.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
-import { MAX_GB, type PoolConfig, type StorageEngine } from './pool-config.ts';
+import { MAX_GB, type PoolConfig, type StorageEngine } from './disk-config.ts';
 
 /** No client test reaches this limit. */
 const SIMULATED_POOL: PoolConfig = { path: null, engine: 'directory', sizeGB: MAX_GB, overcommit: 1 };
 
 const DEFAULT_POOL: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
+
+/**
+ * Lets the next use create the disks that the operator declared lost again, empty. A disk that
+ * exists stays as it is.
+ */
+export async function allowEmptyReplacements(
+  store: Store,
+  disks: readonly DiskId[],
+  log: Pick<Logger, 'warn'>,
+): Promise<void> {
+  if (disks.length === 0) return;
+  await store.write((tx) => markProvisioned(tx, disks, false));
+  log.warn({ disks: disks.map(diskKey) }, 'disks are declared lost: missing ones will be created again, empty');
+}
 
 interface PoolDeps {
   config: Pick<Config, 'dataFolder' | 'pools' | 'engine'>;

@@ -24,18 +24,15 @@ import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { readSpace } from '../storage/layout.ts';
 import { addressesOf, type Addresses, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
-import { ensureAdmin, type ShownPassword } from './admin-password.ts';
-import type { Config } from './config.ts';
+import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { bindGateway, linkPath, terminalsPath } from './gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
-import { allowEmptyReplacements } from './lost-disks.ts';
 import { sshFiles } from './open-files.ts';
-import { makePools } from './pools.ts';
+import { allowEmptyReplacements, makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
-import { ensureSecretsKey } from './secrets-key.ts';
+import { ensureAdmin, ensureSecretsKey, type ShownPassword } from './secret-files.ts';
 import { openTlsFiles } from './tls-files.ts';
-import { VERSION } from './version.ts';
 
 export interface Server {
   apiUrl: string;

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { makeRegistries } from '../../../src/control/images/registries.ts';
 import { makeSeal } from '../../../src/control/base/seal.ts';
-import { ensureSecretsKey } from '../../../src/main/secrets-key.ts';
+import { ensureSecretsKey } from '../../../src/main/secret-files.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { pictureOf } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import { masked, readConfig } from '../../../src/main/config.ts';
+import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
 import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
-import { VERSION } from '../../../src/main/version.ts';
 import { welcome } from '../../../src/main/welcome.ts';
 
 describe('the configuration', () => {

@@ -1,5 +1,6 @@
-/** Settings of disk pools: `BERTH_POOL` and those of the volume types. */
+/** Settings of disks: `BERTH_POOL`, the pools of the volume types, and `BERTH_LOST_DISKS`. */
 import { z } from 'zod';
+import type { DiskId } from '../domain/disk.ts';
 import type { PoolRules } from '../domain/pool.ts';
 
 const storageEngines = ['image-file', 'directory'] as const;
@@ -36,3 +37,17 @@ export const poolConfig = z.string().transform((text, ctx): PoolConfig => {
   const { path = null, engine = null, size = null, overcommit = 1 } = read.data;
   return { path, engine, sizeGB: size, overcommit };
 });
+
+const LOST_DISK = /^(?<kind>data|docker|shared)\/(?<id>[^\s]+)$/;
+
+/** Disks that the operator declares lost. Lost volumes and snapshots are deleted instead. */
+export const lostDisks = z.string().transform((text, ctx): DiskId[] =>
+  text.split(',').flatMap((part) => {
+    const { kind, id = '' } = LOST_DISK.exec(part.trim())?.groups ?? {};
+    if (kind === 'data' || kind === 'docker' || kind === 'shared') return [{ kind, id }];
+    const message =
+      'must name disks as data/<instanceId>, docker/<instanceId> or shared/<account>/<region>, separated by commas';
+    ctx.addIssue({ code: 'custom', message });
+    return [];
+  }),
+);
