@@ -14,19 +14,14 @@ export interface Addresses {
   portDomain: string | null;
 }
 
-const reachableHostPort = ({ host, port }: Address, publicAddress: string): string =>
-  hostPort({ host: isAny(host) ? publicAddress : host, port });
-
-const schemeOf = (tls: object | null): string => (tls === null ? 'http' : 'https');
-
 /** Public addresses of a server that listens on these ports. */
 export function addressesOf(config: Config, ports: { api: number; gateway: number }): Addresses {
-  const domain =
-    config.domain?.name ?? reachableHostPort({ ...config.gatewayListen, port: ports.gateway }, config.publicAddress);
+  const reachable = ({ host }: Address, port: number): string =>
+    hostPort({ host: isAny(host) ? config.publicAddress : host, port });
+  const schemeOf = (tls: object | null): string => (tls === null ? 'http' : 'https');
+  const domain = config.domain?.name ?? reachable(config.gatewayListen, ports.gateway);
   return {
-    apiUrl:
-      config.apiUrl ??
-      `${schemeOf(config.apiTls)}://${reachableHostPort({ ...config.listen, port: ports.api }, config.publicAddress)}`,
+    apiUrl: config.apiUrl ?? `${schemeOf(config.apiTls)}://${reachable(config.listen, ports.api)}`,
     gatewayUrl: config.gatewayUrl ?? `${schemeOf(config.gatewayTls)}://${domain}`,
     domain,
     portDomain: config.domain?.isWildcard === true ? domain : null,
@@ -34,27 +29,11 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
 }
 
 /** IP address that node ports are published on; engines accept no host name. */
-export async function nodePortAddressOf(config: Config): Promise<string> {
-  const {
-    listen: { host },
-  } = config;
+export async function nodePortAddressOf({ listen, ...config }: Config): Promise<string> {
   const named = config.nodePortAddress ?? config.loopbackNodePortAddress;
   if (named !== null) return named;
-  return host === '*' ? '0.0.0.0' : (await lookup(host)).address;
+  return listen.host === '*' ? '0.0.0.0' : (await lookup(listen.host)).address;
 }
-
-/** Link of `POST /instance/open`, to the port's own host where it has one. */
-export function openUrl(
-  { gatewayUrl, portDomain }: Addresses,
-  { instanceId, port, key }: { instanceId: string; port: number | undefined; key: string },
-): string {
-  if (port === undefined) return `${gatewayUrl}/open?key=${key}`;
-  if (portDomain === null) return `${gatewayUrl}/open?key=${key}&port=${port}`;
-  return `${hostOrigin(gatewayUrl, { instanceId, port }, portDomain)}${OPEN_ON_HOSTS}?key=${key}`;
-}
-
-const hostOrigin = (gatewayUrl: string, { instanceId, port }: InstancePort, portDomain: string): string =>
-  `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}`;
 
 interface InstancePort {
   instanceId: string;
@@ -64,11 +43,22 @@ interface InstancePort {
 /** Gateway URLs of a port; `host` is null in path mode. */
 export const portUrls = (
   { gatewayUrl, portDomain }: Addresses,
-  at: InstancePort,
+  { instanceId, port }: InstancePort,
 ): { path: string; host: string | null } => ({
-  path: `${gatewayUrl}/forward/${at.instanceId}/${at.port}/`,
-  host: portDomain === null ? null : `${hostOrigin(gatewayUrl, at, portDomain)}/`,
+  path: `${gatewayUrl}/forward/${instanceId}/${port}/`,
+  host: portDomain === null ? null : `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}/`,
 });
+
+/** Link of `POST /instance/open`, to the port's own host where it has one. */
+export function openUrl(
+  addresses: Addresses,
+  { instanceId, port, key }: { instanceId: string; port: number | undefined; key: string },
+): string {
+  const url = `${addresses.gatewayUrl}/open?key=${key}`;
+  if (port === undefined) return url;
+  const { host } = portUrls(addresses, { instanceId, port });
+  return host === null ? `${url}&port=${port}` : `${host.slice(0, -1)}${OPEN_ON_HOSTS}?key=${key}`;
+}
 
 /** Link of `POST /instance/port/share`, to the port's own host where it has one. */
 export function shareUrl(addresses: Addresses, { token, ...at }: InstancePort & { token: string }): string {

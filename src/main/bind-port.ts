@@ -2,6 +2,7 @@
  * Binds a TCP port before its server is built: the port may be 0, and other parts need the address
  * first. Until the server takes over, each connection gets a 503.
  */
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Address } from './config.ts';
 
@@ -21,11 +22,7 @@ export interface BoundPort {
 /** Rejects with `EADDRINUSE`, for instance. With TLS, early connections are closed unanswered. */
 export async function bindPort({ host, port }: Address, { isTls }: { isTls: boolean }): Promise<BoundPort> {
   const server = createServer(isTls ? (socket) => socket.destroy() : answerStarting);
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen({ host, port }, resolve);
-  await promise;
-  server.off('error', reject);
+  await once(server.listen({ host, port }), 'listening');
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('a TCP port was bound without an address');
   return { port: address.port, server, close: () => void server.close() };

@@ -67,24 +67,15 @@ export const machineOf = ({ capacity, devices, architecture }: Probe): Machine =
   gpus: devices.filter(({ kind }) => kind === 'gpu'),
 });
 
-/** Charged hours per unit of each charge mode, with its discount. */
-const HOURS_CHARGED = {
-  tidePerHour: 0.5,
-  perHour: 1,
-  perDay: 24 * 0.9,
-  perWeek: 168 * 0.8,
-  perMonth: 720 * 0.7,
-} as const;
-
+/** Prices of the hours that a unit of each charge mode holds, with a discount. */
 export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
-  const price = (mode: ChargeMode): Micros =>
-    fromDollars(Math.round(dollarsPerHour * HOURS_CHARGED[mode] * 10_000) / 10_000);
+  const price = (hours: number): Micros => fromDollars(Math.round(dollarsPerHour * hours * 10_000) / 10_000);
   return {
-    tidePerHour: price('tidePerHour'),
-    perHour: price('perHour'),
-    perDay: price('perDay'),
-    perWeek: price('perWeek'),
-    perMonth: price('perMonth'),
+    tidePerHour: price(0.5),
+    perHour: price(1),
+    perDay: price(24 * 0.9),
+    perWeek: price(168 * 0.8),
+    perMonth: price(720 * 0.7),
   };
 }
 
@@ -102,44 +93,34 @@ export async function ensureDataDiskGB(store: Store, pools: readonly PoolDrivers
   return Number(await store.write((tx) => ensureSetting(tx, 'dataDiskGB', String(sizeGB))));
 }
 
+type OfferedType = Omit<InstanceType, 'id' | 'regionId'>;
+
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
-export function typesThatFit(machine: Machine & { dataDiskGB?: number }): Omit<InstanceType, 'id' | 'regionId'>[] {
+export function typesThatFit(machine: Machine & { dataDiskGB?: number }): OfferedType[] {
+  const { cpuCores, architecture, gpus, dataDiskGB = DATA_DISK_GB } = machine;
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
-  const base = {
-    isSpot: false,
-    cpuType: machine.architecture,
-    rootDiskGB: 20,
-    dataDiskGB: machine.dataDiskGB ?? DATA_DISK_GB,
-  };
-  const cpu = CPU_SIZES.filter((cores) => cores <= machine.cpuCores).map((cores) => {
-    const memory = Math.min(cores * GB_PER_CORE, memoryGB);
-    const price = pricesOf(cores * CORE_PRICE);
-    return {
-      ...base,
-      name: `cpu.${cores}`,
-      cpuCores: cores,
-      memoryGB: memory,
-      gpuCount: 0,
-      gpuName: '',
-      pricesMicros: price,
-    };
-  });
-  const gpuName = machine.gpus[0]?.name ?? '';
-  const count = machine.gpus.length;
-  const gpu = GPU_SIZES.filter((gpus) => gpus <= count).map((gpus) => {
+  const base = { isSpot: false, cpuType: architecture, rootDiskGB: 20, dataDiskGB };
+  const cpu = CPU_SIZES.filter((cores) => cores <= cpuCores).map((cores) => ({
+    ...base,
+    name: `cpu.${cores}`,
+    cpuCores: cores,
+    memoryGB: Math.min(cores * GB_PER_CORE, memoryGB),
+    gpuCount: 0,
+    gpuName: '',
+    pricesMicros: pricesOf(cores * CORE_PRICE),
+  }));
+  const gpu = GPU_SIZES.filter((gpuCount) => gpuCount <= gpus.length).map((gpuCount) => {
     const share = (total: number, largest: number): number =>
-      Math.max(1, Math.floor(gpus * Math.min(total / count, largest / Math.min(count, LARGEST.gpus))));
-    const cores = share(machine.cpuCores, LARGEST.cores);
-    const memory = share(memoryGB, LARGEST.memoryGB);
-    const price = pricesOf(gpus * GPU_PRICE + cores * CORE_PRICE);
+      Math.max(1, Math.floor(gpuCount * Math.min(total / gpus.length, largest / Math.min(gpus.length, LARGEST.gpus))));
+    const cores = share(cpuCores, LARGEST.cores);
     return {
       ...base,
-      name: `gpu.${gpus}`,
+      name: `gpu.${gpuCount}`,
       cpuCores: cores,
-      memoryGB: memory,
-      gpuCount: gpus,
-      gpuName,
-      pricesMicros: price,
+      memoryGB: share(memoryGB, LARGEST.memoryGB),
+      gpuCount,
+      gpuName: gpus[0]?.name ?? '',
+      pricesMicros: pricesOf(gpuCount * GPU_PRICE + cores * CORE_PRICE),
     };
   });
   return [...cpu, ...gpu];
@@ -157,8 +138,8 @@ export async function offerImage(
   image: OfferedImage & { architecture: string },
   { nowMs, uuid }: { nowMs: number; uuid: () => string },
 ): Promise<string> {
+  const { key, ...facts } = image;
   return store.write(async (tx) => {
-    const { key, ...facts } = image;
     const id = imageId(await ensureSetting(tx, `image.${key}`, uuid()));
     await saveImage(tx, { ...facts, id, isPublic: true, type: 'notebook' }, nowMs);
     return id;
@@ -168,7 +149,7 @@ export async function offerImage(
 export async function saveTypes(
   store: Store,
   region: RegionId,
-  types: Omit<InstanceType, 'id' | 'regionId'>[],
+  types: OfferedType[],
   uuid: () => string,
 ): Promise<InstanceType[]> {
   return store.write(async (tx) => {
@@ -179,11 +160,8 @@ export async function saveTypes(
       await saveInstanceType(tx, complete, position);
       saved.push(complete);
     }
-    await withdrawTypes(
-      tx,
-      region,
-      saved.map(({ id }) => id),
-    );
+    const offered = saved.map(({ id }) => id);
+    await withdrawTypes(tx, region, offered);
     return saved;
   });
 }

@@ -13,12 +13,12 @@ import { followLink } from '../edge/link/follow.ts';
 import { serveTerminals } from '../edge/link/terminal-server.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
+import { openTlsFiles } from '../edge/tls-files.ts';
 import { addressesOf } from './addresses.ts';
 import { bindPort } from './bind-port.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './drivers.ts';
 import { connectionsOf, openFilesLimit, sshFiles } from './open-files.ts';
-import { openTlsFiles } from './tls-files.ts';
 
 /** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
 export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');

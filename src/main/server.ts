@@ -18,6 +18,7 @@ import { makeTerminalClient } from '../edge/link/terminal-client.ts';
 import { serveLink } from '../edge/link/serve.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
+import { openTlsFiles } from '../edge/tls-files.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
@@ -32,7 +33,6 @@ import { sshFiles } from './open-files.ts';
 import { allowEmptyReplacements, makePools } from './pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureAdmin, ensureSecretsKey, type ShownPassword } from './secret-files.ts';
-import { openTlsFiles } from './tls-files.ts';
 
 export interface Server {
   apiUrl: string;
@@ -85,7 +85,8 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const running = await makeRunningControl(options, store, { host, addresses }, cleanups);
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
-  const apiPort = await listenApi({ config, log, running, addresses }, cleanups);
+  const parts: Parts = { ...host, log, store, running, addresses };
+  const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
   await gateway?.attach({
@@ -97,17 +98,15 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   });
   await running.start();
   cleanups.push(() => running.stop());
-  if (config.role === 'all') await serveSsh({ log, running, drivers }, cleanups);
-  if (config.role === 'api') await serveGatewayProcess({ config, log, running, issuer: host.installation }, cleanups);
-  startPreparations({ config, log, running, drivers, store, offered }, cleanups);
+  if (config.role === 'all') await serveSsh(parts, cleanups);
+  if (config.role === 'api') await serveGatewayProcess(parts, cleanups);
+  startPreparations(parts, offered, cleanups);
   return { ...served, adminPassword, example: offered.example, store, running, drivers };
 }
 
 /** Locks the data folder and the database, and opens the store. */
-async function openData(
-  { config, log, onDatabaseLost = () => {} }: ServerOptions,
-  cleanups: Cleanup[],
-): Promise<Store> {
+async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<Store> {
+  const { config, log, onDatabaseLost = () => {} } = options;
   const { dataFolder, databaseUrl } = config;
   await mkdir(dataFolder, { recursive: true, mode: 0o711 });
   const lock = lockFolder(dataFolder);
@@ -221,15 +220,16 @@ async function makeRunningControl(
   return running;
 }
 
-interface ListenDeps {
-  config: Config;
+/** Parts of a server whose control is made. */
+interface Parts extends Host {
   log: Logger;
+  store: Store;
   running: RunningControl;
   /** The API's own port may differ: 0 lets the system choose. */
   addresses: Addresses;
 }
 
-async function listenApi({ config, log, running, addresses }: ListenDeps, cleanups: Cleanup[]): Promise<number> {
+async function listenApi({ config, log, running, addresses }: Parts, cleanups: Cleanup[]): Promise<number> {
   const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
   cleanups.push(async () => tls?.stop());
   const api = makeApi({
@@ -248,16 +248,8 @@ async function listenApi({ config, log, running, addresses }: ListenDeps, cleanu
   return typeof address === 'object' ? address.port : config.listen.port;
 }
 
-interface ServeDeps {
-  log: Logger;
-  running: RunningControl;
-}
-
 /** Serves ssh for instances without sshd. */
-async function serveSsh(
-  { log, running, drivers }: ServeDeps & { drivers: Drivers },
-  cleanups: Cleanup[],
-): Promise<void> {
+async function serveSsh({ log, running, drivers }: Parts, cleanups: Cleanup[]): Promise<void> {
   const { routeTable, forwarding } = running.control;
   await checkSsh2();
   const backend = drivers.drivers.engine;
@@ -272,38 +264,27 @@ async function serveSsh(
 }
 
 /** Serves routes and access decisions to the gateway process. */
-async function serveGatewayProcess(
-  { config, log, running, issuer }: ServeDeps & { config: Config; issuer: string },
-  cleanups: Cleanup[],
-): Promise<void> {
+async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<void> {
+  const { config, installation, log, running } = parts;
   const { control, access } = running;
   const link = await serveLink({
     path: linkPath(config),
     routeTable: control.routeTable,
     forwarding: control.forwarding,
     authenticate: (credential) => access.authenticate(credential),
-    issuer,
+    issuer: installation,
     log,
   });
   cleanups.push(() => link.stop());
 }
 
-interface PreparationDeps extends ServeDeps {
-  config: Config;
-  drivers: Drivers;
-  store: Store;
-  offered: Offered;
-}
-
 /** Pulls and offers images while the server already serves. */
-function startPreparations(deps: PreparationDeps, cleanups: Cleanup[]): void {
-  const { config, log, running, drivers, store, offered } = deps;
-  const { imagePulls } = running;
-  const { engine } = drivers.drivers;
-  const { ref } = drivers.notebookImage;
+function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]): void {
+  const { config, log, running, drivers, store } = parts;
+  const image = { engine: drivers.drivers.engine, ref: drivers.notebookImage.ref };
   const stopping = new AbortController();
   const preparations = [
-    prepareImage({ imagePulls, engine, ref, log }, stopping.signal),
+    prepareImage({ imagePulls: running.imagePulls, ...image, log }, stopping.signal),
     firstRun.refreshPublicTexts(store, offered.region, stopping.signal),
     ...(config.registryImages ? [offerRegistryImages({ offer: offered.offer, log }, stopping.signal)] : []),
   ];

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { Browser, BrowserContext } from 'playwright-core';
 import { generate } from 'selfsigned';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { openTlsFiles } from '../../src/main/tls-files.ts';
+import { openTlsFiles } from '../../src/edge/tls-files.ts';
 import { ALICE, idOf, MALLORY, onCleanup, serve, start, type Harness } from '../http/gateway/harness.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 

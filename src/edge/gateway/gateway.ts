@@ -54,7 +54,7 @@ import type { PortPool } from './port-pool.ts';
 import { upstreamHeaders, peerOf, senderOf } from './upstream-headers.ts';
 import type { Peer, Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
-import { makeListener, type GatewayTls } from './listener.ts';
+import { makeListener } from './listener.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation } from './revocation.ts';
@@ -62,6 +62,7 @@ import type { OpenAccess } from './revocation.ts';
 import { targetOf } from './routing.ts';
 import type { InstanceTarget, PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
+import type { Certificates } from '../tls-files.ts';
 
 export interface GatewayDeps {
   forwarding: Forwarding;
@@ -77,7 +78,7 @@ export interface GatewayDeps {
   trustedProxies?: readonly string[] | undefined;
   /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
   portDomain?: (() => string | null) | undefined;
-  tls?: GatewayTls | undefined;
+  tls?: Certificates | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
 }

@@ -2,16 +2,12 @@
 import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
+import type { Certificates } from '../tls-files.ts';
 import type { GatewayLimits } from './limits.ts';
-
-export interface GatewayTls {
-  first: { cert: string; key: string };
-  follow: (taken: (pair: { cert: string; key: string }) => void) => void;
-}
 
 export function makeListener(
   limits: Pick<GatewayLimits, 'maxHeaderBytes' | 'headMs' | 'idleClientMs'>,
-  tls: GatewayTls | undefined,
+  tls: Certificates | undefined,
   serveHttp2: (socket: TLSSocket) => void,
 ): Server {
   const options: ServerOptions = {
@@ -35,7 +31,7 @@ export function makeListener(
 
 function tlsServer(
   options: ServerOptions,
-  tls: GatewayTls,
+  tls: Certificates,
   handshakeTimeout: number,
   serveHttp2: (socket: TLSSocket) => void,
 ): Server {

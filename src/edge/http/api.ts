@@ -32,9 +32,10 @@ import type { ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request-headers.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
-import { watchUnusedConnections, tlsServer, type ApiTls, answerWireError, MAX_HEADER_BYTES } from './server.ts';
+import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
 import { errorKinds } from './status.ts';
+import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
@@ -62,7 +63,7 @@ export interface ApiOptions {
   version: string;
   gatewayOrigin: string;
   /** Absent: plain HTTP. */
-  tls?: ApiTls;
+  tls?: Certificates;
   secureCookies: boolean;
   /** Public origins of this API behind a proxy that changes the Host header. */
   ownOrigins?: readonly string[];

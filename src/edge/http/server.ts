@@ -2,18 +2,13 @@
 import type { RequestListener, Server, ServerOptions } from 'node:http';
 import { createServer } from 'node:https';
 import type { Socket } from 'node:net';
-
-export interface ApiTls {
-  first: { cert: string; key: string };
-  /** Calls back with each renewed certificate. */
-  follow: (taken: (pair: { cert: string; key: string }) => void) => void;
-}
+import type { Certificates } from '../tls-files.ts';
 
 const MIN_VERSION = 'TLSv1.2';
 /** A closing server waits for handshakes. */
 const HANDSHAKE_MS = 5_000;
 
-export function tlsServer(options: ServerOptions, { first, follow }: ApiTls, handler: RequestListener): Server {
+export function tlsServer(options: ServerOptions, { first, follow }: Certificates, handler: RequestListener): Server {
   const server = createServer(
     { ...options, ...first, minVersion: MIN_VERSION, handshakeTimeout: HANDSHAKE_MS },
     handler,

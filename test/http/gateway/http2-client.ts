@@ -4,7 +4,7 @@ import { connect } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { generate } from 'selfsigned';
 import type { GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
-import type { GatewayTls } from '../../../src/edge/gateway/listener.ts';
+import type { Certificates } from '../../../src/edge/tls-files.ts';
 import type { GatewayLimits } from '../../../src/edge/gateway/limits.ts';
 import { idOf, onCleanup, start } from './harness.ts';
 import type { Harness } from './harness.ts';
@@ -14,7 +14,7 @@ export const ignore = (): void => {};
 export const P = `/forward/${A}/80`;
 
 const made = await generate([{ name: 'commonName', value: 'gw.test' }], { keyType: 'ec' });
-export const tls: GatewayTls = { first: { cert: made.cert, key: made.private }, follow: () => {} };
+export const tls: Certificates = { first: { cert: made.cert, key: made.private }, follow: () => {} };
 
 export async function gateway(limits: Partial<GatewayLimits> = {}, more: Partial<GatewayDeps> = {}): Promise<Harness> {
   return start({ tls, limits, ...more });

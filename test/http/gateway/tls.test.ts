@@ -9,7 +9,7 @@ import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { generate } from 'selfsigned';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
-import { openTlsFiles, type TlsFiles, type TlsPair } from '../../../src/main/tls-files.ts';
+import { openTlsFiles, type TlsFiles, type TlsPair } from '../../../src/edge/tls-files.ts';
 import { ALICE, echoHead, idOf, onCleanup, seenBy, serve, start, type Harness } from './harness.ts';
 import { tls as bare } from './http2-client.ts';
 

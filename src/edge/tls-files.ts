@@ -5,17 +5,21 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
-import type { Log } from '../control/base/log.ts';
+import type { Log } from '../control/index.ts';
 
 export interface TlsPair {
   cert: string;
   key: string;
 }
 
-export interface TlsFiles {
+/** Certificate of a server, with renewals. */
+export interface Certificates {
   readonly first: TlsPair;
   /** Calls back with each renewed pair. */
-  follow(taken: (pair: TlsPair) => void): void;
+  follow: (taken: (pair: TlsPair) => void) => void;
+}
+
+export interface TlsFiles extends Certificates {
   stop(): void;
 }
 
@@ -23,7 +27,7 @@ const CHECK_EVERY_MS = 5_000;
 
 /** Throws an Error that names the bad file. */
 export async function openTlsFiles(
-  { cert, key }: { cert: string; key: string },
+  { cert, key }: TlsPair,
   log: Pick<Log, 'info' | 'error'>,
   checkEveryMs = CHECK_EVERY_MS,
 ): Promise<TlsFiles> {
