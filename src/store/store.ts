@@ -47,6 +47,8 @@ export interface Store {
   write<T>(work: (tx: Db) => Promise<T>): Promise<T>;
   /** Committed `version` of the account; 0 for an unknown account. The cheapest query there is. */
   versionOf(accountId: string): number | Promise<number>;
+  /** Calls `listener` after each commit. Absent on PostgreSQL, where other processes may commit. */
+  onCommit?(listener: () => void): void;
   /** Rejects when the database does not answer. */
   ping(): Promise<void>;
   stop(): Promise<void>;

@@ -1,13 +1,14 @@
 /**
- * Waits for a change of an account's `version`. One timer polls for all waiters (a map look-up on
- * SQLite, one query on PostgreSQL), so commits of other processes count.
+ * Waits for a change of an account's `version`, which a commit of this process makes on SQLite.
+ * Other processes may commit to a PostgreSQL, so there one query polls for all waiters.
  */
 import { versionsOf } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
 import type { Time } from '../base/time.ts';
 
-const LOOK_EVERY_MS = 100;
+/** Interval of the poll; on SQLite, the most that commits wait for a shared look. */
+const LOOK_AFTER_MS = 100;
 
 interface Waiter {
   accountId: string;
@@ -24,21 +25,27 @@ export interface AccountVersions {
 
 export function makeAccountVersions({ store, time, log }: { store: Store; time: Time; log: Log }): AccountVersions {
   const waiters = new Set<Waiter>();
-  let stopLooking: (() => void) | null = null;
-  let looking = false;
+  let isLookDue = false;
 
   const look = async (): Promise<void> => {
     const versions = await versionsOf(store, [...new Set([...waiters].map(({ accountId }) => accountId))]);
     for (const waiter of waiters) if (versions.get(waiter.accountId) !== waiter.version) waiter.wake();
   };
 
-  const tick = (): void => {
-    if (looking) return;
-    looking = true;
-    look()
-      .catch((error: unknown) => log.warn({ err: error }, 'the store did not tell what moved; it is asked again'))
-      .finally(() => (looking = false));
+  const lookSoon = (): void => {
+    if (isLookDue || waiters.size === 0) return;
+    isLookDue = true;
+    time.after(LOOK_AFTER_MS, () => {
+      isLookDue = false;
+      look()
+        .then(store.onCommit ? undefined : lookSoon)
+        .catch((error: unknown) => {
+          log.warn({ err: error }, 'the store did not tell what moved; it is asked again');
+          lookSoon();
+        });
+    });
   };
+  store.onCommit?.(lookSoon);
 
   return {
     versionOf: async (accountId) => store.versionOf(accountId),
@@ -47,9 +54,6 @@ export function makeAccountVersions({ store, time, log }: { store: Store; time: 
         const leave = (): void => {
           waiters.delete(waiter);
           signal.removeEventListener('abort', abort);
-          if (waiters.size > 0) return;
-          stopLooking?.();
-          stopLooking = null;
         };
         const abort = (): void => {
           leave();
@@ -59,7 +63,7 @@ export function makeAccountVersions({ store, time, log }: { store: Store; time: 
         if (signal.aborted) return reject(signal.reason);
         signal.addEventListener('abort', abort);
         waiters.add(waiter);
-        stopLooking ??= time.every(LOOK_EVERY_MS, tick);
+        lookSoon(); // For a commit since the caller read its version.
       }),
   };
 }

@@ -97,6 +97,7 @@ function storeOver(parts: {
   const commit = statement('commit');
   /** Versions since the last commit; only this group moves them. A read costs 5 µs more. */
   const versions = new Map<string, number>();
+  const commitListeners: (() => void)[] = [];
   const checkpoints = new Checkpoints({ file, writer: database, log, scheduler });
   const group = new GroupCommit<Db>({
     statements: {
@@ -112,7 +113,10 @@ function storeOver(parts: {
       isOpen: () => database.isTransaction,
     },
     openScope: parts.openScope,
-    onCommit: (works) => checkpoints.committed(works),
+    onCommit: (works) => {
+      checkpoints.committed(works);
+      for (const listener of commitListeners) listener();
+    },
     log,
     scheduler,
   });
@@ -139,6 +143,7 @@ function storeOver(parts: {
       versions.set(accountId, now);
       return now;
     },
+    onCommit: (listener) => void commitListeners.push(listener),
     ping: async () => {
       if (group.broken) throw group.broken;
       if (stopping) throw new Error('The store is stopped.');

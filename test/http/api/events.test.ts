@@ -2,12 +2,14 @@
  * The live stream: each reader that resumes gets every event of its own account once and in order.
  */
 import { connect } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Caller, Credential } from '../../../src/control/index.ts';
 import { makeAccountVersions } from '../../../src/control/routing/account-versions.ts';
 import { makeEventFeed } from '../../../src/control/routing/event-feed.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';
 import { realTime } from '../../../src/control/base/time.ts';
+import { appendEvent } from '../../../src/store/tables/events.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { insertOwners } from '../../db/store/rows.ts';
 import { eventually } from '../../fixtures/control.ts';
@@ -367,29 +369,38 @@ test('closing the edge waits for no connection without a request', async () => {
   expect(spare.bytesRead).toBe(0);
 });
 
-test('the feed polls only while it has readers', async () => {
-  const { store, remove } = await openTempStore();
-  await store.write((tx) => insertOwners(tx, 'region', 'ann'));
-  let timers = 0;
-  const every = (ms: number, fn: () => void): (() => void) => {
-    timers += 1;
-    const end = realTime.every(ms, fn);
-    return () => {
-      timers -= 1;
-      end();
-    };
-  };
-  const ignore = (): void => {};
-  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
-  const feed = makeEventFeed({ store, moves: makeAccountVersions({ store, time: { ...realTime, every }, log }) });
-  const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
-  const endings = range(1, 3).map(() => new AbortController());
-  const reading = endings.map(async ({ signal }) => {
-    for await (const page of feed.follow(caller, null, signal)) expect(page.events).toEqual([]);
+onBothEngines('the feed', (open) => {
+  test('looks for changes after a commit on SQLite, on a timer on PostgreSQL, never without readers', async () => {
+    const store = await open();
+    await store.write((tx) => insertOwners(tx, 'region', 'ann'));
+    const due: (() => void)[] = [];
+    const time = { ...realTime, after: (_ms: number, fn: () => void) => (due.push(fn), () => {}) };
+    const ignore = (): void => {};
+    const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+    const feed = makeEventFeed({ store, moves: makeAccountVersions({ store, time, log }) });
+    const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
+    const endings = range(1, 3).map(() => new AbortController());
+    const seqs: number[] = [];
+    const reading = endings.map(async ({ signal }) => {
+      for await (const page of feed.follow(caller, null, signal)) seqs.push(...page.events.map(({ seq }) => seq));
+    });
+    // All three begin to wait in the time of one look.
+    await eventually(() => feed.size === 3 && due.length === 1);
+    await delay(50);
+    due.shift()?.();
+    if (open.kind === 'postgres') await eventually(() => due.length === 1);
+    else {
+      await delay(50);
+      expect(due).toEqual([]);
+    }
+    await store.write((tx) => appendEvent(tx, { accountId: 'ann', atMs: 1, kind: 'test', subjectId: 'ann', data: {} }));
+    await eventually(() => due.length === 1);
+    due.shift()?.();
+    await eventually(() => seqs.length === 3);
+    for (const ending of endings) ending.abort();
+    await Promise.all(reading);
+    for (const look of due.splice(0)) look();
+    await delay(50);
+    expect({ size: feed.size, due }).toEqual({ size: 0, due: [] });
   });
-  await eventually(() => feed.size === 3 && timers === 1);
-  for (const ending of endings) ending.abort();
-  await Promise.all(reading);
-  expect({ size: feed.size, timers }).toEqual({ size: 0, timers: 0 });
-  await remove();
 });
