@@ -1,13 +1,13 @@
 /** The administrator's orphans (resources without a record) and background tasks. */
 import { z } from 'zod';
 import { orphanHandlings, orphanKinds } from '../domain/orphan.ts';
-import { flag, label, named, plainText, text, unixMs, integer } from './common.ts';
+import { answer, flag, integer, integerOrNull, label, plainText, request, text, textOrNull, unixMs } from './common.ts';
 
 const orphanActions = ['adopt', 'stop', 'delete'] as const;
 
-const orphan = named(
+const orphan = answer(
   'Stray',
-  z.strictObject({
+  {
     strayId: text('ID of the orphan'),
     kind: z.enum(orphanKinds).describe('Kind of resource'),
     regionId: text('Region ID'),
@@ -21,60 +21,36 @@ const orphan = named(
     firstSeenAt: unixMs('First observation'),
     lastSeenAt: unixMs('Last observation'),
     handling: z.enum(orphanHandlings).describe('`policy` follows the setting of the operator'),
-    deletedInSeconds: z
-      .number()
-      .int()
-      .nullable()
-      .describe('Seconds until the deletion; null if it is not deleted automatically'),
+    deletedInSeconds: integerOrNull('Seconds until the deletion; null if it is not deleted automatically'),
     note: text('Result of the last attempt; may be empty'),
-  }),
+  },
   'Orphan: a resource without a record',
 );
 
-export const orphanListAnswer = named(
-  'ListStraysAnswer',
-  z.strictObject({ strays: z.array(orphan).describe('All orphans') }),
-);
+export const orphanListAnswer = answer('ListStraysAnswer', { strays: z.array(orphan).describe('All orphans') });
 
-export const orphanHandleRequest = named(
-  'HandleStrayRequest',
-  z.object({
-    strayId: plainText(1000).describe('ID of the orphan'),
-    action: z.enum(orphanActions).describe('Action'),
-    username: plainText(320).describe('New owner for `adopt`; by default the account on the label').optional(),
-    instanceTypeId: plainText(100).describe('Instance type for `adopt`, for quota and billing').optional(),
-    name: label(100).describe('Instance name for `adopt`; by default the instance ID').optional(),
-  }),
-);
+export const orphanHandleRequest = request('HandleStrayRequest', {
+  strayId: plainText(1000).describe('ID of the orphan'),
+  action: z.enum(orphanActions).describe('Action'),
+  username: plainText(320).describe('New owner for `adopt`; by default the account on the label').optional(),
+  instanceTypeId: plainText(100).describe('Instance type for `adopt`, for quota and billing').optional(),
+  name: label(100).describe('Instance name for `adopt`; by default the instance ID').optional(),
+});
 
-export const orphanHandleAnswer = named(
-  'HandleStrayAnswer',
-  z.strictObject({
-    strayId: text('ID of the orphan'),
-    instanceId: z.string().nullable().describe('Adopted instance; else null'),
-  }),
-);
+export const orphanHandleAnswer = answer('HandleStrayAnswer', {
+  strayId: text('ID of the orphan'),
+  instanceId: textOrNull('Adopted instance; else null'),
+});
 
-const task = named(
-  'Task',
-  z.strictObject({
-    name: text('Name of the task'),
-    intervalMs: integer('Pause between two runs, in milliseconds'),
-    running: flag('Whether the task runs now'),
-    lastStartedAt: z
-      .number()
-      .int()
-      .nullable()
-      .describe('Start of the last run, Unix milliseconds; null before the first'),
-    lastDurationMs: z
-      .number()
-      .int()
-      .nullable()
-      .describe('Duration of the last finished run in milliseconds; null before the first'),
-    lastError: z.string().nullable().describe('Error of the last run; null if the run succeeded'),
-    runs: integer('Finished runs since the server started'),
-    failures: integer('Failed runs since the server started'),
-  }),
-);
+const task = answer('Task', {
+  name: text('Name of the task'),
+  intervalMs: integer('Pause between two runs, in milliseconds'),
+  running: flag('Whether the task runs now'),
+  lastStartedAt: integerOrNull('Start of the last run, Unix milliseconds; null before the first'),
+  lastDurationMs: integerOrNull('Duration of the last finished run in milliseconds; null before the first'),
+  lastError: textOrNull('Error of the last run; null if the run succeeded'),
+  runs: integer('Finished runs since the server started'),
+  failures: integer('Failed runs since the server started'),
+});
 
 export const taskListAnswer = z.strictObject({ tasks: z.array(task).describe('Background tasks') });

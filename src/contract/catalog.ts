@@ -3,87 +3,65 @@ import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
 import { volumeTypes } from '../domain/disk.ts';
 import { consistencies } from '../domain/snapshot.ts';
-import { decimal, flag, integer, named, text } from './common.ts';
+import { answer, decimal, flag, integer, text } from './common.ts';
 import { regionFields } from './instance.ts';
 import { sizeLimit } from './volume.ts';
 
-const price = named(
-  'Price',
-  z.strictObject({
-    chargeMode: z.enum(chargeModes).describe('Billing mode'),
-    price: decimal('Dollars for one period of the billing mode'),
-  }),
-);
-const offeredType = named(
-  'CatalogInstanceType',
-  z.strictObject({
-    instanceTypeId: text('Instance type ID, for a launch'),
-    gpuNum: integer('Number of GPUs; 0 for CPU types'),
-    stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
-    price: z.array(price).describe('Price of each billing mode'),
-    instanceTypeName: text('Name of the instance type'),
-    cpuCores: decimal('CPU cores'),
-    memoryGB: decimal('Memory in GB'),
-    rootDiskGB: decimal('Root disk in GB'),
-    dataDiskGB: decimal('Data disk in GB'),
-  }),
-);
-const offeredRegion = named(
-  'CatalogRegion',
-  z.strictObject({
-    regionId: text('Region ID'),
-    regionName: text('Region name'),
-    instanceTypeInfos: z.array(offeredType).describe('Instance types of the region'),
-  }),
-);
-const family = named(
+const price = answer('Price', {
+  chargeMode: z.enum(chargeModes).describe('Billing mode'),
+  price: decimal('Dollars for one period of the billing mode'),
+});
+const offeredType = answer('CatalogInstanceType', {
+  instanceTypeId: text('Instance type ID, for a launch'),
+  gpuNum: integer('Number of GPUs; 0 for CPU types'),
+  stockStatus: z.enum(['InStock', 'OutOfStock']).describe('Whether a launch fits now'),
+  price: z.array(price).describe('Price of each billing mode'),
+  instanceTypeName: text('Name of the instance type'),
+  cpuCores: decimal('CPU cores'),
+  memoryGB: decimal('Memory in GB'),
+  rootDiskGB: decimal('Root disk in GB'),
+  dataDiskGB: decimal('Data disk in GB'),
+});
+const offeredRegion = answer('CatalogRegion', {
+  regionId: text('Region ID'),
+  regionName: text('Region name'),
+  instanceTypeInfos: z.array(offeredType).describe('Instance types of the region'),
+});
+const family = answer(
   'CatalogFamily',
-  z.strictObject({
+  {
     gpuName: text('GPU model; empty for CPU types'),
     isSpotInstance: flag('Whether the family is spot capacity'),
     regionInfos: z.array(offeredRegion).describe('Regions that offer the family'),
-  }),
+  },
   'Instance types with the same GPU',
 );
-export const catalogAnswer = named(
-  'Catalog',
-  z.strictObject({ instanceInfos: z.array(family).describe('Families of instance types') }),
-);
+export const catalogAnswer = answer('Catalog', {
+  instanceInfos: z.array(family).describe('Families of instance types'),
+});
 
-const engine = named(
-  'RegionEngine',
-  z.strictObject({
-    name: text('Engine type'),
-    answers: flag('Whether the engine answers'),
-    text: text('Result of the last probe'),
-  }),
-);
-const offeredVolumeType = named(
-  'RegionVolumeType',
-  z.strictObject({
-    type: z.enum(volumeTypes).describe('Volume type'),
-    pool: text('Pool that stores volumes of the type'),
-    freeGB: integer('Capacity left in GB'),
-    sizeLimit: sizeLimit.describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
-    usage: z.enum(['instant', 'walk']).describe('`instant`: read from the file system; `walk`: sum of the files'),
-    copies: z
-      .enum(consistencies)
-      .describe('`atomic`: snapshots show one moment; `live`: files change while they are copied'),
-    dockerInside: flag('Whether Docker inside instances can use the pool'),
-  }),
-);
-const region = named(
-  'Region',
-  z.strictObject({
-    ...regionFields,
-    engine: engine.describe('Engine of the region'),
-    capabilities: z
-      .record(z.string(), z.union([z.string(), z.boolean()]))
-      .describe('Capabilities of engine and storage by name'),
-    volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
-  }),
-);
-export const regionListAnswer = named(
-  'ListRegionsAnswer',
-  z.strictObject({ regions: z.array(region).describe('All regions') }),
-);
+const engine = answer('RegionEngine', {
+  name: text('Engine type'),
+  answers: flag('Whether the engine answers'),
+  text: text('Result of the last probe'),
+});
+const offeredVolumeType = answer('RegionVolumeType', {
+  type: z.enum(volumeTypes).describe('Volume type'),
+  pool: text('Pool that stores volumes of the type'),
+  freeGB: integer('Capacity left in GB'),
+  sizeLimit: sizeLimit.describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
+  usage: z.enum(['instant', 'walk']).describe('`instant`: read from the file system; `walk`: sum of the files'),
+  copies: z
+    .enum(consistencies)
+    .describe('`atomic`: snapshots show one moment; `live`: files change while they are copied'),
+  dockerInside: flag('Whether Docker inside instances can use the pool'),
+});
+const region = answer('Region', {
+  ...regionFields,
+  engine: engine.describe('Engine of the region'),
+  capabilities: z
+    .record(z.string(), z.union([z.string(), z.boolean()]))
+    .describe('Capabilities of engine and storage by name'),
+  volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
+});
+export const regionListAnswer = answer('ListRegionsAnswer', { regions: z.array(region).describe('All regions') });

@@ -10,36 +10,47 @@ const MAX_PAGE = 1_000_000_000;
 export const named = <Schema extends z.ZodType>(name: string, schema: Schema, description?: string): Schema =>
   schema.meta({ id: name, ...(description === undefined ? {} : { description }) });
 
+/** A request or an object in one; unknown members are dropped. */
+export const request = <Fields extends z.ZodRawShape>(name: string, fields: Fields, description?: string) =>
+  named(name, z.object(fields), description);
+
+/** An answer or an object in one; unknown members are an error. */
+export const answer = <Fields extends z.ZodRawShape>(name: string, fields: Fields, description?: string) =>
+  named(name, z.strictObject(fields), description);
+
 /** Fields of answers, each with its description. */
 export const text = (description: string) => z.string().describe(description);
 export const integer = (description: string) => z.number().int().describe(description);
 export const decimal = (description: string) => z.number().describe(description);
+export const integerOrNull = (description: string) => z.number().int().nullable().describe(description);
+export const textOrNull = (description: string) => z.string().nullable().describe(description);
 export const flag = (description: string) => z.boolean().describe(description);
 export const unixMs = (event: string) => integer(`${event}, Unix milliseconds`);
 
-const page = (max: number) => z.number().int().min(1).max(max);
+/** A field of requests; both bounds are allowed. */
+export const wholeNumber = (min: number, max: number) => z.number().int().min(min).max(max);
 
 /** docs/interface.md §4.2. */
-export const pagerRequest = named(
+export const pagerRequest = request(
   'PagerRequest',
-  z.object({
-    currentPage: page(MAX_PAGE).describe('Page number, from 1'),
-    pageSize: page(MAX_PAGE_SIZE).describe('Items on a page'),
-  }),
+  {
+    currentPage: wholeNumber(1, MAX_PAGE).describe('Page number, from 1'),
+    pageSize: wholeNumber(1, MAX_PAGE_SIZE).describe('Items on a page'),
+  },
   'Selects a page of a list',
 );
 
-export const pagerAnswer = named(
+export const pagerAnswer = answer(
   'Pager',
-  z.strictObject({
+  {
     currentPage: integer('Page number, from 1'),
     pageSize: integer('Items on a page'),
     totalEntries: integer('Items in the whole list'),
-  }),
+  },
   'The selected page and the length of the list',
 );
 
-export const empty = named('EmptyRequest', z.object({}), 'No fields');
+export const empty = request('EmptyRequest', {}, 'No fields');
 
 /** A name of joiners and spaces alone looks empty. */
 const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;

@@ -1,6 +1,17 @@
 /** Commands and terminals of an instance: two WebSocket protocols (docs/reference/terminal.md). */
 import { z } from 'zod';
-import { flag, id, integer, MAX_BODY_BYTES, named, text, unixMs } from './common.ts';
+import {
+  answer,
+  flag,
+  id,
+  integer,
+  integerOrNull,
+  MAX_BODY_BYTES,
+  request,
+  text,
+  unixMs,
+  wholeNumber,
+} from './common.ts';
 
 export const EXEC_PROTOCOL = 'berth.exec.v1';
 export const TERMINAL_PROTOCOL = 'berth.terminal.v1';
@@ -51,46 +62,40 @@ const env = z
       .meta({ maxLength: MAX_BODY_BYTES }),
   )
   .max(MAX_WORDS);
-const seconds = (max: number) => z.number().int().min(1).max(max);
+const seconds = (max: number) => wholeNumber(1, max);
 
-const side = z.number().int().min(1).max(MAX_SIDE);
+const side = wholeNumber(1, MAX_SIDE);
 export const terminalSize = z.object({ columns: side, rows: side });
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 export const terminalName = z.string().regex(NAME, {
   error: 'must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit',
 });
 
-export const execRequest = named(
-  'ExecRequest',
-  z.object({
-    instanceId: id.describe('Instance ID'),
-    command,
-    env: env.default([]).describe('Environment as NAME=value, in addition to the environment of the image'),
-    stdin: z
-      .string()
-      .refine((value) => value.isWellFormed(), { error: 'must be text without lone surrogates' })
-      .meta({ maxLength: MAX_BODY_BYTES })
-      .default('')
-      .describe('Standard input'),
-    encoding: z
-      .enum(['utf8', 'base64'])
-      .default('utf8')
-      .describe('Encoding of stdin, stdout and stderr; `utf8` shows invalid bytes as U+FFFD'),
-    timeoutSeconds: seconds(MAX_SECONDS).default(DEFAULT_SECONDS).describe('Seconds before the command is killed'),
-  }),
-);
+export const execRequest = request('ExecRequest', {
+  instanceId: id.describe('Instance ID'),
+  command,
+  env: env.default([]).describe('Environment as NAME=value, in addition to the environment of the image'),
+  stdin: z
+    .string()
+    .refine((value) => value.isWellFormed(), { error: 'must be text without lone surrogates' })
+    .meta({ maxLength: MAX_BODY_BYTES })
+    .default('')
+    .describe('Standard input'),
+  encoding: z
+    .enum(['utf8', 'base64'])
+    .default('utf8')
+    .describe('Encoding of stdin, stdout and stderr; `utf8` shows invalid bytes as U+FFFD'),
+  timeoutSeconds: seconds(MAX_SECONDS).default(DEFAULT_SECONDS).describe('Seconds before the command is killed'),
+});
 
-export const execAnswer = named(
-  'ExecAnswer',
-  z.strictObject({
-    exitCode: integer('Exit code; 128 plus the signal if killed, 127 without the program, 126 if not executable'),
-    stdout: text('Standard output'),
-    stderr: text('Standard error'),
-    stdoutCut: flag('Whether stdout was cut after 1 MiB'),
-    stderrCut: flag('Whether stderr was cut after 1 MiB'),
-    timedOut: flag('Whether the command was killed at `timeoutSeconds`'),
-  }),
-);
+export const execAnswer = answer('ExecAnswer', {
+  exitCode: integer('Exit code; 128 plus the signal if killed, 127 without the program, 126 if not executable'),
+  stdout: text('Standard output'),
+  stderr: text('Standard error'),
+  stdoutCut: flag('Whether stdout was cut after 1 MiB'),
+  stderrCut: flag('Whether stderr was cut after 1 MiB'),
+  timedOut: flag('Whether the command was killed at `timeoutSeconds`'),
+});
 
 const columns = side.default(80).describe('Columns of the terminal');
 const rows = side.default(24).describe('Rows of the terminal');
@@ -132,27 +137,19 @@ export const terminalServerMessage = z.discriminatedUnion('type', [
 /** Text message of a viewer; binary messages are input. */
 export const terminalClientMessage = z.object({ type: z.literal('resize'), ...terminalSize.shape });
 
-const terminal = named(
-  'Terminal',
-  z.strictObject({
-    terminal: text('Name of the terminal'),
-    columns: integer('Columns'),
-    rows: integer('Rows'),
-    viewers: integer('Attached viewers'),
-    createdAtUnixMs: unixMs('Creation time'),
-    closesAtUnixMs: z
-      .number()
-      .int()
-      .nullable()
-      .describe('Automatic close, Unix milliseconds; null while a viewer is attached'),
-  }),
-);
-export const terminalListAnswer = named(
-  'ListTerminalsAnswer',
-  z.strictObject({ terminals: z.array(terminal).describe('Open terminals') }),
-);
+const terminal = answer('Terminal', {
+  terminal: text('Name of the terminal'),
+  columns: integer('Columns'),
+  rows: integer('Rows'),
+  viewers: integer('Attached viewers'),
+  createdAtUnixMs: unixMs('Creation time'),
+  closesAtUnixMs: integerOrNull('Automatic close, Unix milliseconds; null while a viewer is attached'),
+});
+export const terminalListAnswer = answer('ListTerminalsAnswer', {
+  terminals: z.array(terminal).describe('Open terminals'),
+});
 
-export const terminalBody = named(
-  'CloseTerminalRequest',
-  z.object({ instanceId: id.describe('Instance ID'), terminal: terminalName.describe('Name of the terminal') }),
-);
+export const terminalBody = request('CloseTerminalRequest', {
+  instanceId: id.describe('Instance ID'),
+  terminal: terminalName.describe('Name of the terminal'),
+});

@@ -1,7 +1,7 @@
 /** Files of a volume, without an instance: lists as JSON, contents as bytes (`bytes` routes). */
 import { z } from 'zod';
 import { fileKinds } from '../domain/file-path.ts';
-import { flag, id, integer, named, text, unixMs } from './common.ts';
+import { answer, flag, id, integer, request, text, textOrNull, unixMs, wholeNumber } from './common.ts';
 
 /** URI template. */
 export const FILE_PATH = '/storage/volume/{id}/files/{path}';
@@ -21,42 +21,33 @@ const MAX_CURSOR = 1024 * 1024;
 
 const path = z.string().meta({ maxLength: MAX_PATH });
 
-export const fileListRequest = named(
-  'ListFilesRequest',
-  z.object({
-    id: id.describe('Volume ID'),
-    path: path.describe('Folder relative to the volume, names joined by one slash; empty for the top folder'),
-    limit: z.number().int().min(1).max(MAX_FILES_LISTED).default(MAX_FILES_LISTED).describe('Entries on a page'),
-    after: z.string().meta({ maxLength: MAX_CURSOR }).describe('`next` of the previous page').optional(),
-  }),
-);
+export const fileListRequest = request('ListFilesRequest', {
+  id: id.describe('Volume ID'),
+  path: path.describe('Folder relative to the volume, names joined by one slash; empty for the top folder'),
+  limit: wholeNumber(1, MAX_FILES_LISTED).default(MAX_FILES_LISTED).describe('Entries on a page'),
+  after: z.string().meta({ maxLength: MAX_CURSOR }).describe('`next` of the previous page').optional(),
+});
 
-export const fileEntry = named(
-  'FileEntry',
-  z.strictObject({
-    name: text('File name'),
-    reachable: flag('False for a name that is not UTF-8: no path can express it'),
-    kind: z.enum(fileKinds).describe('Kind of entry; `link` is a symbolic link'),
-    sizeBytes: integer('Size in bytes'),
-    modifiedAtUnixMs: unixMs('Last modification'),
-    mode: text('Permissions in octal, such as 0644'),
-  }),
-);
+export const fileEntry = answer('FileEntry', {
+  name: text('File name'),
+  reachable: flag('False for a name that is not UTF-8: no path can express it'),
+  kind: z.enum(fileKinds).describe('Kind of entry; `link` is a symbolic link'),
+  sizeBytes: integer('Size in bytes'),
+  modifiedAtUnixMs: unixMs('Last modification'),
+  mode: text('Permissions in octal, such as 0644'),
+});
 
-export const fileListAnswer = named(
-  'ListFilesAnswer',
-  z.strictObject({
-    files: z.array(fileEntry).describe('Entries by name'),
-    next: z.string().nullable().describe('Cursor of the next page; null on the last page'),
-  }),
-);
+export const fileListAnswer = answer('ListFilesAnswer', {
+  files: z.array(fileEntry).describe('Entries by name'),
+  next: textOrNull('Cursor of the next page; null on the last page'),
+});
 
-export const folderBody = named(
-  'CreateFolderRequest',
-  z.object({ id: id.describe('Volume ID'), path: path.describe('Folder relative to the volume') }),
-);
+export const folderBody = request('CreateFolderRequest', {
+  id: id.describe('Volume ID'),
+  path: path.describe('Folder relative to the volume'),
+});
 
-export const fileWritten = named(
-  'FileWritten',
-  z.strictObject({ sizeBytes: integer('Size in bytes'), modifiedAtUnixMs: unixMs('Time of the write') }),
-);
+export const fileWritten = answer('FileWritten', {
+  sizeBytes: integer('Size in bytes'),
+  modifiedAtUnixMs: unixMs('Time of the write'),
+});

@@ -1,78 +1,62 @@
 /** Images of the operator and of the account (docs/interface.md §10, catalog). */
 import { z } from 'zod';
-import { decimal, id, label, named, pagerAnswer, plainText, text, secret, unixMs } from './common.ts';
+import { answer, decimal, id, label, pagerAnswer, plainText, request, secret, text, unixMs } from './common.ts';
 
-const image = named(
-  'Image',
-  z.strictObject({
-    imageId: text('Image ID, for a launch'),
-    name: text('Image name'),
-    architecture: text('CPU architecture'),
-    isPublic: text('`true` for an image of the operator, `false` for one of the account'),
-    tags: z.array(z.string()).nullable().describe('Tags, or null'),
-    type: text('Kind of image'),
-    ref: text('Reference the account registered; empty for images of the operator'),
-    sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
-    state: z
-      .enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'])
-      .describe("State on the region's engine; `Saving`: being saved from an instance"),
-    stateText: text('Current step or cause of a failure; may be empty'),
-    progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
-  }),
-);
+const image = answer('Image', {
+  imageId: text('Image ID, for a launch'),
+  name: text('Image name'),
+  architecture: text('CPU architecture'),
+  isPublic: text('`true` for an image of the operator, `false` for one of the account'),
+  tags: z.array(z.string()).nullable().describe('Tags, or null'),
+  type: text('Kind of image'),
+  ref: text('Reference the account registered; empty for images of the operator'),
+  sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
+  state: z
+    .enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'])
+    .describe("State on the region's engine; `Saving`: being saved from an instance"),
+  stateText: text('Current step or cause of a failure; may be empty'),
+  progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
+});
 
-export const imageListAnswer = named(
-  'ListImagesAnswer',
-  z.strictObject({
-    images: z.array(image).describe('Images of the page'),
-    pager: pagerAnswer.describe('Page and length of the list'),
-  }),
-);
+export const imageListAnswer = answer('ListImagesAnswer', {
+  images: z.array(image).describe('Images of the page'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
 
 const MAX_REF = 500;
 
-export const imageIdBody = named('ImageIdRequest', z.object({ imageId: id.describe('Image ID') }));
-export const imageIdAnswer = named('ImageIdAnswer', z.strictObject({ imageId: text('Image ID') }));
+export const imageIdBody = request('ImageIdRequest', { imageId: id.describe('Image ID') });
+export const imageIdAnswer = answer('ImageIdAnswer', { imageId: text('Image ID') });
 
-export const imageCreateRequest = named(
-  'CreateImageRequest',
-  z.object({
-    name: label(128).describe('Display name'),
-    ref: plainText(MAX_REF).describe('Reference in a registry, such as `docker.io/library/python:3.13`'),
-  }),
-);
-export const imageSaveRequest = named(
-  'SaveImageRequest',
-  z.object({ instanceId: id.describe('Instance ID'), name: label(128).describe('Display name') }),
-);
+export const imageCreateRequest = request('CreateImageRequest', {
+  name: label(128).describe('Display name'),
+  ref: plainText(MAX_REF).describe('Reference in a registry, such as `docker.io/library/python:3.13`'),
+});
+export const imageSaveRequest = request('SaveImageRequest', {
+  instanceId: id.describe('Instance ID'),
+  name: label(128).describe('Display name'),
+});
 
 const MAX_SERVER = 300;
 const MAX_USERNAME = 300;
 /** Tokens of cloud registries have thousands of characters. */
 const MAX_SECRET = 16_384;
 
-export const registryCreateRequest = named(
-  'CreateRegistryRequest',
-  z.object({
-    server: plainText(MAX_SERVER).describe('Registry host, such as `ghcr.io`'),
-    username: plainText(MAX_USERNAME).describe('User name at the registry'),
-    secret: secret(1, MAX_SECRET).describe('Password or token at the registry'),
-  }),
-);
+export const registryCreateRequest = request('CreateRegistryRequest', {
+  server: plainText(MAX_SERVER).describe('Registry host, such as `ghcr.io`'),
+  username: plainText(MAX_USERNAME).describe('User name at the registry'),
+  secret: secret(1, MAX_SECRET).describe('Password or token at the registry'),
+});
 
 const registryFields = {
   id: text('ID of the credentials'),
   server: text('Registry host'),
   username: text('User name at the registry'),
 };
-export const registryCreateAnswer = named(
-  'CreateRegistryAnswer',
-  z.strictObject({
-    registry: named('NewRegistry', z.strictObject(registryFields)).describe('The credentials, without the secret'),
-  }),
-);
-const registry = named('Registry', z.strictObject({ ...registryFields, createdAt: unixMs('Creation time') }));
-export const registryListAnswer = named(
-  'ListRegistriesAnswer',
-  z.strictObject({ registries: z.array(registry).describe('Credentials, without secrets') }),
-);
+export const registryCreateAnswer = answer('CreateRegistryAnswer', {
+  registry: answer('NewRegistry', registryFields).describe('The credentials, without the secret'),
+});
+const registry = answer('Registry', { ...registryFields, createdAt: unixMs('Creation time') });
+export const registryListAnswer = answer('ListRegistriesAnswer', {
+  registries: z.array(registry).describe('Credentials, without secrets'),
+});

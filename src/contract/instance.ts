@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
 import { actions, instanceStatuses } from '../domain/instance-states.ts';
 import {
+  answer,
   decimal,
   flag,
   id,
@@ -12,8 +13,10 @@ import {
   pagerAnswer,
   pagerRequest,
   plainText,
+  request,
   text,
   unixMs,
+  wholeNumber,
 } from './common.ts';
 
 /** Header that lets a launch or start wait for capacity instead of failing with 409. */
@@ -30,24 +33,14 @@ const MAX_MOUNTS = 32;
 const MAX_INIT_SCRIPT_BYTES = 256 * 1024;
 
 /** Adding 0 turns JSON's -0 into 0. */
-const wholeGB = z
-  .number()
-  .int()
-  .min(0)
-  .max(MAX_DISK_GB)
-  .overwrite((sizeGB) => sizeGB + 0);
+const wholeGB = wholeNumber(0, MAX_DISK_GB).overwrite((sizeGB) => sizeGB + 0);
 
 const billing = named(
   'BillingRequest',
   z
     .object({
       chargeMode: z.enum(chargeModes).describe('Billing mode'),
-      duration: z
-        .number()
-        .int()
-        .min(1)
-        .max(MAX_PERIODS)
-        .describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
+      duration: wholeNumber(1, MAX_PERIODS).describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
     })
     .superRefine((value, ctx) => {
       if (BILLED_BY_THE_HOUR.includes(value.chargeMode) && value.duration !== 1) {
@@ -61,81 +54,62 @@ const billing = named(
     }),
 );
 
-const remoteStorage = named(
-  'RemoteStorageRequest',
-  z.object({
-    mountPath: plainText(4095).describe('Mount path inside the instance, outside of other mounts'),
-    remoteStorageName: plainText(300).describe('Volume name'),
-    remoteStorageId: id.describe('Volume ID'),
-    type: plainText(100).describe('Volume type'),
-  }),
-);
+const remoteStorage = request('RemoteStorageRequest', {
+  mountPath: plainText(4095).describe('Mount path inside the instance, outside of other mounts'),
+  remoteStorageName: plainText(300).describe('Volume name'),
+  remoteStorageId: id.describe('Volume ID'),
+  type: plainText(100).describe('Volume type'),
+});
 
-const instanceConfiguration = named(
-  'InstanceConfigurationRequest',
-  z.object({
-    extraDataDiskSizeDB: wholeGB.default(0).describe('GB to add to the data disk of the instance type'),
-    enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
-    enableDocker: z.boolean().describe('Run Docker for the instance'),
-    dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
-    initScript: z
-      .string()
-      .refine(
-        (script) =>
-          script.isWellFormed() &&
-          !script.includes('\0') &&
-          new TextEncoder().encode(script).length <= MAX_INIT_SCRIPT_BYTES,
-        { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
-      )
-      .meta({ maxLength: MAX_INIT_SCRIPT_BYTES })
-      .describe('Script that runs as root at the first start; may be empty'),
-  }),
-);
+const instanceConfiguration = request('InstanceConfigurationRequest', {
+  extraDataDiskSizeDB: wholeGB.default(0).describe('GB to add to the data disk of the instance type'),
+  enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
+  enableDocker: z.boolean().describe('Run Docker for the instance'),
+  dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
+  initScript: z
+    .string()
+    .refine(
+      (script) =>
+        script.isWellFormed() &&
+        !script.includes('\0') &&
+        new TextEncoder().encode(script).length <= MAX_INIT_SCRIPT_BYTES,
+      { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
+    )
+    .meta({ maxLength: MAX_INIT_SCRIPT_BYTES })
+    .describe('Script that runs as root at the first start; may be empty'),
+});
 
 const nodePorts = z
-  .array(z.number().int().min(1).max(65535))
+  .array(wholeNumber(1, 65535))
   .max(MAX_NODE_PORTS)
   .refine((ports) => new Set(ports).size === ports.length, { error: 'must name each port once' })
   .meta({ uniqueItems: true });
 
-export const launchRequest = named(
-  'LaunchRequest',
-  z.object({
-    name: label(128).describe('Instance name'),
-    imageId: id.describe('Image ID'),
-    instanceTypeId: id.describe('Instance type ID'),
-    region: id.describe('Region ID'),
-    billing: billing.describe('Billing'),
-    remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('Volumes to mount; may be empty'),
-    instanceConfiguration: instanceConfiguration.describe('Configuration'),
-    isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
-    nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
-  }),
-);
+export const launchRequest = request('LaunchRequest', {
+  name: label(128).describe('Instance name'),
+  imageId: id.describe('Image ID'),
+  instanceTypeId: id.describe('Instance type ID'),
+  region: id.describe('Region ID'),
+  billing: billing.describe('Billing'),
+  remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('Volumes to mount; may be empty'),
+  instanceConfiguration: instanceConfiguration.describe('Configuration'),
+  isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
+  nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
+});
 export type LaunchRequest = z.output<typeof launchRequest>;
 
-export const instanceIdBody = named(
-  'InstanceIdRequest',
-  z.object({ instanceId: id.describe('Instance ID, `notebook-<uuid>`') }),
-);
-const diskGB = z.number().int().min(1).max(MAX_DISK_GB);
-export const expandDiskRequest = named(
-  'ExpandDiskRequest',
-  z.object({
-    instanceId: id.describe('Instance ID'),
-    dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),
-    dockerStorageSize: diskGB.describe('New total size of the Docker disk in GB').optional(),
-  }),
-);
-export const instanceIdAnswer = named(
-  'InstanceIdAnswer',
-  z.strictObject({ instanceId: text('Instance ID, `notebook-<uuid>`') }),
-);
+export const instanceIdBody = request('InstanceIdRequest', {
+  instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
+});
+const diskGB = wholeNumber(1, MAX_DISK_GB);
+export const expandDiskRequest = request('ExpandDiskRequest', {
+  instanceId: id.describe('Instance ID'),
+  dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),
+  dockerStorageSize: diskGB.describe('New total size of the Docker disk in GB').optional(),
+});
+export const instanceIdAnswer = answer('InstanceIdAnswer', { instanceId: text('Instance ID, `notebook-<uuid>`') });
 
-const amount = named(
-  'Amount',
-  z.strictObject({ amount: decimal('Quantity'), type: text('Model; may be empty'), unit: text('Unit') }),
-);
+const amount = answer('Amount', { amount: decimal('Quantity'), type: text('Model; may be empty'), unit: text('Unit') });
 
 export const regionFields = {
   domain: text('Domain name of the gateway'),
@@ -145,160 +119,115 @@ export const regionFields = {
   value: text('Region value'),
   regionId: text('Region ID'),
 };
-const regionInfo = named('RegionInfo', z.strictObject(regionFields));
+const regionInfo = answer('RegionInfo', regionFields);
 
-const instanceMetadata = named(
-  'InstanceMetadata',
-  z.strictObject({
-    instanceAuth: named('InstanceAuth', z.strictObject({ ownerUserName: text('User ID of the owner') })).describe(
-      'Owner',
-    ),
-    instanceId: text('Instance ID, `notebook-<uuid>`'),
-    instanceUsername: text('User name inside the instance'),
-  }),
-);
+const instanceMetadata = answer('InstanceMetadata', {
+  instanceAuth: answer('InstanceAuth', { ownerUserName: text('User ID of the owner') }).describe('Owner'),
+  instanceId: text('Instance ID, `notebook-<uuid>`'),
+  instanceUsername: text('User name inside the instance'),
+});
 
-const instanceBillingInfo = named(
-  'InstanceBilling',
-  z.strictObject({
-    chargeMode: z.enum(chargeModes).describe('Billing mode'),
-    duration: decimal('Number of periods'),
-    price: decimal('Price for one period'),
-    unit: text('Unit of the price: the dollar sign'),
-    type: text('Billing type, such as `On-Demand`'),
-  }),
-);
+const instanceBillingInfo = answer('InstanceBilling', {
+  chargeMode: z.enum(chargeModes).describe('Billing mode'),
+  duration: decimal('Number of periods'),
+  price: decimal('Price for one period'),
+  unit: text('Unit of the price: the dollar sign'),
+  type: text('Billing type, such as `On-Demand`'),
+});
 
-const imageInfo = named(
-  'InstanceImage',
-  z.strictObject({
-    architecture: text('CPU architecture; may be empty'),
-    isPublic: text('`true` for an image of the operator, `false` for one of the account'),
-    name: text('Image name; may be empty'),
-    tags: z.array(z.string()).nullable().describe('Tags, or null'),
-    type: text('Kind of image; may be empty'),
-  }),
-);
+const imageInfo = answer('InstanceImage', {
+  architecture: text('CPU architecture; may be empty'),
+  isPublic: text('`true` for an image of the operator, `false` for one of the account'),
+  name: text('Image name; may be empty'),
+  tags: z.array(z.string()).nullable().describe('Tags, or null'),
+  type: text('Kind of image; may be empty'),
+});
 
-const instanceDisks = named(
-  'InstanceDiskAmountRequest',
-  z.strictObject({
-    rootDiskAmountGiReq: decimal('Root disk in GB'),
-    dataDiskAmountGiReq: decimal('Data disk in GB'),
-  }),
-);
-const configuration = named(
-  'InstanceConfiguration',
-  z.strictObject({
-    enableCommonData: flag("Whether the operator's data sets are mounted"),
-    enableDocker: flag('Whether the instance has Docker'),
-    InstanceDiskAmountRequest: instanceDisks.describe('Requested disks'),
-    dockerStorageSize: decimal('Disk of its Docker in GB'),
-  }),
-);
+const instanceDisks = answer('InstanceDiskAmountRequest', {
+  rootDiskAmountGiReq: decimal('Root disk in GB'),
+  dataDiskAmountGiReq: decimal('Data disk in GB'),
+});
+const configuration = answer('InstanceConfiguration', {
+  enableCommonData: flag("Whether the operator's data sets are mounted"),
+  enableDocker: flag('Whether the instance has Docker'),
+  InstanceDiskAmountRequest: instanceDisks.describe('Requested disks'),
+  dockerStorageSize: decimal('Disk of its Docker in GB'),
+});
 
-const instanceTypeInfo = named(
-  'InstanceType',
-  z.strictObject({
-    instanceId: text('Instance type ID'),
-    instanceTypeName: text('Name of the instance type'),
-    cpu: amount.describe('CPU cores'),
-    memory: amount.describe('Memory'),
-    gpu: amount.describe('GPUs'),
-    disk: amount.describe('Root disk'),
-  }),
-);
+const instanceTypeInfo = answer('InstanceType', {
+  instanceId: text('Instance type ID'),
+  instanceTypeName: text('Name of the instance type'),
+  cpu: amount.describe('CPU cores'),
+  memory: amount.describe('Memory'),
+  gpu: amount.describe('GPUs'),
+  disk: amount.describe('Root disk'),
+});
 
-const mount = named(
-  'RemoteStorage',
-  z.strictObject({
-    mountPath: text('Mount path inside the instance'),
-    remoteStorageName: text('Volume name at the launch'),
-    remoteStorageId: text('Volume ID'),
-    type: text('Volume type'),
-  }),
-);
-const nodePort = named(
-  'NodePort',
-  z.strictObject({
-    port: integer('Port inside the instance'),
-    address: text('IP address of the forwarded port; empty until `Running`'),
-    nodePort: integer('Forwarded port; 0 until `Running`'),
-  }),
-);
+const mount = answer('RemoteStorage', {
+  mountPath: text('Mount path inside the instance'),
+  remoteStorageName: text('Volume name at the launch'),
+  remoteStorageId: text('Volume ID'),
+  type: text('Volume type'),
+});
+const nodePort = answer('NodePort', {
+  port: integer('Port inside the instance'),
+  address: text('IP address of the forwarded port; empty until `Running`'),
+  nodePort: integer('Forwarded port; 0 until `Running`'),
+});
 
-const instanceSpecInfo = named(
-  'InstanceSpec',
-  z.strictObject({
-    name: text('Instance name'),
-    instanceBillingInfo: instanceBillingInfo.describe('Billing'),
-    imageInfo: imageInfo.describe('Image'),
-    instanceConfiguration: configuration.describe('Configuration'),
-    instanceTypeInfo: instanceTypeInfo.describe('Instance type'),
-    regionInfo: regionInfo.describe('Region'),
-    remoteStorages: z.array(mount).describe('Mounted volumes'),
-    nodePorts: z.array(nodePort).describe('Forwarded ports, with port 22'),
-    isSpotInstance: flag('Whether the instance uses spot capacity'),
-  }),
-);
+const instanceSpecInfo = answer('InstanceSpec', {
+  name: text('Instance name'),
+  instanceBillingInfo: instanceBillingInfo.describe('Billing'),
+  imageInfo: imageInfo.describe('Image'),
+  instanceConfiguration: configuration.describe('Configuration'),
+  instanceTypeInfo: instanceTypeInfo.describe('Instance type'),
+  regionInfo: regionInfo.describe('Region'),
+  remoteStorages: z.array(mount).describe('Mounted volumes'),
+  nodePorts: z.array(nodePort).describe('Forwarded ports, with port 22'),
+  isSpotInstance: flag('Whether the instance uses spot capacity'),
+});
 
-const diskUsage = named(
-  'InstanceDiskUsage',
-  z.strictObject({
-    rootDiskUsedGi: decimal('Used GB of the root disk'),
-    dataDiskUsedGi: decimal('Used GB of the data disk'),
-  }),
-);
-const diskAmount = named(
-  'InstanceDiskAmount',
-  z.strictObject({ rootDiskAmountGi: decimal('Root disk in GB'), dataDiskAmountGi: decimal('Data disk in GB') }),
-);
-const instanceRuntimeInfo = named(
-  'InstanceRuntime',
-  z.strictObject({
-    createAtUnixMs: unixMs('Creation time'),
-    status: z.enum(instanceStatuses).describe('Status'),
-    phase: text('Step of the current transition'),
-    message: text('Status message'),
-    diagnosisReason: text('Reason of a problem; empty without one'),
-    diagnosisMessage: text('Cause of the problem and the next step; empty without one'),
-    healthy: flag('Health of the instance'),
-    subUrl: text('Path of the notebook at the gateway'),
-    instanceDiskUsageInfo: diskUsage.describe('Disk usage'),
-    instanceDiskAmountInfo: diskAmount.describe('Disk sizes'),
-    stopTimestamp: integer('Stop time, Unix milliseconds; 0 when unset'),
-    scheduledStopTimestamp: integer('Scheduled stop time, Unix milliseconds; 0 when unset'),
-  }),
-);
+const diskUsage = answer('InstanceDiskUsage', {
+  rootDiskUsedGi: decimal('Used GB of the root disk'),
+  dataDiskUsedGi: decimal('Used GB of the data disk'),
+});
+const diskAmount = answer('InstanceDiskAmount', {
+  rootDiskAmountGi: decimal('Root disk in GB'),
+  dataDiskAmountGi: decimal('Data disk in GB'),
+});
+const instanceRuntimeInfo = answer('InstanceRuntime', {
+  createAtUnixMs: unixMs('Creation time'),
+  status: z.enum(instanceStatuses).describe('Status'),
+  phase: text('Step of the current transition'),
+  message: text('Status message'),
+  diagnosisReason: text('Reason of a problem; empty without one'),
+  diagnosisMessage: text('Cause of the problem and the next step; empty without one'),
+  healthy: flag('Health of the instance'),
+  subUrl: text('Path of the notebook at the gateway'),
+  instanceDiskUsageInfo: diskUsage.describe('Disk usage'),
+  instanceDiskAmountInfo: diskAmount.describe('Disk sizes'),
+  stopTimestamp: integer('Stop time, Unix milliseconds; 0 when unset'),
+  scheduledStopTimestamp: integer('Scheduled stop time, Unix milliseconds; 0 when unset'),
+});
 
-export const instance = named(
-  'Instance',
-  z.strictObject({
-    instanceMetadata: instanceMetadata.describe('Identity'),
-    instanceSpecInfo: instanceSpecInfo.describe('Request, resolved'),
-    instanceRuntimeInfo: instanceRuntimeInfo.describe('Runtime data'),
-    actions: z.array(z.enum(actions)).describe('Actions that the status allows now'),
-  }),
-);
+export const instance = answer('Instance', {
+  instanceMetadata: instanceMetadata.describe('Identity'),
+  instanceSpecInfo: instanceSpecInfo.describe('Request, resolved'),
+  instanceRuntimeInfo: instanceRuntimeInfo.describe('Runtime data'),
+  actions: z.array(z.enum(actions)).describe('Actions that the status allows now'),
+});
 export type InstanceObject = z.output<typeof instance>;
 
-export const pageRequest = named('ListRequest', z.object({ pager: pagerRequest.describe('Page to return') }));
-export const instanceListAnswer = named(
-  'ListInstancesAnswer',
-  z.strictObject({
-    instances: z.array(instance).describe('Instances of the page'),
-    pager: pagerAnswer.describe('Page and length of the list'),
-  }),
-);
+export const pageRequest = request('ListRequest', { pager: pagerRequest.describe('Page to return') });
+export const instanceListAnswer = answer('ListInstancesAnswer', {
+  instances: z.array(instance).describe('Instances of the page'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
 
-export const openRequest = named(
-  'OpenRequest',
-  z.object({
-    instanceId: id.describe('Instance ID'),
-    port: z.number().int().min(1).max(65535).describe('Port to open; by default the notebook').optional(),
-  }),
-);
-export const openAnswer = named(
-  'OpenAnswer',
-  z.strictObject({ url: z.url().describe('Link for a browser, valid once and for a minute') }),
-);
+export const openRequest = request('OpenRequest', {
+  instanceId: id.describe('Instance ID'),
+  port: wholeNumber(1, 65535).describe('Port to open; by default the notebook').optional(),
+});
+export const openAnswer = answer('OpenAnswer', {
+  url: z.url().describe('Link for a browser, valid once and for a minute'),
+});

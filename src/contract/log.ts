@@ -1,6 +1,6 @@
 /** Logs of an instance, by page, as a stream or as a download (docs/reference/logs.md). */
 import { z } from 'zod';
-import { flag, id, named, text } from './common.ts';
+import { answer, flag, id, integerOrNull, named, text, textOrNull, wholeNumber } from './common.ts';
 
 export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';
 
@@ -16,7 +16,7 @@ export const afterPatterns = {
   events: /^\d{1,15}$/,
 } as const;
 
-const timeMs = z.number().int().min(0).max(8_640_000_000_000_000);
+const timeMs = wholeNumber(0, 8_640_000_000_000_000);
 
 const range = {
   instanceId: id.describe('Instance ID'),
@@ -26,7 +26,7 @@ const range = {
   after: z.string().max(30).describe('Cursor: `next` of an answer or `id` of a stream event').optional(),
 };
 
-const count = z.number().int().min(1).max(MAX_LOG_LINES);
+const count = wholeNumber(1, MAX_LOG_LINES);
 
 export const logsRequest = named(
   'LogsRequest',
@@ -43,11 +43,7 @@ export const logsRequest = named(
 export const logStreamRequest = z
   .object({
     ...range,
-    tail: z
-      .number()
-      .int()
-      .min(0)
-      .max(MAX_LOG_LINES)
+    tail: wholeNumber(0, MAX_LOG_LINES)
       .describe('Number of last lines to begin with; by default all stored lines')
       .optional(),
     download: z.enum(['true', 'false']).default('false').describe('Return the stored lines as text and end'),
@@ -96,24 +92,21 @@ function findConflict({
 }
 
 const logLineFields = {
-  atUnixMs: z.number().int().nullable().describe('Start of the line, Unix milliseconds; null for `init`'),
+  atUnixMs: integerOrNull('Start of the line, Unix milliseconds; null for `init`'),
   text: text('Line without its end; invalid UTF-8 is U+FFFD, control characters stay'),
   cut: flag('Whether the line was cut after 16 KiB'),
 };
 export const logLine = z.object(logLineFields);
 export type LogLine = z.output<typeof logLine>;
 
-export const logsAnswer = named(
-  'LogsAnswer',
-  z.strictObject({
-    instanceId: text('Instance ID'),
-    source: z.enum(logSources).describe('Source of the lines'),
-    lines: z.array(named('LogLine', z.strictObject(logLineFields))).describe('Lines in order'),
-    next: z.string().nullable().describe('Cursor for `after`; null before the first line'),
-    more: flag('Whether more lines are stored'),
-    gap: flag('Whether lines after the given cursor were dropped'),
-  }),
-);
+export const logsAnswer = answer('LogsAnswer', {
+  instanceId: text('Instance ID'),
+  source: z.enum(logSources).describe('Source of the lines'),
+  lines: z.array(answer('LogLine', logLineFields)).describe('Lines in order'),
+  next: textOrNull('Cursor for `after`; null before the first line'),
+  more: flag('Whether more lines are stored'),
+  gap: flag('Whether lines after the given cursor were dropped'),
+});
 
 /** Event names of a stream. */
 export const LOG_LINE_EVENT = 'line';

@@ -1,101 +1,93 @@
 /** Operations: the progress of a change that takes time. The header `X-Operation-Id` names one. */
 import { z } from 'zod';
 import { operationKinds, operationStates, stageNames } from '../domain/operation.ts';
-import { decimal, flag, id, integer, named, pagerAnswer, pagerRequest, text, unixMs } from './common.ts';
+import {
+  answer,
+  decimal,
+  flag,
+  id,
+  integer,
+  integerOrNull,
+  pagerAnswer,
+  pagerRequest,
+  request,
+  text,
+  textOrNull,
+  unixMs,
+} from './common.ts';
 import { instance } from './instance.ts';
 
 export const OPERATION_HEADER = 'X-Operation-Id';
 
-const end = z.number().int().nullable().describe('End, Unix milliseconds; null while it runs');
-const stage = named(
-  'Stage',
-  z.strictObject({
-    name: z.enum(stageNames).describe('Stage'),
-    startedAtUnixMs: unixMs('Start'),
-    endedAtUnixMs: end,
-    done: decimal('Completed units; 0 for a stage without a measure'),
-    total: decimal('Units in all; 0 while unknown'),
-    unit: z.enum(['bytes', 'steps', '']).describe('Unit; empty for a stage without a measure'),
-    text: text('Current step; may be empty'),
-  }),
-);
-const failure = named(
-  'OperationError',
-  z.strictObject({
-    reason: text('Reason, from a closed list'),
-    message: text('Cause'),
-    whatToDo: text('Next step for the user'),
-  }),
-);
+const end = integerOrNull('End, Unix milliseconds; null while it runs');
+const stage = answer('Stage', {
+  name: z.enum(stageNames).describe('Stage'),
+  startedAtUnixMs: unixMs('Start'),
+  endedAtUnixMs: end,
+  done: decimal('Completed units; 0 for a stage without a measure'),
+  total: decimal('Units in all; 0 while unknown'),
+  unit: z.enum(['bytes', 'steps', '']).describe('Unit; empty for a stage without a measure'),
+  text: text('Current step; may be empty'),
+});
+const failure = answer('OperationError', {
+  reason: text('Reason, from a closed list'),
+  message: text('Cause'),
+  whatToDo: text('Next step for the user'),
+});
 
-export const operation = named(
-  'Operation',
-  z.strictObject({
-    operationId: text('Operation ID'),
-    subjectId: text('Instance, volume, snapshot or image that the operation changes'),
-    kind: z.enum(operationKinds).describe('Kind of change'),
-    cause: text('Origin: a caller, the operator or a stop policy'),
-    state: z
-      .enum(operationStates)
-      .describe('`Pending`: waits for capacity; `Cancelled`: cancelled or superseded before its end'),
-    percent: integer('Progress, 0 to 100; 100 only on success'),
-    stages: z.array(stage).describe('Stages in order'),
-    startedAtUnixMs: unixMs('Start'),
-    endedAtUnixMs: end,
-    error: failure.nullable().describe('Failure; null without one'),
-    cancellable: flag('Whether `/operation/cancel` accepts the operation'),
-  }),
-);
+export const operation = answer('Operation', {
+  operationId: text('Operation ID'),
+  subjectId: text('Instance, volume, snapshot or image that the operation changes'),
+  kind: z.enum(operationKinds).describe('Kind of change'),
+  cause: text('Origin: a caller, the operator or a stop policy'),
+  state: z
+    .enum(operationStates)
+    .describe('`Pending`: waits for capacity; `Cancelled`: cancelled or superseded before its end'),
+  percent: integer('Progress, 0 to 100; 100 only on success'),
+  stages: z.array(stage).describe('Stages in order'),
+  startedAtUnixMs: unixMs('Start'),
+  endedAtUnixMs: end,
+  error: failure.nullable().describe('Failure; null without one'),
+  cancellable: flag('Whether `/operation/cancel` accepts the operation'),
+});
 
-export const operationIdBody = named('OperationIdRequest', z.object({ operationId: id.describe('Operation ID') }));
-export const operationAnswer = named(
-  'OperationAnswer',
-  z.strictObject({ operation: operation.describe('The operation') }),
-);
+export const operationIdBody = request('OperationIdRequest', { operationId: id.describe('Operation ID') });
+export const operationAnswer = answer('OperationAnswer', { operation: operation.describe('The operation') });
 
-export const operationListRequest = named(
+export const operationListRequest = request(
   'ListOperationsRequest',
-  z.object({
+  {
     instanceId: id.describe('Instance ID').optional(),
     volumeId: id.describe('Volume ID').optional(),
     snapshotId: id.describe('Snapshot ID').optional(),
     imageId: id.describe('Image ID').optional(),
     pager: pagerRequest.describe('Page to return'),
-  }),
+  },
   'Requires exactly one of the four IDs',
 );
-export const operationListAnswer = named(
-  'ListOperationsAnswer',
-  z.strictObject({
-    operations: z.array(operation).describe('Operations of the page'),
-    pager: pagerAnswer.describe('Page and length of the list'),
-  }),
-);
+export const operationListAnswer = answer('ListOperationsAnswer', {
+  operations: z.array(operation).describe('Operations of the page'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
 
-const largePath = named(
-  'LargePath',
-  z.strictObject({ path: text('Path below the mount path'), usageGB: decimal('Used space in GB') }),
-);
-const disk = named(
-  'InstanceDisk',
-  z.strictObject({
-    disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']).describe('Kind of disk'),
-    id: text('Volume ID for a volume; empty for the root disk'),
-    mountPath: text('Mount path inside the instance'),
-    sizeGB: decimal('Size in GB'),
-    sizeLimit: z.enum(['hard', 'soft']).describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
-    usageGB: decimal('Used space in GB, as last measured'),
-    percent: integer('Used share in percent'),
-    biggest: z.array(largePath).describe('Largest paths of a nearly full disk, largest first'),
-  }),
-);
+const largePath = answer('LargePath', {
+  path: text('Path below the mount path'),
+  usageGB: decimal('Used space in GB'),
+});
+const disk = answer('InstanceDisk', {
+  disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']).describe('Kind of disk'),
+  id: text('Volume ID for a volume; empty for the root disk'),
+  mountPath: text('Mount path inside the instance'),
+  sizeGB: decimal('Size in GB'),
+  sizeLimit: z.enum(['hard', 'soft']).describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
+  usageGB: decimal('Used space in GB, as last measured'),
+  percent: integer('Used share in percent'),
+  biggest: z.array(largePath).describe('Largest paths of a nearly full disk, largest first'),
+});
 
-export const instanceGetAnswer = named(
-  'GetInstanceAnswer',
-  z.strictObject({
-    instance: instance.describe('The instance'),
-    timeline: z.array(stage).describe('Stages of the last launch or start'),
-    operationId: z.string().nullable().describe('Operation of the timeline; null if it has expired'),
-    disks: z.array(disk).describe('Disks of the instance'),
-  }),
-);
+export const instanceGetAnswer = answer('GetInstanceAnswer', {
+  instance: instance.describe('The instance'),
+  timeline: z.array(stage).describe('Stages of the last launch or start'),
+  operationId: textOrNull('Operation of the timeline; null if it has expired'),
+  disks: z.array(disk).describe('Disks of the instance'),
+});

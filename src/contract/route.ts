@@ -14,7 +14,7 @@ interface Row<Kind extends string, Caller extends Who> {
   summary: string;
   /** Further sentences for the API document. */
   details?: string;
-  /** Origin of the rule. */
+  /** Origin of the rule: `ours`, or a section of `docs/interface.md`. */
   source: string;
 }
 
@@ -81,8 +81,8 @@ export interface BytesRoute<Query extends z.ZodType = z.ZodType> extends StreamR
 
 export type Route = JsonRoute | EventsRoute | SocketRoute | BytesRoute;
 
-type Description = Pick<JsonRoute, 'summary' | 'source'> &
-  Partial<Pick<JsonRoute, 'method' | 'idempotent' | 'waits' | 'fills' | 'errors' | 'details'>>;
+type Description = Pick<JsonRoute, 'summary'> &
+  Partial<Pick<JsonRoute, 'method' | 'idempotent' | 'waits' | 'fills' | 'errors' | 'details' | 'source'>>;
 
 const jsonRouteFor =
   <Caller extends Who, Starts extends boolean>(who: Caller, operation: Starts) =>
@@ -102,7 +102,8 @@ const jsonRouteFor =
     operation,
     waits: false,
     fills: false,
-    errors: 'plain',
+    errors: 'problem',
+    source: 'ours',
     ...description,
   });
 

@@ -28,6 +28,7 @@ const decision = (subject: string) => `docs/interface.md §10, ${subject}`;
 
 const act = (name: string, summary: string, more: { waits?: boolean } = {}) =>
   operationRoute(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
+    errors: 'plain',
     summary,
     source: decision('instances'),
     ...more,
@@ -36,321 +37,250 @@ const act = (name: string, summary: string, more: { waits?: boolean } = {}) =>
 export const routes = {
   launch: operationRoute('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
     waits: true,
+    errors: 'plain',
     summary: 'Launch an instance',
     source: 'docs/interface.md §4.1',
   }),
   listInstances: jsonRoute('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
+    errors: 'plain',
     summary: "List the caller's instances, newest first",
     source: 'docs/interface.md §4.2',
   }),
   listVolumes: jsonRoute('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
+    errors: 'plain',
     summary: "List the caller's volumes, newest first",
     source: 'docs/interface.md §4.3',
   }),
   createVolume: operationRoute('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
+    errors: 'plain',
     summary: 'Create a storage volume',
     source: 'docs/interface.md §4.4',
   }),
   deleteVolume: operationRoute('/storage/volume/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
-    errors: 'problem',
     summary: 'Delete a storage volume that no instance mounts',
     source: decision('volumes'),
   }),
   getVolume: jsonRoute('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
-    errors: 'problem',
     summary: 'Return a volume with its mounts, snapshots and last operation',
-    source: 'ours',
   }),
   expandVolume: operationRoute('/storage/volume/expand', volume.volumeExpandRequest, volume.volumeExpandAnswer, {
-    errors: 'problem',
     summary: 'Grow a volume, even while instances mount it; a volume never shrinks',
     source: decision('volumes'),
   }),
   renameVolume: jsonRoute('/storage/volume/rename', volume.volumeRenameRequest, volume.volumeCreateAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Rename a volume; instances keep showing the name of their launch',
-    source: 'ours',
   }),
   copyVolume: operationRoute('/storage/volume/copy', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
-    errors: 'problem',
     summary: 'Create a volume with the files of another, which may be mounted',
-    source: 'ours',
   }),
   createSnapshot: operationRoute(
     '/storage/snapshot/create',
     volume.snapshotCreateRequest,
     volume.snapshotCreateAnswer,
-    {
-      errors: 'problem',
-      summary: 'Take a snapshot of a volume, even while instances write to it',
-      source: 'ours',
-    },
+    { summary: 'Take a snapshot of a volume, even while instances write to it' },
   ),
   listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, volume.snapshotListAnswer, {
-    errors: 'problem',
     summary: "List the caller's snapshots, newest first",
-    source: 'ours',
   }),
   deleteSnapshot: operationRoute('/storage/snapshot/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
-    errors: 'problem',
     summary: 'Delete a snapshot; volumes restored from it stay',
-    source: 'ours',
   }),
   restoreSnapshot: operationRoute('/storage/snapshot/restore', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
-    errors: 'problem',
     summary: 'Create a volume with the files of a snapshot',
-    source: 'ours',
   }),
   listFiles: jsonRoute('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
-    errors: 'problem',
     summary: 'List a folder of a volume by name, page by page',
-    source: 'ours',
   }),
   createFolder: jsonRoute('/storage/files/createFolder', file.folderBody, account.emptyAnswer, {
     fills: true,
-    errors: 'problem',
     summary: 'Create a folder in a volume with its missing parents; an existing folder stays',
-    source: 'ours',
   }),
   stop: act('stop', 'Stop an instance; its disks stay'),
   terminate: act('terminate', 'Terminate an instance, in any state'),
   start: act('start', 'Start a stopped instance', { waits: true }),
   restart: act('restart', 'Restart a running instance'),
   archive: operationRoute('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
-    errors: 'problem',
     summary: 'Archive an instance: store the root disk as an image and remove the container; start restores it',
     source: 'ours; docs/interface.md §3 has the status Archived',
   }),
   expandDisk: operationRoute('/instance/disk/expand', instance.expandDiskRequest, instance.instanceIdAnswer, {
-    errors: 'problem',
     summary: 'Grow the data disk or the Docker disk of an instance, even while it runs',
     source: 'ours; docs/interface.md §2.1 and §4.1 have the sizes',
   }),
   getInstance: jsonRoute('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
-    errors: 'problem',
     summary: 'Return an instance with the timeline of its last start',
-    source: 'ours',
   }),
   getOperation: jsonRoute('/operation/get', operation.operationIdBody, operation.operationAnswer, {
-    errors: 'problem',
     summary: 'Return an operation: stages, progress and the cause of a failure',
-    source: 'ours',
   }),
   listOperations: jsonRoute('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
-    errors: 'problem',
     summary: 'List the operations of one instance, volume, snapshot or image, newest first',
-    source: 'ours',
   }),
   cancelOperation: operationRoute('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
-    errors: 'problem',
     summary: 'Cancel a running operation, where possible; the cancellation is an operation itself',
-    source: 'ours',
   }),
   ends: jsonRoute('/instance/ends', ends.endsRequest, ends.endsAnswer, {
-    errors: 'problem',
     summary:
       'Set and return the stop policy of an instance: a field left out stays, null removes it. A start removes a stopAtUnixMs in the past',
     source: 'ours; docs/interface.md §2.1 has scheduledStopTimestamp',
   }),
   activity: jsonRoute('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
-    errors: 'problem',
     summary: 'Return whether an instance is in use, by which signal, and the time of its idle stop',
-    source: 'ours',
   }),
   metrics: jsonRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
-    errors: 'problem',
     summary:
       'Return the resource usage of an instance over the last 24 hours: by 15 seconds for an hour, then by the minute',
-    source: 'ours',
   }),
   logs: jsonRoute('/instance/logs', log.logsRequest, log.logsAnswer, {
-    errors: 'problem',
     summary:
       'Read the console, init script log or events of an instance by page; GET the same path for a stream or download',
-    source: 'ours',
   }),
   exec: jsonRoute('/instance/exec', exec.execRequest, exec.execAnswer, {
-    errors: 'problem',
     summary:
       'Run a command inside a running instance and return its output; it is killed at its timeout or when the client disconnects',
-    source: 'ours',
   }),
   listTerminals: jsonRoute('/instance/terminal/list', instance.instanceIdBody, exec.terminalListAnswer, {
-    errors: 'problem',
     summary: 'List the open terminals of an instance',
-    source: 'ours',
   }),
   closeTerminal: jsonRoute('/instance/terminal/close', exec.terminalBody, account.emptyAnswer, {
-    errors: 'problem',
     summary: 'Close a terminal: kill its processes and disconnect its viewers',
-    source: 'ours',
   }),
   keepAlive: jsonRoute('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {
-    errors: 'problem',
     summary: 'Prevent an idle stop for some minutes; programs inside the instance may call it with an API key',
-    source: 'ours',
   }),
   open: jsonRoute('/instance/open', instance.openRequest, instance.openAnswer, {
-    errors: 'problem',
     summary: 'Create a link that opens the notebook or a port in a browser, valid once and for a minute',
     source: decision('instances'),
   }),
   setPortAccess: jsonRoute('/instance/port/access', port.portAccessRequest, port.portAccessAnswer, {
-    errors: 'problem',
     summary: 'Set the access to a port through the gateway: owner, any account (signedIn), public or default',
     source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
   listPorts: jsonRoute('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
-    errors: 'problem',
     summary: 'List the ports in nodePorts and those with a setting or link, with access and URLs',
-    source: 'ours',
   }),
   sharePort: jsonRoute('/instance/port/share', port.shareRequest, port.shareAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Create a link that opens a port without login until it expires or is revoked',
-    source: 'ours',
   }),
   listShares: jsonRoute('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
-    errors: 'problem',
     summary: 'List the links to ports of an instance, oldest first, without tokens',
-    source: 'ours',
   }),
   unsharePort: jsonRoute('/instance/port/unshare', port.unshareRequest, account.emptyAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Revoke a link to a port and disconnect its users',
-    source: 'ours',
   }),
   catalog: jsonRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
+    errors: 'plain',
     summary: 'List instance types, regions, prices and stock',
     source: decision('catalog'),
   }),
   listImages: jsonRoute('/image/list', instance.pageRequest, image.imageListAnswer, {
-    errors: 'problem',
     summary: "List the images for launches: the operator's, then the caller's own",
     source: decision('catalog'),
   }),
   createImage: jsonRoute('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Register an image of a registry for your account',
-    source: 'ours',
   }),
   saveImage: operationRoute('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
-    errors: 'problem',
     summary: 'Save the root disk of a Running or Stopped instance as an image; a running instance is paused meanwhile',
-    source: 'ours',
   }),
   deleteImage: operationRoute('/image/delete', image.imageIdBody, image.imageIdAnswer, {
-    errors: 'problem',
     summary: 'Delete an image of your own',
-    source: 'ours',
   }),
   createRegistry: jsonRoute('/registry/create', image.registryCreateRequest, image.registryCreateAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Store credentials for a registry of your images, one for each server',
-    source: 'ours',
   }),
   listRegistries: jsonRoute('/registry/list', empty, image.registryListAnswer, {
-    errors: 'problem',
     summary: "List the caller's registry credentials, without their secrets",
-    source: 'ours',
   }),
   deleteRegistry: jsonRoute('/registry/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'Delete registry credentials',
-    source: 'ours',
   }),
   listRegions: jsonRoute('/region/list', empty, catalog.regionListAnswer, {
-    errors: 'problem',
     summary: 'List regions and their capabilities',
     source: decision('catalog'),
   }),
   login: openRoute('/user/login', account.loginRequest, account.loginAnswer, {
+    errors: 'plain',
     summary: 'Log in; also sets the AccessToken cookie',
     source: decision('authentication'),
   }),
   logout: jsonRoute('/user/logout', empty, account.emptyAnswer, {
-    errors: 'problem',
     summary: 'Log out: revoke the token',
     source: decision('authentication'),
   }),
   changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
-    errors: 'problem',
     summary: 'Change the password and end every login of the account',
     source: decision('authentication'),
   }),
   userInfo: jsonRoute('/user/info', empty, account.userInfoAnswer, {
+    errors: 'plain',
     summary: 'Return the account of the caller',
     source: decision('account'),
   }),
   createUser: adminRoute('/user/create', account.userCreateRequest, account.userInfoAnswer, {
-    errors: 'problem',
     idempotent: true,
     summary: 'Create an account (administrators)',
-    source: 'ours',
   }),
   listStrays: adminRoute('/admin/stray/list', empty, admin.orphanListAnswer, {
-    errors: 'problem',
     summary: 'List orphans: resources of this installation without a record (administrators)',
-    source: 'ours',
   }),
   handleStray: adminRoute('/admin/stray/handle', admin.orphanHandleRequest, admin.orphanHandleAnswer, {
-    errors: 'problem',
     summary:
       'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
-    source: 'ours',
   }),
   listTasks: adminRoute('/admin/task/list', empty, admin.taskListAnswer, {
-    errors: 'problem',
     summary: 'List background tasks of the server and how their last run went (administrators)',
-    source: 'ours',
   }),
   createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {
     idempotent: true,
+    errors: 'plain',
     summary: 'Create an API key; only this answer has the full key',
     source: decision('account'),
   }),
   listApiKeys: jsonRoute('/user/key/list', empty, account.keyListAnswer, {
+    errors: 'plain',
     summary: "List the caller's API keys",
     source: decision('account'),
   }),
   deleteApiKey: jsonRoute('/user/key/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
+    errors: 'plain',
     summary: 'Delete an API key and revoke it',
     source: decision('account'),
   }),
   createSshKey: jsonRoute('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
     idempotent: true,
+    errors: 'plain',
     summary: "Register an ssh public key; it opens the caller's instances within seconds",
     source: decision('account'),
   }),
   listSshKeys: jsonRoute('/user/sshkey/list', empty, account.sshKeyListAnswer, {
+    errors: 'plain',
     summary: "List the caller's ssh keys",
     source: decision('account'),
   }),
   deleteSshKey: jsonRoute('/user/sshkey/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
+    errors: 'plain',
     summary: 'Delete an ssh key',
     source: decision('account'),
   }),
   listSessions: jsonRoute('/user/session/list', empty, account.sessionListAnswer, {
-    errors: 'problem',
     summary: "List the caller's browser sessions at the gateway, the last used first",
-    source: 'ours',
   }),
   revokeSession: jsonRoute('/user/session/revoke', account.idBody, account.emptyAnswer, {
     idempotent: true,
-    errors: 'problem',
     summary: 'End a session at the gateway and close its connections',
-    source: 'ours',
   }),
   balance: jsonRoute('/balance', empty, account.balanceAnswer, {
     method: 'GET',
+    errors: 'plain',
     summary: 'Return the balance of the caller in dollars',
     source: decision('account'),
   }),

@@ -2,130 +2,100 @@
 import { z } from 'zod';
 import { consistencies, snapshotStatuses } from '../domain/snapshot.ts';
 import { volumeTypes } from '../domain/disk.ts';
-import { decimal, id, named, pagerAnswer, text, volumeName, unixMs } from './common.ts';
+import { answer, decimal, id, pagerAnswer, request, text, unixMs, volumeName, wholeNumber } from './common.ts';
 import { operation } from './operation.ts';
 
-export const snapshot = named(
-  'Snapshot',
-  z.strictObject({
-    id: text('Snapshot ID'),
-    snapshotName: text('Snapshot name'),
-    volumeId: text('Volume ID'),
-    volumeName: text('Name of the volume at the time'),
-    region: text('Region ID'),
-    volumeType: text('Volume type'),
-    sizeGB: decimal('Size of the volume at the time, reserved in the pool, in GB'),
-    consistency: z
-      .enum(consistencies)
-      .describe('`atomic`: all files of one moment; `live`: files changed while they were copied'),
-    status: z.enum(snapshotStatuses).describe('Status'),
-    reason: text('Cause of `Failed`; else empty'),
-    createdAt: unixMs('Creation time'),
-    username: text('User name of the owner'),
-  }),
-);
+export const snapshot = answer('Snapshot', {
+  id: text('Snapshot ID'),
+  snapshotName: text('Snapshot name'),
+  volumeId: text('Volume ID'),
+  volumeName: text('Name of the volume at the time'),
+  region: text('Region ID'),
+  volumeType: text('Volume type'),
+  sizeGB: decimal('Size of the volume at the time, reserved in the pool, in GB'),
+  consistency: z
+    .enum(consistencies)
+    .describe('`atomic`: all files of one moment; `live`: files changed while they were copied'),
+  status: z.enum(snapshotStatuses).describe('Status'),
+  reason: text('Cause of `Failed`; else empty'),
+  createdAt: unixMs('Creation time'),
+  username: text('User name of the owner'),
+});
 
-export const snapshotCreateRequest = named(
-  'CreateSnapshotRequest',
-  z.object({ volumeId: id.describe('Volume ID'), name: volumeName.describe('Snapshot name') }),
-);
-export const snapshotCreateAnswer = named(
-  'CreateSnapshotAnswer',
-  z.strictObject({ snapshot: snapshot.describe('The new snapshot') }),
-);
-export const snapshotListAnswer = named(
-  'ListSnapshotsAnswer',
-  z.strictObject({
-    snapshotList: z.array(snapshot).describe('Snapshots of the page'),
-    pager: pagerAnswer.describe('Page and length of the list'),
-  }),
-);
+export const snapshotCreateRequest = request('CreateSnapshotRequest', {
+  volumeId: id.describe('Volume ID'),
+  name: volumeName.describe('Snapshot name'),
+});
+export const snapshotCreateAnswer = answer('CreateSnapshotAnswer', { snapshot: snapshot.describe('The new snapshot') });
+export const snapshotListAnswer = answer('ListSnapshotsAnswer', {
+  snapshotList: z.array(snapshot).describe('Snapshots of the page'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
 
 const MAX_VOLUME_GB = 100_000;
 
-export const volume = named(
-  'Volume',
-  z.strictObject({
-    id: text('Volume ID'),
-    volumeName: text('Volume name'),
-    region: text('Region ID'),
-    volumeType: text('Volume type'),
-    sizeGB: decimal('Size in GB'),
-    usageGB: decimal('Used space in GB, as last measured'),
-    status: text('Status: `Pending`, `Bound`, `Terminating`, `Lost` or `Failed`'),
-    username: text('User name of the owner'),
-  }),
-);
+export const volume = answer('Volume', {
+  id: text('Volume ID'),
+  volumeName: text('Volume name'),
+  region: text('Region ID'),
+  volumeType: text('Volume type'),
+  sizeGB: decimal('Size in GB'),
+  usageGB: decimal('Used space in GB, as last measured'),
+  status: text('Status: `Pending`, `Bound`, `Terminating`, `Lost` or `Failed`'),
+  username: text('User name of the owner'),
+});
 
-const sizeGB = z.number().int().min(1).max(MAX_VOLUME_GB);
+const sizeGB = wholeNumber(1, MAX_VOLUME_GB);
 const name = volumeName.describe('Volume name, unique among the volumes of the account');
 
-export const volumeCreateRequest = named(
-  'CreateVolumeRequest',
-  z.object({
-    name,
-    sizeGB: sizeGB.describe('Size in GB'),
-    region: id.describe('Region ID'),
-    volumeType: z.enum(volumeTypes).describe('Shared file storage or fast local block storage'),
-  }),
-);
-export const volumeCreateAnswer = named('VolumeAnswer', z.strictObject({ volume: volume.describe('The volume') }));
+export const volumeCreateRequest = request('CreateVolumeRequest', {
+  name,
+  sizeGB: sizeGB.describe('Size in GB'),
+  region: id.describe('Region ID'),
+  volumeType: z.enum(volumeTypes).describe('Shared file storage or fast local block storage'),
+});
+export const volumeCreateAnswer = answer('VolumeAnswer', { volume: volume.describe('The volume') });
 
-export const volumeListAnswer = named(
-  'ListVolumesAnswer',
-  z.strictObject({
-    volumeList: z.array(volume).describe('Volumes of the page'),
-    pager: pagerAnswer.describe('Page and length of the list'),
-  }),
-);
+export const volumeListAnswer = answer('ListVolumesAnswer', {
+  volumeList: z.array(volume).describe('Volumes of the page'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
 
-export const volumeIdBody = named('VolumeIdRequest', z.object({ id: id.describe('ID of the volume or snapshot') }));
-export const volumeIdAnswer = named('VolumeIdAnswer', z.strictObject({ id: text('ID of the volume or snapshot') }));
+export const volumeIdBody = request('VolumeIdRequest', { id: id.describe('ID of the volume or snapshot') });
+export const volumeIdAnswer = answer('VolumeIdAnswer', { id: text('ID of the volume or snapshot') });
 
 export const sizeLimit = z
   .enum(['hard', 'soft'])
   .describe('`hard`: writes beyond the size fail; `soft`: usage is measured only');
 
-export const volumeExpandRequest = named(
-  'ExpandVolumeRequest',
-  z.object({ id: id.describe('Volume ID'), sizeGB: sizeGB.describe('New size in GB; never below the current size') }),
-);
-export const volumeExpandAnswer = named(
-  'ExpandVolumeAnswer',
-  z.strictObject({ volume: volume.describe('The volume'), sizeLimit }),
-);
+export const volumeExpandRequest = request('ExpandVolumeRequest', {
+  id: id.describe('Volume ID'),
+  sizeGB: sizeGB.describe('New size in GB; never below the current size'),
+});
+export const volumeExpandAnswer = answer('ExpandVolumeAnswer', { volume: volume.describe('The volume'), sizeLimit });
 
-export const volumeRenameRequest = named('RenameVolumeRequest', z.object({ id: id.describe('Volume ID'), name }));
+export const volumeRenameRequest = request('RenameVolumeRequest', { id: id.describe('Volume ID'), name });
 
-export const volumeCopyRequest = named(
-  'CopyVolumeRequest',
-  z.object({
-    id: id.describe('ID of the source: a volume or a snapshot'),
-    name,
-    sizeGB: sizeGB.describe('Size in GB; by default the size of the source').optional(),
-    volumeType: z.enum(volumeTypes).describe('Volume type; by default the type of the source').optional(),
-  }),
-);
+export const volumeCopyRequest = request('CopyVolumeRequest', {
+  id: id.describe('ID of the source: a volume or a snapshot'),
+  name,
+  sizeGB: sizeGB.describe('Size in GB; by default the size of the source').optional(),
+  volumeType: z.enum(volumeTypes).describe('Volume type; by default the type of the source').optional(),
+});
 
-const source = named(
-  'VolumeSource',
-  z.strictObject({
-    kind: z.enum(['volume', 'snapshot']).describe('Kind of source'),
-    id: text('ID of the source'),
-  }),
-);
-export const volumeGetAnswer = named(
-  'GetVolumeAnswer',
-  z.strictObject({
-    volume: volume.describe('The volume'),
-    pool: text('Pool that stores the volume'),
-    sizeLimit,
-    copies: z
-      .enum(consistencies)
-      .describe('Consistency of a snapshot taken now; `live`: files change while they are copied'),
-    mountedBy: z.array(z.string()).describe('Instances that mount the volume and are not terminated'),
-    snapshots: z.array(snapshot).describe('Snapshots of the volume, newest first, at most 100'),
-    madeFrom: source.nullable().describe('Source of the copy; null for a volume that began empty'),
-    operation: operation.describe('Last operation of the volume'),
-  }),
-);
+const source = answer('VolumeSource', {
+  kind: z.enum(['volume', 'snapshot']).describe('Kind of source'),
+  id: text('ID of the source'),
+});
+export const volumeGetAnswer = answer('GetVolumeAnswer', {
+  volume: volume.describe('The volume'),
+  pool: text('Pool that stores the volume'),
+  sizeLimit,
+  copies: z
+    .enum(consistencies)
+    .describe('Consistency of a snapshot taken now; `live`: files change while they are copied'),
+  mountedBy: z.array(z.string()).describe('Instances that mount the volume and are not terminated'),
+  snapshots: z.array(snapshot).describe('Snapshots of the volume, newest first, at most 100'),
+  madeFrom: source.nullable().describe('Source of the copy; null for a volume that began empty'),
+  operation: operation.describe('Last operation of the volume'),
+});
