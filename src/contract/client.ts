@@ -4,12 +4,10 @@
  */
 import { ZodError } from 'zod';
 import type { z } from 'zod';
-import { errorCodes, plainError } from './errors.ts';
-import type { ErrorCode } from './errors.ts';
+import { errorCodes, plainError, type ErrorCode } from './common.ts';
 import { readEvents } from './events.ts';
 import type { EventOptions, OpenStream, StreamedEvent } from './events.ts';
-import { fileCalls } from './file-client.ts';
-import type { FileCalls } from './file-client.ts';
+import { fileCalls, type FileCalls } from './file.ts';
 import { logCalls } from './log-client.ts';
 import type { LogCalls } from './log-client.ts';
 import { socketCalls } from './socket-client.ts';

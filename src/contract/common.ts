@@ -1,5 +1,6 @@
-/** Shapes that several routes share. */
+/** Shapes that several routes share, and the bodies of errors. */
 import { z } from 'zod';
+import { refusalCodes } from '../domain/refusal.ts';
 
 /** Bytes. */
 export const MAX_BODY_BYTES = 1024 * 1024;
@@ -107,3 +108,34 @@ export const volumeName = z
   )
   .meta({ minLength: 1, maxLength: MAX_VOLUME_NAME })
   .transform((name) => name.normalize('NFC'));
+
+/** Values of `X-Error-Code`, by which clients branch. The HTTP edge alone issues the last two. */
+export const errorCodes = [...refusalCodes, 'method_not_allowed', 'internal'] as const;
+export type ErrorCode = (typeof errorCodes)[number];
+
+export const NOT_LOGGED_IN_CODE = -1;
+
+const notLoggedInCode = z.literal(NOT_LOGGED_IN_CODE).describe('Always -1');
+export const plainError = named('Error', z.object({ message: text('Cause and remedy') }));
+
+/** 401 on routes that need a login. */
+export const notLoggedInError = named(
+  'NotLoggedIn',
+  z.object({ code: notLoggedInCode, message: text('Cause and remedy') }),
+);
+
+export const problem = named(
+  'Problem',
+  z.object({
+    type: text('`urn:berth:problem:` and the error code'),
+    title: text('Summary of the kind of problem'),
+    status: integer('HTTP status'),
+    detail: text('Cause and remedy'),
+    message: text('Same as `detail`'),
+    code: notLoggedInCode.optional().describe('-1 for a missing or expired login'),
+  }),
+  'Problem details, RFC 9457',
+);
+export type Problem = z.output<typeof problem>;
+
+export const PROBLEM_TYPE = 'application/problem+json';

@@ -4,9 +4,7 @@
  */
 import { z } from 'zod';
 import { ADMIN_ROLE } from '../domain/roles.ts';
-import { MAX_BODY_BYTES } from './common.ts';
-import { errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE } from './errors.ts';
-import type { ErrorCode } from './errors.ts';
+import { MAX_BODY_BYTES, errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE, type ErrorCode } from './common.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
 import { OPERATION_HEADER } from './operation.ts';

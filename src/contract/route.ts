@@ -1,6 +1,6 @@
 /** Rows of the route table: their types and builders. The table itself is `routes.ts`. */
 import type { z } from 'zod';
-import type { ErrorCode } from './errors.ts';
+import type { ErrorCode } from './common.ts';
 
 export type Who = 'anyone' | 'account' | 'admin';
 

@@ -1,6 +1,6 @@
 /** Rows of the routes whose answers are streams, WebSockets or bytes. */
 import { z } from 'zod';
-import type { ErrorCode } from './errors.ts';
+import type { ErrorCode } from './common.ts';
 import { EXEC_PROTOCOL, execQuery, TERMINAL_PROTOCOL, terminalQuery } from './exec.ts';
 import { FILE_PATH, FILE_TYPE, fileWritten } from './file.ts';
 import { LOG_TEXT_TYPE, logStreamRequest } from './log.ts';

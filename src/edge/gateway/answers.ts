@@ -1,6 +1,6 @@
 /** The gateway's own answers, with cause and remedy: a page, or `{"message"}` for programs. */
 import type { Duplex } from 'node:stream';
-import type { ErrorCode } from '../../contract/errors.ts';
+import type { ErrorCode } from '../../contract/common.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';

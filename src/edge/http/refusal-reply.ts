@@ -1,7 +1,6 @@
 /** Answers refused and failed requests: body of docs/interface.md §7, details in headers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE } from '../../contract/errors.ts';
-import type { ErrorCode, Problem } from '../../contract/errors.ts';
+import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE, type ErrorCode, type Problem } from '../../contract/common.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { bodyTooLarge } from './body.ts';

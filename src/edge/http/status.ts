@@ -1,5 +1,5 @@
 /** Maps error codes to HTTP statuses (docs/interface.md §10, errors). */
-import type { ErrorCode } from '../../contract/errors.ts';
+import type { ErrorCode } from '../../contract/common.ts';
 import type { RefusalCode } from '../../domain/refusal.ts';
 
 type EdgeCode = 'method_not_allowed' | 'internal';
