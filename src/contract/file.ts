@@ -3,7 +3,7 @@
  * the file part of the client.
  */
 import { z } from 'zod';
-import { fileKinds } from '../domain/file-path.ts';
+import { fileKinds } from '../domain/paths.ts';
 import { answer, flag, id, integer, request, text, textOrNull, unixMs, wholeNumber } from './common.ts';
 
 /** URI template. */

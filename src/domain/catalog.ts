@@ -1,5 +1,14 @@
 import type { ImageId, InstanceTypeId, RegionId } from './ids.ts';
-import type { Micros } from './money.ts';
+
+/** Integer micro-dollars, so sums are exact. Only the edge converts them to floating dollars. */
+export type Micros = bigint;
+
+const MICROS_PER_DOLLAR = 1_000_000n;
+
+/** Exact up to nine billion dollars. */
+export const toDollars = (micros: Micros): number => Number(micros) / Number(MICROS_PER_DOLLAR);
+
+export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollars * Number(MICROS_PER_DOLLAR)));
 
 /** `docs/interface.md` §4.1, in its order. */
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
@@ -27,6 +36,10 @@ export interface Image {
   tags: string[];
   type: string;
 }
+
+/** States of an image of an account. `Failed` has a reason; lists omit `Deleting`. */
+export const ownImageStates = ['Saving', 'Ready', 'Failed', 'Deleting'] as const;
+export type OwnImageState = (typeof ownImageStates)[number];
 
 export interface InstanceType {
   id: InstanceTypeId;

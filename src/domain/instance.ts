@@ -2,12 +2,11 @@
  * Requested spec (`spec`, unaffected by later catalog changes) and desired state (`desired`,
  * `generation`), written by use cases; observation and operation, also written by reconcilers.
  */
-import type { ChargeMode, Image, InstanceType } from './catalog.ts';
 import type { InstanceId, RegionId, UserId, VolumeId } from './ids.ts';
 import type { StopPolicy } from './stop-policy.ts';
 import type { DesiredState, Diagnosis, InstanceStatus, Phase } from './instance-states.ts';
 import type { DiskUsage } from './disk.ts';
-import type { Micros } from './money.ts';
+import type { ChargeMode, Image, InstanceType, Micros } from './catalog.ts';
 import type { Operation, Progress } from './operation.ts';
 
 export interface Mount {

@@ -2,7 +2,7 @@
  * Pure: plans an instance's next step from row, observation and time. The reconciler does the step,
  * writes the result and plans again.
  */
-import { isExpanding } from './disk-expansion.ts';
+import { isExpanding } from './desired-state.ts';
 import {
   nextStatus,
   backOffMs,

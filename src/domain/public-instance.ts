@@ -1,12 +1,11 @@
 /** The instance object of `docs/interface.md` §2.1, stored as JSON; lists join the texts. */
-import type { Region } from './catalog.ts';
 import { inGB } from './disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from './disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
 import { legalActions, type Action } from './instance-states.ts';
 import type { Instance } from './instance.ts';
-import { toDollars } from './money.ts';
+import { type Region, toDollars } from './catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
 export const PUBLIC_OBJECT_VERSION = 2;

@@ -5,11 +5,10 @@
 import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/volumes/disks.ts';
 import type { PoolDrivers } from '../control/base/regions.ts';
-import type { ChargeMode, InstanceType, Region } from '../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
 import { BYTES_PER_GB } from '../domain/disk.ts';
 import { volumeTypeOfDisk } from '../domain/pool.ts';
-import { fromDollars, type Micros } from '../domain/money.ts';
+import { type ChargeMode, type InstanceType, type Region, fromDollars, type Micros } from '../domain/catalog.ts';
 import { PUBLIC_OBJECT_VERSION } from '../domain/public-instance.ts';
 import {
   regionWithUsage,

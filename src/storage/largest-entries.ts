@@ -1,6 +1,6 @@
 /** Finds the largest entries, two levels deep, by `du`: a walk here would block the process. */
 import { spawn } from 'node:child_process';
-import { largestEntries, takeLargest } from '../domain/largest-entries.ts';
+import { largestEntries, takeLargest } from '../domain/disk-usage.ts';
 import type { DiskEntry } from '../domain/disk.ts';
 
 const LEVELS = 2;

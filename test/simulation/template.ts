@@ -5,7 +5,6 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Caller } from '../../src/control/index.ts';
-import type { InstanceType } from '../../src/domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
@@ -14,7 +13,7 @@ import { migrations } from '../../src/store/migrations/all.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { aRegion } from '../fixtures/region.ts';
-import { fromDollars } from '../../src/domain/money.ts';
+import { type InstanceType, fromDollars } from '../../src/domain/catalog.ts';
 
 const uuid = (kind: number, number: number): string =>
   `${String(kind).padStart(8, '0')}-0000-4000-8000-${String(number).padStart(12, '0')}`;

@@ -1,4 +1,4 @@
-import { fromDollars, toDollars } from '../../domain/money.ts';
+import { fromDollars, toDollars } from '../../domain/catalog.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';

@@ -6,8 +6,8 @@ import {
   type InstanceType,
   type ChargeMode,
   type Region,
+  toDollars,
 } from '../../domain/catalog.ts';
-import { toDollars } from '../../domain/money.ts';
 import { fits } from '../../domain/placement.ts';
 import { volumeTypes, type VolumeType } from '../../domain/disk.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';

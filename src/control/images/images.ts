@@ -2,7 +2,7 @@
 import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
-import { refusalOfSave } from '../../domain/own-image.ts';
+import { refusalOfSave } from '../../domain/desired-state.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {

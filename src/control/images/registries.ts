@@ -1,6 +1,5 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { parseRegistryServer } from '../../domain/image-ref.ts';
-import { isLocalServer } from '../../domain/registry-server.ts';
+import { parseRegistryServer, isLocalServer } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';

@@ -4,7 +4,7 @@
  */
 import type { DiskId } from '../../domain/disk.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
-import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/disk-expansion.ts';
+import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/desired-state.ts';
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';

@@ -1,6 +1,6 @@
 import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
 import type { LaunchInput } from './launch.ts';
-import type { DiskSizes } from '../../domain/disk-expansion.ts';
+import type { DiskSizes } from '../../domain/desired-state.ts';
 import type { PublicStage } from '../../domain/public-operation.ts';
 import type { PublicDisk } from '../../domain/disk-usage.ts';
 

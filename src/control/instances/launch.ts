@@ -2,12 +2,11 @@
  * Launches an instance (`docs/interface.md` §4.1): one transaction reserves capacity and writes
  * instance, event and idempotency record. No engine call.
  */
-import type { InstanceType, Region, ChargeMode } from '../../domain/catalog.ts';
 import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
-import { toDollars } from '../../domain/money.ts';
-import { nestedPair, refusalOfMountPath } from '../../domain/mount-paths.ts';
+import { type InstanceType, type Region, type ChargeMode, toDollars } from '../../domain/catalog.ts';
+import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, beginStage, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';

@@ -1,6 +1,5 @@
 /** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
-import { largestEntries } from '../../domain/largest-entries.ts';
-import { isFull } from '../../domain/disk-usage.ts';
+import { isFull, largestEntries } from '../../domain/disk-usage.ts';
 import type { DiskEntry } from '../../domain/disk.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';

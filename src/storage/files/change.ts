@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
-import type { FileKind } from '../../domain/file-path.ts';
+import type { FileKind } from '../../domain/paths.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
 import { asFault, FileFault } from './fault.ts';
 import { childPath, kindOf, openPath, parsePath, splitPath, withFolder, withHandle } from './walk.ts';

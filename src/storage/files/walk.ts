@@ -5,7 +5,7 @@
  */
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/file-path.ts';
+import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/paths.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
 import { asFault, FileFault } from './fault.ts';
 

@@ -1,9 +1,8 @@
 /** Images of accounts; the operator's, in the same table with `ownerId` null: `catalog.ts`. */
 import type { Selectable } from 'kysely';
-import type { Image } from '../../domain/catalog.ts';
 import { imageId } from '../../domain/ids.ts';
 import { endOperation, type Operation } from '../../domain/operation.ts';
-import { ownImageStates, type OwnImageState } from '../../domain/own-image.ts';
+import { type Image, ownImageStates, type OwnImageState } from '../../domain/catalog.ts';
 import { isLeaseHeld } from '../db/leases.ts';
 import { archiveOperation } from './operations.ts';
 import type { ImageTable } from '../db/schema.ts';

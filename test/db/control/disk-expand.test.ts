@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { DiskSizes } from '../../../src/domain/disk-expansion.ts';
+import type { DiskSizes } from '../../../src/domain/desired-state.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused, keyed } from './access-fixture.ts';

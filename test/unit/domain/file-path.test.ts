@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { namesOf, refusalOfFilePath } from '../../../src/domain/file-path.ts';
+import { namesOf, refusalOfFilePath } from '../../../src/domain/paths.ts';
 
 describe('a path of a file', () => {
   test.each([

@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { isUnderPrefix, parseImageRef, parseRegistryServer, registryServerOf } from '../../../src/domain/image-ref.ts';
-import { isLocalServer } from '../../../src/domain/registry-server.ts';
+import {
+  isUnderPrefix,
+  parseImageRef,
+  parseRegistryServer,
+  registryServerOf,
+  isLocalServer,
+} from '../../../src/domain/image-ref.ts';
 
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`;
 

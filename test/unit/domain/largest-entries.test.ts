@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { largestEntries } from '../../../src/domain/largest-entries.ts';
+import { largestEntries } from '../../../src/domain/disk-usage.ts';
 
 test('a folder of which one entry is nearly all says no more than that entry, and is left out', () => {
   const parts = [

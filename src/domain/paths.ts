@@ -1,3 +1,40 @@
+/**
+ * Paths of files inside a volume (relative, such as `a/b/c`; '' is the volume's root), and mount
+ * paths inside an instance.
+ */
+
+/** `link`: symbolic, not followed; `other`: pipe, socket or device. */
+export const fileKinds = ['file', 'folder', 'link', 'other'] as const;
+export type FileKind = (typeof fileKinds)[number];
+
+/** Linux PATH_MAX and NAME_MAX, in bytes of UTF-8. */
+const MAX_PATH_BYTES = 4096;
+const MAX_NAME_BYTES = 255;
+
+const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
+
+export const namesOf = (path: string): string[] => (path === '' ? [] : path.split('/'));
+
+/** Returns why the text is no file path, or null. The message continues "the path". */
+export function refusalOfFilePath(path: string): string | null {
+  if (!path.isWellFormed()) return 'has half of a surrogate pair, which has no UTF-8; send whole characters';
+  if (path.includes('\0')) return 'has a NUL character, which no file name has; leave it out';
+  if (bytesOf(path) > MAX_PATH_BYTES) return `is too long: at most ${MAX_PATH_BYTES} bytes of UTF-8`;
+  for (const name of namesOf(path)) {
+    const why = refusalOfName(name);
+    if (why !== null) return why;
+  }
+  return null;
+}
+
+function refusalOfName(name: string): string | null {
+  if (name === '')
+    return 'has an empty name; it begins at the volume, such as "folder/file", with one slash between names';
+  if (name === '.' || name === '..') return `has the name "${name}"; name the folders from the volume on`;
+  if (bytesOf(name) > MAX_NAME_BYTES) return `has a name that is too long: at most ${MAX_NAME_BYTES} bytes of UTF-8`;
+  return null;
+}
+
 const RESERVED_TREES = [
   '/bin',
   '/boot',
@@ -24,13 +61,13 @@ const OWN_TREES = [
   '/root/.jupyter',
 ];
 
-const MAX_LENGTH = 255;
+const MAX_MOUNT_PATH = 255;
 
 const isUnder = (path: string, tree: string): boolean => path === tree || path.startsWith(`${tree}/`);
 
 /** Returns why the path is refused, or null. Callers strip trailing slashes. */
 export function refusalOfMountPath(path: string): string | null {
-  if (path.length > MAX_LENGTH) return `is longer than ${MAX_LENGTH} characters`;
+  if (path.length > MAX_MOUNT_PATH) return `is longer than ${MAX_MOUNT_PATH} characters`;
   if (!path.startsWith('/')) return 'must be absolute, for example /root/data';
   if (/[\p{Cc}\p{Cs}:,\\"']/u.test(path))
     return 'must not hold control characters, quotes, backslashes, colons or commas';
