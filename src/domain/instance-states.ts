@@ -61,51 +61,24 @@ export const statusEvents = [
 ] as const;
 export type StatusEvent = (typeof statusEvents)[number];
 
+/** Common to the statuses before Running. */
+const bringUpTransitions = {
+  pull: 'PullingImage',
+  imageFails: 'Starting',
+  create: 'Starting',
+  made: 'Starting',
+  ready: 'Running',
+  end: 'Starting',
+  giveUp: 'StartingFailed',
+  stop: 'Stopped',
+  terminate: 'Released',
+} as const;
+
 export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>> = {
-  Initializing: {
-    pull: 'PullingImage',
-    imageFails: 'Starting',
-    create: 'Initializing',
-    made: 'Starting',
-    ready: 'Running',
-    end: 'Starting',
-    giveUp: 'InitializationFailed',
-    stop: 'Stopped',
-    terminate: 'Released',
-  },
-  PullingImage: {
-    pull: 'PullingImage',
-    imageFails: 'Starting',
-    create: 'Starting',
-    made: 'Starting',
-    ready: 'Running',
-    end: 'Starting',
-    giveUp: 'StartingFailed',
-    stop: 'Stopped',
-    terminate: 'Released',
-  },
-  Starting: {
-    pull: 'PullingImage',
-    imageFails: 'Starting',
-    create: 'Starting',
-    made: 'Starting',
-    ready: 'Running',
-    end: 'Starting',
-    giveUp: 'StartingFailed',
-    stop: 'Stopped',
-    terminate: 'Released',
-  },
-  Restarting: {
-    pull: 'PullingImage',
-    imageFails: 'Restarting',
-    create: 'Restarting',
-    made: 'Restarting',
-    ready: 'Running',
-    end: 'Starting',
-    giveUp: 'StartingFailed',
-    stop: 'Stopped',
-    terminate: 'Released',
-  },
+  Initializing: { ...bringUpTransitions, create: 'Initializing', giveUp: 'InitializationFailed' },
+  PullingImage: bringUpTransitions,
+  Starting: bringUpTransitions,
+  Restarting: { ...bringUpTransitions, imageFails: 'Restarting', create: 'Restarting', made: 'Restarting' },
   Running: {
     restart: 'Restarting',
     pull: 'PullingImage',

@@ -80,45 +80,28 @@ export const FIRST_GENERATION = 1;
 
 export const operationId = (subjectId: string, generation: number): string => `${subjectId}.${generation}`;
 
-const stageWeights: Readonly<Record<OperationKind, readonly (readonly [StageName, number])[]>> = {
-  launch: [
-    ['Queued', 1],
-    ['Placed', 1],
-    ['Image', 60],
-    ['Disks', 5],
-    ['Container', 13],
-    ['Readiness', 20],
-  ],
-  start: [
-    ['Queued', 1],
-    ['Placed', 1],
-    ['Image', 50],
-    ['Disks', 8],
-    ['Container', 20],
-    ['Readiness', 20],
-  ],
-  restart: [
-    ['Stop', 30],
-    ['Image', 10],
-    ['Disks', 5],
-    ['Container', 25],
-    ['Readiness', 30],
-  ],
-  stop: [['Stop', 100]],
-  archive: [
-    ['Stop', 20],
-    ['Archive', 80],
-  ],
-  terminate: [['Clean', 100]],
-  expandDisk: [['Disks', 100]],
-  saveImage: [['Archive', 100]],
-  deleteImage: [['Clean', 100]],
-  createVolume: [['Disks', 100]],
-  expandVolume: [['Disks', 100]],
-  deleteVolume: [['Clean', 100]],
-  createSnapshot: [['Disks', 100]],
-  deleteSnapshot: [['Clean', 100]],
+/** Stages of each kind in order, with their shares of 100 percent. */
+const stageWeights: Readonly<Record<OperationKind, Readonly<Partial<Record<StageName, number>>>>> = {
+  launch: { Queued: 1, Placed: 1, Image: 60, Disks: 5, Container: 13, Readiness: 20 },
+  start: { Queued: 1, Placed: 1, Image: 50, Disks: 8, Container: 20, Readiness: 20 },
+  restart: { Stop: 30, Image: 10, Disks: 5, Container: 25, Readiness: 30 },
+  stop: { Stop: 100 },
+  archive: { Stop: 20, Archive: 80 },
+  terminate: { Clean: 100 },
+  expandDisk: { Disks: 100 },
+  saveImage: { Archive: 100 },
+  deleteImage: { Clean: 100 },
+  createVolume: { Disks: 100 },
+  expandVolume: { Disks: 100 },
+  deleteVolume: { Clean: 100 },
+  createSnapshot: { Disks: 100 },
+  deleteSnapshot: { Clean: 100 },
 };
+
+function stagesOf(kind: OperationKind): StageName[] {
+  const weights = stageWeights[kind];
+  return Object.keys(weights).filter((name): name is StageName => name in weights);
+}
 
 const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
   Queued: 'Queued',
@@ -139,7 +122,7 @@ const stageOfPhase: Readonly<Record<Phase, StageName | null>> = {
 
 /** Kinds without a queue are Running from the start. */
 export const beginOperation = (kind: OperationKind, cause: Cause, nowMs: number): Operation => {
-  const first = stageWeights[kind][0]?.[0];
+  const [first] = stagesOf(kind);
   return {
     kind,
     cause,
@@ -257,12 +240,13 @@ export function percentOf(operation: Operation): number {
   if (operation.state === 'Succeeded') return 100;
   const weights = stageWeights[operation.kind];
   const now = currentStage(operation);
-  const at = weights.findIndex(([name]) => name === now?.name);
-  if (!now || at < 0) return 0;
-  const over = weights.slice(0, at).reduce((sum, [, weight]) => sum + weight, 0);
+  const weight = now && weights[now.name];
+  if (!now || weight === undefined) return 0;
+  const stages = stagesOf(operation.kind);
+  const over = stages.slice(0, stages.indexOf(now.name)).reduce((sum, name) => sum + (weights[name] ?? 0), 0);
   const { done, total } = now.progress ?? { done: 0, total: 0 };
   const share = total > 0 ? Math.min(1, done / total) : 0;
-  return Math.min(99, Math.floor(over + share * (weights[at]?.[1] ?? 0)));
+  return Math.min(99, Math.floor(over + share * weight));
 }
 
 const currentStage = ({ stages }: Operation): Stage | undefined => stages.findLast(({ name }) => name !== 'InitScript');
@@ -270,45 +254,31 @@ const currentStage = ({ stages }: Operation): Stage | undefined => stages.findLa
 /** Whether a past stage did its work. False if a failure, a cancel or a step back ended it. */
 export function isStageComplete(name: StageName, operation: Operation): boolean {
   if (operation.state === 'Succeeded' || name === 'InitScript') return true;
-  const indexOf = (one: StageName | undefined): number =>
-    stageWeights[operation.kind].findIndex(([each]) => each === one);
-  return indexOf(name) < indexOf(currentStage(operation)?.name);
+  const stages = stagesOf(operation.kind);
+  const current = currentStage(operation);
+  return current !== undefined && stages.indexOf(name) < stages.indexOf(current.name);
 }
 
 /** Kinds that the timeline of an instance shows. */
 export const bringUpKinds: readonly OperationKind[] = ['launch', 'start', 'restart'];
 
-/** Returns the action that cancels the operation, or why none does. */
-export function planCancellation({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } {
-  if (endedAtMs !== null) return { why: `it has ended already (${state}); nothing of it is under way` };
-  switch (kind) {
-    case 'launch':
-      return { action: 'terminate' };
-    case 'start':
-    case 'restart':
-    case 'archive':
-      return { action: 'stop' };
-    case 'stop':
-      return { why: 'a stop is not taken back; wait until the instance is Stopped, and start it' };
-    case 'terminate':
-      return { why: 'what is terminated does not come back; launch another instance' };
-    case 'expandDisk':
-      return { why: 'a disk that grows is not made smaller again; wait until it has grown' };
-    case 'saveImage':
-      return { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' };
-    case 'deleteImage':
-      return { why: 'what is deleted does not come back; create another image, or save one anew' };
-    case 'createVolume':
-      return { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' };
-    case 'expandVolume':
-      return { why: 'a volume is never made smaller; make a smaller one, and copy the files over' };
-    case 'deleteVolume':
-      return { why: 'what is deleted does not come back; create another volume' };
-    case 'createSnapshot':
-      return { why: 'the making of a snapshot is not taken back; delete it with POST /storage/snapshot/delete' };
-    case 'deleteSnapshot':
-      return { why: 'what is deleted does not come back; take another snapshot' };
-    default:
-      return kind satisfies never;
-  }
-}
+/** The action that cancels an operation of the kind, or why none does. */
+const cancellations: Readonly<Record<OperationKind, { action: Action } | { why: string }>> = {
+  launch: { action: 'terminate' },
+  start: { action: 'stop' },
+  restart: { action: 'stop' },
+  archive: { action: 'stop' },
+  stop: { why: 'a stop is not taken back; wait until the instance is Stopped, and start it' },
+  terminate: { why: 'what is terminated does not come back; launch another instance' },
+  expandDisk: { why: 'a disk that grows is not made smaller again; wait until it has grown' },
+  saveImage: { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' },
+  deleteImage: { why: 'what is deleted does not come back; create another image, or save one anew' },
+  createVolume: { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' },
+  expandVolume: { why: 'a volume is never made smaller; make a smaller one, and copy the files over' },
+  deleteVolume: { why: 'what is deleted does not come back; create another volume' },
+  createSnapshot: { why: 'the making of a snapshot is not taken back; delete it with POST /storage/snapshot/delete' },
+  deleteSnapshot: { why: 'what is deleted does not come back; take another snapshot' },
+};
+
+export const planCancellation = ({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } =>
+  endedAtMs === null ? cancellations[kind] : { why: `it has ended already (${state}); nothing of it is under way` };

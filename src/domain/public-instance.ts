@@ -3,71 +3,14 @@ import { inGB } from './disk.ts';
 import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from './disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
-import { legalActions, type Action } from './instance-states.ts';
+import { legalActions } from './instance-states.ts';
 import type { Instance } from './instance.ts';
 import { type Region, toDollars } from './catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
 export const PUBLIC_OBJECT_VERSION = 2;
 
-export interface PublicInstance {
-  instanceMetadata: { instanceAuth: { ownerUserName: string }; instanceId: string; instanceUsername: string };
-  instanceSpecInfo: {
-    name: string;
-    instanceBillingInfo: { chargeMode: string; duration: number; price: number; unit: string; type: string };
-    imageInfo: { architecture: string; isPublic: string; name: string; tags: string[] | null; type: string };
-    instanceConfiguration: {
-      enableCommonData: boolean;
-      enableDocker: boolean;
-      InstanceDiskAmountRequest: { rootDiskAmountGiReq: number; dataDiskAmountGiReq: number };
-      dockerStorageSize: number;
-    };
-    instanceTypeInfo: {
-      instanceId: string;
-      instanceTypeName: string;
-      cpu: Amount;
-      memory: Amount;
-      gpu: Amount;
-      disk: Amount;
-    };
-    regionInfo: PublicRegion;
-    remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
-    nodePorts: { port: number; address: string; nodePort: number }[];
-    isSpotInstance: boolean;
-  };
-  instanceRuntimeInfo: {
-    createAtUnixMs: number;
-    status: string;
-    phase: string;
-    message: string;
-    diagnosisReason: string;
-    diagnosisMessage: string;
-    healthy: boolean;
-    subUrl: string;
-    instanceDiskUsageInfo: { rootDiskUsedGi: number; dataDiskUsedGi: number };
-    instanceDiskAmountInfo: { rootDiskAmountGi: number; dataDiskAmountGi: number };
-    stopTimestamp: number;
-    scheduledStopTimestamp: number;
-  };
-  actions: Action[];
-}
-
-interface Amount {
-  amount: number;
-  type: string;
-  unit: string;
-}
-
-export interface PublicRegion {
-  domain: string;
-  location: string;
-  name: string;
-  sshAddress: string;
-  value: string;
-  regionId: string;
-}
-
-export const publicRegion = (region: Region): PublicRegion => ({
+export const publicRegion = (region: Region) => ({
   domain: region.domain,
   location: region.location,
   name: region.name,
@@ -79,7 +22,9 @@ export const publicRegion = (region: Region): PublicRegion => ({
 /** Path of the notebook under the gateway (docs/interface.md, decisions: `subUrl`). */
 export const notebookPath = (instanceId: string): string => `/notebook/${instanceId}/`;
 
-export function publicInstance(instance: Instance, region: Region): PublicInstance {
+export type PublicInstance = ReturnType<typeof publicInstance>;
+
+export function publicInstance(instance: Instance, region: Region) {
   const { spec, observed } = instance;
   const { type, image } = spec;
   const dataGB = dataDiskGB(spec);

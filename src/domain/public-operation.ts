@@ -4,12 +4,7 @@ import {
   operationId,
   percentOf,
   isStageComplete,
-  type Cause,
   type Operation,
-  type OperationError,
-  type OperationKind,
-  type OperationState,
-  type Progress,
   type Stage,
   type StageName,
 } from './operation.ts';
@@ -35,43 +30,19 @@ function textOf(stage: Stage, operation: Operation): string {
   return isStageComplete(name, operation) ? after + amount : `not finished: ${during}${amount}`;
 }
 
-export interface PublicStage {
-  name: StageName;
-  startedAtUnixMs: number;
-  endedAtUnixMs: number | null;
-  /** 0, 0 and '' where nothing is measured; `total` is 0 while unknown. */
-  done: number;
-  total: number;
-  unit: Progress['unit'] | '';
-  text: string;
-}
-
-export interface PublicOperation {
-  operationId: string;
-  subjectId: string;
-  kind: OperationKind;
-  cause: Cause;
-  state: OperationState;
-  percent: number;
-  stages: PublicStage[];
-  startedAtUnixMs: number;
-  endedAtUnixMs: number | null;
-  error: OperationError | null;
-  cancellable: boolean;
-}
-
-export const publicStages = (operation: Operation): PublicStage[] =>
+/** `done`, `total` and `unit` are 0, 0 and '' where nothing is measured; `total` is 0 while unknown. */
+export const publicStages = (operation: Operation) =>
   operation.stages.map((stage) => ({
     name: stage.name,
     startedAtUnixMs: stage.startedAtMs,
     endedAtUnixMs: stage.endedAtMs,
     done: stage.progress?.done ?? 0,
     total: stage.progress?.total ?? 0,
-    unit: stage.progress?.unit ?? '',
+    unit: stage.progress?.unit ?? ('' as const),
     text: textOf(stage, operation),
   }));
 
-export const publicOperation = (subjectId: string, generation: number, operation: Operation): PublicOperation => ({
+export const publicOperation = (subjectId: string, generation: number, operation: Operation) => ({
   operationId: operationId(subjectId, generation),
   subjectId,
   kind: operation.kind,
@@ -84,3 +55,6 @@ export const publicOperation = (subjectId: string, generation: number, operation
   error: operation.error,
   cancellable: 'action' in planCancellation(operation),
 });
+
+export type PublicStage = ReturnType<typeof publicStages>[number];
+export type PublicOperation = ReturnType<typeof publicOperation>;

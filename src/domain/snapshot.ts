@@ -36,22 +36,7 @@ export interface Snapshot {
   operation: Operation;
 }
 
-export interface PublicSnapshot {
-  id: string;
-  snapshotName: string;
-  volumeId: string;
-  volumeName: string;
-  region: string;
-  volumeType: string;
-  sizeGB: number;
-  consistency: Consistency;
-  status: SnapshotStatus;
-  reason: string;
-  createdAt: number;
-  username: string;
-}
-
-export const publicSnapshot = (snapshot: Snapshot): PublicSnapshot => ({
+export const publicSnapshot = (snapshot: Snapshot) => ({
   id: snapshot.id,
   snapshotName: snapshot.name,
   volumeId: snapshot.volumeId,
@@ -65,6 +50,8 @@ export const publicSnapshot = (snapshot: Snapshot): PublicSnapshot => ({
   createdAt: snapshot.createdAtMs,
   username: snapshot.ownerName,
 });
+
+export type PublicSnapshot = ReturnType<typeof publicSnapshot>;
 
 export type SnapshotStep = { do: 'rest' | 'copy' | 'ready' | 'destroy' | 'forget' };
 

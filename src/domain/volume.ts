@@ -32,18 +32,7 @@ export interface Volume {
   operation: Operation;
 }
 
-export interface PublicVolume {
-  id: string;
-  volumeName: string;
-  region: string;
-  volumeType: string;
-  sizeGB: number;
-  usageGB: number;
-  status: string;
-  username: string;
-}
-
-export const publicVolume = (volume: Omit<Volume, 'operation' | 'source'>): PublicVolume => ({
+export const publicVolume = (volume: Omit<Volume, 'operation' | 'source'>) => ({
   id: volume.id,
   volumeName: volume.name,
   region: volume.regionId,
@@ -53,6 +42,8 @@ export const publicVolume = (volume: Omit<Volume, 'operation' | 'source'>): Publ
   status: volume.status,
   username: volume.ownerName,
 });
+
+export type PublicVolume = ReturnType<typeof publicVolume>;
 
 /** Observed backing. `unknown` changes nothing. `sizeGB` is null where sizes aren't enforced. */
 export type VolumeObservation =

@@ -147,8 +147,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-request-keeps-the-old-generation',
     file: 'domain/desired-state.ts',
-    find: 'generation: instance.generation + 1,',
-    replace: 'generation: instance.generation,',
+    find: 'generation: instance.generation + 1,\n    requestedAtMs: nowMs,\n    attempts: 0,',
+    replace: '    generation: instance.generation,\n    requestedAtMs: nowMs,\n    attempts: 0,',
     suffers: 'the pass of the wish before writes over the new one',
   },
   {
@@ -254,9 +254,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-failed-start-shows-stopped',
     file: 'domain/instance-states.ts',
-    find: "Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'StartingFailed',",
-    replace:
-      "  Starting: {\n    pull: 'PullingImage',\n    imageFails: 'Starting',\n    create: 'Starting',\n    made: 'Starting',\n    ready: 'Running',\n    end: 'Starting',\n    giveUp: 'Stopped',",
+    find: '  Starting: bringUpTransitions,',
+    replace: "  Starting: { ...bringUpTransitions, giveUp: 'Stopped' },",
     suffers: 'an instance that could not start looks as if its owner had stopped it',
   },
   {
