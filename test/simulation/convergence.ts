@@ -3,7 +3,7 @@ import { diskKey } from '../../src/domain/disk.ts';
 import { diskIdsOf } from '../../src/domain/disk-usage.ts';
 import { stopDueAtMs } from '../../src/domain/stop-policy.ts';
 import { isLasting } from '../../src/domain/instance-states.ts';
-import { ownedBy } from '../../src/engines/simulated/answers.ts';
+import { ownedBy } from '../../src/engines/simulated/observation-verbs.ts';
 import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
 import { wrongAtRest, type StoredInstance } from './invariants.ts';

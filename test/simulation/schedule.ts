@@ -2,7 +2,7 @@
  * Clock and scheduler of a simulated world. Runs the earliest task, draws the order of simultaneous
  * tasks, and continues once the process is idle. A run depends on its seed only.
  */
-import { makeRandom, type Random } from '../../src/engines/simulated/random.ts';
+import { makeRandom, type Random } from '../../src/engines/simulated/clock.ts';
 
 interface Task {
   atMs: number;

@@ -1,4 +1,6 @@
+/** Clock and random numbers of a simulated host; in tests virtual and seeded. */
 import { setTimeout as delay } from 'node:timers/promises';
+import { onAbort } from '../../async/abort.ts';
 
 export interface Clock {
   now(): number;
@@ -58,19 +60,18 @@ export function makeVirtualClock(startMs = 0): VirtualClock {
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
         if (ms <= 0) return resolve();
-        const onAbort = (): void => {
-          asleep.delete(sleeper);
-          reject(signal.reason);
-        };
         const sleeper: Sleeper = {
           wakeAtMs: nowMs + ms,
           wake: () => {
-            signal.removeEventListener('abort', onAbort);
+            unsubscribe();
             resolve();
           },
         };
         asleep.add(sleeper);
-        signal.addEventListener('abort', onAbort, { once: true });
+        const unsubscribe = onAbort(signal, () => {
+          asleep.delete(sleeper);
+          reject(signal.reason);
+        });
       });
     },
     async advance(ms) {
@@ -102,3 +103,26 @@ export function makeVirtualClock(startMs = 0): VirtualClock {
 
 /** Lets everything awake reach its next sleep. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+export type Random = () => number;
+
+/** 32-bit generator: additive step and two multiply-shift mixes. */
+export function makeRandom(seed: string): Random {
+  let state = hash(seed);
+  return () => {
+    state = (state + 0x9e3779b9) >>> 0;
+    return mix(state) / 2 ** 32;
+  };
+}
+
+function hash(text: string): number {
+  let sum = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) sum = Math.imul(sum ^ text.charCodeAt(at), 0x01000193);
+  return sum >>> 0;
+}
+
+function mix(value: number): number {
+  let bits = Math.imul(value ^ (value >>> 16), 0x21f0aaad);
+  bits = Math.imul(bits ^ (bits >>> 15), 0x735a2d97);
+  return (bits ^ (bits >>> 15)) >>> 0;
+}

@@ -7,8 +7,7 @@ import { constants } from 'node:fs';
 import path from 'node:path';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { ExecResult } from '../contract.ts';
-import { addressOf, fileOf, type Container } from './container.ts';
-import { connectionTable } from './uses.ts';
+import { addressOf, fileOf, useOf, type Container } from './container.ts';
 
 export const outputLimitBytes = 1024 * 1024;
 
@@ -122,6 +121,20 @@ function limitFile({ spec }: Container, file: string): string | undefined {
     default:
       return undefined;
   }
+}
+
+const COLUMNS = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
+
+/** `/proc/net/tcp` and `tcp6` with sshd and the script's sessions. */
+function connectionTable(container: Container, file: string, nowMs: number): string | undefined {
+  if (file === '/proc/net/tcp6') return COLUMNS;
+  if (file !== '/proc/net/tcp') return undefined;
+  const line = (at: number, ends: string, state: string): string =>
+    `${String(at).padStart(4)}: ${ends} ${state} 00000000:00000000 00:00000000 00000000     0        0 ${1000 + at} 1 0 100 0 0 10 0\n`;
+  const sessions = Array.from({ length: useOf(container, 'ssh', nowMs) }, (_, at) =>
+    line(at + 1, `020011AC:0016 010011AC:${(50_000 + at).toString(16).toUpperCase()}`, '01'),
+  );
+  return [COLUMNS, line(0, '00000000:0016 00000000:0000', '0A'), ...sessions].join('');
 }
 
 async function cat({ container, nowMs }: CommandContext, file: string): Promise<Outcome> {

@@ -3,7 +3,7 @@
  * computed on access, so idle containers cost only memory.
  */
 import type { ControlFile, EngineSpec, Observation } from '../contract.ts';
-import { readScript, type Script } from './script.ts';
+import { readScript, type Script, type UseName } from './script.ts';
 
 export interface Line {
   atMs: number;
@@ -147,3 +147,9 @@ export const observationOf = (container: Container): Observation => ({
   nodePorts: container.spec.nodePorts.map((pair) => ({ ...pair })),
   ...(container.docker && { docker: container.docker }),
 });
+
+/** Amount of a use that the script declares for this run, 0 when over. */
+export function useOf({ state, script, startedAtMs }: Container, name: UseName, nowMs: number): number {
+  const use = script.uses.get(name);
+  return use !== undefined && state === 'running' && nowMs < startedAtMs + use.forMs ? use.amount : 0;
+}

@@ -1,6 +1,6 @@
 /** Faults of a simulated engine, drawn before each call (`observe` and `usage`: per id). */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
-import { makeRandom } from './random.ts';
+import { makeRandom } from './clock.ts';
 
 export const verbs = [
   'probe',
@@ -74,15 +74,8 @@ export type FaultRates = Partial<Record<Verb, Partial<Record<FaultMode, number>>
  * Draws by seed, verb, subject and count, so a call's fault does not depend on other calls. `ms`
  * bounds `slow`, `late` and `unreachable`.
  */
-export function makeRandomFaults({
-  seed,
-  rates,
-  ms = 1_000,
-}: {
-  seed: string;
-  rates: FaultRates;
-  ms?: number;
-}): Faults {
+export function makeRandomFaults(options: { seed: string; rates: FaultRates; ms?: number }): Faults {
+  const { seed, rates, ms = 1_000 } = options;
   return ({ verb, about, nth }) => {
     const shares = rates[verb];
     if (shares === undefined) return undefined;
@@ -113,23 +106,3 @@ export const aborted = (signal: AbortSignal): EngineFault =>
     retry: true,
     cause: signal.reason,
   });
-
-/** Never resolves; rejects on abort. */
-export function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(aborted(signal));
-    else signal.addEventListener('abort', () => reject(aborted(signal)), { once: true });
-  });
-}
-
-/** Resolves with the work, or rejects on abort; the work continues. */
-export async function raceAbort<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const { promise: whenAborted, reject } = Promise.withResolvers<never>();
-  const onAbort = (): void => reject(aborted(signal));
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([work, whenAborted]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
-}

@@ -12,18 +12,15 @@ import type { Capacity } from '../../domain/catalog.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { containerName } from '../labels.ts';
 import type { EngineSpec } from '../contract.ts';
-import { realClock, type Clock } from './clock.ts';
+import { realClock, type Clock, type Random } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
 import { aborted, simulatedFault } from './faults.ts';
-import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './image-source.ts';
+import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
 import { Journal, emptyState, type JournalState } from './journal.ts';
-import { makeGuests, type Guests } from './guests.ts';
 import { makePair } from './pair.ts';
 import { makePorts, type Ports } from './ports.ts';
-import type { Random } from './random.ts';
-import { echo, makeHttpService, ssh, type Service } from './services.ts';
-import { notebookAnswer } from './uses.ts';
+import { echo, makeGuests, makeHttpService, notebookAnswer, ssh, type Guests, type Service } from './services.ts';
 
 /** Milliseconds, or a range to draw from. */
 export type Span = number | readonly [fromMs: number, toMs: number];
@@ -82,7 +79,7 @@ export class SimulatedHost {
   readonly guests: Guests = makeGuests();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
-  #state: JournalState = emptyState();
+  readonly #state: JournalState;
   #journal: Journal | undefined;
   #serial = 0;
   #gpusUsed = 0;
@@ -108,11 +105,8 @@ export class SimulatedHost {
       ...Object.entries(options.services ?? {}).map(([port, service]): [number, Service] => [Number(port), service]),
     ]);
     this.#ports = makePorts({ publish: options.publishPorts ?? false });
-    if (options.stateFile !== undefined) {
-      const { journal, state } = Journal.open(options.stateFile, ({ spec }) => containerName(spec.id));
-      this.#journal = journal;
-      this.#state = state;
-    }
+    this.#journal = options.stateFile === undefined ? undefined : new Journal(options.stateFile);
+    this.#state = this.#journal?.state ?? emptyState();
     this.restored = this.#restore();
   }
 
@@ -142,11 +136,8 @@ export class SimulatedHost {
   create(installation: string, spec: EngineSpec): Container {
     const name = containerName(spec.id);
     if (this.#foreignNames.has(name) || this.#state.containers.has(name)) {
-      throw simulatedFault(
-        'rejected',
-        `a container named ${name} exists that is not of this installation; remove or rename it`,
-        { reason: 'nameTaken' },
-      );
+      const text = `a container named ${name} exists that is not of this installation; remove or rename it`;
+      throw simulatedFault('rejected', text, { reason: 'nameTaken' });
     }
     const image = this.#state.images.get(spec.imageRef);
     if (image === undefined) {
@@ -192,12 +183,12 @@ export class SimulatedHost {
     const name = containerName(container.spec.id);
     if (container.state === 'running') await this.end(container, 137);
     if (!this.#state.containers.delete(name)) return;
-    this.#journal?.remove(name, this.#state);
+    this.#journal?.record({ gone: name });
     this.hint(container);
   }
 
   persist(container: Container): void {
-    this.#journal?.put(container, this.#state);
+    this.#journal?.put(container);
   }
 
   image = (ref: string): StoredImage | undefined => this.#state.images.get(ref);
@@ -206,7 +197,7 @@ export class SimulatedHost {
 
   addImage(ref: string, image: StoredImage = pulledImage()): void {
     this.#state.images.set(ref, image);
-    this.#journal?.putImage(ref, image, this.#state);
+    this.#journal?.record({ image: ref, ...image });
   }
 
   usesImage(ref: string): boolean {
@@ -218,7 +209,7 @@ export class SimulatedHost {
 
   addPushed(ref: string, image: StoredImage): void {
     this.#state.pushed.set(ref, image);
-    this.#journal?.putPushed(ref, image, this.#state);
+    this.#journal?.record({ pushed: ref, ...image });
   }
 
   /** Connects to a listening service; undefined if there is none (yet). */
@@ -360,7 +351,7 @@ export class SimulatedHost {
   holds = (id: InstanceId): boolean => this.#state.containers.has(containerName(id));
 
   dropImage(ref: string): void {
-    if (this.#state.images.delete(ref)) this.#journal?.removeImage(ref, this.#state);
+    if (this.#state.images.delete(ref)) this.#journal?.record({ imageGone: ref });
   }
 
   addForeignContainer(name: string): void {

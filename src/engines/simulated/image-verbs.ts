@@ -1,65 +1,107 @@
 /** Verbs of images: pull, push, removal and save. */
+import { raceAbort } from '../../async/abort.ts';
+import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Engine, ImageProgress, RegistryCredentials } from '../contract.ts';
-import { brokenOff } from './calls.ts';
-import type { EngineContext } from './context.ts';
-import { raceAbort, simulatedFault } from './faults.ts';
-import * as images from './images.ts';
+import { brokenOff, type EngineContext } from './context.ts';
+import { aborted, simulatedFault } from './faults.ts';
+import type { SimulatedHost } from './host.ts';
+import { pulledImage } from './images.ts';
 
 type ImageVerbs = Pick<Engine, 'ensureImage' | 'pushImage' | 'removeImage' | 'saveImage'>;
 
 export function imageVerbs(context: EngineContext): ImageVerbs {
-  const { host, installation, calls, lockImage, lockInstance, pass } = context;
-  const { call } = calls;
+  const { host, installation, call, lockImage, lockInstance, pass } = context;
 
   const transferOf = (
     ref: string,
     onProgress: (progress: ImageProgress) => void,
     signal: AbortSignal,
     credentials: RegistryCredentials | undefined,
-  ) => ({ host, ref, onProgress, credentials, pass: (ms: number) => pass(ms, signal) });
-
-  /** Continues after its caller aborts, as a real engine copies on. */
-  const detached = <T>(id: InstanceId, ref: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
-    raceAbort(
-      signal,
-      lockImage(ref, signal, () => lockInstance(id, signal, work)),
-    );
+  ): Transfer => ({ host, ref, onProgress, credentials, pass: (ms) => pass(ms, signal) });
 
   return {
     ensureImage: (ref, onProgress, signal, credentials, options) =>
-      call({
-        verb: 'ensureImage',
-        about: ref,
-        signal,
-        work: () => images.pull({ ...transferOf(ref, onProgress, signal, credentials), ...options }),
-        lie: () => {},
-      }),
+      call({ verb: 'ensureImage', about: ref, signal, lie: () => {} }, () =>
+        pull(transferOf(ref, onProgress, signal, credentials), options),
+      ),
     pushImage: (ref, onProgress, signal, credentials) =>
-      call({
-        verb: 'pushImage',
-        about: ref,
-        signal,
-        work: () => lockImage(ref, signal, () => images.push(transferOf(ref, onProgress, signal, credentials))),
-        lie: () => {},
-      }),
+      call({ verb: 'pushImage', about: ref, signal, lie: () => {} }, () =>
+        lockImage(ref, signal, () => push(transferOf(ref, onProgress, signal, credentials))),
+      ),
     removeImage: (ref, signal) =>
-      call({
-        verb: 'removeImage',
-        about: ref,
-        signal,
-        work: () => lockImage(ref, signal, () => images.remove(host, installation, ref)),
-        lie: () => {},
-      }),
+      call({ verb: 'removeImage', about: ref, signal, lie: () => {} }, () =>
+        lockImage(ref, signal, () => removeImage(host, installation, ref)),
+      ),
     saveImage: (id, ref, signal) =>
-      call({
-        verb: 'saveImage',
-        about: id,
-        signal,
-        work: () => detached(id, ref, signal, () => save(context, id, ref)),
-        lie: () => ({ sizeBytes: 0 }),
+      call({ verb: 'saveImage', about: id, signal, lie: () => ({ sizeBytes: 0 }) }, () => {
+        const saving = lockImage(ref, signal, () => lockInstance(id, signal, () => save(context, id, ref)));
+        // Continues after its caller aborts, as a real engine copies on.
+        return raceAbort(saving, signal, aborted);
       }),
   };
+}
+
+const fileBytes = 4096;
+const transferSteps = 8;
+
+interface Transfer {
+  host: SimulatedHost;
+  ref: string;
+  onProgress: (progress: ImageProgress) => void;
+  credentials: RegistryCredentials | undefined;
+  /** Lets time pass; rejects on abort or if the host went away. */
+  pass: (ms: number) => Promise<void>;
+}
+
+async function pull(transfer: Transfer, { askRegistry } = { askRegistry: false }): Promise<void> {
+  const { host, ref, credentials } = transfer;
+  if (host.image(ref) !== undefined && !askRegistry) return;
+  const source = host.images(ref, credentials);
+  const pushed = host.pushed(ref);
+  if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
+  const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes) : undefined);
+  if (image === undefined) {
+    throw simulatedFault('not_found', `no image ${ref} at its registry; check its name and tag`, {
+      reason: 'imageMissing',
+    });
+  }
+  // Another call may finish first.
+  await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
+  if (host.image(ref) === undefined) host.addImage(ref, image);
+}
+
+async function push(transfer: Transfer): Promise<void> {
+  const { host, ref, credentials } = transfer;
+  const image = host.image(ref);
+  if (image === undefined) {
+    throw simulatedFault('not_found', `no such image here: ${ref}; save or pull it first`, { reason: 'imageMissing' });
+  }
+  const { kind } = host.images(ref, credentials);
+  if (kind === 'denied' || kind === 'unreachable') throw refusal(kind, ref);
+  await move(transfer, `Uploading ${ref}`, image.bytes, () => false);
+  host.addPushed(ref, image);
+}
+
+async function move({ host, onProgress, pass }: Transfer, text: string, total: number, isDone: () => boolean) {
+  const stepMs = host.spanMs(host.times.pull) / transferSteps;
+  for (let step = 0; step < transferSteps && !isDone(); step++) {
+    onProgress({ text, done: Math.floor((total * step) / transferSteps), total, unit: 'bytes' });
+    await pass(stepMs);
+  }
+  onProgress({ text, done: total, total, unit: 'bytes' });
+}
+
+const refusal = (kind: 'denied' | 'unreachable', ref: string): EngineFault =>
+  kind === 'denied'
+    ? simulatedFault('denied', `the registry wants credentials for ${ref}, or other ones`, { reason: 'imageDenied' })
+    : simulatedFault('unreachable', `the registry of ${ref} does not answer`, { reason: 'registryAway' });
+
+function checkSavable(host: SimulatedHost, installation: string, ref: string): void {
+  const there = host.image(ref);
+  if (there === undefined || there.saved?.installation === installation) return;
+  const text = `an image called ${ref} is on the host and was not saved by this installation; choose another name`;
+  throw simulatedFault('rejected', text, { reason: 'nameTaken' });
 }
 
 async function save(context: EngineContext, id: InstanceId, ref: string): Promise<{ sizeBytes: number }> {
@@ -67,8 +109,28 @@ async function save(context: EngineContext, id: InstanceId, ref: string): Promis
   if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine can not save images');
   const container = find(id);
   if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk here`);
-  images.checkSavable(host, installation, ref);
+  checkSavable(host, installation, ref);
   await pass(host.times.save, stopped);
   if (find(id) !== container) throw brokenOff();
-  return images.save(host, container, ref);
+  checkSavable(host, installation, ref);
+  const { spec, touchedFiles } = container;
+  const base = host.image(spec.imageRef) ?? pulledImage();
+  const added = [...touchedFiles].filter((file) => !base.rootDisk.includes(file)).length;
+  const bytes = base.bytes + fileBytes * added;
+  const saved = { installation, id, ownerId: spec.ownerId, createdAtMs: host.clock.now() };
+  host.addImage(ref, { rootDisk: [...touchedFiles], bytes, saved });
+  return { sizeBytes: bytes };
+}
+
+/** `id` limits the removal to an image saved from that instance. */
+export function removeImage(host: SimulatedHost, installation: string, ref: string, id?: string): void {
+  const image = host.image(ref);
+  if (image === undefined) return;
+  if (image.saved?.installation !== installation || (id !== undefined && image.saved.id !== id)) {
+    throw simulatedFault('rejected', `${ref} was not saved by this installation, so it is not removed`);
+  }
+  if (host.usesImage(ref)) {
+    throw simulatedFault('busy', `${ref} is used by an instance; terminate that first, then remove the image`);
+  }
+  host.dropImage(ref);
 }

@@ -1,95 +1,31 @@
-/** Pulls, pushes, saves and removes images of a simulated host. */
-import type { EngineFault } from '../../domain/engine-fault.ts';
-import type { ImageProgress, RegistryCredentials } from '../contract.ts';
-import type { Container } from './container.ts';
-import { simulatedFault } from './faults.ts';
-import type { SimulatedHost } from './host.ts';
-import { pulledImage } from './image-source.ts';
+/** Registries of a simulated host, and the images it stores. */
+import type { InstanceId, UserId } from '../../domain/ids.ts';
+import type { RegistryCredentials } from '../contract.ts';
 
-const fileBytes = 4096;
-const transferSteps = 8;
-
-interface Transfer {
-  host: SimulatedHost;
-  ref: string;
-  onProgress: (progress: ImageProgress) => void;
-  credentials: RegistryCredentials | undefined;
-  askRegistry?: boolean;
-  /** Lets time pass; rejects on abort or if the host went away. */
-  pass: (ms: number) => Promise<void>;
+export interface StoredImage {
+  rootDisk: readonly string[];
+  bytes: number;
+  saved?: { installation: string; id: InstanceId; ownerId: UserId; createdAtMs: number } | undefined;
 }
 
-export async function pull(transfer: Transfer): Promise<void> {
-  const { host, ref, credentials, askRegistry = false } = transfer;
-  if (host.image(ref) !== undefined && !askRegistry) return;
-  const source = host.images(ref, credentials);
-  const pushed = host.pushed(ref);
-  if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
-  const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes) : undefined);
-  if (image === undefined) {
-    throw simulatedFault('not_found', `no image ${ref} at its registry; check its name and tag`, {
-      reason: 'imageMissing',
-    });
-  }
-  // Another call may finish first.
-  await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
-  if (host.image(ref) === undefined) host.addImage(ref, image);
-}
+/** Resolves an image that is absent; also asked before a push, which ignores not found. */
+export type ImageSource = (
+  ref: string,
+  credentials?: RegistryCredentials,
+) => { kind: 'found'; bytes: number } | { kind: 'not_found' | 'denied' | 'unreachable' };
 
-export async function push(transfer: Transfer): Promise<void> {
-  const { host, ref, credentials } = transfer;
-  const image = host.image(ref);
-  if (image === undefined) {
-    throw simulatedFault('not_found', `no such image here: ${ref}; save or pull it first`, { reason: 'imageMissing' });
-  }
-  const { kind } = host.images(ref, credentials);
-  if (kind === 'denied' || kind === 'unreachable') throw refusal(kind, ref);
-  await move(transfer, `Uploading ${ref}`, image.bytes, () => false);
-  host.addPushed(ref, image);
-}
+/**
+ * Finds every image but those of reserved registries (RFC 2606), one per way to fail.
+ * `private.invalid` accepts any credentials but the secret `wrong`.
+ */
+export const defaultImages: ImageSource = (ref, credentials) => {
+  const isPrivate = ref.startsWith('private.invalid/');
+  if (ref.startsWith('missing.invalid/')) return { kind: 'not_found' };
+  if (ref.startsWith('denied.invalid/')) return { kind: 'denied' };
+  if (isPrivate && (credentials === undefined || credentials.secret === 'wrong')) return { kind: 'denied' };
+  if (ref.startsWith('unreachable.invalid/')) return { kind: 'unreachable' };
+  return { kind: 'found', bytes: defaultImageBytes };
+};
 
-async function move({ host, onProgress, pass }: Transfer, text: string, total: number, isDone: () => boolean) {
-  const stepMs = host.spanMs(host.times.pull) / transferSteps;
-  for (let step = 0; step < transferSteps && !isDone(); step++) {
-    onProgress({ text, done: Math.floor((total * step) / transferSteps), total, unit: 'bytes' });
-    await pass(stepMs);
-  }
-  onProgress({ text, done: total, total, unit: 'bytes' });
-}
-
-const refusal = (kind: 'denied' | 'unreachable', ref: string): EngineFault =>
-  kind === 'denied'
-    ? simulatedFault('denied', `the registry wants credentials for ${ref}, or other ones`, { reason: 'imageDenied' })
-    : simulatedFault('unreachable', `the registry of ${ref} does not answer`, { reason: 'registryAway' });
-
-/** Checked before and after time passes. */
-export function checkSavable(host: SimulatedHost, installation: string, ref: string): void {
-  const there = host.image(ref);
-  if (there === undefined || there.saved?.installation === installation) return;
-  const text = `an image called ${ref} is on the host and was not saved by this installation; choose another name`;
-  throw simulatedFault('rejected', text, { reason: 'nameTaken' });
-}
-
-export function save(host: SimulatedHost, container: Container, ref: string): { sizeBytes: number } {
-  const { installation, spec, touchedFiles } = container;
-  checkSavable(host, installation, ref);
-  const base = host.image(spec.imageRef) ?? pulledImage();
-  const added = [...touchedFiles].filter((file) => !base.rootDisk.includes(file)).length;
-  const bytes = base.bytes + fileBytes * added;
-  const saved = { installation, id: spec.id, ownerId: spec.ownerId, createdAtMs: host.clock.now() };
-  host.addImage(ref, { rootDisk: [...touchedFiles], bytes, saved });
-  return { sizeBytes: bytes };
-}
-
-/** `id` limits the removal to an image saved from that instance. */
-export function remove(host: SimulatedHost, installation: string, ref: string, id?: string): void {
-  const image = host.image(ref);
-  if (image === undefined) return;
-  if (image.saved?.installation !== installation || (id !== undefined && image.saved.id !== id)) {
-    throw simulatedFault('rejected', `${ref} was not saved by this installation, so it is not removed`);
-  }
-  if (host.usesImage(ref)) {
-    throw simulatedFault('busy', `${ref} is used by an instance; terminate that first, then remove the image`);
-  }
-  host.dropImage(ref);
-}
+const defaultImageBytes = 200_000_000;
+export const pulledImage = (bytes = defaultImageBytes): StoredImage => ({ rootDisk: [], bytes });

@@ -1,15 +1,16 @@
 /** Verbs that reach into an instance: logs, commands, ports, network and sockets. */
+import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Engine, LogSource } from '../contract.ts';
-import { reachable } from './answers.ts';
 import { emulate, type CommandContext } from './commands.ts';
 import type { Container } from './container.ts';
 import type { EngineContext } from './context.ts';
 import { simulatedFault } from './faults.ts';
+import type { SimulatedHost } from './host.ts';
 import { emptyLog, follow, inRange, read } from './logs.ts';
-import { emptyNetwork, joinNetwork, listenUnix } from './networks.ts';
+import { emptyNetwork, joinNetwork, listenUnix, type NetworkJoin } from './networks.ts';
 import { makePair } from './pair.ts';
-import { openProcess } from './processes.ts';
+import { openProcess, type Io } from './processes.ts';
 import { runCommand } from './shell.ts';
 
 type LogVerbs = Pick<Engine, 'logs' | 'followLogs'>;
@@ -22,7 +23,7 @@ export const insideVerbs = (context: EngineContext): LogVerbs & CommandVerbs & N
   ...networkVerbs(context),
 });
 
-function logVerbs({ host, calls, find, requireRunning, stopped }: EngineContext): LogVerbs {
+function logVerbs({ host, call, find, requireRunning, stopped }: EngineContext): LogVerbs {
   function withLog(id: InstanceId, source: LogSource): Container {
     const container = find(id);
     if (container === undefined) throw simulatedFault('not_found', `${id} is not there`);
@@ -31,25 +32,17 @@ function logVerbs({ host, calls, find, requireRunning, stopped }: EngineContext)
 
   return {
     logs: (id, source, range, signal) =>
-      calls.call({
-        verb: 'logs',
-        about: id,
-        signal,
-        work: () => read(inRange(withLog(id, source), source, range, host.clock.now()), { source, signal }),
-        lie: emptyLog,
-      }),
+      call({ verb: 'logs', about: id, signal, lie: emptyLog }, () =>
+        read(inRange(withLog(id, source), source, range, host.clock.now()), { source, signal }),
+      ),
     followLogs: (id, source, range, signal) =>
-      calls.call({
-        verb: 'followLogs',
-        about: id,
-        signal,
-        work: () => follow(host, withLog(id, source), { source, range, signal: AbortSignal.any([signal, stopped]) }),
-        lie: emptyLog,
-      }),
+      call({ verb: 'followLogs', about: id, signal, lie: emptyLog }, () =>
+        follow(host, withLog(id, source), { source, range, signal: AbortSignal.any([signal, stopped]) }),
+      ),
   };
 }
 
-function commandVerbs({ host, calls, requireRunning, attachTo }: EngineContext): CommandVerbs {
+function commandVerbs({ host, call, requireRunning, attachTo }: EngineContext): CommandVerbs {
   const insideOf = (container: Container) => (): CommandContext => ({
     container,
     nowMs: host.clock.now(),
@@ -58,76 +51,57 @@ function commandVerbs({ host, calls, requireRunning, attachTo }: EngineContext):
   });
 
   return {
-    openExec: (id, request, signal) =>
-      calls.call({
-        verb: 'openExec',
-        about: id,
-        signal,
-        work: () => {
-          const container = requireRunning(id);
-          const { clock } = host;
-          const attach = attachTo(container);
-          const inside = insideOf(container);
-          return openProcess({
-            request,
-            attach,
-            program: (io) => runCommand({ inside, clock, io, env: request.env }, request),
-          });
-        },
-        lie: () => openProcess({ request, attach: () => () => {}, program: async () => 0 }),
-      }),
-    exec: (id, command, signal) =>
-      calls.call({
-        verb: 'exec',
-        about: id,
-        signal,
-        work: () => emulate(insideOf(requireRunning(id))(), command),
-        lie: () => ({ exitCode: 0, stdout: '', stderr: '' }),
-      }),
+    openExec(id, request, signal) {
+      const lie = () => openProcess({ request, attach: () => () => {}, program: async () => 0 });
+      return call({ verb: 'openExec', about: id, signal, lie }, () => {
+        const container = requireRunning(id);
+        const shell = { inside: insideOf(container), clock: host.clock, env: request.env };
+        const program = (io: Io): Promise<number> => runCommand({ ...shell, io }, request);
+        return openProcess({ request, attach: attachTo(container), program });
+      });
+    },
+    exec(id, command, signal) {
+      const lie = () => ({ exitCode: 0, stdout: '', stderr: '' });
+      return call({ verb: 'exec', about: id, signal, lie }, () => emulate(insideOf(requireRunning(id))(), command));
+    },
   };
 }
 
-function networkVerbs({ host, capabilities, calls, requireRunning, attachTo }: EngineContext): NetworkVerbs {
+function reachable(host: SimulatedHost, from: Container, address: string, port: number): boolean {
+  const other = host.neighbourAt(from, address);
+  const stream = other && host.connect(other, port);
+  stream?.destroy();
+  return stream !== undefined;
+}
+
+function networkVerbs({ host, capabilities, call, requireRunning, attachTo }: EngineContext): NetworkVerbs {
+  const joinOf = (id: InstanceId): NetworkJoin => {
+    const container = requireRunning(id);
+    return { host, container, attach: attachTo(container) };
+  };
+
   return {
-    dial: (id, port, signal) =>
-      calls.call({
-        verb: 'dial',
-        about: id,
-        signal,
-        work: () => {
-          const stream = host.connect(requireRunning(id), port);
-          if (stream === undefined) throw simulatedFault('busy', `nothing listens on port ${port} of ${id} (yet)`);
-          return stream;
-        },
-        lie: () => {
-          const [inside, outside] = makePair();
-          inside.destroy();
-          return outside;
-        },
-      }),
+    dial(id, port, signal) {
+      const lie = (): Duplex => {
+        const [inside, outside] = makePair();
+        inside.destroy();
+        return outside;
+      };
+      return call({ verb: 'dial', about: id, signal, lie }, () => {
+        const stream = host.connect(requireRunning(id), port);
+        if (stream === undefined) throw simulatedFault('busy', `nothing listens on port ${port} of ${id} (yet)`);
+        return stream;
+      });
+    },
     joinNetwork: (id, signal) =>
-      calls.call({
-        verb: 'joinNetwork',
-        about: id,
-        signal,
-        work: () => {
-          if (!capabilities.joinNetwork)
-            throw simulatedFault('rejected', 'this engine can not join the networks of instances');
-          const container = requireRunning(id);
-          return joinNetwork({ host, container, attach: attachTo(container) });
-        },
-        lie: () => emptyNetwork,
+      call({ verb: 'joinNetwork', about: id, signal, lie: () => emptyNetwork }, () => {
+        if (!capabilities.joinNetwork)
+          throw simulatedFault('rejected', 'this engine can not join the networks of instances');
+        return joinNetwork(joinOf(id));
       }),
-    listenUnix: (id, onConnection, signal) =>
-      calls.call({
-        verb: 'listenUnix',
-        about: id,
-        signal,
-        work: () => {
-          const container = requireRunning(id);
-          return listenUnix({ host, container, attach: attachTo(container) }, onConnection);
-        },
-        lie: () => ({ pathInside: '/etc/berth/sockets/nothing', close: () => {} }),
-      }),
+    listenUnix(id, onConnection, signal) {
+      const lie = () => ({ pathInside: '/etc/berth/sockets/nothing', close: () => {} });
+      return call({ verb: 'listenUnix', about: id, signal, lie }, () => listenUnix(joinOf(id), onConnection));
+    },
   };
 }

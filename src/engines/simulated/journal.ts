@@ -10,9 +10,11 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, w
 import path from 'node:path';
 import { z } from 'zod';
 import { instanceId, userId } from '../../domain/ids.ts';
+import { containerName } from '../labels.ts';
 import { scriptOf, type Container } from './container.ts';
-import type { StoredImage } from './image-source.ts';
+import type { StoredImage } from './images.ts';
 
+const logLines = z.array(z.object({ atMs: z.number(), text: z.string() }));
 const content = z.union([z.string(), z.number()]);
 const containerLine = z.object({
   installation: z.string(),
@@ -44,8 +46,8 @@ const containerLine = z.object({
   docker: z.enum(['running', 'stopped']).optional(),
   rootDisk: z.array(z.string()),
   init: z.object({ code: z.number(), endsAtMs: z.number(), lost: z.boolean() }).nullable(),
-  console: z.array(z.object({ atMs: z.number(), text: z.string() })),
-  initLog: z.array(z.object({ atMs: z.number(), text: z.string() })),
+  console: logLines,
+  initLog: logLines,
 });
 const imageLine = {
   rootDisk: z.array(z.string()),
@@ -79,64 +81,52 @@ const pieceLength = 1_000_000;
 /** Superfluous lines that trigger a rewrite. */
 const spareLines = 10_000;
 
+type Change =
+  { gone: string } | ({ image: string } & StoredImage) | ({ pushed: string } & StoredImage) | { imageGone: string };
+
 export class Journal {
   readonly #file: string;
+  readonly state: JournalState;
   #descriptor: number;
   #lines = 0;
   #numbers = new Map<string, number>();
 
-  private constructor(file: string) {
+  /** Reads and rewrites the file. Throws for other content. */
+  constructor(file: string) {
     this.#file = file;
+    this.state = existsSync(file) ? read(file) : emptyState();
     mkdirSync(path.dirname(file), { recursive: true });
     this.#descriptor = openSync(file, 'a', 0o600);
+    this.#rewrite();
   }
 
-  /** Reads and rewrites the file. Throws for other content. */
-  static open(file: string, nameOf: (container: Container) => string): { journal: Journal; state: JournalState } {
-    const state = existsSync(file) ? read(file, nameOf) : emptyState();
-    const journal = new Journal(file);
-    journal.#rewrite(state);
-    return { journal, state };
+  put(container: Container): void {
+    this.#append(this.#put(container));
   }
 
-  put(container: Container, state: JournalState): void {
-    this.#append(this.#put(container), state);
-  }
-
-  remove(name: string, state: JournalState): void {
-    this.#append(queueEntries({ gone: name }), state);
-  }
-
-  putImage(ref: string, image: StoredImage, state: JournalState): void {
-    this.#append(queueEntries({ image: ref, ...image }), state);
-  }
-
-  putPushed(ref: string, image: StoredImage, state: JournalState): void {
-    this.#append(queueEntries({ pushed: ref, ...image }), state);
-  }
-
-  removeImage(ref: string, state: JournalState): void {
-    this.#append(queueEntries({ imageGone: ref }), state);
+  /** Appends a change that is already in the state. */
+  record(change: Change): void {
+    this.#append(lineOf(change));
   }
 
   close(): void {
     closeSync(this.#descriptor);
   }
 
-  #append(text: string, state: JournalState): void {
+  #append(text: string): void {
     writeSync(this.#descriptor, text);
     this.#lines++;
-    if (this.#lines > 2 * sizeOf(state) + spareLines) this.#rewrite(state);
+    if (this.#lines > 2 * sizeOf(this.state) + spareLines) this.#rewrite();
   }
 
-  #rewrite(state: JournalState): void {
-    const { containers, images, pushed } = state;
+  #rewrite(): void {
+    const { containers, images, pushed } = this.state;
     this.#numbers = new Map();
     const rewritten = `${this.#file}.new`;
     const descriptor = openSync(rewritten, 'w', 0o600);
     let text = '';
-    for (const [ref, image] of images) text += queueEntries({ image: ref, ...image });
-    for (const [ref, image] of pushed) text += queueEntries({ pushed: ref, ...image });
+    for (const [ref, image] of images) text += lineOf({ image: ref, ...image });
+    for (const [ref, image] of pushed) text += lineOf({ pushed: ref, ...image });
     for (const container of containers.values()) {
       text += this.#put(container);
       if (text.length < pieceLength) continue;
@@ -147,7 +137,7 @@ export class Journal {
     renameSync(rewritten, this.#file);
     closeSync(this.#descriptor);
     this.#descriptor = descriptor;
-    this.#lines = sizeOf(state);
+    this.#lines = sizeOf(this.state);
   }
 
   /** Line of a container, after the texts it references first. */
@@ -159,19 +149,15 @@ export class Journal {
       if (number === undefined) {
         number = this.#numbers.size;
         this.#numbers.set(file.content, number);
-        texts += queueEntries({ text: number, content: file.content });
+        texts += lineOf({ text: number, content: file.content });
       }
       return { ...file, content: number };
     });
     const readyAtMs = Number.isFinite(container.readyAtMs) ? container.readyAtMs : null;
     const init = container.init ?? null;
     const spec = { ...container.spec, files };
-    return (
-      texts +
-      queueEntries({
-        container: { ...container, spec, init, readyAtMs, rootDisk: [...container.touchedFiles], script: undefined },
-      })
-    );
+    const rootDisk = [...container.touchedFiles];
+    return texts + lineOf({ container: { ...container, spec, init, readyAtMs, rootDisk, script: undefined } });
   }
 }
 
@@ -179,9 +165,9 @@ export const emptyState = (): JournalState => ({ containers: new Map(), images: 
 
 const sizeOf = ({ containers, images, pushed }: JournalState): number => containers.size + images.size + pushed.size;
 
-const queueEntries = (value: unknown): string => `${JSON.stringify(value)}\n`;
+const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
-function read(file: string, nameOf: (container: Container) => string): JournalState {
+function read(file: string): JournalState {
   const state = emptyState();
   const texts = new Map<number, string>();
   const lines = readFileSync(file, 'utf8').split('\n');
@@ -195,7 +181,7 @@ function read(file: string, nameOf: (container: Container) => string): JournalSt
     else if ('imageGone' in line) state.images.delete(line.imageGone);
     else {
       const container = revive(line.container, texts);
-      state.containers.set(nameOf(container), container);
+      state.containers.set(containerName(container.spec.id), container);
     }
   }
   return state;
@@ -203,16 +189,12 @@ function read(file: string, nameOf: (container: Container) => string): JournalSt
 
 const imageOf = ({ rootDisk, bytes, saved }: StoredImage): StoredImage => ({ rootDisk, bytes, saved });
 
-function parse(file: string, number: number, text: string): z.infer<typeof journalLine> {
+function parse(file: string, number: number, line: string): z.infer<typeof journalLine> {
   try {
-    return journalLine.parse(JSON.parse(text));
+    return journalLine.parse(JSON.parse(line));
   } catch (cause) {
-    throw new Error(
-      `${file}, line ${number}, is not what a simulated engine wrote; remove the file to begin with none`,
-      {
-        cause,
-      },
-    );
+    const text = `${file}, line ${number}, is not what a simulated engine wrote; remove the file to begin with none`;
+    throw new Error(text, { cause });
   }
 }
 

@@ -2,53 +2,29 @@
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Engine, EngineSpec, Observation, OwnedObject } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { copyOf, lieOf } from './answers.ts';
-import { brokenOff } from './calls.ts';
 import { observationOf, scriptOf } from './container.ts';
-import type { EngineContext } from './context.ts';
+import { brokenOff, type EngineContext } from './context.ts';
 import { simulatedFault } from './faults.ts';
-import { remove as removeImage } from './images.ts';
-
-interface Extent {
-  /** The fault breaks the call off between create and start, or between stop and removal. */
-  halfway: boolean;
-}
+import { removeImage } from './image-verbs.ts';
+import { lieOf } from './observation-verbs.ts';
 
 export function lifecycleVerbs(context: EngineContext): Pick<Engine, 'ensure' | 'halt' | 'destroy' | 'discard'> {
-  const { call } = context.calls;
+  const { host, call, lockInstance } = context;
   return {
     ensure: (spec, signal) =>
-      call({
-        verb: 'ensure',
-        about: spec.id,
-        signal,
-        work: (extent) => context.lockInstance(spec.id, signal, () => bringUp(context, spec, signal, extent)),
-        lie: () => lieOf(context.host),
-      }),
+      call({ verb: 'ensure', about: spec.id, signal, lie: () => lieOf(host) }, ({ halfway }) =>
+        lockInstance(spec.id, signal, () => bringUp(context, spec, signal, halfway)),
+      ),
     halt: (id, graceMs, signal) =>
-      call({
-        verb: 'halt',
-        about: id,
-        signal,
-        work: () => context.lockInstance(id, signal, () => halt(context, id, graceMs, signal)),
-        lie: () => {},
-      }),
+      call({ verb: 'halt', about: id, signal, lie: () => {} }, () =>
+        lockInstance(id, signal, () => halt(context, id, graceMs, signal)),
+      ),
     destroy: (id, signal) =>
-      call({
-        verb: 'destroy',
-        about: id,
-        signal,
-        work: (extent) => context.lockInstance(id, signal, () => destroy(context, id, extent)),
-        lie: () => {},
-      }),
+      call({ verb: 'destroy', about: id, signal, lie: () => {} }, ({ halfway }) =>
+        lockInstance(id, signal, () => destroy(context, id, halfway)),
+      ),
     discard: (owned, signal) =>
-      call({
-        verb: 'discard',
-        about: owned.engineName,
-        signal,
-        work: () => discard(context, owned, signal),
-        lie: () => {},
-      }),
+      call({ verb: 'discard', about: owned.engineName, signal, lie: () => {} }, () => discard(context, owned, signal)),
   };
 }
 
@@ -56,7 +32,7 @@ async function bringUp(
   { host, installation, capabilities, find, pass }: EngineContext,
   spec: EngineSpec,
   signal: AbortSignal,
-  { halfway }: Extent,
+  halfway: boolean,
 ): Promise<Observation> {
   if (spec.gpus > 0 && !capabilities.gpus) {
     throw simulatedFault('rejected', 'this host has no GPUs', { reason: 'gpuMissing' });
@@ -67,15 +43,15 @@ async function bringUp(
   let container = find(spec.id);
   if (container === undefined) {
     await pass(host.times.create, signal);
-    container = host.create(installation, copyOf(spec));
+    container = host.create(installation, structuredClone(spec));
   } else if (container.state === 'running') {
-    const { files, generation } = copyOf(spec);
+    const { files, generation } = structuredClone(spec);
     container.spec = { ...container.spec, files, generation };
     host.persist(container);
     if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
     return observationOf(container);
   } else {
-    container.spec = copyOf(spec);
+    container.spec = structuredClone(spec);
     container.script = scriptOf(spec);
     host.persist(container);
   }
@@ -87,7 +63,7 @@ async function bringUp(
 }
 
 async function halt(
-  { host, calls, find }: EngineContext,
+  { host, sleep, find }: EngineContext,
   id: InstanceId,
   graceMs: number,
   signal: AbortSignal,
@@ -96,12 +72,12 @@ async function halt(
   host.setDocker(id, 'stopped');
   if (container?.state !== 'running') return;
   const exitAfterMs = container.script.ignoresTerm ? Infinity : host.spanMs(host.times.halt);
-  await calls.sleep(Math.min(exitAfterMs, graceMs), signal);
+  await sleep(Math.min(exitAfterMs, graceMs), signal);
   if (find(id) !== container || container.state !== 'running') return;
   await host.end(container, exitAfterMs <= graceMs ? 0 : 137);
 }
 
-async function destroy({ host, find }: EngineContext, id: InstanceId, { halfway }: Extent): Promise<void> {
+async function destroy({ host, find }: EngineContext, id: InstanceId, halfway: boolean): Promise<void> {
   const container = find(id);
   if (container === undefined) return;
   if (halfway) {
@@ -115,22 +91,19 @@ async function discard(context: EngineContext, owned: OwnedObject, signal: Abort
   const { host, installation, find, lockInstance, lockImage } = context;
   const { kind, id, engineName, ownerId } = owned;
   switch (kind) {
-    case 'instance': {
-      if (host.isForeign(installation, engineName)) {
-        throw simulatedFault('rejected', `${engineName} is not an instance of this installation, so it is not removed`);
-      }
-      const container = find(instanceId(id));
-      if (container !== undefined && engineName === containerName(container.spec.id)) {
-        await lockInstance(container.spec.id, signal, () => host.remove(container));
-      }
-      return;
-    }
-    case 'docker':
+    case 'instance':
+    case 'docker': {
       if (host.isForeign(installation, engineName))
         throw simulatedFault('rejected', `${engineName} is not of this installation, so it is not removed`);
-      if (engineName === dockerName(instanceId(id)) && find(instanceId(id)) !== undefined)
-        await lockInstance(instanceId(id), signal, async () => host.setDocker(instanceId(id), 'stopped'));
+      const instance = instanceId(id);
+      const container = find(instance);
+      if (container === undefined) return;
+      if (kind === 'instance' && engineName === containerName(instance))
+        await lockInstance(instance, signal, () => host.remove(container));
+      if (kind === 'docker' && engineName === dockerName(instance))
+        await lockInstance(instance, signal, async () => host.setDocker(instance, 'stopped'));
       return;
+    }
     case 'network':
       for (const { spec } of host.all(installation)) {
         if (spec.ownerId === ownerId && engineName === networkName(installation, spec.ownerId))

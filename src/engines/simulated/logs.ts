@@ -1,8 +1,9 @@
 /** Logs of a simulated instance. Future lines appear when due. */
+import { untilAborted } from '../../async/abort.ts';
 import type { LogLine, LogRange, LogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Container, Line } from './container.ts';
-import { aborted, untilAborted } from './faults.ts';
+import { aborted } from './faults.ts';
 import type { SimulatedHost } from './host.ts';
 
 const linesIn = (container: Container, source: LogSource): readonly Line[] =>
@@ -60,7 +61,7 @@ export async function* follow(
         return;
       const next = Math.min(...linesIn(container, source).map(({ atMs }) => (atMs > nowMs ? atMs : Infinity)));
       const wakeMs = source === 'init' ? Math.min(next, container.init?.endsAtMs ?? Infinity) : next;
-      if (wakeMs === Infinity) await untilAborted(ended).catch(() => {});
+      if (wakeMs === Infinity) await untilAborted(ended);
       else await clock.sleep(wakeMs - nowMs, ended).catch(() => {});
     }
   } finally {

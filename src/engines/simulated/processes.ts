@@ -1,9 +1,9 @@
 /** A simulated command: streams, terminal, and the end by exit, kill, or end of the run. */
-import { PassThrough, Writable } from 'node:stream';
 import { constants } from 'node:os';
+import { PassThrough, Writable } from 'node:stream';
+import { drained, onAbort, raceAbort } from '../../async/abort.ts';
 import type { ExecRequest, OpenExec, TerminalSize } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
-import { makeTerminal } from './terminal.ts';
 
 export interface Io {
   read(signal: AbortSignal): Promise<Buffer | null>;
@@ -73,16 +73,8 @@ const onTerminal = (bytes: Buffer | string): string => bytes.toString().replaceA
 function writeTo(stream: PassThrough, bytes: Buffer | string, signal: AbortSignal): Promise<void> {
   // Yields a turn: unread output must not starve the event loop.
   if (stream.destroyed || signal.aborted) return new Promise((resolve) => setImmediate(resolve));
-  if (stream.write(bytes)) return Promise.resolve();
-  return new Promise((resolve) => {
-    const done = (): void => {
-      stream.off('drain', done).off('close', done);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    stream.on('drain', done).on('close', done);
-    signal.addEventListener('abort', done);
-  });
+  stream.write(bytes);
+  return raceAbort(drained(stream), signal).catch(() => {});
 }
 
 class Input extends Writable {
@@ -105,14 +97,14 @@ class Input extends Writable {
   }
 
   async next(signal: AbortSignal): Promise<Buffer | null> {
+    signal.throwIfAborted();
     while (this.#chunks.length === 0 && !this.writableFinished) {
-      signal.throwIfAborted();
       const { promise, resolve } = Promise.withResolvers<void>();
-      const wake = (): void => resolve();
-      this.#wake = wake;
-      signal.addEventListener('abort', wake, { once: true });
+      this.#wake = resolve;
+      const unsubscribe = onAbort(signal, resolve);
       await promise;
-      signal.removeEventListener('abort', wake);
+      unsubscribe();
+      signal.throwIfAborted();
     }
     const chunk = this.#chunks.shift() ?? null;
     this.#bytes -= chunk?.length ?? 0;
@@ -121,4 +113,48 @@ class Input extends Writable {
     pendingWrite?.();
     return chunk;
   }
+}
+
+const [CTRL_C, CTRL_D, ERASE] = ['\x03', '\x04', '\x7f'];
+
+/** A minimal line discipline: echo, erase, newline, Ctrl-C, Ctrl-D. */
+function makeTerminal({
+  echo,
+  input,
+  interrupt,
+}: {
+  echo: (text: string) => void;
+  input: Writable;
+  interrupt: () => void;
+}): Writable {
+  let line = '';
+  const decoder = new TextDecoder();
+  const handleKey = (key: string): void => {
+    if (key === '\r' || key === '\n') {
+      echo('\r\n');
+      input.write(`${line}\n`);
+      line = '';
+    } else if (key === CTRL_C) {
+      echo('^C\r\n');
+      line = '';
+      interrupt();
+    } else if (key === CTRL_D) {
+      if (line === '') input.end();
+      else input.write(line);
+      line = '';
+    } else if (key === ERASE || key === '\b') {
+      if (line !== '') echo('\b \b');
+      line = [...line].slice(0, -1).join('');
+    } else {
+      echo(key);
+      line += key;
+    }
+  };
+  return new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      for (const key of decoder.decode(chunk, { stream: true })) if (!input.writableEnded) handleKey(key);
+      if (input.writableNeedDrain) input.once('drain', () => done()).once('close', () => done());
+      else done();
+    },
+  });
 }

@@ -5,7 +5,8 @@ export interface Crash {
   once: boolean;
 }
 
-export type UseName = 'kernel' | 'terminal' | 'ssh' | 'cpu' | 'gpu';
+const useNames = ['kernel', 'terminal', 'ssh', 'cpu', 'gpu'] as const;
+export type UseName = (typeof useNames)[number];
 
 export interface Use {
   amount: number;
@@ -106,13 +107,8 @@ function readUse(instruction: string): [UseName, Use] | null {
   const found = useLine.exec(instruction);
   if (!found) return null;
   const [, kernel, terminal, ssh, sessions, share, percent, time, unit] = found;
-  const name = [kernel, terminal, ssh, share].find((one) => one !== undefined);
-  if (!isUse(name)) return null;
-  return [
-    name,
-    { amount: Number(sessions ?? percent ?? 1), forMs: time === undefined ? Infinity : duration(time, unit) },
-  ];
+  const name = useNames.find((use) => use === (kernel ?? terminal ?? ssh ?? share));
+  if (name === undefined) return null;
+  const forMs = time === undefined ? Infinity : duration(time, unit);
+  return [name, { amount: Number(sessions ?? percent ?? 1), forMs }];
 }
-
-const useNames: readonly string[] = ['kernel', 'terminal', 'ssh', 'cpu', 'gpu'] satisfies UseName[];
-const isUse = (name: string | undefined): name is UseName => name !== undefined && useNames.includes(name);

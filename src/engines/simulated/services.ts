@@ -1,7 +1,12 @@
-/** Services inside simulated instances: ssh banner, HTTP that echoes the request, and echo. */
+/**
+ * Services inside simulated instances: ssh banner, HTTP that echoes the request, the notebook's
+ * API, echo, and the listeners of Berth's own programs.
+ */
 import http from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
+import { useOf, type Container } from './container.ts';
+import type { UseName } from './script.ts';
 
 export interface ServedInstance {
   instanceId: string;
@@ -80,5 +85,66 @@ export function makeHttpService(): Service {
   return (stream, about) => {
     instanceOf.set(stream, about);
     server.emit('connection', stream);
+  };
+}
+
+/** Answers the notebook's API by path suffix, with the kernels and terminals of the script. */
+export function notebookAnswer(container: Container, what: string, nowMs: number): object | undefined {
+  const { uses } = container.script;
+  const last = (name: UseName) => {
+    const lastMs = Math.min(nowMs, container.startedAtMs + (uses.get(name)?.forMs ?? 0));
+    return { last_activity: new Date(lastMs).toISOString() };
+  };
+  const kernel = {
+    id: 'simulated-kernel',
+    name: 'python3',
+    execution_state: useOf(container, 'kernel', nowMs) > 0 ? 'busy' : 'idle',
+    connections: 0,
+    ...last('kernel'),
+  };
+  switch (what) {
+    case 'kernels':
+      return uses.has('kernel') ? [kernel] : [];
+    case 'terminals':
+      return uses.has('terminal') ? [{ name: '1', ...last('terminal') }] : [];
+    case 'sessions':
+      return uses.has('kernel')
+        ? [{ id: 'simulated-session', path: 'train.ipynb', name: 'train.ipynb', type: 'notebook', kernel }]
+        : [];
+    default:
+      return undefined;
+  }
+}
+
+export type Accept = (inside: Duplex) => void;
+
+interface Guest {
+  accept: Accept;
+  onLoopback: boolean;
+}
+
+/** Listeners of Berth's programs by port or socket path, for one run. */
+export interface Guests {
+  /** Returns a function that stops listening, or undefined if the address is in use. */
+  listen(container: Container, where: number | string, guest: Guest): (() => void) | undefined;
+  at(container: Container, where: number | string): Guest | undefined;
+  closeAll(container: Container): void;
+}
+
+export function makeGuests(): Guests {
+  const all = new Map<Container, Map<number | string, Guest>>();
+  return {
+    listen(container, where, guest) {
+      const here = all.get(container) ?? new Map<number | string, Guest>();
+      if (here.has(where)) return undefined;
+      all.set(container, here.set(where, guest));
+      return () => {
+        if (here.get(where) !== guest) return;
+        here.delete(where);
+        if (here.size === 0 && all.get(container) === here) all.delete(container);
+      };
+    },
+    at: (container, where) => all.get(container)?.get(where),
+    closeAll: (container) => void all.delete(container),
   };
 }

@@ -4,17 +4,15 @@
  * Implements the engine contract in memory, on a real or virtual clock, with faults on demand. With
  * it Berth is an emulator for client authors and tests.
  *
- * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state and locks, `calls.ts` and
- * `faults.ts` faults, `host.ts` containers and events, `container.ts` one container, `script.ts`
- * instructions, `networks.ts` and `guests.ts` listeners inside, `images.ts` images, `services.ts`
- * services, `commands.ts`, `shell.ts`, `processes.ts` and `terminal.ts` commands, `logs.ts` logs,
- * `journal.ts` persistence.
+ * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state, locks and calls, `faults.ts`
+ * faults, `host.ts` containers and events, `container.ts` one container, `script.ts` instructions,
+ * `networks.ts` and `services.ts` what listens inside, `images.ts` images, `commands.ts`,
+ * `shell.ts` and `processes.ts` commands, `logs.ts` logs, `journal.ts` persistence.
  *
  * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.
  */
 import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
-import { copyOf } from './answers.ts';
 import { makeContext } from './context.ts';
 import type { Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions } from './host.ts';
@@ -61,9 +59,9 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   return {
     host,
     dockerImageRef: options.dockerImageRef,
-    misbehave: context.calls.misbehave,
+    misbehave: context.misbehave,
     leaveHalfMade(spec) {
-      host.create(installation, copyOf(spec));
+      host.create(installation, structuredClone(spec));
     },
     ...observationVerbs(context, options.architecture ?? 'amd64'),
     ...lifecycleVerbs(context),

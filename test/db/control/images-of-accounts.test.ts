@@ -1,7 +1,7 @@
 /** Images of accounts: who can list, launch and pull them. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import { defaultImages } from '../../../src/engines/simulated/image-source.ts';
+import { defaultImages } from '../../../src/engines/simulated/images.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { EngineSpec, Observation } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
-import { makeVirtualClock, type VirtualClock } from '../../../src/engines/simulated/clock.ts';
+import { makeRandom, makeVirtualClock, type VirtualClock } from '../../../src/engines/simulated/clock.ts';
 import {
   faultModes,
   makeRandomFaults,
@@ -13,7 +13,6 @@ import {
   type SimulatedFault,
   type Verb,
 } from '../../../src/engines/simulated/faults.ts';
-import { makeRandom } from '../../../src/engines/simulated/random.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
 
