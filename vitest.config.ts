@@ -53,15 +53,22 @@ export default defineConfig({
         test: {
           name: 'docker',
           include: ['test/docker/**/*.test.ts'],
+          globalSetup: ['test/fixtures/docker-images-setup.ts'],
           retry,
           // They wait for containers more than they compute.
-          maxWorkers: 2,
+          maxWorkers: 4,
         },
       },
       {
         extends: true,
         // Chromium aborts loads whenever a container comes or goes, so nothing else may run beside it.
-        test: { name: 'browser', include: ['test/browser/**/*.test.ts'], retry, fileParallelism: false },
+        test: {
+          name: 'browser',
+          include: ['test/browser/**/*.test.ts'],
+          globalSetup: ['test/fixtures/docker-images-setup.ts'],
+          retry,
+          fileParallelism: false,
+        },
       },
     ],
   },

@@ -32,7 +32,28 @@ import { deadline, makeSubject, type Subject } from './subject.ts';
 
 export type { Fixture } from './fixture.ts';
 
-export function describeConformance(name: string, makeFixture: () => Promise<Fixture>): void {
+type Part = (current: () => Subject) => void;
+
+/** What runs inside an instance. */
+export const partsInside: readonly Part[] = [describeInside, describeOpenExec, describeLogs];
+/** Instances, and the host around them. */
+export const partsAround: readonly Part[] = [
+  describeLifecycle,
+  describeNetwork,
+  describeJoining,
+  describeFaults,
+  describeImages,
+  describeSurroundings,
+  describeOwnership,
+  describeDockerInside,
+];
+
+/** Describes all parts, unless a slow engine splits them between test files. */
+export function describeConformance(
+  name: string,
+  makeFixture: () => Promise<Fixture>,
+  parts: readonly Part[] = [...partsInside, ...partsAround],
+): void {
   describe(`engine conformance: ${name}`, () => {
     let subject: Subject | undefined;
     const current = (): Subject => {
@@ -51,16 +72,6 @@ export function describeConformance(name: string, makeFixture: () => Promise<Fix
       await subject?.fixture.engine.stop();
       await subject?.fixture.stop();
     });
-    describeLifecycle(current);
-    describeInside(current);
-    describeOpenExec(current);
-    describeLogs(current);
-    describeNetwork(current);
-    describeJoining(current);
-    describeFaults(current);
-    describeImages(current);
-    describeSurroundings(current);
-    describeOwnership(current);
-    describeDockerInside(current);
+    for (const describePart of parts) describePart(current);
   });
 }

@@ -7,7 +7,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { atLevel } from '../../fixtures/level.ts';
+import { atLevel, isLong } from '../../fixtures/level.ts';
 import { lastingConnections } from '../../../src/control/auto-stop/connections.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -22,7 +22,7 @@ const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest
 
 let inside: ServerInside;
 let user: SshUser;
-let withoutSshd: string;
+let withoutSshd: string | undefined;
 beforeAll(async () => {
   inside = await startInside({ nodePorts: '30950-30999', limits: { stopGraceMs: 1_000 } });
   user = await makeSshUser();
@@ -33,8 +33,6 @@ beforeAll(async () => {
     ({ images }) => images.find(({ imageId }) => imageId === server.example.imageId)?.state === 'Ready',
     IMAGE_DEADLINE_MS,
   );
-  withoutSshd = `berth.local/without-sshd:${randomUUID()}`;
-  await makeWithoutSshd(server.drivers.notebookImage.ref, withoutSshd);
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await inside?.stop();
@@ -43,17 +41,20 @@ afterAll(async () => {
 });
 
 /** Builds the notebook image without sshd and its packages. */
-async function makeWithoutSshd(ref: string, made: string): Promise<void> {
+async function makeWithoutSshd(): Promise<string> {
+  const [repo, tag] = ['berth.local/without-sshd', randomUUID()];
   const Cmd = ['-c', 'rm -rf /usr/sbin/sshd /usr/lib/openssh /usr/bin/rsync /usr/bin/sftp'];
-  const container = await docker.createContainer({ Image: ref, Entrypoint: ['/bin/sh'], Cmd });
+  const Image = inside.server.drivers.notebookImage.ref;
+  const container = await docker.createContainer({ Image, Entrypoint: ['/bin/sh'], Cmd });
   try {
     await container.start();
     await container.wait();
-    const [repo = '', tag = ''] = made.split(':');
     await container.commit({ repo, tag });
   } finally {
     await container.remove({ force: true });
   }
+  withoutSshd = `${repo}:${tag}`;
+  return withoutSshd;
 }
 
 interface Kind {
@@ -62,17 +63,25 @@ interface Kind {
   hasSshd: boolean;
   /** Besides sh. */
   hasBash: boolean;
+  atShort: boolean;
 }
 
 const kinds: Kind[] = [
-  { name: 'a busybox', image: () => inside.offerTiny(), hasSshd: false, hasBash: false },
-  { name: 'a Debian without sshd', image: () => inside.offer(withoutSshd), hasSshd: false, hasBash: true },
-  { name: 'a Debian with sshd', image: async () => undefined, hasSshd: true, hasBash: true },
+  { name: 'a busybox', image: () => inside.offerTiny(), hasSshd: false, hasBash: false, atShort: true },
+  {
+    name: 'a Debian without sshd',
+    image: async () => inside.offer(await makeWithoutSshd()),
+    hasSshd: false,
+    hasBash: true,
+    atShort: false,
+  },
+  { name: 'a Debian with sshd', image: async () => undefined, hasSshd: true, hasBash: true, atShort: true },
 ];
 
 const LARGE_MB = atLevel({ short: 20, long: 60, soak: 200 });
 
-describe.each(kinds)('$name', ({ image, hasSshd, hasBash }) => {
+// At short, the front and sshd once each.
+describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ image, hasSshd, hasBash }) => {
   let id: string;
   let port: number;
   const ssh = (command: string, stdin?: string) => user.sh(port, `$SSH '${command}'`, stdin);
