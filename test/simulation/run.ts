@@ -50,6 +50,9 @@ const quickTimes: Partial<Times> = {
 };
 /** Longer than several leases. */
 const farRegistry: Partial<Times> = { pull: [40_000, 100_000], save: [30_000, 60_000] };
+/** One call of the engine outlasts heartbeats. */
+const busyHost: Partial<Times> = { create: [2_000, 8_000], start: [2_000, 12_000] };
+const hosts: readonly Partial<Times>[] = [farRegistry, busyHost];
 /** Shorter deadlines save simulated time in most worlds. */
 const impatient: Partial<Limits> = {
   imageDeadlineMs: 3 * 60_000,
@@ -75,7 +78,7 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
       what.kind === 'seed' && schedule.chance(0.4)
         ? { action: 'stop', retentionMs: schedule.spread(60_000, 600_000) }
         : { action: 'delete', retentionMs: 0 },
-    times: (schedule) => (what.kind !== 'seed' ? quickTimes : schedule.chance(0.15) ? farRegistry : {}),
+    times: (schedule) => (what.kind !== 'seed' ? quickTimes : schedule.chance(0.3) ? schedule.oneOf(hosts) : {}),
     limits: (schedule) => (what.kind === 'seed' && schedule.chance(0.1) ? {} : impatient),
   });
   try {
