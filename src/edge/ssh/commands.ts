@@ -1,9 +1,10 @@
 /** Commands of a session, as sshd starts them. The first output is the process id, for signals. */
-import type { ExecRequest, TerminalSize } from './instance-driver.ts';
+import type { SshBackend } from '../../control/index.ts';
+
+type ExecRequest = Parameters<SshBackend['openExec']>[1];
+export type TerminalSize = NonNullable<ExecRequest['terminal']>;
 
 export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
-
-const PROGRAM = 'berth-ssh';
 
 /** Appended to PATH: as in `images/start.sh`, then the tools that Berth mounts. */
 const FOLDERS = '/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin /opt/berth/bin';
@@ -57,6 +58,8 @@ for process in /proc/[0-9]*; do
 done
 `;
 
+const shell = (script: string, ...given: string[]): string[] => ['/bin/sh', '-c', script, 'berth-ssh', ...given];
+
 export interface SessionRequest {
   begun: SessionProgram;
   env: Readonly<Record<string, string>>;
@@ -64,15 +67,7 @@ export interface SessionRequest {
 }
 
 export const execRequest = ({ begun, env, terminal }: SessionRequest): ExecRequest => ({
-  command: [
-    '/bin/sh',
-    '-c',
-    BEGIN,
-    PROGRAM,
-    begun.kind,
-    begun.kind === 'command' ? begun.command : '',
-    terminal === null ? '' : 'terminal',
-  ],
+  command: shell(BEGIN, begun.kind, begun.kind === 'command' ? begun.command : '', terminal === null ? '' : 'terminal'),
   env,
   terminal,
 });
@@ -94,16 +89,9 @@ export const signalNumbers: Readonly<Record<string, number>> = {
   TERM: 15,
 };
 
-export const signalCommand = (signal: string, pid: number): string[] => [
-  '/bin/sh',
-  '-c',
-  SIGNAL,
-  PROGRAM,
-  signal,
-  String(pid),
-];
+export const signalCommand = (signal: string, pid: number): string[] => shell(SIGNAL, signal, String(pid));
 
-export const hangUpCommand: readonly string[] = ['/bin/sh', '-c', HANG_UP, PROGRAM];
+export const hangUpCommand: readonly string[] = shell(HANG_UP);
 
 const LONGEST_PID = 12;
 

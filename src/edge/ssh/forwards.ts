@@ -1,11 +1,20 @@
+/** Forwarding of ports, both ways, and of the client's agent. */
+import type { Duplex } from 'node:stream';
 import type { TcpipBindInfo } from 'ssh2';
-import type { Client } from './client.ts';
-import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
-import { joinStreams, forwardConnection } from './join.ts';
+import { onAbort, withDeadline } from '../../async/abort.ts';
 import { makeLimit } from '../../async/limits.ts';
+import type { SshBackend } from '../../control/index.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import type { Client } from './client.ts';
+import { joinStreams, forwardConnection } from './join.ts';
+import { openAgentChannel } from './ssh2-inside.ts';
+
+export type InstanceNetwork = Awaited<ReturnType<SshBackend['joinNetwork']>>;
+export type NetworkConnection = Parameters<Parameters<InstanceNetwork['listen']>[1]>[0];
 
 const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
+const LISTEN_FOR_AGENT_MS = 10_000;
 const MAX_LISTENING = 64;
 /** As sshd without `GatewayPorts`: reachable from the instance only. */
 const INSIDE = '127.0.0.1';
@@ -14,12 +23,11 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
   /** Counts pending listens too: one packet of the client may request many. */
   const beginListening = makeLimit(MAX_LISTENING, client.tryAcquire);
-  const within = (ms: number): AbortSignal => AbortSignal.any([client.gone, AbortSignal.timeout(ms)]);
 
   client.ssh.on('tcpip', (accept, reject, { destIP: host, destPort: port }) => {
     const release = client.tryAcquire();
     if (release === null) return reject();
-    network.connect({ host, port }, within(CONNECT_MS)).then(
+    network.connect({ host, port }, withDeadline(client.gone, CONNECT_MS)).then(
       (connection) => {
         connection.on('error', () => {});
         if (client.gone.aborted) return connection.destroy();
@@ -48,7 +56,11 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
     try {
       let port = request.bindPort;
       const onConnection = (connection: NetworkConnection): void => forward(request, port, connection);
-      const opened = await network.listen({ host: INSIDE, port: request.bindPort }, onConnection, within(LISTEN_MS));
+      const opened = await network.listen(
+        { host: INSIDE, port: request.bindPort },
+        onConnection,
+        withDeadline(client.gone, LISTEN_MS),
+      );
       port = opened.port;
       const close = (): void => {
         opened.close();
@@ -83,14 +95,35 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
       .finally(() => client.ssh._sock.resume());
   });
 
-  client.gone.addEventListener(
-    'abort',
-    () => {
-      for (const one of listening.values()) one.close();
-      listening.clear();
-    },
-    { once: true },
-  );
+  onAbort(client.gone, () => {
+    for (const one of listening.values()) one.close();
+    listening.clear();
+  });
 }
 
 const keyOf = ({ bindAddr, bindPort }: TcpipBindInfo): string => `${bindAddr} ${bindPort}`;
+
+/**
+ * Forwards the agent over a Unix socket in the instance, which all sessions of the connection share.
+ * Returns a function to its path there; null if listening failed.
+ */
+export function makeAgent(
+  client: Client,
+  backend: Pick<SshBackend, 'listenUnix'>,
+  id: InstanceId,
+): () => Promise<string | null> {
+  let listening: Promise<string | null> | null = null;
+
+  const onConnection = (connection: Duplex): void =>
+    forwardConnection(client, connection, (opened) => openAgentChannel(client.ssh, opened));
+
+  async function listen(): Promise<string> {
+    if (client.tryAcquire() === null) throw new Error('it has too many channels');
+    const signal = withDeadline(client.gone, LISTEN_FOR_AGENT_MS);
+    const { pathInside, close } = await backend.listenUnix(id, onConnection, signal);
+    onAbort(client.gone, close);
+    return pathInside;
+  }
+
+  return () => (listening ??= listen().catch(() => null));
+}

@@ -3,7 +3,7 @@
  * After a stop or restart of the instance it reconnects with back-off.
  */
 import { retry } from '../../async/retry.ts';
-import { untilAborted, withDeadline } from '../../async/abort.ts';
+import { onAbort, untilAborted, withDeadline } from '../../async/abort.ts';
 import ssh2, { type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,12 +12,10 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
-import { makeAgent } from './agent.ts';
 import { hangUpCommand } from './commands.ts';
 import { makeClient, type Client } from './client.ts';
 import type { UnauthenticatedConnections } from './unauthenticated.ts';
-import { serveForwards } from './forwards.ts';
-import type { InstanceNetwork, NetworkConnection } from './instance-driver.ts';
+import { makeAgent, serveForwards, type InstanceNetwork, type NetworkConnection } from './forwards.ts';
 import type { BufferedBytes } from './buffered-bytes.ts';
 import { authenticate } from './login.ts';
 import { makeLimit, makeTokenBucket, type KeyedLimit, type RateLimit } from '../../async/limits.ts';
@@ -170,15 +168,15 @@ function makeClients(deps: FrontDeps) {
 
   function add(network: InstanceNetwork, ssh: Connection, onLogin: () => void): void {
     const client = makeClient({ ssh, log, instanceId: id, buffered, acquireChannel });
-    const agent = makeAgent(client, backend, id);
-    client.gone.addEventListener('abort', () => loggedIn.delete(client), { once: true });
+    const agentPath = makeAgent(client, backend, id);
+    onAbort(client.gone, () => loggedIn.delete(client));
     authenticate({
       client,
       access: () => access(id),
       onLogin(key) {
         const release = acquireClient();
         if (release === null) return client.end('the instance, or all of them together, have too many ssh connections');
-        client.gone.addEventListener('abort', release, { once: true });
+        onAbort(client.gone, release);
         loggedIn.set(client, key);
         onLogin();
       },
@@ -194,7 +192,7 @@ function makeClients(deps: FrontDeps) {
           release();
         });
         const connection = connectionOf(ssh._sock);
-        serveSession({ client, agent, session, connection, backend, id, log, tryAcquire: acquireCommand });
+        serveSession({ client, agentPath, session, connection, backend, id, log, tryAcquire: acquireCommand });
       });
     });
   }

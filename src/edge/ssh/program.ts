@@ -10,10 +10,11 @@ import type { SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Client } from './client.ts';
-import { execRequest, readPid, signalCommand, signalNumbers, type SessionRequest } from './commands.ts';
-import type { OpenExec, TerminalSize } from './instance-driver.ts';
+import { execRequest, readPid, signalCommand, signalNumbers } from './commands.ts';
+import type { SessionRequest, TerminalSize } from './commands.ts';
 import { feed } from './join.ts';
 import type { WriteQueue } from './write-queue.ts';
+import { onAbort, withDeadline } from '../../async/abort.ts';
 import type { TryAcquire } from '../../async/limits.ts';
 
 const OPEN_MS = 30_000;
@@ -26,6 +27,8 @@ const TO_WRITERS = ['PIPE', 'HUP', 'TERM', 'KILL'];
 /** Exit code of ssh for a failed connection. */
 const NOT_BEGUN = 255;
 const BY_SIGNAL = 128;
+
+type OpenExec = Awaited<ReturnType<SshBackend['openExec']>>;
 
 export interface ProgramDeps {
   client: Client;
@@ -72,8 +75,7 @@ export function runProgram(deps: ProgramDeps): Program {
     try {
       const request = await deps.request();
       if (client.gone.aborted) return;
-      const opening = AbortSignal.any([client.gone, AbortSignal.timeout(OPEN_MS)]);
-      exec = await backend.openExec(id, execRequest(request), opening);
+      exec = await backend.openExec(id, execRequest(request), withDeadline(client.gone, OPEN_MS));
       await carry(exec, request.terminal);
     } finally {
       resolvePid(null);
@@ -94,10 +96,9 @@ export function runProgram(deps: ProgramDeps): Program {
       opened.stdin.end();
       if (!hasEnded) leave.left();
     };
-    const gone = (): void => left();
-    client.gone.addEventListener('abort', gone, { once: true });
+    const unsubscribe = onAbort(client.gone, () => left());
     try {
-      if (client.gone.aborted || isClosed) left();
+      if (isClosed) left();
       const [first, other] = hasTerminal ? [opened.stdout, opened.stderr] : [opened.stderr, opened.stdout];
       // Read both streams: an unread one blocks the other.
       const begun = stripPid(first).then(resolvePid);
@@ -117,26 +118,23 @@ export function runProgram(deps: ProgramDeps): Program {
     } finally {
       hasEnded = true;
       leave.ended();
-      client.gone.removeEventListener('abort', gone);
+      unsubscribe();
     }
   }
 
-  async function close(code: number | null): Promise<void> {
-    if (client.gone.aborted) return;
+  function close(code: number | null): Promise<void> {
     const signal = [...sent].find((name) => code === BY_SIGNAL + (signalNumbers[name] ?? 0));
-    if (code === null) {
-      await output.write(Buffer.from('the instance has ended, and this session with it\r\n'), 'stderr');
-      channel.exit('KILL', false, '');
-    } else if (signal !== undefined) channel.exit(signal, false, '');
-    else channel.exit(code);
-    channel.end();
-    channel.resume();
+    if (code === null)
+      return finish(() => channel.exit('KILL', false, ''), 'the instance has ended, and this session with it');
+    return finish(() => (signal === undefined ? channel.exit(code) : channel.exit(signal, false, '')));
   }
 
-  async function refuse(why: string): Promise<void> {
-    await output.write(Buffer.from(`${why}\r\n`), 'stderr');
+  const refuse = (why: string): Promise<void> => finish(() => channel.exit(NOT_BEGUN), why);
+
+  async function finish(exit: () => void, why?: string): Promise<void> {
+    if (why !== undefined) await output.write(Buffer.from(`${why}\r\n`), 'stderr');
     if (client.gone.aborted) return;
-    channel.exit(NOT_BEGUN);
+    exit();
     channel.end();
     channel.resume();
   }

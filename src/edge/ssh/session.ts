@@ -1,8 +1,5 @@
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
-import type { Agent } from './agent.ts';
-import type { Client } from './client.ts';
-import { mayBeSet, type SessionProgram } from './commands.ts';
-import type { TerminalSize } from './instance-driver.ts';
+import { mayBeSet, type SessionProgram, type TerminalSize } from './commands.ts';
 import { runProgram, type Program, type ProgramDeps } from './program.ts';
 
 const MOST_VARIABLES = 128;
@@ -10,8 +7,8 @@ const MOST_TEXT = 32 * 1024;
 const LARGEST_TERMINAL = 4_096;
 
 export interface SessionDeps extends Omit<ProgramDeps, 'channel' | 'output' | 'request'> {
-  client: Client;
-  agent: Agent;
+  /** Path of the forwarded agent in the instance. */
+  agentPath: () => Promise<string | null>;
   session: Session;
   connection: string;
 }
@@ -22,7 +19,7 @@ const sizeOf = ({ cols, rows }: Pick<PseudoTtyInfo, 'cols' | 'rows'>): TerminalS
 });
 
 export function serveSession(deps: SessionDeps): void {
-  const { client, agent, session, connection } = deps;
+  const { client, agentPath, session, connection } = deps;
   const env: Record<string, string> = { SSH_CONNECTION: connection, SSH_CLIENT: clientOf(connection) };
   let textSize = 0;
   let terminal: TerminalSize | null = null;
@@ -60,7 +57,7 @@ export function serveSession(deps: SessionDeps): void {
   const run = (begun: SessionProgram, channel: ServerChannel): void => {
     const output = client.adopt(channel);
     const request = async () => {
-      const socket = wantsAgent ? await agent.path() : null;
+      const socket = wantsAgent ? await agentPath() : null;
       return { begun, terminal, env: socket === null ? env : { ...env, SSH_AUTH_SOCK: socket } };
     };
     program = runProgram({ ...deps, channel, output, request });
