@@ -19,17 +19,8 @@ import {
   type Log,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeSocketClient } from './socket-client.ts';
-import {
-  parseRefusal,
-  callerAnswer,
-  routeMessage,
-  redeemAnswer,
-  sessionAnswer,
-  shareAnswer,
-  sshAnswer,
-  SILENT_MS,
-} from './wire.ts';
+import { makeSocketClient, type Ask } from './socket-client.ts';
+import { callerAnswer, redeemAnswer, routeMessage, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const RETRY_MS = 250;
@@ -57,19 +48,17 @@ export interface Following {
 }
 
 export function followLink({ path, log, now = Date.now }: FollowDeps): Following {
-  const gateway = randomUUID();
   const ending = new AbortController();
-  const api = makeSocketClient({ socketPath: path, headers: { 'x-gateway': gateway }, timeoutMs: REQUEST_MS });
+  const api = makeSocketClient({
+    socketPath: path,
+    headers: { 'x-gateway': randomUUID() },
+    timeoutMs: REQUEST_MS,
+    away: 'the API is away for a moment, and only what was open before can be reached: try again soon',
+  });
+  const { ask } = api;
   const revocations = makeRevocations();
   let isApiUp = false;
 
-  const ask: Ask = async (verb, request, answer) => {
-    const { status, body } = await api.post(`/${verb}`, request).catch((cause: unknown) => {
-      throw unavailable(cause);
-    });
-    if (status === 200) return answer.parse(body);
-    throw parseRefusal(body);
-  };
   const answers = makeAnswers({ ask, now, isApiUp: () => isApiUp });
   const reporter = makeReporter({
     isConnected: () => isApiUp,
@@ -130,7 +119,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
     forwarding: {
       async route(id) {
         const routes = table.routes();
-        if (routes === null) throw unavailable();
+        if (routes === null) throw api.unavailable();
         return routes.get(id) ?? null;
       },
       session: answers.session,
@@ -148,8 +137,6 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
     },
   };
 }
-
-type Ask = <Answer extends z.ZodType>(verb: string, request: object, answer: Answer) => Promise<z.output<Answer>>;
 
 interface Affected {
   accounts: Set<string>;
@@ -265,13 +252,3 @@ async function readLines(stream: Readable, apply: (received: RouteMessage) => vo
     stream.destroy();
   }
 }
-
-const unavailable = (cause?: unknown): Refusal =>
-  new Refusal(
-    'unavailable',
-    'the API is away for a moment, and only what was open before can be reached: try again soon',
-    {
-      detail: cause,
-      retryAfterS: 2,
-    },
-  );

@@ -1,12 +1,10 @@
 /** The API's side of the link: streams routes to gateways, answers requests, counts traffic. */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { listenAt } from './listen.ts';
+import { serveSocket, type SocketServer } from './socket-server.ts';
 import {
-  sendRefusal,
-  sendJson,
   authenticateQuestion,
   HEARTBEAT_MS,
   updateLine,
@@ -22,7 +20,6 @@ const MAX_UNREAD_BYTES = 256 * 1024 ** 2;
 const NO_ROUTES: RouteUpdate = { snapshot: null, routes: [], gone: [] };
 
 interface LinkDeps {
-  /** Socket path. The socket of a process that died is replaced. */
   path: string;
   routeTable: RouteTable;
   forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'>;
@@ -31,25 +28,15 @@ interface LinkDeps {
   log: Log;
 }
 
-export interface Link {
-  stop(): Promise<void>;
-}
-
-export async function serveLink(deps: LinkDeps): Promise<Link> {
+export async function serveLink(deps: LinkDeps): Promise<SocketServer> {
   const { path, log } = deps;
   const ending = new AbortController();
-  const gateways = new Map<string, TrafficCounts>();
-  const served = { ...deps, gateways, ending: ending.signal };
-  const server = createServer((req, res) => {
-    handleRequest(served, req, res).catch((error: unknown) => sendRefusal(log, res, error));
-  });
-  await listenAt(server, path);
+  const served = { ...deps, gateways: new Map<string, TrafficCounts>(), ending: ending.signal };
+  const server = await serveSocket({ path, answer: (req, res) => answer(served, req, res), log });
   return {
     async stop() {
       ending.abort();
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      server.closeAllConnections();
-      await closed;
+      await server.stop();
     },
   };
 }
@@ -59,7 +46,7 @@ interface Served extends LinkDeps {
   ending: AbortSignal;
 }
 
-async function handleRequest(served: Served, req: IncomingMessage, res: ServerResponse): Promise<void> {
+async function answer(served: Served, req: IncomingMessage, res: ServerResponse): Promise<unknown> {
   const { authenticate, forwarding, gateways } = served;
   const gateway = String(req.headers['x-gateway'] ?? '');
   switch (`${req.method} ${req.url}`) {
@@ -67,19 +54,19 @@ async function handleRequest(served: Served, req: IncomingMessage, res: ServerRe
       return streamRoutes(served, gateway, res);
     case 'POST /authenticate': {
       const { accountId } = await authenticate(authenticateQuestion.parse(await json(req)));
-      return sendJson(res, { accountId });
+      return { accountId };
     }
     case 'POST /session':
-      return sendJson(res, await forwarding.session(sessionQuestion.parse(await json(req)).secret));
+      return forwarding.session(sessionQuestion.parse(await json(req)).secret);
     case 'POST /share':
-      return sendJson(res, await forwarding.share(shareQuestion.parse(await json(req)).token));
+      return forwarding.share(shareQuestion.parse(await json(req)).token);
     case 'POST /redeem':
-      return sendJson(res, await forwarding.redeem(redeemQuestion.parse(await json(req)).handover));
+      return forwarding.redeem(redeemQuestion.parse(await json(req)).handover);
     case 'POST /ssh':
-      return sendJson(res, await forwarding.ssh(sshQuestion.parse(await json(req)).instanceId));
+      return forwarding.ssh(sshQuestion.parse(await json(req)).instanceId);
     case 'POST /traffic':
       gateways.get(gateway)?.update(traffic.parse(await json(req)));
-      return sendJson(res, null);
+      return null;
     default:
       throw new Refusal('not_found', `the link knows no ${req.method} ${req.url}`);
   }

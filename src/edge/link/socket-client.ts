@@ -1,23 +1,38 @@
-/** HTTP client for a local socket. `node:http` keeps the gateway process small. */
+/** Asks Berth's other process over its local socket. `node:http` keeps the gateway process small. */
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
+import type { z } from 'zod';
+import { Refusal } from '../../domain/refusal.ts';
+import { parseRefusal } from './wire.ts';
 
 const MAX_CONNECTIONS = 8;
 
+export type Ask = <Answer extends z.ZodType>(
+  verb: string,
+  question: object,
+  answer: Answer,
+) => Promise<z.output<Answer>>;
+
 export interface SocketClient {
-  /** Rejects after `timeoutMs` without an answer. */
-  post(path: string, body: object): Promise<{ status: number; body: unknown }>;
+  /** Throws the refusal of the other process, or `unavailable`. */
+  ask: Ask;
   open(path: string, signal: AbortSignal): Promise<IncomingMessage>;
+  unavailable(cause?: unknown): Refusal;
   stop(): void;
 }
 
-export function makeSocketClient(deps: {
+interface SocketClientDeps {
   socketPath: string;
   headers: Record<string, string>;
+  /** Longest wait for an answer. */
   timeoutMs: number;
-}): SocketClient {
-  const { socketPath, headers, timeoutMs } = deps;
+  /** Message of `unavailable`. */
+  away: string;
+}
+
+export function makeSocketClient({ socketPath, headers, timeoutMs, away }: SocketClientDeps): SocketClient {
   const agent = new Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS });
+  const unavailable = (cause?: unknown): Refusal => new Refusal('unavailable', away, { detail: cause, retryAfterS: 2 });
 
   function send(method: string, path: string, body: string | null, signal: AbortSignal): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
@@ -31,10 +46,21 @@ export function makeSocketClient(deps: {
     });
   }
 
-  return {
-    async post(path, body) {
+  async function post(path: string, body: object): Promise<{ isAnswer: boolean; body: unknown }> {
+    try {
       const reply = await send('POST', path, JSON.stringify(body), AbortSignal.timeout(timeoutMs));
-      return { status: reply.statusCode ?? 0, body: await json(reply) };
+      return { isAnswer: reply.statusCode === 200, body: await json(reply) };
+    } catch (cause) {
+      throw unavailable(cause);
+    }
+  }
+
+  return {
+    unavailable,
+    async ask(verb, question, answer) {
+      const { isAnswer, body } = await post(`/${verb}`, question);
+      if (isAnswer) return answer.parse(body);
+      throw parseRefusal(body);
     },
     async open(path, signal) {
       const timeout = new AbortController();

@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
-import type { z } from 'zod';
+import { z } from 'zod';
+import { onAbort } from '../../async/abort.ts';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -20,20 +21,13 @@ export interface TerminalClient extends TerminalHost {
 }
 
 export function makeTerminalClient({ path }: { path: string }): TerminalClient {
-  const client = makeSocketClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS });
-
-  async function ask(verb: string, request: object): Promise<unknown> {
-    const { status, body } = await client.post(`/${verb}`, request).catch((cause: unknown) => {
-      throw unavailable(cause);
-    });
-    if (status !== 200) throw parseRefusal(body);
-    return body;
-  }
+  const away = 'the process that holds the terminals is away for a moment: try again soon';
+  const client = makeSocketClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS, away });
 
   return {
-    list: async (instanceId) => listAnswer.parse(await ask('list', { instanceId })),
+    list: (instanceId) => client.ask('list', { instanceId }, listAnswer),
     async close(place) {
-      await ask('close', place);
+      await client.ask('close', place, z.null());
     },
     async attach(request, signal) {
       const url = `ws://berth.invalid/attach?wish=${encodeURIComponent(JSON.stringify(request))}`;
@@ -43,27 +37,20 @@ export function makeTerminalClient({ path }: { path: string }): TerminalClient {
         maxPayload: MAX_MESSAGE_BYTES,
         handshakeTimeout: REQUEST_MS,
       });
-      const leave = (): void => socket.terminate();
-      signal.addEventListener('abort', leave, { once: true });
+      const unsubscribe = onAbort(signal, () => socket.terminate());
       try {
         return await attachOver(socket);
       } catch (error) {
         socket.terminate();
         signal.throwIfAborted();
-        throw error instanceof Refusal ? error : unavailable(error);
+        throw error instanceof Refusal ? error : client.unavailable(error);
       } finally {
-        signal.removeEventListener('abort', leave);
+        unsubscribe();
       }
     },
     stop: () => client.stop(),
   };
 }
-
-const unavailable = (cause: unknown): Refusal =>
-  new Refusal('unavailable', 'the process that holds the terminals is away for a moment: try again soon', {
-    detail: cause,
-    retryAfterS: 2,
-  });
 
 type Text = z.output<typeof terminalServerMessage>;
 
@@ -128,7 +115,7 @@ function attachedTerminal(
   return {
     created,
     size: { columns, rows },
-    messages: messages,
+    messages,
     type: (bytes) => connection.send(bytes).catch(ignoreClosed),
     resize(size) {
       pendingSize = size;

@@ -43,11 +43,10 @@ export const updateLine = (update: RouteUpdate, more: { number: number; issuer: 
 export const HEARTBEAT_MS = 2_000;
 export const SILENT_MS = 10_000;
 
-const credential = z.discriminatedUnion('kind', [
+export const authenticateQuestion = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('token'), token: z.string() }),
   z.object({ kind: z.literal('apiKey'), key: z.string() }),
 ]);
-export const authenticateQuestion = credential;
 export const sessionQuestion = z.object({ secret: z.string() });
 export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });

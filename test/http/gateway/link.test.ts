@@ -11,7 +11,8 @@ import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow.ts';
-import { serveLink, type Link } from '../../../src/edge/link/serve.ts';
+import { serveLink } from '../../../src/edge/link/serve.ts';
+import type { SocketServer } from '../../../src/edge/link/socket-server.ts';
 import { updateLine } from '../../../src/edge/link/wire.ts';
 import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
 
@@ -33,7 +34,7 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
 
 let folder: string;
 let path: string;
-let links: Link[];
+let links: SocketServer[];
 let followings: Following[];
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'berth-link-'));

@@ -12,7 +12,8 @@ import { makeTerminalHost } from '../../../src/control/inside/terminals/local-ho
 import type { TerminalHost, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { makeTerminalClient } from '../../../src/edge/link/terminal-client.ts';
-import { serveTerminals, type TerminalServer } from '../../../src/edge/link/terminal-server.ts';
+import type { SocketServer } from '../../../src/edge/link/socket-server.ts';
+import { serveTerminals } from '../../../src/edge/link/terminal-server.ts';
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-fixture.ts';
 import { startEdge } from '../api/harness.ts';
@@ -32,7 +33,7 @@ interface Apart extends ExecRoom {
 async function apart(): Promise<Apart> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
   const path = join(folder, 'terminals.sock');
-  let served: TerminalServer | null = null;
+  let served: SocketServer | null = null;
   let end = async (): Promise<void> => {};
   let up = async (): Promise<void> => {};
   const room = await execRoom({
