@@ -1,63 +1,45 @@
-/** A client's request head. Refuses heads that two servers could read differently. */
-export interface Head {
-  raw: readonly string[];
-  /** Lower-case names: `names[i]` belongs to `raw[2 * i + 1]`. */
-  names: readonly string[];
-  host: string;
-  cookies: readonly string[];
-  authorization: string | null;
-  apiKey: string | null;
-  shareToken: string | null;
-  origin: string | null;
-  referer: string | null;
-  fetchSite: string | null;
-  fetchMode: string | null;
-  fetchDest: string | null;
-  /** The browser fetches a service worker script. */
-  serviceWorkerScript: boolean;
-  accept: string;
-  /** Lower-case options of `Connection`: names of hop-by-hop headers. */
-  connection: readonly string[];
-  forwardedFor: string | null;
-  forwardedProto: string | null;
-  forwardedHost: string | null;
-  contentLength: string | null;
-  chunked: boolean;
-}
-
 const NONE: readonly string[] = [];
 
-/** Returns the head, or the reason to refuse the request. */
+/** A client's request head. Null: the header is absent. */
+export class Head {
+  readonly raw: readonly string[];
+  /** Lower-case names: `names[i]` belongs to `raw[2 * i + 1]`. */
+  readonly names: string[] = [];
+  host = '';
+  cookies = NONE;
+  authorization: string | null = null;
+  apiKey: string | null = null;
+  shareToken: string | null = null;
+  origin: string | null = null;
+  referer: string | null = null;
+  fetchSite: string | null = null;
+  fetchMode: string | null = null;
+  fetchDest: string | null = null;
+  /** The browser fetches a service worker script. */
+  serviceWorkerScript = false;
+  accept = '';
+  /** Lower-case options of `Connection`: names of hop-by-hop headers. */
+  connection = NONE;
+  forwardedFor: string | null = null;
+  forwardedProto: string | null = null;
+  forwardedHost: string | null = null;
+  contentLength: string | null = null;
+  chunked = false;
+
+  constructor(raw: readonly string[]) {
+    this.raw = raw;
+  }
+}
+
+/** Returns the head, or the reason to refuse a request that two servers could read differently. */
 export function readHead(raw: readonly string[], method: string, httpVersion: string): Head | string {
-  const names: string[] = [];
-  const head: Head = {
-    raw,
-    names,
-    host: '',
-    cookies: NONE,
-    authorization: null,
-    apiKey: null,
-    shareToken: null,
-    origin: null,
-    referer: null,
-    fetchSite: null,
-    fetchMode: null,
-    fetchDest: null,
-    serviceWorkerScript: false,
-    accept: '',
-    connection: NONE,
-    forwardedFor: null,
-    forwardedProto: null,
-    forwardedHost: null,
-    contentLength: null,
-    chunked: false,
-  };
+  const head = new Head(raw);
   let host: string | null = null;
   let encoding: string | null = null;
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = (raw[at] ?? '').toLowerCase();
     const value = raw[at + 1] ?? '';
-    names.push(name);
+    head.names.push(name);
     switch (name) {
       case 'cookie':
         head.cookies = [...head.cookies, value];

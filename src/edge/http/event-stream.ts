@@ -5,7 +5,7 @@ import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Events, PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './request-headers.ts';
-import type { Streams } from './server-sent.ts';
+import { firstOf, type Streams } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
@@ -25,33 +25,25 @@ export function mountEventStream(app: FastifyInstance, { events, streams, author
     async handler(request, reply) {
       const caller = await authorize(request);
       const after = parseAfter(request);
-      await streams.open({ request, caller }, async ({ abort, checkLogin }) => {
-        const pages = events.follow(caller, after, abort.signal);
-        try {
-          // Read before the head: a refusal is an ordinary answer.
-          const first = await pages.next();
-          if (first.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
-          const { lastSeq } = first.value;
-          await streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
-            await write(`id: ${lastSeq}\n\n`);
-            for await (const page of pages) {
-              if (!(await checkLogin(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;
-              await write(textOf(page));
-            }
-          });
-        } finally {
-          abort.abort();
-          await pages.return();
-        }
+      await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {
+        await using pages = events.follow(caller, after, abort.signal);
+        const { lastSeq } = await firstOf(pages);
+        await send(async (write) => {
+          await write(`id: ${lastSeq}\n\n`);
+          for await (const page of pages) {
+            if (!(await checkLogin(page.events.some(({ kind }) => ENDINGS.has(kind))))) return;
+            await write(textOf(page));
+          }
+        });
       });
     },
   });
 }
 
 function parseAfter(request: FastifyRequest): number | null {
-  const header = request.headers['last-event-id'];
-  const name = header === undefined || header === '' ? 'query parameter "after"' : 'header "Last-Event-ID"';
-  const text = header === undefined || header === '' ? parameterOf(request, 'after') : header;
+  const header = request.headers['last-event-id'] || undefined;
+  const name = header === undefined ? 'query parameter "after"' : 'header "Last-Event-ID"';
+  const text = header ?? parameterOf(request, 'after');
   if (text === undefined) return null;
   if (typeof text !== 'string' || !SEQ.test(text))
     throw new Refusal(

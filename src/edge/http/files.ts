@@ -4,7 +4,6 @@
  * upload.
  */
 import type { IncomingMessage } from 'node:http';
-import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
 import { FILE_TYPE } from '../../contract/file.ts';
@@ -12,13 +11,13 @@ import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, Files, ReadableFile, Log } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import type { LoginWatch } from './login-watch.ts';
-import { clientLeft, parameterOf } from './request-headers.ts';
-import { matchesEtag, parseRange, WHOLE_FILE, type ByteRange } from './ranges.ts';
+import { parameterOf } from './request-headers.ts';
+import { DEFAULT_STALLED_MS, matchesEtag, parseRange, sendDownload, streamHeaders, WHOLE_FILE } from './download.ts';
+import type { ByteRange } from './download.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import type { Authorize } from './mount.ts';
 import type { SlowSenders } from './slow-senders.ts';
 
-const DEFAULT_STALLED_MS = 60_000;
 const LENGTH = /^\d{1,15}$/;
 
 export interface FileDeps {
@@ -86,12 +85,6 @@ function mountFile(scope: FastifyInstance, deps: FileDeps, name: FileRouteName):
 
 const etagOf = ({ version }: Pick<ReadableFile, 'version'>): string => `"${version}"`;
 
-const commonHeaders = ({ id }: FastifyRequest): Record<string, string> => ({
-  'cache-control': 'no-store',
-  'x-content-type-options': 'nosniff',
-  'x-request-id': id,
-});
-
 function dispositionOf(path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1);
   const plain = name.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_');
@@ -101,20 +94,10 @@ function dispositionOf(path: string): string {
 
 function download({ deps, caller, place, request, reply }: FileContext): Promise<void> {
   return deps.files.read(caller, place, async (file, signal) => {
-    const { status, span, headers } = answerOf(file, place, request, reply);
-    reply.hijack();
-    const { raw } = reply;
-    raw.writeHead(status, { ...commonHeaders(request), ...headers });
-    if (span === null) return void raw.end();
-    request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
-    try {
-      await pipeline(file.bytes(span.start, span.end), raw, { signal });
-    } catch (error) {
-      // Ends short of the declared length: the client notices the loss.
-      raw.destroy();
-      if (!signal.aborted && !clientLeft(error))
-        deps.log.warn({ err: error, requestId: request.id }, 'a download was cut short');
-    }
+    const { span, ...head } = answerOf(file, place, request, reply);
+    const source = span && file.bytes(span.start, span.end);
+    const what = 'a download';
+    await sendDownload({ what, request, reply, ...head, source, signal, stalledMs: deps.stalledMs, log: deps.log });
   });
 }
 
@@ -176,7 +159,7 @@ async function upload({ deps, caller, place, request, reply }: FileContext): Pro
     const { sizeBytes: bytes, modifiedAtMs: modifiedAtUnixMs, created } = written;
     reply
       .code(created ? 201 : 200)
-      .headers({ ...commonHeaders(request), etag: etagOf(written), 'content-type': JSON_TYPE });
+      .headers({ ...streamHeaders(request), etag: etagOf(written), 'content-type': JSON_TYPE });
     await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
   } catch (error) {
     if (raw.destroyed && !raw.complete) throw new Refusal('body_not_json', 'the request was cut short');
@@ -218,5 +201,5 @@ async function remove({ deps, caller, place, request, reply }: FileContext): Pro
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
   await deps.files.delete(caller, { ...place, recursive: recursive === 'true' });
-  await reply.code(204).headers(commonHeaders(request)).send();
+  await reply.code(204).headers(streamHeaders(request)).send();
 }

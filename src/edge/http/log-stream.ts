@@ -1,21 +1,19 @@
 /**
  * `GET /api/instance/logs`: Server-Sent Events, or with `download=true` the stored lines as text.
  */
-import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, Logs, LogRequest, Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
 import { fromOf, publicLine } from './presenters.ts';
-import { clientLeft, queryOf } from './request-headers.ts';
-import type { StreamScope, Streams, StreamWriter } from './server-sent.ts';
+import { sendDownload } from './download.ts';
+import { queryOf } from './request-headers.ts';
+import { firstOf, type Stream, type Streams, type Write } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
 const BATCH_BYTES = 64 * 1024;
 const CHECK_EVERY_MS = 1_000;
-const DEFAULT_STALLED_MS = 60_000;
 
 export interface LogStreamDeps {
   logs: Logs;
@@ -35,9 +33,9 @@ export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void 
       const caller = await deps.authorize(request);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(parseQuery(request));
       const selection = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
-      await deps.streams.open({ request, caller }, async (scope) => {
-        const context = { deps, request, reply, caller, selection, ...scope };
-        if (download === 'true') await sendDownload(context, times === 'true');
+      await deps.streams.open({ request, reply, caller }, async (stream) => {
+        const context = { deps, request, reply, caller, selection, ...stream };
+        if (download === 'true') await downloadLog(context, times === 'true');
         else await follow(context);
       });
     },
@@ -51,7 +49,7 @@ function parseQuery(request: FastifyRequest): object {
   return { ...query, after: last, tail: undefined, sinceUnixMs: undefined };
 }
 
-interface LogRequestContext extends StreamScope {
+interface LogRequestContext extends Stream {
   deps: LogStreamDeps;
   request: FastifyRequest;
   reply: FastifyReply;
@@ -59,40 +57,25 @@ interface LogRequestContext extends StreamScope {
   selection: LogRequest & { untilMs: number | undefined };
 }
 
-async function follow({
-  deps,
-  request,
-  reply,
-  caller,
-  selection,
-  abort,
-  checkLogin,
-}: LogRequestContext): Promise<void> {
-  const lines = deps.logs.follow(caller, selection, abort.signal);
-  try {
-    // Read before the head: a refusal is an ordinary answer.
-    const begun = await lines.next();
-    if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
-    const isOver = begun.value.kind === 'begun' && begun.value.over;
-    const first = isOver && request.headers['last-event-id'] !== undefined ? await lines.next() : null;
-    // 204 stops a browser from reconnecting.
-    if (first?.value?.kind === 'end') return void (await reply.code(204).send());
-    await deps.streams.send({ request, reply, abort, checkLogin }, async ({ write }) => {
-      const batcher = makeBatcher(write, rateLimitCheck(checkLogin));
-      if (first !== null && !first.done) await batcher.add(first.value);
-      else await batcher.add(begun.value);
-      for await (const one of lines) await batcher.add(one);
-      await batcher.flush();
-    });
-  } finally {
-    abort.abort();
-    await lines.return();
-  }
+async function follow(context: LogRequestContext): Promise<void> {
+  const { deps, request, reply, caller, selection, abort } = context;
+  await using lines = deps.logs.follow(caller, selection, abort.signal);
+  const begun = await firstOf(lines);
+  const isOver = begun.kind === 'begun' && begun.over;
+  const first = isOver && request.headers['last-event-id'] !== undefined ? await lines.next() : null;
+  // 204 stops a browser from reconnecting.
+  if (first?.value?.kind === 'end') return void (await reply.code(204).send());
+  await context.send(async (write) => {
+    const batcher = makeBatcher(write, rateLimitCheck(context.checkLogin));
+    await batcher.add(first?.value ?? begun);
+    for await (const one of lines) await batcher.add(one);
+    await batcher.flush();
+  });
 }
 
 /** Batches the lines of one event-loop turn. Waits for the socket above BATCH_BYTES. */
 function makeBatcher(
-  write: StreamWriter['write'],
+  write: Write,
   isLoggedIn: () => Promise<boolean>,
 ): { add(one: FollowedLog): Promise<void>; flush(): Promise<void> } {
   let text = '';
@@ -123,7 +106,7 @@ function makeBatcher(
   };
 }
 
-function rateLimitCheck(isLoggedIn: StreamScope['checkLogin']): () => Promise<boolean> {
+function rateLimitCheck(isLoggedIn: Stream['checkLogin']): () => Promise<boolean> {
   let checkedAtMs = performance.now();
   return async () => {
     if (performance.now() - checkedAtMs <= CHECK_EVERY_MS) return true;
@@ -156,35 +139,25 @@ function textOf(item: FollowedLog): string {
   }
 }
 
-async function sendDownload(
-  { deps, request, reply, caller, selection, abort, checkLogin }: LogRequestContext,
-  times: boolean,
-): Promise<void> {
-  const lines = deps.logs.all(caller, selection, abort.signal);
-  try {
-    const begun = await lines.next();
-    if (begun.done) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
-    reply.hijack();
-    const { raw } = reply;
-    raw.writeHead(200, {
+async function downloadLog(context: LogRequestContext, times: boolean): Promise<void> {
+  const { deps, request, reply, caller, selection, abort } = context;
+  await using lines = deps.logs.all(caller, selection, abort.signal);
+  await firstOf(lines);
+  await sendDownload({
+    what: 'a download of a log',
+    request,
+    reply,
+    status: 200,
+    headers: {
       'content-type': LOG_TEXT_TYPE,
       'content-disposition': `attachment; filename="${selection.instanceId}-${selection.source}.log"`,
       'content-security-policy': "default-src 'none'; sandbox",
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
-      'x-request-id': request.id,
-    });
-    request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
-    try {
-      await pipeline(piecesOf(lines, times, rateLimitCheck(checkLogin)), raw, { signal: abort.signal });
-    } catch (error) {
-      raw.destroy();
-      if (!abort.signal.aborted && !clientLeft(error))
-        deps.log.warn({ err: error, requestId: request.id }, 'a download of a log was cut short');
-    }
-  } finally {
-    await lines.return();
-  }
+    },
+    source: piecesOf(lines, times, rateLimitCheck(context.checkLogin)),
+    signal: abort.signal,
+    stalledMs: deps.stalledMs,
+    log: deps.log,
+  });
 }
 
 async function* piecesOf(

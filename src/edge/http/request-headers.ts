@@ -5,7 +5,6 @@ import type { z } from 'zod';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
 import { shapeOf } from './schema-shape.ts';
 
 const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;
@@ -77,7 +76,3 @@ export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<stri
     }),
   );
 }
-
-export const clientLeft = (error: unknown): boolean => DISCONNECT_CODES.has(errorCode(error));
-
-const DISCONNECT_CODES: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);

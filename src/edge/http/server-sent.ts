@@ -3,10 +3,12 @@
  * heartbeat rechecks the login and keeps proxies from closing an idle connection.
  */
 import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { streamHeaders } from './download.ts';
 import type { LoginHolder, LoginWatch } from './login-watch.ts';
 
 const BEAT_MS = 15_000;
@@ -23,26 +25,31 @@ export interface StreamDeps {
 
 export interface Streams {
   /** Runs a stream. Throws the reason if the login ends before the head. */
-  open(holder: LoginHolder, run: (scope: StreamScope) => Promise<void>): Promise<void>;
-  /** Hijacks the reply, and ends it when `run` settles. */
-  send(target: StreamTarget, run: (writer: StreamWriter) => Promise<void>): Promise<void>;
+  open(target: StreamTarget, run: (stream: Stream) => Promise<void>): Promise<void>;
 }
 
-export interface StreamScope {
-  /** Aborts at the end of the stream: edge closed, client gone, login revoked, or done. */
-  abort: AbortController;
-  /** Checks the credential and aborts if it ended. `revalidate` skips caches. */
-  checkLogin(revalidate: boolean): Promise<boolean>;
-}
-
-interface StreamTarget extends StreamScope {
+interface StreamTarget extends LoginHolder {
   request: FastifyRequest;
   reply: FastifyReply;
 }
 
-export interface StreamWriter {
-  /** Resolves when the buffer has space. Throws after the end of the stream. */
-  write(text: string): Promise<void>;
+export interface Stream {
+  /** Aborts at the end of the stream: edge closed, client gone, login revoked, or done. */
+  abort: AbortController;
+  /** Checks the credential and aborts if it ended. `revalidate` skips caches. */
+  checkLogin(revalidate: boolean): Promise<boolean>;
+  /** Hijacks the reply, and ends it when `run` settles. */
+  send(run: (write: Write) => Promise<void>): Promise<void>;
+}
+
+/** Resolves when the buffer has space. Throws after the end of the stream. */
+export type Write = (text: string) => Promise<void>;
+
+/** Reads the first item before the head is sent: a refusal is then an ordinary answer. */
+export async function firstOf<Item>(items: AsyncIterator<Item>): Promise<Item> {
+  const first = await items.next();
+  if (first.done === true) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+  return first.value;
 }
 
 export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_MS }: StreamDeps): Streams {
@@ -51,7 +58,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
     for (const ending of open) ending.abort();
   });
 
-  function beat({ reply: { raw }, checkLogin }: StreamTarget): () => void {
+  function beat(raw: ServerResponse, checkLogin: Stream['checkLogin']): () => void {
     let silent = 0;
     let isChecking = false;
     const timer = setInterval(() => {
@@ -68,60 +75,63 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
     return () => clearInterval(timer);
   }
 
+  async function send(
+    { request, reply }: StreamTarget,
+    { abort, checkLogin }: Omit<Stream, 'send'>,
+    run: (write: Write) => Promise<void>,
+  ): Promise<void> {
+    reply.hijack();
+    const { raw } = reply;
+    raw.on('close', () => abort.abort());
+    raw.on('error', () => abort.abort());
+    raw.writeHead(200, {
+      ...streamHeaders(request),
+      'content-type': EVENT_STREAM_TYPE,
+      // Turns off buffering in nginx.
+      'x-accel-buffering': 'no',
+      connection: 'close',
+    });
+    const endBeats = beat(raw, checkLogin);
+    const write = async (text: string): Promise<void> => {
+      abort.signal.throwIfAborted();
+      if (!raw.write(text)) await once(raw, 'drain', { signal: abort.signal });
+    };
+    try {
+      raw.write(`retry: ${RETRY_MS}\n`);
+      await run(write);
+    } catch (error) {
+      if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
+    } finally {
+      endBeats();
+      const why = endReason(abort);
+      if (why !== null && !raw.writableNeedDrain) raw.write(`: ${why.message}\n\n`);
+      raw.end();
+      // A client that does not read would delay the stop of the server.
+      const late = setTimeout(() => raw.destroy(), END_MS).unref();
+      raw.once('close', () => clearTimeout(late));
+    }
+  }
+
   return {
-    async open(holder, run) {
+    async open(target, run) {
       const ending = new AbortController();
       open.add(ending);
       const cut = (why: string): void => ending.abort(new Refusal('not_logged_in', why));
-      const unwatch = logins.watch(holder, cut);
+      const unwatch = logins.watch(target, cut);
       const checkLogin = async (revalidate: boolean): Promise<boolean> => {
-        const why = await logins.whyEnded(holder, { revalidate });
+        const why = await logins.whyEnded(target, { revalidate });
         if (why !== null) cut(why);
         return why === null;
       };
       try {
-        await run({ abort: ending, checkLogin });
+        const scope = { abort: ending, checkLogin };
+        await run({ ...scope, send: (write) => send(target, scope, write) });
       } catch (error) {
         throw endReason(ending) ?? error;
       } finally {
         unwatch();
         open.delete(ending);
         ending.abort();
-      }
-    },
-    async send(target, run) {
-      const { request, reply, abort } = target;
-      reply.hijack();
-      const { raw } = reply;
-      raw.on('close', () => abort.abort());
-      raw.on('error', () => abort.abort());
-      raw.writeHead(200, {
-        'content-type': EVENT_STREAM_TYPE,
-        'cache-control': 'no-store',
-        'x-content-type-options': 'nosniff',
-        'x-request-id': request.id,
-        // Turns off buffering in nginx.
-        'x-accel-buffering': 'no',
-        connection: 'close',
-      });
-      const endBeats = beat(target);
-      const write = async (text: string): Promise<void> => {
-        abort.signal.throwIfAborted();
-        if (!raw.write(text)) await once(raw, 'drain', { signal: abort.signal });
-      };
-      try {
-        raw.write(`retry: ${RETRY_MS}\n`);
-        await run({ write });
-      } catch (error) {
-        if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
-      } finally {
-        endBeats();
-        const why = endReason(abort);
-        if (why !== null && !raw.writableNeedDrain) raw.write(`: ${why.message}\n\n`);
-        raw.end();
-        // A client that does not read would delay the stop of the server.
-        const late = setTimeout(() => raw.destroy(), END_MS).unref();
-        raw.once('close', () => clearTimeout(late));
       }
     },
   };
