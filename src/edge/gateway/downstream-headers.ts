@@ -3,24 +3,16 @@
  * prefix are removed, and content of other owners is sandboxed.
  */
 import { downstreamSetCookie } from './cookies.ts';
-import { optionsOf } from './head.ts';
+import { HOP_BY_HOP, optionsOf } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 
 /** Never with `allow-same-origin`, which would undo the sandbox. */
 export const SANDBOX = 'sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads';
 
+/** `Trailer` is written again where trailers can follow: Node refuses the header elsewhere. */
 const ENDS_HERE: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
+  ...HOP_BY_HOP,
   'proxy-authentication-info',
-  'te',
-  // Written again where trailers can follow (`announcedTrailers`); Node refuses it elsewhere.
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'http2-settings',
   // Headers that reach beyond the prefix, or control a proxy in front.
   'service-worker-allowed',
   'clear-site-data',

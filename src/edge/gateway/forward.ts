@@ -17,11 +17,12 @@ import type { Answer } from './answers.ts';
 import { abort } from './client-exchange.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { IdleWatched, type IdleWatch } from './idle.ts';
+import type { GatewayLimits } from './limits.ts';
 import { hasBody } from './head.ts';
 import type { Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
-import type { PortPool } from './port-pool.ts';
+import type { PortPool } from './instance-pools.ts';
 import { requestHead } from './upstream-headers.ts';
 import { RequestBody } from './request-body.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
@@ -38,17 +39,9 @@ export interface Exchange {
   expectsContinue: boolean;
   log: Log;
   idle: IdleWatch;
-  limits: ExchangeLimits;
+  limits: GatewayLimits;
   /** Called once, after the exchange ended. */
   onDone: () => void;
-}
-
-/** Idle limits by the side that must act; 0 disables. */
-export interface ExchangeLimits {
-  /** Client: to send more of the request, or read more of the response. */
-  clientIdleMs: number;
-  /** Instance: to read more of the request, or send more of the response. */
-  instanceIdleMs: number;
 }
 
 /** Never throws: failures are answered. */

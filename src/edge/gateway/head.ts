@@ -1,3 +1,16 @@
+/** Headers of one connection (RFC 9110 §7.6.1), and old variants. */
+export const HOP_BY_HOP: readonly string[] = [
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'http2-settings',
+];
+
 const NONE: readonly string[] = [];
 
 /** A client's request head. Null: the header is absent. */

@@ -7,19 +7,13 @@
  */
 import { constants, performServerHandshake } from 'node:http2';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { badRequest, sendAnswer } from './answers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { StreamRequest, StreamResponse } from './http2-exchange.ts';
 import { http2Head } from './http2-head.ts';
-import { Http2Wire } from './http2-wire.ts';
-
-export interface Http2Limits {
-  streams: number;
-  maxHeaderBytes: number;
-  headMs: number;
-  idleClientMs: number;
-}
+import type { GatewayLimits } from './limits.ts';
 
 export type OnRequest = (req: ClientRequest, res: ClientResponse, expectsContinue: boolean) => void;
 
@@ -41,12 +35,12 @@ const CLOSE_TIMEOUT_MS = 1_000;
 const ignore = (): void => {};
 
 export class Http2Clients {
-  readonly #limits: Http2Limits;
+  readonly #limits: GatewayLimits;
   readonly #onRequest: OnRequest;
   readonly #clients = new Set<Client>();
   #closing = false;
 
-  constructor(limits: Http2Limits, onRequest: OnRequest) {
+  constructor(limits: GatewayLimits, onRequest: OnRequest) {
     this.#limits = limits;
     this.#onRequest = onRequest;
   }
@@ -121,4 +115,49 @@ function leave(client: Client): void {
     if (client.open === 0) socket.destroy();
   }, CLOSE_TIMEOUT_MS);
   socket.once('close', () => clearTimeout(timer));
+}
+
+/**
+ * Wraps a socket as a plain stream. Given the socket, node:http2 reports failed writes to nobody
+ * (its C++ has a TODO there), and a client that left would be served forever.
+ */
+class Http2Wire extends Duplex {
+  readonly #socket: TLSSocket;
+
+  constructor(socket: TLSSocket) {
+    super();
+    this.#socket = socket;
+    socket.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) socket.pause();
+    });
+    socket.on('end', () => this.push(null));
+    socket.on('error', (error) => this.destroy(error));
+    socket.on('close', () => this.destroy());
+    socket.pause();
+  }
+
+  override _read(): void {
+    this.#socket.resume();
+  }
+
+  override _write(chunk: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#socket.write(chunk, encoding, done);
+  }
+
+  override _writev(chunks: { chunk: Buffer; encoding: BufferEncoding }[], done: (error?: Error | null) => void): void {
+    this.#socket.cork();
+    const last = chunks.length - 1;
+    for (const [index, { chunk, encoding }] of chunks.entries())
+      this.#socket.write(chunk, encoding, index === last ? done : undefined);
+    this.#socket.uncork();
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#socket.end(() => done());
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#socket.destroy();
+    done(error);
+  }
 }

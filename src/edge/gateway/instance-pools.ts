@@ -10,20 +10,9 @@ import type { Forwarding } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
-import { PortPool } from './port-pool.ts';
+import { InstanceConnection, type ConnectionDeps } from './instance-connection.ts';
+import type { GatewayLimits } from './limits.ts';
 import type { PortAddress } from './routing.ts';
-
-export interface PoolLimits {
-  /** Concurrent requests and tunnels of one port. */
-  perPort: number;
-  perInstance: number;
-  idlePoolMs: number;
-  /** Idle time after which a connection closes; below the 5 s of common servers. */
-  idleConnectionMs: number;
-  dialMs: number;
-  notebookPatienceMs: number;
-  maxHeaderBytes: number;
-}
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 1_000;
@@ -32,12 +21,12 @@ export class InstancePools {
   readonly #pools = new Map<InstanceId, Map<number, PortPool>>();
   readonly #active = new Map<InstanceId, number>();
   readonly #dial: Forwarding['dial'];
-  readonly #limits: PoolLimits;
+  readonly #limits: GatewayLimits;
   readonly #now: () => number;
   readonly #stopping = new AbortController();
   readonly #sweep: NodeJS.Timeout;
 
-  constructor(deps: { dial: Forwarding['dial']; limits: PoolLimits; now: () => number }) {
+  constructor(deps: { dial: Forwarding['dial']; limits: GatewayLimits; now: () => number }) {
     this.#dial = deps.dial;
     this.#limits = deps.limits;
     this.#now = deps.now;
@@ -141,5 +130,68 @@ export class InstancePools {
     ports?.delete(entry.port);
     if (ports?.size === 0) this.#pools.delete(entry.instanceId);
     entry.destroy();
+  }
+}
+
+/** Connections to one port, reused last-in first-out so that surplus ones age. */
+export class PortPool {
+  readonly instanceId: InstanceId;
+  readonly port: number;
+  active = 0;
+  usedAtMs: number;
+  /** When the port was first found closed since it last answered. */
+  closedSinceMs: number | null = null;
+  readonly #dial: (pool: PortPool) => Promise<Duplex>;
+  readonly #deps: ConnectionDeps;
+  readonly #all = new Set<InstanceConnection>();
+  readonly #resting: InstanceConnection[] = [];
+
+  constructor(
+    { instanceId, port }: { instanceId: InstanceId; port: number },
+    deps: Omit<ConnectionDeps, 'onIdle' | 'onGone'> & { dial: (pool: PortPool) => Promise<Duplex> },
+  ) {
+    this.instanceId = instanceId;
+    this.port = port;
+    this.usedAtMs = deps.now();
+    this.#dial = deps.dial;
+    this.#deps = {
+      ...deps,
+      onIdle: (connection) => void this.#resting.push(connection),
+      onGone: (connection) => this.#forget(connection),
+    };
+  }
+
+  dial(): Promise<Duplex> {
+    return this.#dial(this);
+  }
+
+  takeIdle(): InstanceConnection | null {
+    for (let found = this.#resting.pop(); found !== undefined; found = this.#resting.pop()) {
+      if (found.isGood()) return found;
+      found.destroy();
+    }
+    return null;
+  }
+
+  async connect(): Promise<InstanceConnection> {
+    const stream = await this.#dial(this);
+    if (stream.destroyed) throw new Error('the connection ended at once');
+    const connection = new InstanceConnection(stream, this.#deps);
+    this.#all.add(connection);
+    return connection;
+  }
+
+  closeOld(): void {
+    for (const connection of this.#resting) if (!connection.isGood()) connection.destroy();
+  }
+
+  destroy(): void {
+    for (const connection of this.#all) connection.destroy();
+  }
+
+  #forget(connection: InstanceConnection): void {
+    this.#all.delete(connection);
+    const at = this.#resting.indexOf(connection);
+    if (at >= 0) this.#resting.splice(at, 1);
   }
 }

@@ -1,35 +1,31 @@
-/** Default limits of the gateway; described in docs/reference/gateway.md. */
-import type { ExchangeLimits } from './forward.ts';
-import type { PoolLimits } from './instance-pools.ts';
-import type { TunnelLimits } from './upgrade.ts';
+export type GatewayLimits = typeof defaultGatewayLimits;
 
-export interface GatewayLimits extends PoolLimits, TunnelLimits, ExchangeLimits {
-  idleClientMs: number;
-  /** Time until a request head must be complete. */
-  headMs: number;
-  /** Concurrent client connections, if the limit of open files allows. */
-  connections: number;
-  streams: number;
-  revocationMs: number;
-  stopGraceMs: number;
-}
-
-export const defaultGatewayLimits: GatewayLimits = {
+/** Limits of the gateway and their defaults; described in docs/reference/gateway.md. */
+export const defaultGatewayLimits = {
+  /** Concurrent requests and tunnels of one port. */
   perPort: 1_024,
   perInstance: 4_096,
   idlePoolMs: 30_000,
+  /** Idle time after which a connection to an instance closes; below the 5 s of common servers. */
   idleConnectionMs: 4_000,
   dialMs: 10_000,
   notebookPatienceMs: 10_000,
   maxHeaderBytes: 32_768,
+  /** Time for the instance to answer an upgrade. */
   handshakeMs: 60_000,
+  /** Time a half-closed tunnel may last. */
   halfOpenMs: 120_000,
+  /** Time for the client to send more of the request, or read more of the response; 0: no limit. */
   clientIdleMs: 600_000,
+  /** Time for the instance to read more of the request, or send more of the response. */
   instanceIdleMs: 0,
   tunnelIdleMs: 0,
   idleClientMs: 65_000,
+  /** Time until a request head must be complete. */
   headMs: 30_000,
+  /** Concurrent client connections, if the limit of open files allows. */
   connections: 20_000,
+  /** Concurrent HTTP/2 streams of a connection. */
   streams: 128,
   revocationMs: 30_000,
   stopGraceMs: 10_000,

@@ -8,10 +8,11 @@ import { asError } from '../../domain/unknown-error.ts';
 import type { Authorized } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
-import { answerTo, type ExchangeLimits } from './forward.ts';
+import { answerTo } from './forward.ts';
 import { downstreamHeaders } from './downstream-headers.ts';
 import { IdleWatched, type IdleWatch } from './idle.ts';
-import type { PortPool } from './port-pool.ts';
+import type { GatewayLimits } from './limits.ts';
+import type { PortPool } from './instance-pools.ts';
 import { requestHead } from './upstream-headers.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
@@ -26,17 +27,7 @@ export interface TunnelRequest {
   accept: string;
   headers: string[];
   idle: IdleWatch;
-  limits: TunnelLimits & ExchangeLimits;
-}
-
-export interface TunnelLimits {
-  /** Idle limit of a tunnel; 0 disables. */
-  tunnelIdleMs: number;
-  /** Time for the instance to answer the upgrade. */
-  handshakeMs: number;
-  /** Time a half-closed tunnel may last. */
-  halfOpenMs: number;
-  maxHeaderBytes: number;
+  limits: GatewayLimits;
 }
 
 /** `onDone` is called once, after the tunnel ended. The opening request is not retained. */
@@ -85,7 +76,11 @@ class Handshake implements ResponseSink {
     this.#upstream = upstream;
     this.#request = request;
     this.#reader = new ResponseReader(request.limits.maxHeaderBytes);
-    this.#moving = new MovingAnswer(request, () => this.#came === 'all');
+    const { client, limits } = request;
+    const waitsForClient = (): boolean => client.writableNeedDrain || this.#came === 'all';
+    const limitMs = (): number => (waitsForClient() ? limits.clientIdleMs : limits.instanceIdleMs);
+    // A refused upgrade occupies a slot until the client has read the answer.
+    this.#moving = new WatchedClient(client, limitMs, () => reset(client));
     this.#timer = setTimeout(() => this.#fail(new Error('no answer to the upgrade')), request.limits.handshakeMs);
   }
 
@@ -185,7 +180,12 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: TunnelRequest): vo
   pass(upstream, client);
   client.on('end', half);
   upstream.on('end', half);
-  const moving = new MovingTunnel(client, limits);
+  const limitMs = client instanceof Socket ? limits.tunnelIdleMs : 0;
+  const moving = new WatchedClient(
+    client,
+    () => limitMs,
+    () => client.destroy(),
+  );
   idle.watch(moving);
   client.once('close', () => {
     idle.done(moving);
@@ -198,52 +198,28 @@ function pipeBoth(upstream: Duplex, { client, idle, limits }: TunnelRequest): vo
   });
 }
 
-const movesOf = (client: Duplex): number => (client instanceof Socket ? client.bytesRead + client.bytesWritten : 0);
-
-/** A refused upgrade occupies a slot until the client has read the answer. */
-class MovingAnswer extends IdleWatched {
-  readonly #request: TunnelRequest;
-  readonly #isWhole: () => boolean;
-
-  constructor(request: TunnelRequest, isWhole: () => boolean) {
-    super();
-    this.#request = request;
-    this.#isWhole = isWhole;
-  }
-
-  override moves(): number {
-    return movesOf(this.#request.client);
-  }
-
-  override limitMs(): number {
-    const { client, limits } = this.#request;
-    return client.writableNeedDrain || this.#isWhole() ? limits.clientIdleMs : limits.instanceIdleMs;
-  }
-
-  override expire(): void {
-    reset(this.#request.client);
-  }
-}
-
-class MovingTunnel extends IdleWatched {
+/** Watches the bytes of a client's connection, of which other streams than sockets count none. */
+class WatchedClient extends IdleWatched {
   readonly #client: Duplex;
-  readonly #limits: TunnelLimits;
+  readonly #limitMs: () => number;
+  readonly #expire: () => void;
 
-  constructor(client: Duplex, limits: TunnelLimits) {
+  constructor(client: Duplex, limitMs: () => number, expire: () => void) {
     super();
     this.#client = client;
-    this.#limits = limits;
+    this.#limitMs = limitMs;
+    this.#expire = expire;
   }
 
   override moves(): number {
-    return movesOf(this.#client);
+    return this.#client instanceof Socket ? this.#client.bytesRead + this.#client.bytesWritten : 0;
   }
 
   override limitMs(): number {
-    return this.#client instanceof Socket ? this.#limits.tunnelIdleMs : 0;
+    return this.#limitMs();
   }
 
   override expire(): void {
-    this.#client.destroy();
+    this.#expire();
   }
 }

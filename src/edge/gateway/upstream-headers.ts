@@ -6,7 +6,7 @@ import type { BlockList } from 'node:net';
 import type { Authorized } from './admission.ts';
 import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
-import type { Head } from './head.ts';
+import { HOP_BY_HOP, type Head } from './head.ts';
 import type { InstanceTarget } from './routing.ts';
 import { SHARE_PARAMETER } from './share-token.ts';
 import type { RequestBody } from './request-body.ts';
@@ -19,18 +19,10 @@ export interface Sender {
   forwardedFor: string | null;
 }
 
-/** Hop-by-hop headers (RFC 9110 §7.6.1) and old variants. The gateway answers `Expect` itself. */
+/** The gateway answers `Expect` itself. */
 const ENDS_HERE: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
+  ...HOP_BY_HOP,
   'proxy-authorization',
-  'proxy-authenticate',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'http2-settings',
   'expect',
   'forwarded',
   'x-real-ip',
