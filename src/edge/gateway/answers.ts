@@ -37,6 +37,12 @@ const REASONS: { [status: number]: string } = {
   504: 'Gateway Timeout',
 };
 
+const UNAVAILABLE = { status: 503, code: 'unavailable' } as const;
+const NOT_FOUND = { status: 404, code: 'not_found' } as const;
+const FORBIDDEN = { status: 403, code: 'forbidden' } as const;
+const TOO_MANY = { status: 503, code: 'too_many_requests' } as const;
+const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
+
 const toConsole = (apiOrigin: string): { href: string; text: string } => ({
   href: `${apiOrigin}/`,
   text: 'Go to the console',
@@ -68,26 +74,34 @@ export const linkEnded = (apiOrigin: string): Answer => ({
     'and use it as it is',
 });
 
-export const redirectWithoutToken = (address: string, setCookie: string | undefined): Answer => ({
+/** Redirects a browser that presented a link. */
+export const opening = (what: 'page' | 'instance', address: string, setCookie: string | undefined): Answer => ({
   status: 303,
   code: 'internal',
   title: 'Opening',
-  message: 'the page is at the address in Location',
+  message: `the ${what} is at the address in Location`,
   headers: ['Location', address, ...(setCookie === undefined ? [] : ['Set-Cookie', setCookie])],
+});
+
+export const linkUsed = (apiOrigin: string): Answer => ({
+  status: 410,
+  code: 'not_found',
+  title: 'This link has been used',
+  message:
+    'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
+  link: toConsole(apiOrigin),
 });
 
 /** The same answer for unknown instances and those of other accounts. */
 export const notFound = (apiOrigin: string): Answer => ({
-  status: 404,
-  code: 'not_found',
+  ...NOT_FOUND,
   title: 'No such instance',
   message: 'ent: instance not found: check the address, or open the instance from the console',
   link: toConsole(apiOrigin),
 });
 
 export const nothingHere = (apiOrigin: string, portDomain: string | null): Answer => ({
-  status: 404,
-  code: 'not_found',
+  ...NOT_FOUND,
   title: 'Nothing here',
   message:
     portDomain === null
@@ -97,8 +111,7 @@ export const nothingHere = (apiOrigin: string, portDomain: string | null): Answe
 });
 
 export const crossSite = (): Answer => ({
-  status: 403,
-  code: 'forbidden',
+  ...FORBIDDEN,
   title: 'This request came from another page',
   message:
     'the login of a browser counts only for requests made by pages of this gateway: ' +
@@ -106,8 +119,7 @@ export const crossSite = (): Answer => ({
 });
 
 export const serviceWorkerRefused = (): Answer => ({
-  status: 403,
-  code: 'forbidden',
+  ...FORBIDDEN,
   title: 'No service worker here',
   message: 'a page of an instance that is not yours cannot install a service worker on this gateway',
 });
@@ -122,7 +134,7 @@ const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', '
 const START_IT = 'its owner can start it from the console, or with POST /api/instance/start';
 
 export function notRunning(status: string, apiOrigin: string): Answer {
-  const answer = { status: 503, code: 'unavailable', message: `the instance is ${status}` } as const;
+  const answer = { ...UNAVAILABLE, message: `the instance is ${status}` };
   if (STARTING.has(status))
     return {
       ...answer,
@@ -144,11 +156,8 @@ export function notRunning(status: string, apiOrigin: string): Answer {
   return { ...answer, title: 'The instance does not run', help: [START_IT], link };
 }
 
-const AGAIN_SOON = { retryAfterS: 3, refreshS: 3 } as const;
-
 export const restarting = (): Answer => ({
-  status: 503,
-  code: 'unavailable',
+  ...UNAVAILABLE,
   title: 'The instance does not run at the moment',
   message: 'the instance has just stopped, or is being restarted',
   help: [`if it stays so, ${START_IT}`],
@@ -156,8 +165,7 @@ export const restarting = (): Answer => ({
 });
 
 export const notebookNotListening = (): Answer => ({
-  status: 503,
-  code: 'unavailable',
+  ...UNAVAILABLE,
   title: 'The notebook does not answer yet',
   message: 'the instance runs, but its notebook does not listen yet',
   help: [
@@ -169,8 +177,7 @@ export const notebookNotListening = (): Answer => ({
 });
 
 export const notListening = (port: number): Answer => ({
-  status: 503,
-  code: 'unavailable',
+  ...UNAVAILABLE,
   title: 'Nothing answers yet',
   message: `the instance runs, but nothing listens on its port ${port}`,
   help: [
@@ -200,8 +207,7 @@ export const instanceStalled = (afterMs: number): Answer => ({
 const seconds = (ms: number): string => `${ms / 1_000} s`;
 
 export const unreachable = (): Answer => ({
-  status: 503,
-  code: 'unavailable',
+  ...UNAVAILABLE,
   title: 'The instance can not be reached at the moment',
   message: 'the connection to the instance could not be made: try again in a moment',
   retryAfterS: 5,
@@ -209,16 +215,14 @@ export const unreachable = (): Answer => ({
 });
 
 export const tooMany = (): Answer => ({
-  status: 503,
-  code: 'too_many_requests',
+  ...TOO_MANY,
   title: 'Too many requests at once',
   message: 'as many requests as the gateway passes to one instance at a time are running: try again in a moment',
   retryAfterS: 1,
 });
 
 export const tooManyConnections = (): Answer => ({
-  status: 503,
-  code: 'too_many_requests',
+  ...TOO_MANY,
   title: 'Too many connections',
   message: 'as many clients are connected to this gateway as it takes: try again in a moment',
   retryAfterS: 5,
@@ -244,8 +248,7 @@ export function unavailable(error: unknown): Answer | null {
   if (!(error instanceof Refusal) || error.code !== 'unavailable') return null;
   const { message, retryAfterS = 5 } = error;
   return {
-    status: 503,
-    code: 'unavailable',
+    ...UNAVAILABLE,
     title: 'Not possible at the moment',
     message,
     retryAfterS,
@@ -263,8 +266,7 @@ export const redirectToSlash = (location: string): Answer => ({
 });
 
 export const stopping = (): Answer => ({
-  status: 503,
-  code: 'unavailable',
+  ...UNAVAILABLE,
   title: 'The gateway is stopping',
   message: 'the gateway is stopping: try again in a moment',
   retryAfterS: 2,
@@ -284,14 +286,8 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
   const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: sentenceOf(answer) })}\n`, 'utf8');
   const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
-  headers.push(
-    'X-Content-Type-Options',
-    'nosniff',
-    'Referrer-Policy',
-    'no-referrer',
-    'Content-Security-Policy',
-    PAGE_POLICY,
-  );
+  headers.push('X-Content-Type-Options', 'nosniff', 'Referrer-Policy', 'no-referrer');
+  headers.push('Content-Security-Policy', PAGE_POLICY);
   if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
   if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));
   headers.push(...(answer.headers ?? []));
@@ -307,7 +303,7 @@ export function sendAnswer(req: ClientRequest, res: ClientResponse, answer: Answ
     return;
   }
   const { headers, body } = rendered(answer, wantsPage(accept));
-  res.writeHead(answer.status, headers);
+  res.writeHead(answer.status, undefined, headers);
   res.end(req.method === 'HEAD' ? undefined : body);
   drainOrCut(req);
 }

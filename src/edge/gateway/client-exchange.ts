@@ -5,6 +5,10 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 
+export type RequestEvent = 'data' | 'end' | 'error' | 'close';
+/** Takes the chunk of 'data', and the error of 'error'. */
+export type RequestListener = (value: Buffer & Error) => void;
+
 export interface ClientRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
@@ -19,12 +23,9 @@ export interface ClientRequest {
   pause(): unknown;
   resume(): unknown;
   destroy(): unknown;
-  on(event: 'data', listener: (chunk: Buffer) => void): unknown;
-  on(event: 'error', listener: (error: Error) => void): unknown;
-  on(event: 'end' | 'close', listener: () => void): unknown;
+  on(event: RequestEvent, listener: RequestListener): unknown;
   once(event: 'close', listener: () => void): unknown;
-  off(event: 'data', listener: (chunk: Buffer) => void): unknown;
-  off(event: 'end' | 'close', listener: () => void): unknown;
+  off(event: RequestEvent, listener: RequestListener): unknown;
 }
 
 export interface ClientResponse {
@@ -36,8 +37,8 @@ export interface ClientResponse {
   writeContinue(): unknown;
   writeProcessing(): unknown;
   writeEarlyHints(hints: { [name: string]: string[] }): unknown;
-  writeHead(status: number, statusText: string, headers: string[]): unknown;
-  writeHead(status: number, headers: string[]): unknown;
+  /** Without a reason, HTTP/1.1 gets the usual one of the status. */
+  writeHead(status: number, reason: string | undefined, headers: string[]): unknown;
   flushHeaders(): unknown;
   write(chunk: Buffer): boolean;
   addTrailers(trailers: readonly [string, string][]): unknown;

@@ -167,8 +167,7 @@ class Passing extends IdleWatched implements Receiver {
     const { status, reason, headers } = this.#unsent;
     this.#unsent = null;
     const { res } = this.#exchange;
-    if (reason !== '' && PLAIN.test(reason)) res.writeHead(status, reason, headers);
-    else res.writeHead(status, headers);
+    res.writeHead(status, PLAIN.test(reason) ? reason : undefined, headers);
   }
 
   /** Forwards 1xx responses; HTTP/1.0 clients do not know them. */
@@ -264,7 +263,7 @@ const SMALL_BYTES = 16_384;
 const MAX_INFORMATIONAL = 16;
 
 /** Node refuses other reason phrases. */
-const PLAIN = /^[\t\x20-\x7e]*$/;
+const PLAIN = /^[\t\x20-\x7e]+$/;
 
 export function answerTo(error: Error, target: InstanceTarget): Answer {
   if (!(error instanceof EngineFault))

@@ -15,10 +15,10 @@
  * HTTP/2 clients pass the same way: `http2.ts` maps streams to `client-exchange.ts`.
  * Behavior and limits: `docs/reference/gateway.md`.
  */
+import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
 import { BlockList, isIPv6 } from 'node:net';
 import type { Server as NetServer, Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
 import { authorize, detachedCopy } from './admission.ts';
@@ -35,7 +35,7 @@ import {
   stopping,
   tooMany,
   unavailable,
-  redirectWithoutToken,
+  opening,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
@@ -154,24 +154,12 @@ export class Gateway {
   }
 
   async listen(host: string, port: number): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ host, port, backlog: BACKLOG }, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
+    await once(this.#server.listen({ host, port, backlog: BACKLOG }), 'listening');
   }
 
   /** Takes over the port of a bound server, which must not be used or closed afterwards. */
   async listenOn(bound: NetServer): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(bound, BACKLOG, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
+    await once(this.#server.listen(bound, BACKLOG), 'listening');
   }
 
   /** `127.0.0.1:8081` or `[::1]:8081`. Throws before `listen`. */
@@ -271,31 +259,27 @@ export class Gateway {
     const method = req.method ?? 'GET';
     if (this.#connectionLimit.isLate(req.socket)) {
       res.shouldKeepAlive = false;
-      sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
-      return undefined;
+      return void sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
     }
     const head = readHead(req.rawHeaders, method, req.httpVersion);
     if (typeof head === 'string') {
       res.shouldKeepAlive = false;
-      sendAnswer(req, res, badRequest(head), '');
-      return undefined;
+      return void sendAnswer(req, res, badRequest(head), '');
     }
     // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     switch (target.kind) {
       case 'refused':
-        sendAnswer(req, res, badRequest(target.why), head.accept);
-        return undefined;
-      case 'home':
+        return void sendAnswer(req, res, badRequest(target.why), head.accept);
       case 'unknown':
-        sendAnswer(req, res, this.#nothingHere(), head.accept);
-        return undefined;
+        return void sendAnswer(req, res, this.#nothingHere(), head.accept);
       case 'open': {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
-        return open(
-          { forwarding: this.#deps.forwarding, apiOrigin: this.#admission.apiOrigin },
-          { req, res, head, query: target.query, at: target.at, ownOrigin },
+        const { apiOrigin } = this.#admission;
+        const { query, at } = target;
+        return open({ forwarding: this.#deps.forwarding, apiOrigin }, { method, head, query, at, ownOrigin }).then(
+          (answer) => sendAnswer(req, res, answer, head.accept),
         );
       }
       case 'instance':
@@ -314,10 +298,7 @@ export class Gateway {
   ): Promise<void> {
     const { req, res } = client;
     const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
-    if ('refused' in entered) {
-      sendAnswer(req, res, entered.refused, head.accept);
-      return;
-    }
+    if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
     const { pool, target, authorized, host, headers } = entered;
     const onDone = this.#begin(entered, authorized.accessGrant, () => abort(req, res), method, false);
     forward(pool, {
@@ -407,25 +388,16 @@ export class Gateway {
   ): Promise<Entered | { refused: Answer }> {
     const sender = senderOf(head, peer);
     const shown = takeShareToken(asked, head);
-    const { target } = shown;
+    const { target, token: shareToken } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.mount === 'host');
-    const shareToken = shown.token;
-    const authorized = await authorize(this.#admission, {
-      head,
-      credentials,
-      target,
-      shareToken,
-      method,
-      upgrade,
-      ownOrigin,
-    });
+    const authRequest = { head, credentials, target, shareToken, method, upgrade, ownOrigin };
+    const authorized = await authorize(this.#admission, authRequest);
     if ('refused' in authorized) return authorized;
     const { route, accessGrant } = authorized;
     if (shown.inAddress && !upgrade) {
       if (accessGrant.kind === 'share')
         authorized.setCookie = shareCookie(accessGrant.token, isSecure(ownOrigin), target);
-      if (isNavigation(head, method))
-        return { refused: redirectWithoutToken(addressWithout(target), authorized.setCookie) };
+      if (isNavigation(head, method)) return { refused: opening('page', addressWithout(target), authorized.setCookie) };
     }
     if (target.withSlash !== null && !upgrade && (method === 'GET' || method === 'HEAD')) {
       return { refused: redirectToSlash(target.withSlash) };
@@ -449,12 +421,8 @@ export class Gateway {
   #connectionOf(socket: Socket): Connection {
     let found = this.#connections.get(socket);
     if (found === undefined) {
-      const from = { remoteAddress: socket.remoteAddress, encrypted: socket instanceof TLSSocket };
-      found = {
-        responses: new Set(),
-        peer: peerOf(from, this.#trusted),
-        credentials: new Credentials(this.#deps.issuer),
-      };
+      const credentials = new Credentials(this.#deps.issuer);
+      found = { responses: new Set(), peer: peerOf(socket, this.#trusted), credentials };
       this.#connections.set(socket, found);
     }
     return found;

@@ -2,7 +2,7 @@
 import { constants } from 'node:http2';
 import type { ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
-import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import type { ClientRequest, ClientResponse, RequestEvent, RequestListener } from './client-exchange.ts';
 
 export class StreamRequest implements ClientRequest {
   readonly httpVersion = '2.0';
@@ -52,10 +52,7 @@ export class StreamRequest implements ClientRequest {
     this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
 
-  on(event: 'data', listener: (chunk: Buffer) => void): void;
-  on(event: 'error', listener: (error: Error) => void): void;
-  on(event: 'end' | 'close', listener: () => void): void;
-  on(event: string, listener: (value: Buffer & Error) => void): void {
+  on(event: RequestEvent, listener: RequestListener): void {
     this.#stream.on(event, listener);
   }
 
@@ -63,9 +60,7 @@ export class StreamRequest implements ClientRequest {
     this.#stream.once(event, listener);
   }
 
-  off(event: 'data', listener: (chunk: Buffer) => void): void;
-  off(event: 'end' | 'close', listener: () => void): void;
-  off(event: string, listener: (value: Buffer) => void): void {
+  off(event: RequestEvent, listener: RequestListener): void {
     this.#stream.off(event, listener);
   }
 }
@@ -115,11 +110,8 @@ export class StreamResponse implements ClientResponse {
     if (!this.destroyed) this.#stream.additionalHeaders({ ...headers, ':status': status });
   }
 
-  writeHead(status: number, statusText: string, headers: string[]): void;
-  writeHead(status: number, headers: string[]): void;
-  writeHead(status: number, textOrHeaders: string | string[], more: string[] = []): void {
+  writeHead(status: number, _reason: string | undefined, headers: string[]): void {
     if (this.destroyed) return;
-    const headers = typeof textOrHeaders === 'string' ? more : textOrHeaders;
     const fields = [':status', String(status)];
     let sized = this.#stream.writableEnded || WITHOUT_BODY.has(status);
     for (let at = 0; at + 1 < headers.length; at += 2) {
@@ -141,14 +133,9 @@ export class StreamResponse implements ClientResponse {
     for (const [name, value] of trailers) (this.#trailers[name.toLowerCase()] ??= []).push(value);
   }
 
-  end(chunk?: Buffer): void;
-  end(text: string, encoding: 'latin1'): void;
   end(chunk?: Buffer | string): void {
     this.#ended = true;
-    if (this.#stream.writableEnded) return;
-    if (chunk === undefined) this.#stream.end();
-    else if (typeof chunk === 'string') this.#stream.end(chunk, 'latin1');
-    else this.#stream.end(chunk);
+    if (!this.#stream.writableEnded) this.#stream.end(chunk, 'latin1');
   }
 
   /** Needs an error: without one, Node resets with NO_ERROR. */

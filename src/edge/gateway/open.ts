@@ -1,7 +1,5 @@
 import type { Forwarding } from '../../control/index.ts';
-import { badRequest, sendAnswer } from './answers.ts';
-import type { Answer } from './answers.ts';
-import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
@@ -12,8 +10,7 @@ export interface OpenDeps {
 }
 
 export interface OpenRequest {
-  req: ClientRequest;
-  res: ClientResponse;
+  method: string;
   head: Head;
   query: string;
   /** Port whose own host was addressed; null: the gateway's host. */
@@ -21,15 +18,9 @@ export interface OpenRequest {
   ownOrigin: string;
 }
 
-export async function open(deps: OpenDeps, authRequest: OpenRequest): Promise<void> {
-  const { req, res, head } = authRequest;
-  const answer = await answerOpen(deps, authRequest);
-  sendAnswer(req, res, answer, head.accept);
-}
-
-async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: OpenRequest): Promise<Answer> {
+export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin }: OpenRequest): Promise<Answer> {
   // A HEAD of a link previewer must not consume the key.
-  if (req.method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
+  if (method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
   const key = search.get('key');
   const portText = search.get('port');
@@ -39,27 +30,20 @@ async function answerOpen(deps: OpenDeps, { req, head, query, at, ownOrigin }: O
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
   if (openedByOtherOrigin(deps.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
   const redeemed = await deps.forwarding.redeem(key);
-  if (redeemed === null) return spent(deps.apiOrigin());
   // An instance's host must not open another instance.
-  if (at !== null && redeemed.instanceId !== at.instanceId) return spent(deps.apiOrigin());
+  if (redeemed === null || (at !== null && redeemed.instanceId !== at.instanceId)) return linkUsed(deps.apiOrigin());
   const place =
     at !== null
       ? '/'
       : port === null
         ? `/notebook/${redeemed.instanceId}/`
         : `/forward/${redeemed.instanceId}/${port}/`;
-  const headers = ['Location', place, 'Set-Cookie', sessionCookie(redeemed.session, isSecure(ownOrigin))];
+  const answer = opening('instance', place, sessionCookie(redeemed.session, isSecure(ownOrigin)));
   const before = sessionSecretOf(head.cookies, isSecure(ownOrigin));
   const accountBefore = before === null ? null : ((await deps.forwarding.session(before))?.accountId ?? null);
+  if (accountBefore === redeemed.accountId) return answer;
   // Not cookies: the console on the same host needs its own.
-  if (accountBefore !== redeemed.accountId) headers.push('Clear-Site-Data', '"cache", "storage"');
-  return {
-    status: 303,
-    code: 'internal',
-    title: 'Opening',
-    message: 'the instance is at the address in Location',
-    headers,
-  };
+  return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
 }
 
 /**
@@ -88,13 +72,4 @@ const confirmation = (at: OpenRequest['at'], key: string, port: number | null): 
     href: `${at === null ? '/open' : OPEN_ON_HOSTS}?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
     text: 'Go on, the link is mine',
   },
-});
-
-const spent = (apiOrigin: string): Answer => ({
-  status: 410,
-  code: 'not_found',
-  title: 'This link has been used',
-  message:
-    'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
-  link: { href: `${apiOrigin}/`, text: 'Go to the console' },
 });

@@ -28,7 +28,6 @@ export type Target =
   | InstanceTarget
   /** `at`: port whose own host was addressed; null: the gateway's host. */
   | { kind: 'open'; query: string; at: { instanceId: InstanceId; port: number } | null }
-  | { kind: 'home' }
   | { kind: 'unknown' }
   | { kind: 'refused'; why: string };
 
@@ -62,7 +61,7 @@ export function targetOf(host: string, requestTarget: string, domain: string | n
   if (pathEnd === 5 && requestTarget.startsWith('/open')) {
     return { kind: 'open', query: mark < 0 ? '' : requestTarget.slice(mark + 1), at: null };
   }
-  return pathEnd === 1 ? { kind: 'home' } : UNKNOWN;
+  return UNKNOWN;
 }
 
 const isBelow = (host: string, domain: string): boolean =>

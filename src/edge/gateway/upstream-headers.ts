@@ -1,8 +1,8 @@
 /**
  * Rewrites a request head for the instance: hop-by-hop headers and credentials out, X-Forwarded in.
  */
-import { isIPv6 } from 'node:net';
-import type { BlockList } from 'node:net';
+import { isIPv6, type BlockList, type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Authorized } from './admission.ts';
 import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
@@ -35,12 +35,12 @@ export interface Peer {
   trusted: boolean;
 }
 
-export function peerOf(socket: { remoteAddress?: string | undefined; encrypted: boolean }, trusted: BlockList): Peer {
+export function peerOf(socket: Socket, trusted: BlockList): Peer {
   const peer = socket.remoteAddress ?? '';
   const address = peer.startsWith('::ffff:') ? peer.slice(7) : peer;
   return {
     address,
-    proto: socket.encrypted ? 'https' : 'http',
+    proto: socket instanceof TLSSocket ? 'https' : 'http',
     trusted: trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4'),
   };
 }
