@@ -16,7 +16,6 @@ import { Refusal } from '../../domain/refusal.ts';
 import { mountEventStream } from './event-stream.ts';
 import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFiles } from './files.ts';
-import { frontPage, HTML_TYPE } from './front-page.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import type { Handlers } from './handlers/handler.ts';
@@ -29,7 +28,7 @@ import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, setCommonHeaders, type Authorize } from './mount.ts';
 import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
 import type { ErrorStyle } from './refusal-reply.ts';
-import { makeRequestIds } from './request-headers.ts';
+import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './server.ts';
@@ -173,14 +172,13 @@ function mountSelfDescription(
   app: FastifyInstance,
   { control, version, gatewayOrigin }: Pick<ApiOptions, 'control' | 'version' | 'gatewayOrigin'>,
 ): void {
-  const page = frontPage({ version, gatewayOrigin });
   const document = JSON.stringify(openapiDocument({ version, errorKinds }));
   const give = (path: string, contentType: string, body: string): void => {
     app.get(path, (request, reply) => {
       setCommonHeaders(request, reply, contentType).send(body);
     });
   };
-  give('/', HTML_TYPE, page);
+  give('/', 'text/html; charset=utf-8', frontPage(version, gatewayOrigin));
   give(`${BASE_PATH}/openapi.json`, JSON_TYPE, document);
   give('/healthz', JSON_TYPE, JSON.stringify({ alive: true }));
   app.get('/readyz', async (request, reply) => {
@@ -190,6 +188,23 @@ function mountSelfDescription(
     return JSON.stringify({ ready, text });
   });
 }
+
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+
+const frontPage = (version: string, gatewayOrigin: string): string => `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Berth</title>
+<h1>Berth ${escaped(version)}</h1>
+<p>A cloud of notebook instances. This address serves its API, under <code>/api</code>.</p>
+<ul>
+<li><a href="/api/openapi.json">The API document</a> (OpenAPI 3.1)</li>
+<li><a href="/readyz">Whether the server is ready</a></li>
+</ul>
+<p>Notebooks and forwarded ports of instances are at <code>${escaped(gatewayOrigin)}</code>.</p>
+</html>
+`;
 
 const selfDescriptionPaths: ReadonlySet<string> = new Set(['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`]);
 

@@ -4,7 +4,7 @@ import { GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Events, PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { parameterOf } from './request-headers.ts';
+import { parameterOf } from './request.ts';
 import { firstOf, type Streams } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 

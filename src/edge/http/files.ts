@@ -11,7 +11,7 @@ import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, Files, ReadableFile, Log } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import type { LoginWatch } from './login-watch.ts';
-import { parameterOf } from './request-headers.ts';
+import { parameterOf } from './request.ts';
 import { DEFAULT_STALLED_MS, matchesEtag, parseRange, sendDownload, streamHeaders, WHOLE_FILE } from './download.ts';
 import type { ByteRange } from './download.ts';
 import { JSON_TYPE } from './refusal-reply.ts';

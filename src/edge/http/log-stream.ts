@@ -7,7 +7,7 @@ import { BASE_PATH, routes } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, Logs, LogRequest, Log } from '../../control/index.ts';
 import { fromOf, publicLine } from './presenters.ts';
 import { sendDownload } from './download.ts';
-import { queryOf } from './request-headers.ts';
+import { queryOf } from './request.ts';
 import { firstOf, type Stream, type Streams, type Write } from './server-sent.ts';
 import type { Authorize } from './mount.ts';
 import { makeValidate } from './validate.ts';

@@ -9,11 +9,10 @@ import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Log } from '../../control/index.ts';
 import { ADMIN_ROLE } from '../../domain/roles.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { checkBodyHeaders, parseBody } from './body.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { Started, type ClosedRouteName, type HandlerInput, type Handlers } from './handlers/handler.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
-import { idempotencyOf, waitMsOf } from './request-headers.ts';
+import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
 import { makeValidate } from './validate.ts';
 
 export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;

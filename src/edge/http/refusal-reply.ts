@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE, type ErrorCode, type Problem } from '../../contract/common.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { bodyTooLarge } from './body.ts';
+import { bodyTooLarge } from './request.ts';
 import { errorKinds } from './status.ts';
 
 /** Error format of a route: `plain` is docs/interface.md §7, `problem` RFC 9457. */

@@ -17,7 +17,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
 import type { LoginWatch } from './login-watch.ts';
 import type { Authorize } from './mount.ts';
-import { queryOf } from './request-headers.ts';
+import { queryOf } from './request.ts';
 import { pathOf } from './refusal-reply.ts';
 import { makeValidate } from './validate.ts';
 

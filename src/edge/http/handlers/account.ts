@@ -1,7 +1,7 @@
 /** Login, account, keys and sessions. */
 import type { Access } from '../../../control/index.ts';
 import { accessCookie } from '../credentials.ts';
-import type { ClosedHandlers, OpenHandlers } from './handler.ts';
+import { nothing, type ClosedHandlers, type OpenHandlers } from './handler.ts';
 
 export const openHandlers = (access: Access, secureCookies: boolean): OpenHandlers => ({
   async login({ body, from, setHeader }) {
@@ -29,16 +29,10 @@ export const accountHandlers = (access: Access, secureCookies: boolean) =>
     createUser: (caller, { body, idempotency }) => access.createUser(caller, body, idempotency),
     createApiKey: (caller, { body, idempotency }) => access.createApiKey(caller, body, idempotency),
     listApiKeys: (caller) => access.listApiKeys(caller),
-    async deleteApiKey(caller, { body, idempotency }) {
-      await access.deleteApiKey(caller, body, idempotency);
-      return {};
-    },
+    deleteApiKey: (caller, { body, idempotency }) => access.deleteApiKey(caller, body, idempotency).then(nothing),
     createSshKey: (caller, { body, idempotency }) => access.createSshKey(caller, body, idempotency),
     listSshKeys: (caller) => access.listSshKeys(caller),
-    async deleteSshKey(caller, { body, idempotency }) {
-      await access.deleteSshKey(caller, body, idempotency);
-      return {};
-    },
+    deleteSshKey: (caller, { body, idempotency }) => access.deleteSshKey(caller, body, idempotency).then(nothing),
     async listSessions(caller) {
       const sessions = await access.listSessions(caller);
       return {
@@ -49,9 +43,6 @@ export const accountHandlers = (access: Access, secureCookies: boolean) =>
         })),
       };
     },
-    async revokeSession(caller, { body, idempotency }) {
-      await access.revokeSession(caller, body, idempotency);
-      return {};
-    },
+    revokeSession: (caller, { body, idempotency }) => access.revokeSession(caller, body, idempotency).then(nothing),
     balance: (caller) => access.balance(caller),
   }) satisfies Partial<ClosedHandlers>;

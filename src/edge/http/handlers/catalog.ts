@@ -1,15 +1,9 @@
 /** Catalog, regions, images, registries, and the administrator's orphans and tasks. */
 import type { Control } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/public-instance.ts';
-import { started, type ClosedHandlers } from './handler.ts';
+import { nothing, started, type ClosedHandlers } from './handler.ts';
 
-export const catalogHandlers = ({
-  catalog,
-  images,
-  registries,
-  orphans,
-  tasks,
-}: Pick<Control, 'catalog' | 'images' | 'registries' | 'orphans' | 'tasks'>) =>
+export const catalogHandlers = ({ catalog, images, registries, orphans, tasks }: Control) =>
   ({
     async catalog() {
       return { instanceInfos: await catalog.families() };
@@ -29,10 +23,7 @@ export const catalogHandlers = ({
     deleteImage: (caller, { body, idempotency }) => images.delete(caller, body, idempotency).then(started),
     createRegistry: (caller, { body, idempotency }) => registries.create(caller, body, idempotency),
     listRegistries: (caller) => registries.list(caller),
-    async deleteRegistry(caller, { body, idempotency }) {
-      await registries.delete(caller, body, idempotency);
-      return {};
-    },
+    deleteRegistry: (caller, { body, idempotency }) => registries.delete(caller, body, idempotency).then(nothing),
     async listStrays() {
       return { strays: await orphans.list() };
     },

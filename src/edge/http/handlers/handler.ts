@@ -31,6 +31,8 @@ export class Started<Answer> {
 export const started = <Result extends { operationId?: string | undefined }>({ operationId, ...answer }: Result) =>
   new Started(answer, operationId);
 
+export const nothing = (): Record<string, never> => ({});
+
 type Answer<Name extends JsonRouteName> = Name extends OperationRouteName
   ? Started<AnswerOf<Name> | Buffer>
   : AnswerOf<Name> | Buffer;

@@ -10,15 +10,9 @@ import {
   publicLine,
   shareAnswer,
 } from '../presenters.ts';
-import type { ClosedHandlers } from './handler.ts';
+import { nothing, type ClosedHandlers } from './handler.ts';
 
-export const insideHandlers = ({
-  ports,
-  commands,
-  terminals,
-  metrics,
-  logs,
-}: Pick<Control, 'ports' | 'commands' | 'terminals' | 'metrics' | 'logs'>) =>
+export const insideHandlers = ({ ports, commands, terminals, metrics, logs }: Control) =>
   ({
     async setPortAccess(caller, { body }) {
       return { instanceId: body.instanceId, port: await ports.setAccess(caller, body) };
@@ -33,19 +27,14 @@ export const insideHandlers = ({
     async listShares(caller, { body: { instanceId } }) {
       return { shares: (await ports.shares(caller, instanceId)).map(shareAnswer) };
     },
-    async unsharePort(caller, { body, idempotency }) {
-      await ports.unshare(caller, body, idempotency);
-      return {};
-    },
+    unsharePort: (caller, { body, idempotency }) => ports.unshare(caller, body, idempotency).then(nothing),
     exec: async (caller, { body, clientGone }) =>
       execAnswer(body, await commands.run(caller, commandOf(body), clientGone())),
     async listTerminals(caller, { body: { instanceId } }) {
       return { terminals: (await terminals.list(caller, instanceId)).map(listedTerminal) };
     },
-    async closeTerminal(caller, { body: { instanceId, terminal } }) {
-      await terminals.close(caller, { instanceId, name: terminal });
-      return {};
-    },
+    closeTerminal: (caller, { body: { instanceId, terminal } }) =>
+      terminals.close(caller, { instanceId, name: terminal }).then(nothing),
     async metrics(caller, { body: { instanceId, fromUnixMs, toUnixMs, stepSeconds } }) {
       const stepMs = stepSeconds === undefined ? undefined : stepSeconds * 1000;
       const range = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };

@@ -4,10 +4,7 @@ import type { ListPages } from '../list-pages.ts';
 import { activityAnswer, endsAnswer, stopPolicyOf } from '../presenters.ts';
 import { started, type ClosedHandlers } from './handler.ts';
 
-export const instanceHandlers = (
-  { instances, stopPolicies, operations }: Pick<Control, 'instances' | 'stopPolicies' | 'operations'>,
-  pages: ListPages,
-) =>
+export const instanceHandlers = ({ instances, stopPolicies, operations }: Control, pages: ListPages) =>
   ({
     launch: (caller, { body, idempotency, waitMs }) =>
       instances.launch(caller, body, idempotency, waitMs).then(started),

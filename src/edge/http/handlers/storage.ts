@@ -1,15 +1,12 @@
 /** Volumes, snapshots and files. */
 import type { Control } from '../../../control/index.ts';
 import type { ListPages } from '../list-pages.ts';
-import { started, Started, type ClosedHandlers } from './handler.ts';
+import { nothing, started, Started, type ClosedHandlers } from './handler.ts';
 
 const startedVolume = ({ volumeText, operationId }: { volumeText: string; operationId?: string | undefined }) =>
   new Started(Buffer.from(`{"volume":${volumeText}}`), operationId);
 
-export const storageHandlers = (
-  { volumes, snapshots, files }: Pick<Control, 'volumes' | 'snapshots' | 'files'>,
-  pages: ListPages,
-) =>
+export const storageHandlers = ({ volumes, snapshots, files }: Control, pages: ListPages) =>
   ({
     listVolumes: (caller, { body: { pager } }) =>
       pages.answer({ member: 'volumeList', caller, pager, read: () => volumes.list(caller, pager) }),
@@ -45,8 +42,5 @@ export const storageHandlers = (
         next,
       };
     },
-    async createFolder(caller, { body }) {
-      await files.makeFolder(caller, body);
-      return {};
-    },
+    createFolder: (caller, { body }) => files.makeFolder(caller, body).then(nothing),
   }) satisfies Partial<ClosedHandlers>;
