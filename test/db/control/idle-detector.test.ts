@@ -126,14 +126,15 @@ onBothEngines('an idle instance', (open) => {
 });
 
 test('stops at the announced time, whatever the check interval', async () => {
-  const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 3_000, staleMs: 9_000 } });
+  const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 6_000, staleMs: 18_000 } });
   const id = await running(world);
-  await setIdle(world, id, idlePolicy(3_500));
+  await setIdle(world, id, idlePolicy(6_500));
   await world.until(id, hasStatus('Stopped'));
   const [warning, stop] = await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished');
   const { willStopAt } = JSON.parse(warning?.data ?? '{}');
   expect(stop?.atMs).toBeGreaterThanOrEqual(willStopAt);
-  expect((stop?.atMs ?? 0) - willStopAt).toBeLessThan(2_000);
+  // The next check would be later.
+  expect((stop?.atMs ?? 0) - willStopAt).toBeLessThan(5_000);
 });
 
 test("unresponsive notebooks of one account are unknown, and delay no other account's idle stop", async () => {

@@ -43,10 +43,8 @@ test('returns exit codes, with stderr separate', async () => {
     stderr: expect.stringMatching(/^no-such-command: not found/),
   });
   expect(await run('sh', '-c', 'kill -9 $$')).toMatchObject({ exitCode: 137, timedOut: false });
-  const startedMs = Date.now();
   const late = await client.exec({ instanceId, command: ['sh', '-c', 'sleep 4321 & sleep 4321'], timeoutSeconds: 1 });
   expect(late).toMatchObject({ exitCode: 137, timedOut: true });
-  expect(Date.now() - startedMs).toBeLessThan(20_000);
   expect((await run('sh', '-c', 'ps ax | grep -c "[s]leep 4321"')).stdout).toBe('0\n');
 });
 
