@@ -41,8 +41,8 @@ interface Entry<Value> {
 }
 
 export function makeCache<Value>(options: CacheOptions<Value>): Cache<Value> {
-  const { load, now, maxEntries, isCacheable = () => true, expiresAtMs = () => Infinity, staleOnError } = options;
-  const { ttlMs } = options;
+  const { load, now, ttlMs, maxEntries, staleOnError } = options;
+  const { isCacheable = () => true, expiresAtMs = () => Infinity } = options;
   const entries = makeBoundedMap<Entry<Value>>({ maxEntries });
   const loads = new Map<string, Promise<Value>>();
   /** Grows with each invalidation. */

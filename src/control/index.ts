@@ -30,7 +30,6 @@ export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage } from './base/caller.ts';
 export type { Log } from './base/log.ts';
 export type { Commands } from './inside/commands.ts';
-export { copyString } from './base/copy-string.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';
 export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';
 export type { InstanceMetrics } from './inside/metrics/metrics.ts';

@@ -1,14 +1,7 @@
-import {
-  type Credential,
-  type Forwarding,
-  type GatewayRoute,
-  type IdentifyCredential,
-  copyString,
-} from '../../control/index.ts';
+import type { Credential, Forwarding, GatewayRoute, IdentifyCredential } from '../../control/index.ts';
 import { allowsAccount, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused } from './answers.ts';
-import type { Answer } from './answers.ts';
+import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused, type Answer } from './answers.ts';
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
 import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
@@ -22,28 +15,7 @@ export type AccessGrant =
   | { kind: 'share'; token: string };
 
 /** Copies the credential so that it does not retain the header text it was sliced from. */
-export function detachedCopy(accessGrant: AccessGrant): AccessGrant {
-  switch (accessGrant.kind) {
-    case 'public':
-      return accessGrant;
-    case 'session':
-      return { ...accessGrant, secret: copyString(accessGrant.secret) };
-    case 'credential': {
-      const { credential } = accessGrant;
-      return {
-        ...accessGrant,
-        credential:
-          credential.kind === 'token'
-            ? { kind: 'token', token: copyString(credential.token) }
-            : { kind: 'apiKey', key: copyString(credential.key) },
-      };
-    }
-    case 'share':
-      return { ...accessGrant, token: copyString(accessGrant.token) };
-    default:
-      return accessGrant satisfies never;
-  }
-}
+export const detachedCopy = (accessGrant: AccessGrant): AccessGrant => structuredClone(accessGrant);
 
 export interface Authorized {
   route: GatewayRoute;

@@ -14,12 +14,10 @@ import {
   unreachable,
 } from './answers.ts';
 import type { Answer } from './answers.ts';
-import { abort } from './client-exchange.ts';
-import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import { IdleWatched, type IdleWatch } from './idle.ts';
 import type { GatewayLimits } from './limits.ts';
-import { hasBody } from './head.ts';
-import type { Head } from './head.ts';
+import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';
 import type { PortPool } from './instance-pools.ts';
@@ -240,18 +238,12 @@ class Passing extends IdleWatched implements Receiver {
       this.#connect();
       return;
     }
+    const about = { instanceId: target.instanceId, port: target.port, reason: error.message };
     if (res.headersSent) {
-      log.debug(
-        { instanceId: target.instanceId, port: target.port, reason: error.message },
-        'an instance broke off a response',
-      );
-      abort(req, res);
-      return;
+      log.debug(about, 'an instance broke off a response');
+      return abort(req, res);
     }
-    log.debug(
-      { instanceId: target.instanceId, port: target.port, reason: error.message },
-      'a request did not reach its instance',
-    );
+    log.debug(about, 'a request did not reach its instance');
     sendAnswer(req, res, this.#stalled ?? answerTo(error, target), head.accept);
   }
 }

@@ -17,12 +17,10 @@
  */
 import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
-import { BlockList, isIPv6 } from 'node:net';
-import type { Server as NetServer, Socket } from 'node:net';
+import { BlockList, isIPv6, type Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
-import { authorize, detachedCopy } from './admission.ts';
-import type { AccessGrant, AdmissionDeps, Authorized } from './admission.ts';
+import { authorize, detachedCopy, type AccessGrant, type AdmissionDeps } from './admission.ts';
 import {
   badRequest,
   tooManyConnections,
@@ -39,27 +37,21 @@ import {
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
-import { abort } from './client-exchange.ts';
-import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
 import { ConnectionLimit } from './connection-limit.ts';
-import { forward } from './forward.ts';
-import type { Exchange } from './forward.ts';
-import { hasBody, readHead } from './head.ts';
-import type { Head } from './head.ts';
+import { forward, type Exchange } from './forward.ts';
+import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
-import { upstreamHeaders, peerOf, senderOf } from './upstream-headers.ts';
-import type { Peer, Sender } from './upstream-headers.ts';
+import { upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
 import { makeListener } from './listener.ts';
 import { open } from './open.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
-import { Revocation } from './revocation.ts';
-import type { OpenAccess } from './revocation.ts';
-import { targetOf } from './routing.ts';
-import type { InstanceTarget, PortAddress } from './routing.ts';
+import { Revocation, type OpenAccess } from './revocation.ts';
+import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import type { Certificates } from '../tls-files.ts';
 
@@ -83,13 +75,9 @@ export interface GatewayDeps {
 }
 
 /** An authorized request with a slot of its instance's concurrency limit. */
-interface Entered {
-  authorized: Authorized;
+interface Entered extends Pick<Exchange, 'authorized' | 'target' | 'host' | 'headers'> {
   place: PortAddress;
   pool: PortPool;
-  target: InstanceTarget;
-  host: string;
-  headers: string[];
 }
 
 interface Connection {

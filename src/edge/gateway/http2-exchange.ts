@@ -1,6 +1,5 @@
 /** Represents an HTTP/2 stream as request and response; node:http2 would join repeated headers. */
-import { constants } from 'node:http2';
-import type { ServerHttp2Stream } from 'node:http2';
+import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { ClientRequest, ClientResponse, RequestEvent, RequestListener } from './client-exchange.ts';
 

@@ -5,8 +5,7 @@
  * connection window is replenished on arrival, so no stream blocks another. nghttp2 and Node close
  * floods of resets, ACKs, invalid frames, CONTINUATIONs and headers.
  */
-import { constants, performServerHandshake } from 'node:http2';
-import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { badRequest, sendAnswer } from './answers.ts';

@@ -1,7 +1,6 @@
 /** Revokes access of open connections: rechecks on a revocation and periodically, and cuts. */
 import { makeRechecker } from '../../async/recheck.ts';
-import { isStillAuthorized } from './admission.ts';
-import type { AdmissionDeps, AccessGrant } from './admission.ts';
+import { isStillAuthorized, type AdmissionDeps, type AccessGrant } from './admission.ts';
 import { SwapRemoveList, type ListItem } from './swap-remove-list.ts';
 import type { Forwarding, Log } from '../../control/index.ts';
 import type { PortAddress } from './routing.ts';
@@ -68,7 +67,7 @@ export class Revocation {
     let why: unknown;
     for (const access of all) {
       if (access.at < 0) continue;
-      const key = keyOf(access);
+      const key = JSON.stringify([access.place, access.accessGrant]);
       try {
         const verdict = verdicts.get(key) ?? (await isStillAuthorized(this.#deps, access.place, access.accessGrant));
         verdicts.set(key, verdict);
@@ -83,21 +82,5 @@ export class Revocation {
       { err: why, connections: unknown },
       'could not recheck open connections; they stay until the next check',
     );
-  }
-}
-
-function keyOf({ place: { instanceId, port, mount }, accessGrant }: OpenAccess): string {
-  const place = `${instanceId}:${port}:${mount}`;
-  switch (accessGrant.kind) {
-    case 'public':
-      return place;
-    case 'session':
-      return `${place}:s:${accessGrant.secret}`;
-    case 'credential':
-      return `${place}:c:${accessGrant.credential.kind === 'token' ? accessGrant.credential.token : accessGrant.credential.key}`;
-    case 'share':
-      return `${place}:l:${accessGrant.token}`;
-    default:
-      return accessGrant satisfies never;
   }
 }

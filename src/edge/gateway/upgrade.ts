@@ -5,29 +5,23 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { asError } from '../../domain/unknown-error.ts';
-import type { Authorized } from './admission.ts';
 import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
-import { answerTo } from './forward.ts';
+import { answerTo, type Exchange } from './forward.ts';
 import { downstreamHeaders } from './downstream-headers.ts';
-import { IdleWatched, type IdleWatch } from './idle.ts';
-import type { GatewayLimits } from './limits.ts';
+import { IdleWatched } from './idle.ts';
 import type { PortPool } from './instance-pools.ts';
 import { requestHead } from './upstream-headers.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';
 import { ResponseReader, type ResponseSink } from './response-reader.ts';
-import type { InstanceTarget } from './routing.ts';
 
-export interface TunnelRequest {
+export interface TunnelRequest extends Pick<
+  Exchange,
+  'target' | 'authorized' | 'host' | 'headers' | 'idle' | 'limits'
+> {
   client: Duplex;
   early: Buffer;
-  target: InstanceTarget;
-  authorized: Authorized;
-  host: string;
   accept: string;
-  headers: string[];
-  idle: IdleWatch;
-  limits: GatewayLimits;
 }
 
 /** `onDone` is called once, after the tunnel ended. The opening request is not retained. */

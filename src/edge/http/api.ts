@@ -9,8 +9,7 @@ import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { openapiDocument } from '../../contract/openapi.ts';
-import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
-import type { StreamRouteName } from '../../contract/routes.ts';
+import { BASE_PATH, methodsOf, type StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { mountEventStream } from './event-stream.ts';
@@ -26,8 +25,7 @@ import { makeListPages, type ListPages } from './list-pages.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, setCommonHeaders, type Authorize } from './mount.ts';
-import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN } from './refusal-reply.ts';
-import type { ErrorStyle } from './refusal-reply.ts';
+import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
@@ -157,7 +155,7 @@ function mountStreams(
   const mountByName: Record<StreamRouteName, () => void> = {
     events: () => mountEventStream(app, { events: control.events, streams, authorize }),
     followLogs: () => mountLogStream(app, { logs: control.logs, streams, authorize, log, stalledMs }),
-    openExec: () => mountSocket(execSocket({ commands: control.commands, log })),
+    openExec: () => mountSocket(execSocket(control, log)),
     openTerminal: () => mountSocket(terminalSocket(control)),
     downloadFile: () => mountBytes('downloadFile'),
     headFile: () => mountBytes('headFile'),

@@ -1,6 +1,6 @@
 /**
- * `GET /api/instance/exec`, protocol `berth.exec.v1` (docs/reference/terminal.md). A disconnect
- * kills.
+ * WebSockets of commands, `berth.exec.v1`, and of terminals, `berth.terminal.v1`
+ * (docs/reference/terminal.md). A disconnect kills a command.
  */
 import { drained } from '../../async/abort.ts';
 import type { Readable } from 'node:stream';
@@ -8,26 +8,17 @@ import type { WebSocket } from 'ws';
 import type { z } from 'zod';
 import { channels, closeCodes, signalMessage, terminalSize } from '../../contract/exec.ts';
 import { routes } from '../../contract/routes.ts';
-import type { Commands, OpenExec, Log, Terminals } from '../../control/index.ts';
+import type { Control, OpenExec, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
-import {
-  BadMessage,
-  makeSocketConnection,
-  type SocketConnection,
-  type SocketConnectionDeps,
-} from '../socket/socket-connection.ts';
+import { BadMessage, makeSocketConnection, parseMessage } from '../socket/socket-connection.ts';
+import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
 import type { SocketHandler } from './sockets.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';
 
-interface ExecDeps {
-  commands: Pick<Commands, 'open' | 'check'>;
-  log: Pick<Log, 'warn'>;
-}
-
-export const execSocket = ({
-  commands,
-  log,
-}: ExecDeps): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
+export const execSocket = (
+  { commands }: Control,
+  log: Pick<Log, 'warn'>,
+): SocketHandler<z.output<(typeof routes)['openExec']['query']>> => ({
   route: routes.openExec,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
   async open(caller, { terminal, columns, rows, timeoutSeconds, ...command }, gone) {
@@ -37,34 +28,28 @@ export const execSocket = ({
       void running.kill().catch((error: unknown) => log.warn({ err: error }, 'a command could not be killed'));
     return {
       abandon: kill,
-      serve: (socket, heartbeat) => serve({ socket, heartbeat, running, kill, timeoutSeconds }),
+      serve: (socket, heartbeat) => serve(running, kill, timeoutSeconds, socket, heartbeat),
     };
   },
 });
 
-interface ServedExec {
-  socket: WebSocket;
-  heartbeat: Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>;
-  running: OpenExec;
-  kill: () => void;
-  timeoutSeconds: number | undefined;
-}
+type Heartbeat = Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>;
 
-function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec): SocketConnection {
-  const line = makeSocketConnection({
-    socket,
-    badMessage: closeCodes.badMessage,
-    ...heartbeat,
-    onMessage: (data, isText) => handleMessage(running, data, isText),
-  });
+function serve(
+  running: OpenExec,
+  kill: () => void,
+  limitSeconds: number | undefined,
+  socket: WebSocket,
+  heartbeat: Heartbeat,
+): SocketConnection {
+  const onMessage = (data: Buffer, isText: boolean) => handleMessage(running, data, isText);
+  const line = makeSocketConnection({ socket, badMessage: closeCodes.badMessage, ...heartbeat, onMessage });
   let timedOut = false;
-  const timer =
-    timeoutSeconds === undefined
-      ? undefined
-      : setTimeout(() => {
-          timedOut = true;
-          kill();
-        }, timeoutSeconds * 1_000);
+  const onTimeout = (): void => {
+    timedOut = true;
+    kill();
+  };
+  const timer = limitSeconds === undefined ? undefined : setTimeout(onTimeout, limitSeconds * 1_000);
   void line.closed.then(() => {
     clearTimeout(timer);
     for (const stream of [running.stdout, running.stderr]) stream.destroy();
@@ -74,10 +59,8 @@ function serve({ socket, heartbeat, running, kill, timeoutSeconds }: ServedExec)
     await Promise.all([pump(running.stdout, channels.stdout, line), pump(running.stderr, channels.stderr, line)]);
     const exitCode = await running.exited;
     await line.send(Buffer.from(JSON.stringify({ exitCode })), Buffer.of(channels.exit));
-    line.close(
-      timedOut ? closeCodes.timedOut : 1000,
-      timedOut ? 'it was killed at its time limit' : 'the command ended',
-    );
+    if (timedOut) line.close(closeCodes.timedOut, 'it was killed at its time limit');
+    else line.close(1000, 'the command ended');
   };
   toItsEnd().catch((error: unknown) => {
     if (!(error instanceof EngineFault)) return line.close(1011, 'the server failed');
@@ -97,12 +80,12 @@ function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promis
     case channels.stdin:
       return writeStdin(running, rest);
     case channels.resize:
-      return resize(running, parsed(terminalSize, rest, '{"columns":…,"rows":…}, each from 1 to 1000'));
+      // The exit reports a failure.
+      return running.resize(parseMessage(terminalSize, rest, SIZE_FORM)).catch(() => {});
     case channels.signal:
-      return signal(
-        running,
-        parsed(signalMessage, rest, '{"signal":"TERM"}, or another that docs/reference/terminal.md names'),
-      );
+      return running.kill(parseMessage(signalMessage, rest, SIGNAL_FORM).signal).catch((error: unknown) => {
+        throw error instanceof EngineFault ? new BadMessage(error.message) : error;
+      });
     default:
       throw new BadMessage('the first byte of a message is 0 (stdin), 4 (resize) or 5 (signal)');
   }
@@ -115,34 +98,13 @@ function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
   if (!stdin.write(bytes)) return drained(stdin);
 }
 
-async function resize(running: OpenExec, size: z.output<typeof terminalSize>): Promise<void> {
-  await running.resize(size).catch(() => {}); // the exit reports the failure
-}
-
-async function signal(running: OpenExec, { signal: name }: z.output<typeof signalMessage>): Promise<void> {
-  await running.kill(name).catch((error: unknown) => {
-    throw error instanceof EngineFault ? new BadMessage(error.message) : error;
-  });
-}
-
-function parsed<Schema extends z.ZodType>(schema: Schema, bytes: Buffer, words: string): z.output<Schema> {
-  try {
-    return schema.parse(JSON.parse(bytes.toString('utf8')));
-  } catch {
-    throw new BadMessage(`this message is ${words}`);
-  }
-}
-
-/** WebSocket of terminals, `berth.terminal.v1` (docs/reference/terminal.md). */
-interface TerminalDeps {
-  terminals: Pick<Terminals, 'attach'>;
-  commands: Pick<Commands, 'check'>;
-}
+const SIZE_FORM = 'this message is {"columns":…,"rows":…}, each from 1 to 1000';
+const SIGNAL_FORM = 'this message is {"signal":"TERM"}, or another that docs/reference/terminal.md names';
 
 export const terminalSocket = ({
   terminals,
   commands,
-}: TerminalDeps): SocketHandler<z.output<(typeof routes)['openTerminal']['query']>> => ({
+}: Control): SocketHandler<z.output<(typeof routes)['openTerminal']['query']>> => ({
   route: routes.openTerminal,
   check: (caller, { instanceId }) => commands.check(caller, instanceId),
   async open(caller, { instanceId, terminal: name, columns, rows }, gone) {

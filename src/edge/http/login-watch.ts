@@ -1,7 +1,7 @@
 /** Rechecks the logins of open streams, sockets and transfers after a reported revocation. */
 import { makeRechecker } from '../../async/recheck.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Access, Caller, Credential, Forwarding } from '../../control/index.ts';
+import type { Access, Caller, Forwarding } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential } from './credentials.ts';
 
@@ -45,7 +45,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
     // Tabs share a login: each login is checked once.
     const verdicts = new Map<string, string | null>();
     for (const { holder, cut } of affected) {
-      const key = keyOf(presentedCredential(holder.request.headers).credential);
+      const key = JSON.stringify(presentedCredential(holder.request.headers).credential);
       const cached = verdicts.get(key);
       // A failed check ends no login.
       const why = cached === undefined ? await whyEnded(holder, { revalidate: true }).catch(() => null) : cached;
@@ -82,6 +82,3 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Dep
     },
   };
 }
-
-const keyOf = (credential: Credential): string =>
-  credential.kind === 'token' ? `token ${credential.token}` : `key ${credential.key}`;

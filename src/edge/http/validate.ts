@@ -8,8 +8,7 @@
 import type { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
 import { explainValue } from './explain-value.ts';
-import { hasType, isObject, shapeOf } from './schema-shape.ts';
-import type { JsonObject, Shape } from './schema-shape.ts';
+import { hasType, isObject, shapeOf, type JsonObject, type Shape } from './schema-shape.ts';
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
@@ -25,11 +24,11 @@ export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
     const parsed = schema.safeParse(body);
     if (parsed.success) return parsed.data;
     if (body === undefined)
-      throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstMissing(shape, {}))}`);
+      throw new Refusal('body_not_json', `the body is empty, and ${notSet(firstPath('missing', shape, {}))}`);
     if (!isObject(body)) throw new Refusal('field_type', `the body must be a JSON object, not ${nameOfType(body)}`);
-    const missing = firstMissing(shape, body);
+    const missing = firstPath('missing', shape, body);
     if (missing !== undefined) throw new Refusal('field_missing', notSet(missing));
-    const mismatch = firstMismatch(shape, body);
+    const mismatch = firstPath('mismatched', shape, body);
     if (mismatch !== undefined) throw new Refusal('field_type', `type mismatch for field "${mismatch}"`);
     const filled = withoutNulls(shape, body);
     const again = schema.safeParse(filled);
@@ -85,15 +84,8 @@ function* checkFields(root: Shape, body: JsonObject): Generator<FieldCheck> {
   }
 }
 
-function firstMissing(shape: Shape, body: JsonObject): string | undefined {
-  for (const check of checkFields(shape, body)) if (check.missing) return check.path;
-  return undefined;
-}
-
-function firstMismatch(shape: Shape, body: JsonObject): string | undefined {
-  for (const check of checkFields(shape, body)) if (check.mismatched) return check.path;
-  return undefined;
-}
+const firstPath = (fault: 'missing' | 'mismatched', shape: Shape, body: JsonObject): string | undefined =>
+  checkFields(shape, body).find((check) => check[fault])?.path;
 
 function withoutNulls(shape: Shape, value: unknown): unknown {
   if (shape.type === 'array' && Array.isArray(value)) return value.map((item) => withoutNulls(shape.item, item));

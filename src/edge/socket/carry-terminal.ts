@@ -3,12 +3,8 @@ import type { WebSocket } from 'ws';
 import { closeCodes, terminalClientMessage, type terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalMessage } from '../../control/index.ts';
 import type { z } from 'zod';
-import {
-  BadMessage,
-  makeSocketConnection,
-  type SocketConnection,
-  type SocketConnectionDeps,
-} from './socket-connection.ts';
+import { makeSocketConnection, parseMessage } from './socket-connection.ts';
+import type { SocketConnection, SocketConnectionDeps } from './socket-connection.ts';
 
 interface TerminalBridgeOptions extends Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'> {
   socket: WebSocket;
@@ -22,7 +18,8 @@ export function bridgeTerminal({ socket, name, attached, ...heartbeat }: Termina
     socket,
     badMessage: closeCodes.badMessage,
     ...heartbeat,
-    onMessage: (data, isText) => (isText ? attached.resize(parseSize(data)) : attached.type(data)),
+    onMessage: (data, isText) =>
+      isText ? attached.resize(parseMessage(terminalClientMessage, data, SIZE_FORM)) : attached.type(data),
   });
   void connection.closed.then(() => attached.leave());
   const send = (message: z.output<typeof terminalServerMessage>): Promise<void> =>
@@ -65,10 +62,4 @@ async function forwardMessage(
   }
 }
 
-function parseSize(data: Buffer): z.output<typeof terminalClientMessage> {
-  try {
-    return terminalClientMessage.parse(JSON.parse(data.toString('utf8')));
-  } catch {
-    throw new BadMessage('a text message is {"type":"resize","columns":…,"rows":…}, each from 1 to 1000');
-  }
-}
+const SIZE_FORM = 'a text message is {"type":"resize","columns":…,"rows":…}, each from 1 to 1000';

@@ -4,6 +4,7 @@
  * off after ten minutes.
  */
 import { WebSocket, type RawData } from 'ws';
+import type { z } from 'zod';
 
 const BEAT_MS = 30_000;
 /** Heartbeats without any sign of the peer. */
@@ -16,6 +17,15 @@ const MOST_REASON_BYTES = 123;
 
 /** A message outside of the protocol. Its text becomes the close reason. */
 export class BadMessage extends Error {}
+
+/** Parses the JSON of a message; `form` is the text of the `BadMessage` for any other. */
+export function parseMessage<Schema extends z.ZodType>(schema: Schema, bytes: Buffer, form: string): z.output<Schema> {
+  try {
+    return schema.parse(JSON.parse(bytes.toString('utf8')));
+  } catch {
+    throw new BadMessage(form);
+  }
+}
 
 export interface SocketConnection {
   /** Rejects once closed. Bytes are sent as binary after `head`, a string as text. */
