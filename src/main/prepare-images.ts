@@ -2,8 +2,8 @@
  * Background image work: builds the default image, and offers public images while their registry
  * answers.
  */
+import { withDeadline } from '../async/abort.ts';
 import { retry } from '../async/retry.ts';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { errorText } from '../domain/unknown-error.ts';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
@@ -17,15 +17,11 @@ const jupyter = (name: string, title: string, ...tags: string[]): OfferedImage =
   tags: ['jupyterlab', ...tags],
 });
 
-export const registries: readonly { url: string; images: OfferedImage[] }[] = [
-  {
-    url: 'https://quay.io/v2/',
-    images: [
-      jupyter('minimal', 'Jupyter minimal'),
-      jupyter('scipy', 'Jupyter SciPy', 'scipy'),
-      jupyter('pytorch', 'Jupyter PyTorch', 'pytorch'),
-    ],
-  },
+const REGISTRY_URL = 'https://quay.io/v2/';
+const REGISTRY_IMAGES = [
+  jupyter('minimal', 'Jupyter minimal'),
+  jupyter('scipy', 'Jupyter SciPy', 'scipy'),
+  jupyter('pytorch', 'Jupyter PyTorch', 'pytorch'),
 ];
 
 const RETRY_MS = 15_000;
@@ -57,27 +53,19 @@ export async function prepareImage(
 }
 
 /**
- * Adds a registry's images to the catalog once the registry answers; any HTTP answer counts, 401
+ * Adds the registry's images to the catalog once the registry answers; any HTTP answer counts, 401
  * included.
  */
 export async function offerRegistryImages(
   { offer, log }: { offer: (image: OfferedImage) => Promise<unknown>; log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
-  const silent = new Set(registries);
-  while (!signal.aborted && silent.size > 0) {
-    for (const registry of silent) {
-      const { url, images } = registry;
-      try {
-        await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_DEADLINE_MS)]) });
-      } catch {
-        log.debug({ registry: url }, 'the registry does not answer; its images are not offered');
-        continue;
-      }
-      for (const image of images) await offer(image);
-      silent.delete(registry);
-      log.info({ registry: url, images: images.length }, 'the registry answers; its images are in the catalog');
-    }
-    if (silent.size > 0) await sleep(REGISTRY_CHECK_EVERY_MS, undefined, { signal }).catch(() => {});
-  }
+  const registry = REGISTRY_URL;
+  const onError = (): void => log.debug({ registry }, 'the registry does not answer; its images are not offered');
+  const ask = (): Promise<unknown> => fetch(registry, { signal: withDeadline(signal, ANSWER_DEADLINE_MS) });
+  const answer = await retry(ask, { signal, firstMs: REGISTRY_CHECK_EVERY_MS, onError });
+  if (answer === undefined) return;
+  for (const image of REGISTRY_IMAGES) await offer(image);
+  const images = REGISTRY_IMAGES.length;
+  log.info({ registry, images }, 'the registry answers; its images are in the catalog');
 }

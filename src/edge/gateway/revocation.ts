@@ -1,5 +1,5 @@
 /** Revokes access of open connections: rechecks on a revocation and periodically, and cuts. */
-import { makeRechecker } from '../../async/recheck.ts';
+import { makeRechecker } from '../../async/coalesce.ts';
 import { isStillAuthorized, type AdmissionDeps, type AccessGrant } from './admission.ts';
 import { SwapRemoveList, type ListItem } from './swap-remove-list.ts';
 import type { Forwarding, Log } from '../../control/index.ts';

@@ -14,7 +14,7 @@ import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { mountEventStream } from './event-stream.ts';
 import { execSocket, terminalSocket } from './instance-sockets.ts';
-import { mountFiles } from './files.ts';
+import { mountFile } from './files.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import type { Handlers } from './handlers/handler.ts';
@@ -150,17 +150,17 @@ function mountStreams(
 ): void {
   const logins = makeLoginWatch(app, control);
   const streams = makeStreams(app, { logins, log, beatMs: eventBeatMs });
-  const mountSocket = mountSockets(app, { logins, authorize, beatMs: socketBeatMs });
-  const mountBytes = mountFiles(app, { files: control.files, authorize, logins, slowSenders, log, stalledMs });
+  const parts = { control, authorize, logins, streams, slowSenders, log, stalledMs };
+  const mountSocket = mountSockets(app, parts, socketBeatMs);
   const mountByName: Record<StreamRouteName, () => void> = {
-    events: () => mountEventStream(app, { events: control.events, streams, authorize }),
-    followLogs: () => mountLogStream(app, { logs: control.logs, streams, authorize, log, stalledMs }),
+    events: () => mountEventStream(app, parts),
+    followLogs: () => mountLogStream(app, parts),
     openExec: () => mountSocket(execSocket(control, log)),
     openTerminal: () => mountSocket(terminalSocket(control)),
-    downloadFile: () => mountBytes('downloadFile'),
-    headFile: () => mountBytes('headFile'),
-    uploadFile: () => mountBytes('uploadFile'),
-    deleteFile: () => mountBytes('deleteFile'),
+    downloadFile: () => mountFile(app, parts, 'downloadFile'),
+    headFile: () => mountFile(app, parts, 'headFile'),
+    uploadFile: () => mountFile(app, parts, 'uploadFile'),
+    deleteFile: () => mountFile(app, parts, 'deleteFile'),
   };
   for (const mountRoute of Object.values(mountByName)) mountRoute();
 }

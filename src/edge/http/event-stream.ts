@@ -2,23 +2,17 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
-import type { Events, PublishedEvents } from '../../control/index.ts';
+import type { PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './request.ts';
-import { firstOf, type Streams } from './server-sent.ts';
-import type { Authorize } from './mount.ts';
+import { firstOf } from './server-sent.ts';
+import type { StreamParts } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
 /** Events that may end the reader's own login: revalidate instead of trusting the cache. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
-export interface EventStreamDeps {
-  events: Events;
-  streams: Streams;
-  authorize: Authorize;
-}
-
-export function mountEventStream(app: FastifyInstance, { events, streams, authorize }: EventStreamDeps): void {
+export function mountEventStream(app: FastifyInstance, { control, streams, authorize }: StreamParts): void {
   app.get(BASE_PATH + routes.events.path, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
@@ -26,7 +20,7 @@ export function mountEventStream(app: FastifyInstance, { events, streams, author
       const caller = await authorize(request);
       const after = parseAfter(request);
       await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {
-        await using pages = events.follow(caller, after, abort.signal);
+        await using pages = control.events.follow(caller, after, abort.signal);
         const { lastSeq } = await firstOf(pages);
         await send(async (write) => {
           await write(`id: ${lastSeq}\n\n`);

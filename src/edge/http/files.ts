@@ -8,29 +8,18 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
 import { FILE_TYPE } from '../../contract/file.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
-import type { Caller, VolumePath, Files, ReadableFile, Log } from '../../control/index.ts';
+import type { Caller, VolumePath, ReadableFile } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
-import type { LoginWatch } from './login-watch.ts';
 import { parameterOf } from './request.ts';
 import { DEFAULT_STALLED_MS, matchesEtag, parseRange, sendDownload, streamHeaders, WHOLE_FILE } from './download.ts';
 import type { ByteRange } from './download.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
-import type { Authorize } from './mount.ts';
-import type { SlowSenders } from './slow-senders.ts';
+import type { StreamParts } from './mount.ts';
 
 const LENGTH = /^\d{1,15}$/;
 
-export interface FileDeps {
-  files: Files;
-  authorize: Authorize;
-  logins: Pick<LoginWatch, 'watch'>;
-  slowSenders: SlowSenders;
-  log: Pick<Log, 'warn'>;
-  stalledMs?: number | undefined;
-}
-
 interface FileContext {
-  deps: FileDeps;
+  deps: StreamParts;
   caller: Caller;
   place: VolumePath;
   request: FastifyRequest;
@@ -46,18 +35,16 @@ const handlers: Record<FileRouteName, (context: FileContext) => Promise<unknown>
   deleteFile: remove,
 };
 
-export function mountFiles(app: FastifyInstance, deps: FileDeps): (name: FileRouteName) => void {
-  return (name) => {
-    // Own scope: only here bodies stay unread.
-    app.register(async (scope) => {
-      scope.removeAllContentTypeParsers();
-      scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
-      mountFile(scope, deps, name);
-    });
-  };
+/** Mounts the route in a scope of its own: only there bodies stay unread. */
+export function mountFile(app: FastifyInstance, deps: StreamParts, name: FileRouteName): void {
+  app.register(async (scope) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+    addRoute(scope, deps, name);
+  });
 }
 
-function mountFile(scope: FastifyInstance, deps: FileDeps, name: FileRouteName): void {
+function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName): void {
   const { method, path, errors } = routes[name];
   scope.route<{ Params: { id: string; '*': string } }>({
     method,
@@ -93,7 +80,7 @@ function dispositionOf(path: string): string {
 }
 
 function download({ deps, caller, place, request, reply }: FileContext): Promise<void> {
-  return deps.files.read(caller, place, async (file, signal) => {
+  return deps.control.files.read(caller, place, async (file, signal) => {
     const { span, ...head } = answerOf(file, place, request, reply);
     const source = span && file.bytes(span.start, span.end);
     const what = 'a download';
@@ -148,7 +135,7 @@ async function upload({ deps, caller, place, request, reply }: FileContext): Pro
   try {
     const { onlyNew, sizeBytes } = uploadOf(request);
     deps.slowSenders.exempt(raw);
-    const written = await deps.files.write(caller, place, {
+    const written = await deps.control.files.write(caller, place, {
       onlyNew,
       sizeBytes,
       source(signal) {
@@ -200,6 +187,6 @@ async function remove({ deps, caller, place, request, reply }: FileContext): Pro
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
-  await deps.files.delete(caller, { ...place, recursive: recursive === 'true' });
+  await deps.control.files.delete(caller, { ...place, recursive: recursive === 'true' });
   await reply.code(204).headers(streamHeaders(request)).send();
 }

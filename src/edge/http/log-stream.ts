@@ -4,28 +4,20 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';
-import type { Caller, FollowedLog, Logs, LogRequest, Log } from '../../control/index.ts';
+import type { Caller, FollowedLog, LogRequest } from '../../control/index.ts';
 import { fromOf, publicLine } from './presenters.ts';
 import { sendDownload } from './download.ts';
 import { queryOf } from './request.ts';
-import { firstOf, type Stream, type Streams, type Write } from './server-sent.ts';
-import type { Authorize } from './mount.ts';
+import { firstOf, type Stream, type Write } from './server-sent.ts';
+import type { StreamParts } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
 const BATCH_BYTES = 64 * 1024;
 const CHECK_EVERY_MS = 1_000;
 
-export interface LogStreamDeps {
-  logs: Logs;
-  streams: Streams;
-  authorize: Authorize;
-  log: Pick<Log, 'warn'>;
-  stalledMs?: number | undefined;
-}
-
 const validate = makeValidate(routes.followLogs.query);
 
-export function mountLogStream(app: FastifyInstance, deps: LogStreamDeps): void {
+export function mountLogStream(app: FastifyInstance, deps: StreamParts): void {
   app.get(BASE_PATH + routes.followLogs.path, {
     exposeHeadRoute: false,
     config: { style: { errors: 'problem', withCode: true } },
@@ -50,7 +42,7 @@ function parseQuery(request: FastifyRequest): object {
 }
 
 interface LogRequestContext extends Stream {
-  deps: LogStreamDeps;
+  deps: StreamParts;
   request: FastifyRequest;
   reply: FastifyReply;
   caller: Caller;
@@ -59,7 +51,7 @@ interface LogRequestContext extends Stream {
 
 async function follow(context: LogRequestContext): Promise<void> {
   const { deps, request, reply, caller, selection, abort } = context;
-  await using lines = deps.logs.follow(caller, selection, abort.signal);
+  await using lines = deps.control.logs.follow(caller, selection, abort.signal);
   const begun = await firstOf(lines);
   const isOver = begun.kind === 'begun' && begun.over;
   const first = isOver && request.headers['last-event-id'] !== undefined ? await lines.next() : null;
@@ -141,7 +133,7 @@ function textOf(item: FollowedLog): string {
 
 async function downloadLog(context: LogRequestContext, times: boolean): Promise<void> {
   const { deps, request, reply, caller, selection, abort } = context;
-  await using lines = deps.logs.all(caller, selection, abort.signal);
+  await using lines = deps.control.logs.all(caller, selection, abort.signal);
   await firstOf(lines);
   await sendDownload({
     what: 'a download of a log',

@@ -1,5 +1,5 @@
 /** Rechecks the logins of open streams, sockets and transfers after a reported revocation. */
-import { makeRechecker } from '../../async/recheck.ts';
+import { makeRechecker } from '../../async/coalesce.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Access, Caller, Forwarding } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';

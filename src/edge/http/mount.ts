@@ -6,13 +6,16 @@ import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/r
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
 import type { Who } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
-import type { Access, Caller, Log } from '../../control/index.ts';
+import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { ADMIN_ROLE } from '../../domain/roles.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { Started, type ClosedRouteName, type HandlerInput, type Handlers } from './handlers/handler.ts';
+import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
+import type { Streams } from './server-sent.ts';
+import type { SlowSenders } from './slow-senders.ts';
 import { makeValidate } from './validate.ts';
 
 export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;
@@ -25,6 +28,18 @@ export function makeAuthorize(access: Pick<Access, 'authenticate'>, ownOrigins: 
     const authenticated = access.authenticate(credential);
     return who === 'admin' ? authenticated.then(requireAdmin) : authenticated;
   };
+}
+
+/** Parts that routes of streams, sockets and files share. */
+export interface StreamParts {
+  control: Control;
+  authorize: Authorize;
+  logins: LoginWatch;
+  streams: Streams;
+  slowSenders: SlowSenders;
+  log: Pick<Log, 'warn'>;
+  /** Longest pause within a transfer. */
+  stalledMs: number | undefined;
 }
 
 export interface MountDeps {

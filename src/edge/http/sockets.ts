@@ -15,8 +15,7 @@ import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
-import type { LoginWatch } from './login-watch.ts';
-import type { Authorize } from './mount.ts';
+import type { StreamParts } from './mount.ts';
 import { queryOf } from './request.ts';
 import { pathOf } from './refusal-reply.ts';
 import { makeValidate } from './validate.ts';
@@ -37,12 +36,6 @@ export const isSocketRequest = ({ method, url = '', headers }: IncomingMessage):
   headers['content-length'] === undefined &&
   headers['transfer-encoding'] === undefined;
 
-export interface SocketDeps {
-  logins: LoginWatch;
-  authorize: Authorize;
-  beatMs?: number | undefined;
-}
-
 export interface OpenedSocket {
   serve(socket: WebSocket, heartbeat: Pick<SocketConnectionDeps, 'endReason' | 'heartbeatMs'>): SocketConnection;
   /** Called if the handshake failed. */
@@ -59,7 +52,11 @@ export interface SocketHandler<Query> {
 
 export type MountSocket = <Query>(handler: SocketHandler<Query>) => void;
 
-export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocket {
+export function mountSockets(
+  app: FastifyInstance,
+  { logins, authorize }: Pick<StreamParts, 'logins' | 'authorize'>,
+  heartbeatMs: number | undefined,
+): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
   const open = new Map<WebSocket, SocketConnection>();
   const protocols = new Set<string>();
@@ -102,7 +99,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
       exposeHeadRoute: false,
       config: { style: { errors: 'problem', withCode: true } },
       async handler(request, reply) {
-        const caller = await deps.authorize(request);
+        const caller = await authorize(request);
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
@@ -116,7 +113,7 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
         let line: SocketConnection | undefined;
         const holder = { request, caller };
-        const unwatch = deps.logins.watch(holder, (why) => {
+        const unwatch = logins.watch(holder, (why) => {
           if (line) line.close(closeCodes.loginEnded, why);
           else gone.abort(new Refusal('not_logged_in', why));
         });
@@ -135,9 +132,9 @@ export function mountSockets(app: FastifyInstance, deps: SocketDeps): MountSocke
         reply.raw.detachSocket(socket);
         server.handleUpgrade(request.raw, socket, head, (made) => {
           const carried = begun.serve(made, {
-            heartbeatMs: deps.beatMs,
+            heartbeatMs,
             async endReason() {
-              const why = await deps.logins.whyEnded(holder);
+              const why = await logins.whyEnded(holder);
               return why === null ? null : { code: closeCodes.loginEnded, why };
             },
           });

@@ -5,6 +5,7 @@ import { json } from 'node:stream/consumers';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
 import { onAbort } from '../../async/abort.ts';
+import { makeCoalescingQueue } from '../../async/coalesce.ts';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
 import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -101,29 +102,20 @@ function attachedTerminal(
   messages: AsyncIterable<TerminalMessage>,
 ): AttachedTerminal {
   const ignoreClosed = (): void => {}; // the end is a message of its own
-  let pendingSize: Parameters<AttachedTerminal['resize']>[0] | null = null;
-  let isSending = false;
-  async function sendSize(): Promise<void> {
-    if (isSending) return;
-    isSending = true;
-    for (let size = pendingSize; size !== null; size = pendingSize) {
-      pendingSize = null;
-      await connection.send(JSON.stringify({ type: 'resize', ...size })).catch(ignoreClosed);
-    }
-    isSending = false;
-  }
+  const sizes = makeCoalescingQueue((size: TerminalSize) =>
+    connection.send(JSON.stringify({ type: 'resize', ...size })).catch(ignoreClosed),
+  );
   return {
     created,
     size: { columns, rows },
     messages,
     type: (bytes) => connection.send(bytes).catch(ignoreClosed),
-    resize(size) {
-      pendingSize = size;
-      void sendSize();
-    },
+    resize: sizes.replace,
     leave: () => connection.close(1000, 'the viewer left'),
   };
 }
+
+type TerminalSize = Parameters<AttachedTerminal['resize']>[0];
 
 interface HandOver<Thing> {
   /** Resolves when the reader took the value or left. */

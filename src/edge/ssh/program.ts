@@ -15,6 +15,7 @@ import type { SessionRequest, TerminalSize } from './commands.ts';
 import { feed } from './join.ts';
 import type { WriteQueue } from './write-queue.ts';
 import { onAbort, withDeadline } from '../../async/abort.ts';
+import { makeCoalescingQueue } from '../../async/coalesce.ts';
 import type { TryAcquire } from '../../async/limits.ts';
 
 const OPEN_MS = 30_000;
@@ -157,31 +158,6 @@ export function runProgram(deps: ProgramDeps): Program {
     leave() {
       isClosed = true;
       left();
-    },
-  };
-}
-
-function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): { add(value: T): void; replace(value: T): void } {
-  const waiting = new Set<T>();
-  let isRunning = false;
-  const drain = async (): Promise<void> => {
-    if (isRunning) return;
-    isRunning = true;
-    for (const next of waiting) {
-      waiting.delete(next);
-      await fn(next);
-    }
-    isRunning = false;
-  };
-  const add = (value: T): void => {
-    waiting.add(value);
-    void drain();
-  };
-  return {
-    add,
-    replace(value) {
-      waiting.clear();
-      add(value);
     },
   };
 }

@@ -26,3 +26,33 @@ export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<vo
     void run();
   };
 }
+
+/** Calls `fn` for one value at a time, in order; a waiting value is in line once. */
+export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
+  add(value: T): void;
+  /** Drops the values that wait. */
+  replace(value: T): void;
+} {
+  const waiting = new Set<T>();
+  let isRunning = false;
+  const drain = async (): Promise<void> => {
+    if (isRunning) return;
+    isRunning = true;
+    for (const next of waiting) {
+      waiting.delete(next);
+      await fn(next);
+    }
+    isRunning = false;
+  };
+  const add = (value: T): void => {
+    waiting.add(value);
+    void drain();
+  };
+  return {
+    add,
+    replace(value) {
+      waiting.clear();
+      add(value);
+    },
+  };
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeRechecker } from '../../../src/async/recheck.ts';
+import { makeRechecker } from '../../../src/async/coalesce.ts';
 import { settle } from './settle.ts';
 
 test('checks one batch at a time, and what was invalidated meanwhile after it', async () => {
