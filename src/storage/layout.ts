@@ -1,5 +1,6 @@
 /** Layout: `<root>/<kind>/<id>/`, `.new-<id>` during creation, `.gone-<id>` during deletion. */
 import { execFile, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -26,10 +27,7 @@ export interface DiskRoot {
 export async function prepareRoot(at: DiskRoot): Promise<void> {
   const { root, installation } = at;
   await mkdir(root, { recursive: true, mode: 0o711 });
-  if (await isMarked(root)) {
-    const reason = await checkRoot(at);
-    if (reason !== null) throw new Error(reason);
-  }
+  if (await isMarked(root)) await requireRoot(at);
   await writeFile(join(root, MARKER), `${installation}\n`, { flush: true });
 }
 
@@ -40,13 +38,18 @@ const isMarked = (root: string): Promise<boolean> =>
   );
 
 /** Returns why the disks are unreachable, or null. */
-export async function checkRoot({ root, installation }: DiskRoot): Promise<string | null> {
+async function checkRoot({ root, installation }: DiskRoot): Promise<string | null> {
   try {
     const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
     return marked === installation ? null : `the disks in ${root} belong to another installation, ${marked}`;
   } catch {
     return `the disks of this installation are not in ${root}; mount them there`;
   }
+}
+
+export async function requireRoot(at: DiskRoot): Promise<void> {
+  const reason = await checkRoot(at);
+  if (reason !== null) throw new Error(reason);
 }
 
 export interface DiskPaths {
@@ -156,15 +159,25 @@ export async function removeTree(folder: string): Promise<void> {
   }
 }
 
+/** Removes a disk's folder, renamed first: a half-deleted disk can't be mounted. */
+export async function destroyFolder(
+  { folder, trash }: DiskPaths,
+  detach: (folder: string) => Promise<void> = async () => {},
+): Promise<void> {
+  await removeTree(trash);
+  if (!(await isFolder(folder))) return;
+  await detach(folder);
+  await rename(folder, trash);
+  await removeTree(trash);
+}
+
 export async function waitForExit(
-  child: Pick<ChildProcess, 'once'> & { stderr: Readable },
+  child: ChildProcess & { stderr: Readable },
 ): Promise<{ code: number | null; stderr: string }> {
   let stderr = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr = (stderr + text).slice(-STDERR_LIMIT)));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject).once('close', resolve);
-  });
-  return { code, stderr: stderr.trim() };
+  const [code]: (number | null)[] = await once(child, 'close');
+  return { code: code ?? null, stderr: stderr.trim() };
 }
 
 const STDERR_LIMIT = 4_096;

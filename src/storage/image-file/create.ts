@@ -5,8 +5,8 @@ import { makeSemaphore } from '../../async/semaphore.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault } from '../contract.ts';
-import { copyFiles } from '../copy-files.ts';
 import { diskPaths, moveDurably, requireFreeSpace, run } from '../layout.ts';
+import { copyFiles } from '../trees.ts';
 import {
   discardStaging,
   filesIn,
@@ -21,8 +21,7 @@ import {
   writeMetadata,
   type DiskMetadata,
 } from './image-folder.ts';
-import { mountImage, mountNewImage } from './mounts.ts';
-import { reflink } from './reflink.ts';
+import { mountImage, mountNewImage, reflink } from './mounts.ts';
 import { makeTemplates, type EmptyUsage } from './templates.ts';
 import { growFileSystem, makeFileSystem, readUsage } from './xfs.ts';
 
@@ -55,7 +54,7 @@ interface CreateRequest {
 export function makeDiskCreator({ root, copies }: { root: string; copies: 'atomic' | 'live' }) {
   const emptySlots = makeSemaphore(EMPTY_LIMIT);
   const copySlots = makeSemaphore(COPY_LIMIT);
-  const templates = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
+  const writeEmpty = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
 
   /** Creates in a staging folder, renamed when complete. */
   async function create({ disk, sizeGB, from, signal }: CreateRequest): Promise<void> {
@@ -77,7 +76,7 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: 'atomi
   }
 
   async function createEmpty(disk: DiskId, sizeGB: number, staging: string): Promise<DiskMetadata> {
-    const { ownBytes, usedBytes } = await templates.writeEmpty(imageIn(staging), sizeGB);
+    const { ownBytes, usedBytes } = await writeEmpty(imageIn(staging), sizeGB);
     if (!staysMounted(disk)) return { sizeGB, ownBytes, usedBytes };
     await mountNewImage(imageIn(staging), mountIn(staging), mountOptions(disk));
     return { sizeGB, ownBytes, usedBytes: null };
@@ -117,10 +116,8 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: 'atomi
     return { ...empty, usedBytes };
   }
 
-  return {
-    create: (request: CreateRequest): Promise<void> =>
-      (request.from === undefined ? emptySlots : copySlots).run(() => withFullFault(() => create(request))),
-  };
+  return (request: CreateRequest): Promise<void> =>
+    (request.from === undefined ? emptySlots : copySlots).run(() => withFullFault(() => create(request)));
 }
 
 async function buildTemplate(folder: string, sizeGB: number): Promise<EmptyUsage & { image: string }> {

@@ -1,12 +1,10 @@
 /** Disks as XFS in sparse image files on loop devices: hard limits on any Linux host, as root. */
-import { rename } from 'node:fs/promises';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault, type Storage } from '../contract.ts';
 import { uploadFolder } from '../files.ts';
-import { findLargestEntries } from '../largest-entries.ts';
 import {
-  checkRoot,
+  destroyFolder,
   diskPaths,
   isFolder,
   isMissing,
@@ -14,8 +12,10 @@ import {
   observeDisk,
   readSpace,
   removeTree,
+  requireRoot,
   type DiskRoot,
 } from '../layout.ts';
+import { findLargestEntries } from '../trees.ts';
 import { makeDiskCreator, withFullFault } from './create.ts';
 import {
   detachFolder,
@@ -53,7 +53,7 @@ export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
 }
 
 export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' }): Storage {
-  const creator = makeDiskCreator(at);
+  const createDisk = makeDiskCreator(at);
   const folderOf = (disk: DiskId): string => diskPaths(at.root, disk).folder;
 
   return {
@@ -61,9 +61,8 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
 
     async create(disk, sizeGB, signal, from) {
       const folder = folderOf(disk);
-      const reason = await checkRoot(at);
-      if (reason !== null) throw new Error(reason);
-      if (!(await isFolder(folder))) await creator.create({ disk, sizeGB, from, signal });
+      await requireRoot(at);
+      if (!(await isFolder(folder))) await createDisk({ disk, sizeGB, from, signal });
     },
 
     async grow(disk, sizeGB) {
@@ -120,14 +119,9 @@ export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' 
     },
 
     async destroy(disk) {
-      const { folder, staging, trash } = diskPaths(at.root, disk);
-      await discardStaging(staging);
-      await removeTree(trash);
-      if (!(await isFolder(folder))) return;
-      await detachFolder(folder);
-      // Renamed first: a half-deleted disk can't be mounted, and a new disk starts empty.
-      await rename(folder, trash);
-      await removeTree(trash);
+      const paths = diskPaths(at.root, disk);
+      await discardStaging(paths.staging);
+      await destroyFolder(paths, detachFolder);
     },
 
     listOwned: () => listDisks(at.root),

@@ -1,9 +1,14 @@
+/** Loop devices and mounts of image files, and the freeze for a copy. */
+import { spawn } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { makeKeyedMutex } from '../../async/mutex.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
-import { isMissing, run } from '../layout.ts';
-import { imageMutex } from './image-mutex.ts';
+import { isMissing, run, waitForExit } from '../layout.ts';
+
+/** Keyed by path of an image, or of a folder of images. */
+export const imageMutex = makeKeyedMutex<string>();
 
 /** Pending writes and discards delay the detachment after the last unmount. */
 export const DEVICE_TRIES = 250;
@@ -81,3 +86,31 @@ async function attach(image: string): Promise<string> {
 }
 
 export const refreshSize = (device: string): Promise<unknown> => run('losetup', ['-c', device]);
+
+const FREEZE_LIMIT_S = '20';
+
+/** A shell freezes and thaws, even if the server crashes. */
+const FREEZE_AND_COPY = `
+trap '' HUP INT TERM
+fsfreeze --freeze "$1" || exit
+timeout --signal=KILL "$4" cp --reflink=always -- "$2" "$3"
+made=$?
+fsfreeze --unfreeze "$1" || exit
+exit $made`;
+
+/** Copies atomically by shared blocks. Serialized: a frozen file system can't be frozen again. */
+export const reflink = (image: string, to: string, mountPoint: string): Promise<void> =>
+  imageMutex.run(image, async () => {
+    const shell = spawn('sh', ['-c', FREEZE_AND_COPY, 'sh', mountPoint, image, to, FREEZE_LIMIT_S], {
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const { code, stderr } = await waitForExit(shell);
+    if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${stderr}`);
+  });
+
+/** Thaws file systems that a crash left frozen; `fsfreeze` fails for the others. */
+export async function thawFileSystems(root: string): Promise<void> {
+  for (const point of await listMountPoints())
+    if (point.startsWith(`${root}/`)) await run('fsfreeze', ['--unfreeze', point]).catch(() => {});
+}

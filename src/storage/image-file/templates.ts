@@ -3,12 +3,12 @@
  * saves creating and growing a file system. Disks share only the UUID of a template (hence
  * `nouuid`). The folder may be deleted at any time.
  */
-import { imageMutex } from './image-mutex.ts';
 import { open, readdir, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { isMissing, moveDurably, removeTree } from '../layout.ts';
+import { imageMutex } from './mounts.ts';
 import { readSparse, writeSparse, type SparseContent } from './sparse.ts';
 import { TEMPLATE_VERSION } from './xfs.ts';
 
@@ -132,13 +132,11 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
     return template;
   }
 
-  return {
-    /** Writes and syncs a new image. */
-    async writeEmpty(path: string, sizeGB: number): Promise<EmptyUsage> {
-      await (cleanup ??= deleteExpired());
-      const template = await templateOf(sizeGB);
-      await writeSparse(path, template.image);
-      return template.use;
-    },
+  /** Writes and syncs a new image. */
+  return async (path: string, sizeGB: number): Promise<EmptyUsage> => {
+    await (cleanup ??= deleteExpired());
+    const template = await templateOf(sizeGB);
+    await writeSparse(path, template.image);
+    return template.use;
   };
 }
