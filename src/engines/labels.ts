@@ -14,6 +14,21 @@ export const labels = {
   imageRef: 'berth.image',
 } as const;
 
+/** Label of every object of the installation, as a filter. */
+export const installationLabel = (installation: string): string => `${labels.installation}=${installation}`;
+
+/** Labels of an object; `kind` as in `OwnedObject`. */
+export const labelsOf = (
+  installation: string,
+  { kind, id, ownerId, generation }: Pick<OwnedObject, 'kind' | 'id' | 'ownerId' | 'generation'>,
+): Record<string, string> => ({
+  [labels.installation]: installation,
+  [labels.kind]: kind,
+  [labels.id]: id,
+  [labels.owner]: ownerId,
+  [labels.generation]: String(generation),
+});
+
 const CONTAINER_PREFIX = 'berth-';
 
 export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${id}`;

@@ -36,7 +36,6 @@ import { openLog, readLog } from './exec/logs.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
 import { makeInventory } from './container/inventory.ts';
-import { makeObserve } from './container/observe.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
@@ -59,7 +58,6 @@ export interface DockerEngineOptions {
 export function makeDockerEngine(options: DockerEngineOptions): Engine {
   const { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost } =
     wireModules(options);
-  const observe = makeObserve({ client, installation: options.installation, containers });
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
 
@@ -76,18 +74,18 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   return {
     dockerImageRef: options.dockerInside?.imageRef,
-    probe: (signal) => host.probe(signal),
+    probe: host.probe,
 
-    listOwned: (signal) => inventory.list(signal),
-    discard: (object, signal) => inventory.discard(object, signal),
+    listOwned: inventory.list,
+    discard: inventory.discard,
 
-    observe: (ids, signal) => observe(ids, signal),
+    observe: containers.observe,
 
     async ensureImage(ref, onProgress, signal, credentials, imageOptions) {
       await images.ensure(ref, onProgress, signal, credentials, imageOptions);
       tools.onImagePresent(ref);
     },
-    pushImage: (ref, onProgress, signal, credentials) => images.push(ref, onProgress, signal, credentials),
+    pushImage: images.push,
     removeImage: (ref, signal) => images.remove(ref, signal),
     saveImage: save,
 
@@ -96,7 +94,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return containers.ensure(spec, signal);
     },
 
-    halt: (id, graceMs, signal) => containers.halt(id, graceMs, signal),
+    halt: containers.halt,
 
     destroy: (id, signal) => {
       if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is no instance's id`));
@@ -179,18 +177,10 @@ function wireModules(options: DockerEngineOptions) {
   const addresses = makeAddressCache();
   const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
   const daemons = makeDockerInside({ client, installation, host, config: dockerInside, onImageGone: images.forget });
-  const tools = makeTools({ client, installation, host, config: options.tools, log });
-  const containers = makeContainers({
-    client,
-    installation,
-    host,
-    networks,
-    files,
-    addresses,
-    daemons,
-    tools,
-    onImageGone: images.forget,
-  });
+  const tools = makeTools({ client, installation, host, images, log }, options.tools);
+  const onImageGone = images.forget;
+  const deps = { client, installation, host, networks, files, addresses, daemons, tools, onImageGone };
+  const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);

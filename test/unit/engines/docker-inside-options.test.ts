@@ -9,12 +9,8 @@ import {
   uidOf,
   type DaemonOptions,
 } from '../../../src/engines/docker/container/docker-inside-options.ts';
-import {
-  limitingGroup,
-  whyNoDocker,
-  type DockerHost,
-} from '../../../src/engines/docker/container/docker-inside-host.ts';
-import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
+import { limitingGroup } from '../../../src/engines/docker/container/docker-inside.ts';
+import { whyNoDocker, type DockerHost, type HostFacts } from '../../../src/engines/docker/client/host.ts';
 
 const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
 const spec: EngineSpec & { docker: { storage: string } } = {

@@ -4,7 +4,9 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
 import type { Client } from './client.ts';
-import { whyNoDocker, type DockerHost, type DockerMode } from '../container/docker-inside-host.ts';
+
+/** Rights of instances' Docker daemons (`docker-inside-options.ts`). */
+export type DockerMode = 'rootless' | 'nested';
 
 export interface HostFacts {
   podman: boolean;
@@ -148,6 +150,36 @@ async function hostForDocker(
     userNamespacesForAll: await numberIn('kernel/unprivileged_userns_clone'),
     apparmorHoldsNamespaces: await numberIn('kernel/apparmor_restrict_unprivileged_userns'),
   };
+}
+
+/** Facts of a host that decide; null: unknown, or the kernel has no such switch. */
+export interface DockerHost {
+  engine: 'docker' | 'rootless' | 'podman' | 'elsewhere';
+  berthIsRoot: boolean;
+  kernel: string;
+  tun: boolean;
+  maxUserNamespaces: number | null;
+  userNamespacesForAll: number | null;
+  apparmorHoldsNamespaces: number | null;
+}
+
+/** Reason and remedy when instances can't have a Docker; null: possible. */
+export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string | null {
+  if (mode === null) return 'its operator does not allow it (BERTH_DOCKER_INSIDE=off)';
+  if (host.engine === 'podman') return 'its engine is Podman, and only Docker is known to hold one inside';
+  if (host.engine === 'rootless') return 'its engine runs without root; one that runs as root can';
+  if (host.engine === 'elsewhere') return 'its engine is on another machine than Berth';
+  if (!host.berthIsRoot) return 'Berth does not run as root there, and can not give a daemon a disk of its own';
+  if (mode === 'nested') return null;
+  const [major = 0, minor = 0] = host.kernel.split('.').map(Number.parseFloat);
+  if (major < 5 || (major === 5 && minor < 11))
+    return `its kernel is ${host.kernel}, and a daemon without rights keeps images from 5.11 on`;
+  if (!host.tun) return 'its host has no /dev/net/tun; the operator can load it (modprobe tun)';
+  if (host.maxUserNamespaces === 0 || host.userNamespacesForAll === 0)
+    return 'its host allows no user namespaces; the operator can (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
+  if (host.apparmorHoldsNamespaces === 1)
+    return 'AppArmor keeps programs of its host from user namespaces; the operator can allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0)';
+  return null;
 }
 
 /** Our own hard limit: the engine's is not reported; an engine on this machine can grant ours. */

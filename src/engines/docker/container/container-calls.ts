@@ -1,5 +1,6 @@
+/** Calls of the engine about containers. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ContainerInspectInfo } from 'dockerode';
+import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
 import type { Client } from '../client/client.ts';
 import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
 
@@ -16,6 +17,24 @@ export async function inspectContainer(
     if (isContainerGone(error)) return null;
     throw error;
   }
+}
+
+/** Lists containers with all of these labels, in any state. */
+export const listContainers = (
+  { docker, call }: Client,
+  label: string[],
+  signal: AbortSignal,
+): Promise<ContainerInfo[]> =>
+  call(signal, (abortSignal) => docker.listContainers({ all: true, filters: { label }, abortSignal }));
+
+/** Whether the run that `run` was inspected in goes on. */
+export async function isSameRun(
+  client: Client,
+  run: Pick<ContainerInspectInfo, 'Id' | 'State'>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const now = await inspectContainer(client, run.Id, signal);
+  return now !== null && now.State.Running && now.State.StartedAt === run.State.StartedAt;
 }
 
 /** Waits for a removal by another caller. Absent is success. */

@@ -18,46 +18,29 @@
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
-import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
+import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type InstanceId } from '../../../domain/ids.ts';
 import type { EngineSpec, Observation } from '../../contract.ts';
-import { containerName, labels } from '../../labels.ts';
+import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { AddressCache } from '../network/addresses.ts';
-import type { Client } from '../client/client.ts';
 import { abortFault, faultOf, isContainerGone, statusOf } from '../client/faults.ts';
-import type { Host, HostFacts } from '../client/host.ts';
-import type { Networks } from '../network/networks.ts';
-import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
-import type { ControlFiles } from './control-files.ts';
-import { makeCreate } from './create.ts';
-import { hasDocker, type DockerInside } from './docker-inside.ts';
-import { makeGpuAllocator } from './gpus.ts';
-import {
-  generationOf,
-  isOurs,
-  isRemoving,
-  isRunning,
-  nodePortsOf,
-  observationOf,
-  samePorts,
-  startedAtMs,
-} from './observation.ts';
-import { makeOutOfMemory } from './out-of-memory.ts';
-import { makeStart, removedMeanwhile } from './start.ts';
-import type { Tools } from './tools.ts';
+import { inspectContainer, listContainers, removeContainer } from './container-calls.ts';
+import { hasDocker } from './docker-inside.ts';
+import { makeEnsure, type EnsureDeps } from './ensure.ts';
+import { isOurs, makeOutOfMemory, observationOf } from './observation.ts';
 
-/** A tenth faster than two; bare containers, without networks, gain nothing (`bench/burst.ts`). */
-const STARTS_PER_CORE = 4;
-/** Rounds of creation, 50 ms apart, while an invisible container holds the name. */
-const MAX_ROUNDS = 40;
+/** More inspects at once are no faster. */
+const INSPECTS_AT_ONCE = 8;
+/** Number of instances from which one list finds the absent ones first. */
+const LIST_FROM = 4;
 
 export interface Containers {
   /** Null when there is no container of ours. Throws when unknown. */
   find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null>;
   /** Throws `not_found` when there is no container of ours. */
   get(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo>;
-  observe(id: InstanceId, signal: AbortSignal): Promise<Observation>;
+  observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
   destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
@@ -69,34 +52,33 @@ export interface Containers {
   whilePaused<T>(id: InstanceId, fn: () => Promise<T>): Promise<T>;
 }
 
-export interface ContainersDeps {
-  client: Client;
-  installation: string;
-  host: Host;
-  networks: Networks;
-  files: ControlFiles;
-  addresses: AddressCache;
-  daemons: DockerInside;
-  tools: Tools;
-  onImageGone: (ref: string) => void;
-}
-
-export function makeContainers(deps: ContainersDeps): Containers {
+export function makeContainers(deps: EnsureDeps & { addresses: AddressCache }): Containers {
   const { client, installation, networks, files, addresses, daemons } = deps;
   const outOfMemory = makeOutOfMemory(client);
   const mutex = makeKeyedMutex<InstanceId>({ abortError: abortFault });
+  const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   const paused = new Set<InstanceId>();
+
+  async function listNames(signal: AbortSignal): Promise<Set<string>> {
+    const all = await listContainers(client, [installationLabel(installation)], signal);
+    return new Set(all.flatMap(({ Names }) => Names.map((name) => name.replace(/^\//, ''))));
+  }
 
   const find: Containers['find'] = async (id, signal) => {
     const info = await inspectContainer(client, containerName(id), signal);
     return info !== null && isOurs(info.Config.Labels, installation, id) ? info : null;
   };
 
-  async function observe(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
+  async function read(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
     const info = paused.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
     addresses.put(id, info);
     const [oom, docker] = await Promise.all([outOfMemory(info, signal), daemons.stateOf(id, info, signal)]);
     return observationOf(info, oom, docker);
+  }
+
+  async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
+    const info = await find(id, signal);
+    return info === null ? { kind: 'absent' } : read(id, info, signal);
   }
 
   const ensure = makeEnsure(deps);
@@ -131,13 +113,22 @@ export function makeContainers(deps: ContainersDeps): Containers {
       if (info === null) throw new EngineFault('not_found', 'the instance has no container', { retry: false });
       return info;
     },
-    async observe(id, signal) {
-      const info = await find(id, signal);
-      return info === null ? { kind: 'absent' } : observe(id, info, signal);
+    async observe(ids, signal) {
+      const unknown = (error: unknown): Observation => ({ kind: 'unknown', reason: faultOf(error).message });
+      let names: Set<string> | null = null;
+      try {
+        if (ids.length >= LIST_FROM) names = await listNames(signal);
+      } catch (error) {
+        return new Map(ids.map((id) => [id, unknown(error)]));
+      }
+      const observations = ids.map(async (id): Promise<[InstanceId, Observation]> => {
+        if (names !== null && !names.has(containerName(id))) return [id, { kind: 'absent' }];
+        return [id, await inspects.run(() => observeOne(id, signal), { signal }).catch(unknown)];
+      });
+      return new Map(await Promise.all(observations));
     },
     // Without the mutex, two calls would each take the other's half-made container for a leftover.
-    ensure: (spec, signal) =>
-      mutex.run(spec.id, async () => observe(spec.id, await ensure(spec, signal), signal), signal),
+    ensure: (spec, signal) => mutex.run(spec.id, async () => read(spec.id, await ensure(spec, signal), signal), signal),
     async halt(id, graceMs, signal) {
       addresses.delete(id);
       const deadlineMs = performance.now() + graceMs;
@@ -164,88 +155,5 @@ export function makeContainers(deps: ContainersDeps): Containers {
         paused.delete(id);
       }
     },
-  };
-}
-
-function makeEnsure(deps: ContainersDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
-  const { client, installation, host, networks, files, daemons, tools } = deps;
-  const gpus = makeGpuAllocator({ client, installation });
-  const create = makeCreate({ ...deps, gpus });
-  const start = makeStart({ client, installation, networks });
-  let starts: Semaphore | undefined;
-
-  async function createAndStart(
-    spec: EngineSpec,
-    network: string,
-    facts: HostFacts,
-    signal: AbortSignal,
-  ): Promise<string | ContainerInspectInfo> {
-    for (let round = 0; round < MAX_ROUNDS; round++) {
-      const created = await create(spec, network, facts, signal);
-      if (created !== null) {
-        await start(created, spec, { hasRun: false }, signal);
-        return created;
-      }
-      const info = await inspectContainer(client, containerName(spec.id), signal);
-      if (info === null) {
-        // Being removed, or created: an aborted create goes on in the engine, invisible at first.
-        await pollPause(client, signal);
-        continue;
-      }
-      if (!isOurs(info.Config.Labels, installation, spec.id)) {
-        const text = `a container called ${containerName(spec.id)} is on the host and not of this installation; the operator has to remove it`;
-        throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
-      }
-      if (isRunning(info.State)) return info;
-      const hasRun = startedAtMs(info.State) > 0;
-      const portsFit = samePorts(nodePortsOf(info), spec.nodePorts);
-      const isOfSpec = portsFit && generationOf(info.Config.Labels) === spec.generation;
-      if (isRemoving(info.State) || (!hasRun && !isOfSpec)) {
-        await removeContainer(client, info.Id, signal);
-        continue;
-      }
-      if (!portsFit) {
-        const has = nodePortsOf(info).map(({ nodePort }) => nodePort);
-        const text = `an instance that has run keeps its node ports (${has.join(', ')}); start it with these, or launch another`;
-        throw new EngineFault('rejected', text, { retry: false });
-      }
-      await resume(info, spec, facts, signal);
-      return info.Id;
-    }
-    throw removedMeanwhile();
-  }
-
-  async function resume(
-    info: ContainerInspectInfo,
-    spec: EngineSpec,
-    facts: HostFacts,
-    signal: AbortSignal,
-  ): Promise<void> {
-    if (info.State.Paused) {
-      const request = { abortSignal: signal };
-      await client.call(signal, () => client.docker.getContainer(info.Id).unpause(request));
-      return;
-    }
-    await gpus.checkFree(info, facts, signal);
-    await daemons.clear(spec, signal);
-    await files.removeSockets(spec.id);
-    await tools.folder();
-    await start(info.Id, spec, { hasRun: startedAtMs(info.State) > 0 }, signal);
-  }
-
-  return async (spec, signal) => {
-    const facts = await host.facts(signal);
-    const permits = STARTS_PER_CORE * facts.cores;
-    const semaphore = (starts ??= makeSemaphore(permits, { abortError: abortFault }));
-    if (signal.aborted) throw faultOf(signal.reason);
-    await files.write(spec.id, spec.files);
-    const found = await networks.use(spec.ownerId, signal, (network) =>
-      semaphore.run(() => createAndStart(spec, network, facts, signal), { signal }),
-    );
-    const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
-    if (info === null) throw removedMeanwhile();
-    await daemons.ensure(spec, info, signal);
-    tools.prepare();
-    return info;
   };
 }

@@ -4,7 +4,7 @@
  * The user inside is root, so isolation is the engine's: default seccomp profile, no new
  * privileges, raw sockets or device nodes; limits on memory with swap, CPU, processes, log, files.
  */
-import { labels, containerName } from '../../labels.ts';
+import { containerName, labels, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { HostFacts } from '../client/host.ts';
@@ -33,7 +33,6 @@ export function createOptions(
   spec: EngineSpec,
   { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host }: CreateContext,
 ): ContainerCreateOptions {
-  const memory = spec.memoryMiB * MIB;
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
   const exposed: Record<string, Record<string, never>> = {};
   for (const { port, nodePort } of spec.nodePorts) {
@@ -52,11 +51,7 @@ export function createOptions(
     StopSignal: 'SIGTERM',
     Healthcheck: { Test: ['NONE'] },
     Labels: {
-      [labels.installation]: installation,
-      [labels.kind]: 'instance',
-      [labels.id]: spec.id,
-      [labels.owner]: spec.ownerId,
-      [labels.generation]: String(spec.generation),
+      ...labelsOf(installation, { ...spec, kind: 'instance' }),
       [labels.imageRef]: spec.imageRef,
       ...(gpuIds.length > 0 ? { [gpuLabel]: gpuIds.join(',') } : {}),
     },
@@ -76,16 +71,11 @@ export function createOptions(
           : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
         ...spec.mounts,
       ].map(bindOf),
-      Memory: memory,
-      MemorySwap: memory,
-      NanoCpus: spec.cpuMilli * 1_000_000,
-      PidsLimit: spec.pidsLimit,
+      ...limitsOf(spec),
       // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
-      ShmSize: Math.max(64 * MIB, Math.floor(memory / 2)),
+      ShmSize: Math.max(64 * MIB, Math.floor((spec.memoryMiB * MIB) / 2)),
       // The default is 1024 or unlimited: too few for data loaders, or slow for close-all loops.
-      ...(host.openFiles === null
-        ? {}
-        : { Ulimits: [{ Name: 'nofile', Soft: Math.min(65_536, host.openFiles), Hard: host.openFiles }] }),
+      ...openFilesOf(host, 65_536),
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges'],
       Init: host.hasInit,
@@ -98,6 +88,15 @@ export function createOptions(
     },
   };
 }
+
+/** Without swap: the memory limit is the only one. */
+export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec) {
+  const memory = memoryMiB * MIB;
+  return { Memory: memory, MemorySwap: memory, NanoCpus: cpuMilli * 1_000_000, PidsLimit: pidsLimit };
+}
+
+export const openFilesOf = ({ openFiles }: Pick<HostFacts, 'openFiles'>, soft = Infinity) =>
+  openFiles === null ? {} : { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, openFiles), Hard: openFiles }] };
 
 export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   Type: 'bind' as const,

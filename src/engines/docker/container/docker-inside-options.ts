@@ -14,11 +14,10 @@
  * The root disk is read-only, other folders are in memory: all data is on a disk with a size limit.
  */
 import type { ContainerCreateOptions } from 'dockerode';
-import { dockerName, labels } from '../../labels.ts';
+import { dockerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec } from '../../contract.ts';
-import { bindOf, SOCKET_FOLDER } from './create-options.ts';
-import type { HostFacts } from '../client/host.ts';
-import type { DockerMode } from './docker-inside-host.ts';
+import { bindOf, limitsOf, openFilesOf, SOCKET_FOLDER } from './create-options.ts';
+import type { DockerMode, HostFacts } from '../client/host.ts';
 
 const DATA_FOLDER = '/srv/docker';
 
@@ -41,15 +40,11 @@ export interface DaemonOptions {
   host: Pick<HostFacts, 'hasInit' | 'openFiles'>;
 }
 
-const MIB = 1024 * 1024;
-
 export function daemonOptions(
   spec: EngineSpec & { docker: { storage: string } },
   { installation, mode, imageRef, containerId, cgroup, host }: DaemonOptions,
 ): ContainerCreateOptions {
   const uid = uidOf(mode);
-  const memory = spec.memoryMiB * MIB;
-  const limits = { Memory: memory, MemorySwap: memory, NanoCpus: spec.cpuMilli * 1_000_000, PidsLimit: spec.pidsLimit };
   return {
     name: dockerName(spec.id),
     Image: imageRef,
@@ -57,13 +52,7 @@ export function daemonOptions(
     Cmd: [mode],
     User: '0',
     StopSignal: 'SIGTERM',
-    Labels: {
-      [labels.installation]: installation,
-      [labels.kind]: 'docker',
-      [labels.id]: spec.id,
-      [labels.owner]: spec.ownerId,
-      [labels.generation]: String(spec.generation),
-    },
+    Labels: labelsOf(installation, { ...spec, kind: 'docker' }),
     HostConfig: {
       NetworkMode: `container:${containerId}`,
       ReadonlyRootfs: true,
@@ -77,8 +66,8 @@ export function daemonOptions(
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
         ...spec.mounts,
       ].map(bindOf),
-      ...(cgroup === null ? limits : { CgroupParent: cgroup }),
-      ...(host.openFiles === null ? {} : { Ulimits: [{ Name: 'nofile', Soft: host.openFiles, Hard: host.openFiles }] }),
+      ...(cgroup === null ? limitsOf(spec) : { CgroupParent: cgroup }),
+      ...openFilesOf(host),
       ...(mode === 'rootless' ? rootlessRights : nestedRights),
       MaskedPaths: [],
       ReadonlyPaths: [],

@@ -3,7 +3,7 @@
  *
  * One container per daemon, in the instance's network and, where the host allows, under its limits.
  * Each start of the instance has a new network, so the container is recreated, and removed at the
- * stop. Data is on a disk. Rights: `docker-inside-options.ts`; hosts: `docker-inside-host.ts`.
+ * stop. Data is on a disk. Rights: `docker-inside-options.ts`; hosts: `client/host.ts`.
  */
 import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -16,9 +16,8 @@ import type { Client } from '../client/client.ts';
 import { inspectContainer } from './container-calls.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
-import { limitingGroup, type DockerMode } from './docker-inside-host.ts';
 import { isContainerGone, isImageGone, isNameTaken, statusOf } from '../client/faults.ts';
-import type { Host } from '../client/host.ts';
+import type { DockerMode, Host } from '../client/host.ts';
 import { isDockerOf, isRunning, startedAtMs } from './observation.ts';
 
 export interface DockerInsideConfig {
@@ -118,14 +117,8 @@ export function makeDockerInside(options: {
       const { mode, imageRef } = await checkAvailable(signal);
       if (found !== null) await removeContainer(found, 0, signal);
       const cgroup = await cgroupOf(instance, signal);
-      const context = {
-        installation,
-        mode,
-        imageRef,
-        containerId: instance.Id,
-        cgroup,
-        host: await host.facts(signal),
-      };
+      const facts = await host.facts(signal);
+      const context = { installation, mode, imageRef, containerId: instance.Id, cgroup, host: facts };
       const request = daemonOptions({ ...spec, docker: spec.docker }, context);
       try {
         const container = await call(signal, (abortSignal) => docker.createContainer({ ...request, abortSignal }));
@@ -174,4 +167,16 @@ async function makeFolder(folder: string, uid: number): Promise<void> {
     if (errorCode(error) !== 'EEXIST') throw error;
   });
   await lchown(folder, uid, uid);
+}
+
+/** Cgroup with a container's limits. Version 1 only, where groups may hold processes and groups. */
+export function limitingGroup(text: string): string | null {
+  const paths = new Map(
+    text.split('\n').flatMap((line): [string, string][] => {
+      const [, controllers = '', path = ''] = /^\d+:([^:]*):(\/.+)$/.exec(line) ?? [];
+      return controllers.split(',').map((controller) => [controller, path]);
+    }),
+  );
+  const [memory, cpu, pids] = ['memory', 'cpu', 'pids'].map((controller) => paths.get(controller));
+  return memory !== undefined && memory === cpu && memory === pids && !memory.includes('..') ? memory : null;
 }

@@ -2,10 +2,11 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import { labels } from '../../labels.ts';
+import { installationLabel } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { abortFault } from '../client/faults.ts';
 import type { HostFacts } from '../client/host.ts';
+import { listContainers } from './container-calls.ts';
 
 /** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */
 export const gpuLabel = 'berth.gpus';
@@ -42,10 +43,7 @@ export function makeGpuAllocator({ client, installation }: { client: Client; ins
   const creations = makeSemaphore(1, { abortError: abortFault });
 
   async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {
-    const filters = { label: [`${labels.installation}=${installation}`, gpuLabel] };
-    const all = await client.call(signal, (abortSignal) =>
-      client.docker.listContainers({ all: true, filters, abortSignal }),
-    );
+    const all = await listContainers(client, [installationLabel(installation), gpuLabel], signal);
     return all.map(({ Id, Labels, State }) => ({ name: Id, ids: gpusOf(Labels), running: State === 'running' }));
   }
 

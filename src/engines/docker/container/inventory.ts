@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
 import type { OwnedObject } from '../../contract.ts';
-import { labels } from '../../labels.ts';
+import { installationLabel, labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
+import { listContainers } from './container-calls.ts';
 import type { Containers } from './containers.ts';
 import { hasDocker, type DockerInside } from './docker-inside.ts';
 import { isOwnImage, type Images } from '../image/images.ts';
@@ -34,12 +35,10 @@ export function makeInventory(options: {
   images: Images;
 }): Inventory {
   const { client, installation, containers, daemons, networks, images } = options;
-  const ours = { label: [`${labels.installation}=${installation}`] };
+  const ours = installationLabel(installation);
 
-  async function listContainers(signal: AbortSignal): Promise<OwnedObject[]> {
-    const found = await client.call(signal, (abortSignal) =>
-      client.docker.listContainers({ all: true, filters: ours, abortSignal }),
-    );
+  async function listInstances(signal: AbortSignal): Promise<OwnedObject[]> {
+    const found = await listContainers(client, [ours], signal);
     const runningDaemons = new Set(
       found.flatMap(({ Labels, State }) =>
         isDockerOf(Labels, installation) && isHeldRunning(State) ? [Labels[labels.id] ?? ''] : [],
@@ -81,7 +80,7 @@ export function makeInventory(options: {
   }
 
   async function listImages(signal: AbortSignal): Promise<OwnedObject[]> {
-    const filters = encodeURIComponent(JSON.stringify({ label: [...ours.label, `${labels.kind}=image`] }));
+    const filters = encodeURIComponent(JSON.stringify({ label: [ours, `${labels.kind}=image`] }));
     const answer = await client.get(`/images/json?filters=${filters}`, signal);
     return imageList.parse(answer).flatMap(({ Id, RepoTags, Labels, Created }) => {
       const engineName = [...(RepoTags ?? []), Id].find((name) => isOwnImage(installation, { RepoTags, Labels }, name));
@@ -102,16 +101,15 @@ export function makeInventory(options: {
 
   return {
     async list(signal) {
-      const all = await Promise.all([listContainers(signal), listNetworks(signal), listImages(signal)]);
+      const all = await Promise.all([listInstances(signal), listNetworks(signal), listImages(signal)]);
       return all.flat();
     },
     discard({ kind, id, engineName }, signal) {
       switch (kind) {
         case 'instance':
-          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
-          return containers.discard(engineName, id, signal);
         case 'docker':
           if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
+          if (kind === 'instance') return containers.discard(engineName, id, signal);
           return containers.exclusively(id, signal, () => daemons.discard(engineName, id, signal));
         case 'network':
           return networks.discard(engineName, userId(id), signal);

@@ -6,22 +6,24 @@ import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Client } from '../client/client.ts';
-import { abortFault, isContainerGone } from '../client/faults.ts';
+import { abortFault } from '../client/faults.ts';
 import { watchEvents } from '../client/watch.ts';
+import { isSameRun } from './container-calls.ts';
 
 const INSPECT_MS = 30_000;
 const INSPECTS_AT_ONCE = 8;
 
 export interface RunEnds {
   /** Calls `listener` once, soon for a run already over. Returns the unsubscribe function. */
-  onEnd(id: InstanceId, run: Pick<ContainerInspectInfo, 'Id' | 'State'>, listener: () => void): () => void;
+  onEnd(id: InstanceId, run: Run, listener: () => void): () => void;
   stop(): Promise<void>;
 }
 
+type Run = Pick<ContainerInspectInfo, 'Id' | 'State'>;
+
 interface Subscriber {
   id: InstanceId;
-  containerId: string;
-  startedAt: string;
+  run: Run;
   listener: () => void;
 }
 
@@ -35,26 +37,16 @@ export function makeRunEnds(options: {
   const semaphore = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   let watch: { ending: AbortController; done: Promise<void>; live: boolean } | undefined;
 
+  /** Unknown is not an end: the next opening of the stream re-inspects. */
   async function check(subscriber: Subscriber): Promise<void> {
-    const { containerId, startedAt } = subscriber;
-    if ((await isOver(containerId, startedAt)) && subscribers.has(subscriber)) end(subscriber);
+    const signal = AbortSignal.timeout(INSPECT_MS);
+    const goesOn = await semaphore.run(() => isSameRun(client, subscriber.run, signal), { signal }).catch(() => true);
+    if (!goesOn && subscribers.has(subscriber)) end(subscriber);
   }
 
   function end(subscriber: Subscriber): void {
     unsubscribe(subscriber);
     subscriber.listener();
-  }
-
-  /** False when unknown: the next opening of the stream re-inspects. */
-  async function isOver(containerId: string, startedAt: string): Promise<boolean> {
-    try {
-      const signal = AbortSignal.timeout(INSPECT_MS);
-      const inspect = (abortSignal: AbortSignal) => client.docker.getContainer(containerId).inspect({ abortSignal });
-      const { State } = await semaphore.run(() => client.call(signal, inspect), { signal });
-      return !State.Running || State.StartedAt !== startedAt;
-    } catch (error) {
-      return isContainerGone(error);
-    }
   }
 
   function startWatch(): void {
@@ -88,8 +80,8 @@ export function makeRunEnds(options: {
   }
 
   return {
-    onEnd(id, { Id: containerId, State }, listener) {
-      const subscriber = { id, containerId, startedAt: State.StartedAt, listener };
+    onEnd(id, run, listener) {
+      const subscriber = { id, run, listener };
       subscribers.add(subscriber);
       if (watch === undefined) startWatch();
       // The run may have ended since the caller's inspect.

@@ -10,11 +10,12 @@ import { createHash, randomUUID } from 'node:crypto';
 import { access, chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from 'pino';
-import { labels } from '../../labels.ts';
+import { installationLabel, labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
-import { isImageGone } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
+import type { Images } from '../image/images.ts';
+import { listContainers } from './container-calls.ts';
 
 const PREPARE_MS = 120_000;
 /** Pause after a missing image, and after a failure. */
@@ -56,14 +57,16 @@ export interface Tools {
   stop(): Promise<void>;
 }
 
-export function makeTools(options: {
+interface ToolsDeps {
   client: Client;
   installation: string;
   host: Host;
-  config: ToolsConfig | undefined;
+  images: Pick<Images, 'inspect'>;
   log: Pick<Logger, 'info' | 'warn'>;
-}): Tools {
-  const { client, installation, host, config, log } = options;
+}
+
+export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Tools {
+  const { client, images, log } = deps;
   if (config === undefined || !client.local)
     return {
       folder: () => Promise.resolve(undefined),
@@ -74,7 +77,7 @@ export function makeTools(options: {
   const { folder, imageRef } = config;
   const hash = createHash('sha256').update([imageRef, process.arch, COLLECT].join('\0'));
   const version = path.join('versions', hash.digest('hex').slice(0, 12));
-  const copyTools = makeToolsCopier({ client, installation, host, config, version });
+  const copyTools = makeToolsCopier(deps, config, version);
   const stopping = new AbortController();
   let preparing: Promise<void> | undefined;
   let isReady = false;
@@ -89,7 +92,7 @@ export function makeTools(options: {
     }
     if (!(await exists(path.join(folder, version)))) {
       // Never built for this: the image appears with its first instance.
-      if (!(await hasImage(client, imageRef, signal))) return void (lacksImage = true);
+      if ((await images.inspect(imageRef, signal)) === null) return void (lacksImage = true);
       await copyTools(signal);
       log.info(
         { folder, ms: Math.round(performance.now() - startedMs) },
@@ -134,24 +137,19 @@ export function makeTools(options: {
 }
 
 /** Runs the container that copies the tools out of the image, into the folder of `version`. */
-function makeToolsCopier(options: {
-  client: Client;
-  installation: string;
-  host: Host;
-  config: ToolsConfig;
-  version: string;
-}): (signal: AbortSignal) => Promise<void> {
-  const { client, installation, host, config, version } = options;
+function makeToolsCopier(
+  { client, installation, host }: ToolsDeps,
+  { folder, imageRef }: ToolsConfig,
+  version: string,
+): (signal: AbortSignal) => Promise<void> {
   const { docker, call } = client;
-  const { folder, imageRef } = config;
 
   async function removeLeftovers(signal: AbortSignal): Promise<void> {
     const siblings = await readdir(path.dirname(folder));
     const leftovers = siblings.filter((name) => name.startsWith(`${path.basename(folder)}.`));
     for (const name of leftovers) await rm(path.join(path.dirname(folder), name), { recursive: true, force: true });
-    const filters = { label: [`${labels.installation}=${installation}`, `${labels.kind}=tools`] };
-    const containers = await call(signal, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
-    for (const { Id } of containers) await remove(Id);
+    const label = [installationLabel(installation), `${labels.kind}=tools`];
+    for (const { Id } of await listContainers(client, label, signal)) await remove(Id);
   }
 
   async function collect(out: string, signal: AbortSignal): Promise<void> {
@@ -200,16 +198,6 @@ function makeToolsCopier(options: {
       await rm(out, { recursive: true, force: true });
     }
   };
-}
-
-async function hasImage({ docker, call }: Client, imageRef: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    await call(signal, () => docker.getImage(imageRef).inspect());
-    return true;
-  } catch (error) {
-    if (isImageGone(error)) return false;
-    throw error;
-  }
 }
 
 /** Keeps the previous version: a program of it may be starting. */

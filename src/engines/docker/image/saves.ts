@@ -15,7 +15,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
-import { labels } from '../../labels.ts';
+import { labels, labelsOf } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import type { Containers } from '../container/containers.ts';
 import { gpuLabel } from '../container/gpus.ts';
@@ -97,11 +97,12 @@ function imageSettings(of: {
     WorkingDir: settings?.['WorkingDir'] || '/',
     Labels: {
       ...settings?.Labels,
-      [labels.installation]: of.installation,
-      [labels.kind]: 'image',
-      [labels.id]: source[labels.id],
-      [labels.owner]: source[labels.owner],
-      [labels.generation]: '0',
+      ...labelsOf(of.installation, {
+        kind: 'image',
+        id: source[labels.id] ?? '',
+        ownerId: source[labels.owner] ?? '',
+        generation: 0,
+      }),
       [labels.imageRef]: of.ref,
       ...(source[gpuLabel] === undefined ? {} : { [gpuLabel]: '' }),
     },

@@ -3,71 +3,60 @@ import { endianness } from 'node:os';
 import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { UserId } from '../../../domain/ids.ts';
-import { labels, networkName } from '../../labels.ts';
+import { labelsOf, networkName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { sentenceOf, statusOf } from '../client/faults.ts';
+import type { Host } from '../client/host.ts';
 import { freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 
 const MAX_TRIES = 32;
 
-/** Creates a network on a free subnet, held in `reserved`. An existing name is success. */
-export async function createNetwork(
-  {
-    client,
-    installation,
-    owner,
-    pool,
-    existing,
-    reserved,
-    podman,
-  }: {
-    client: Client;
-    installation: string;
-    owner: UserId;
-    pool: NetworkPool;
-    existing: readonly NetworkInspectInfo[];
-    reserved: Set<string>;
-    podman: boolean;
-  },
-  signal: AbortSignal,
-): Promise<void> {
-  const used = existing.flatMap(({ IPAM }) =>
-    (IPAM?.Config ?? []).flatMap(({ Subnet }) => (Subnet === undefined ? [] : [Subnet])),
-  );
-  const hostRoutes = client.local ? await hostSubnets() : [];
-  let tries = 0;
-  for (const subnet of freeSubnets(pool, owner, [...used, ...hostRoutes])) {
-    if (reserved.has(subnet)) continue;
-    reserved.add(subnet);
-    try {
-      const request = {
-        Name: networkName(installation, owner),
-        CheckDuplicate: true,
-        Driver: 'bridge',
-        IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
-        Labels: {
-          [labels.installation]: installation,
-          [labels.kind]: 'network',
-          [labels.id]: owner,
-          [labels.owner]: owner,
-          [labels.generation]: '0',
-        },
-        // Podman isolates bridges only on request.
-        ...(podman ? { Options: { isolate: 'true' } } : {}),
-      };
-      await client.call(signal, (abortSignal) => client.docker.createNetwork({ ...request, abortSignal }));
-      return;
-    } catch (error) {
-      if (statusOf(error) === 409 && /already exists/i.test(sentenceOf(error))) return;
-      if (!/overlap|conflicts with|is already used|already in use/i.test(sentenceOf(error)) || ++tries === MAX_TRIES)
-        throw error;
-    } finally {
-      reserved.delete(subnet);
+export interface NetworkCreatorDeps {
+  client: Client;
+  host: Host;
+  installation: string;
+  pool: NetworkPool;
+}
+
+/** Creates an account's network on a free subnet. An existing name is success. */
+export function makeNetworkCreator({ client, host, installation, pool }: NetworkCreatorDeps) {
+  /** Subnets of creations in progress. */
+  const reserved = new Set<string>();
+
+  return async (owner: UserId, existing: readonly NetworkInspectInfo[], signal: AbortSignal): Promise<void> => {
+    const { podman } = await host.facts(signal);
+    const used = existing.flatMap(({ IPAM }) =>
+      (IPAM?.Config ?? []).flatMap(({ Subnet }) => (Subnet === undefined ? [] : [Subnet])),
+    );
+    const hostRoutes = client.local ? await hostSubnets() : [];
+    let tries = 0;
+    for (const subnet of freeSubnets(pool, owner, [...used, ...hostRoutes])) {
+      if (reserved.has(subnet)) continue;
+      reserved.add(subnet);
+      try {
+        const request = {
+          Name: networkName(installation, owner),
+          CheckDuplicate: true,
+          Driver: 'bridge',
+          IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
+          Labels: labelsOf(installation, { kind: 'network', id: owner, ownerId: owner, generation: 0 }),
+          // Podman isolates bridges only on request.
+          ...(podman ? { Options: { isolate: 'true' } } : {}),
+        };
+        await client.call(signal, (abortSignal) => client.docker.createNetwork({ ...request, abortSignal }));
+        return;
+      } catch (error) {
+        if (statusOf(error) === 409 && /already exists/i.test(sentenceOf(error))) return;
+        if (!/overlap|conflicts with|is already used|already in use/i.test(sentenceOf(error)) || ++tries === MAX_TRIES)
+          throw error;
+      } finally {
+        reserved.delete(subnet);
+      }
     }
-  }
-  const text =
-    'the host has no address range left for another account; the operator can name a larger pool of networks';
-  throw new EngineFault('no_capacity', text, { retry: true });
+    const text =
+      'the host has no address range left for another account; the operator can name a larger pool of networks';
+    throw new EngineFault('no_capacity', text, { retry: true });
+  };
 }
 
 /** Returns false when the network is in use. Absent is success. */

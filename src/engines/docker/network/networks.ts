@@ -12,12 +12,11 @@ import { makeKeyedMutex } from '../../../async/mutex.ts';
 import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../../domain/ids.ts';
-import { labels, networkName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import { installationLabel, labels, networkName } from '../../labels.ts';
 import { abortFault } from '../client/faults.ts';
-import type { Host } from '../client/host.ts';
-import { createNetwork, removeNetwork } from './network-calls.ts';
-import { checkPool, type NetworkPool } from './subnets.ts';
+import { listContainers } from '../container/container-calls.ts';
+import { makeNetworkCreator, removeNetwork, type NetworkCreatorDeps } from './network-calls.ts';
+import { checkPool } from './subnets.ts';
 
 const DEADLINE_MS = 60_000;
 
@@ -32,20 +31,16 @@ export interface Networks {
   list(signal: AbortSignal): Promise<NetworkInspectInfo[]>;
 }
 
-export function makeNetworks(options: {
-  client: Client;
-  host: Host;
-  installation: string;
-  pool: NetworkPool;
-}): Networks {
-  const { client, host, installation, pool } = options;
+export function makeNetworks(options: NetworkCreatorDeps): Networks {
+  const { client, installation, pool } = options;
   checkPool(pool);
   const { docker, call } = client;
   const present = new Set<UserId>();
   const users = new Map<UserId, number>();
   const mutex = makeKeyedMutex<UserId>({ abortError: abortFault });
-  const reserved = new Set<string>();
-  const ours = { label: [`${labels.installation}=${installation}`] };
+  const createNetwork = makeNetworkCreator(options);
+  const ours = installationLabel(installation);
+  const ofOwner = (owner: UserId): string[] => [ours, `${labels.owner}=${owner}`];
 
   /** Ignores the caller's abort in `fn`: the engine would finish an aborted creation unseen. */
   const locked = (owner: UserId, signal: AbortSignal, fn: (own: AbortSignal) => Promise<void>): Promise<void> =>
@@ -54,8 +49,8 @@ export function makeNetworks(options: {
       return mutex.run(owner, () => fn(own), own);
     });
 
-  const list: Networks['list'] = (signal) =>
-    call(signal, (abortSignal) => docker.listNetworks({ filters: ours, abortSignal }));
+  const list = (signal: AbortSignal, label = [ours]): Promise<NetworkInspectInfo[]> =>
+    call(signal, (abortSignal) => docker.listNetworks({ filters: { label }, abortSignal }));
 
   const ensure = (owner: UserId, signal: AbortSignal): Promise<void> =>
     locked(owner, signal, async (own) => {
@@ -67,10 +62,7 @@ export function makeNetworks(options: {
         const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
         throw new EngineFault('rejected', text, { retry: true, reason: 'nameTaken' });
       }
-      if (named.length === 0) {
-        const { podman } = await host.facts(own);
-        await createNetwork({ client, installation, owner, pool, existing: all, reserved, podman }, own);
-      }
+      if (named.length === 0) await createNetwork(owner, all, own);
       // Duplicates of two processes make the name ambiguous until one is gone; one in use stays.
       let remaining = named.length;
       for (const { Id } of named) if (remaining > 1 && (await removeNetwork(client, Id, own))) remaining--;
@@ -81,10 +73,9 @@ export function makeNetworks(options: {
     locked(owner, signal, async (own) => {
       if ((users.get(owner) ?? 0) > 0) return;
       const wasPresent = present.delete(owner); // `use` now waits for the mutex, then recreates
-      const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
       const [containers, mine] = await Promise.all([
-        call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal })),
-        call(own, (abortSignal) => docker.listNetworks({ filters, abortSignal })),
+        listContainers(client, ofOwner(owner), own),
+        list(own, ofOwner(owner)),
       ]);
       if (containers.length === 0) for (const { Id } of mine) await removeNetwork(client, Id, own);
       else if (wasPresent && mine.length === 1) present.add(owner);
@@ -101,8 +92,7 @@ export function makeNetworks(options: {
         const text = `the network ${name} is not an account's of this installation, so it is not removed`;
         throw new EngineFault('rejected', text, { retry: false });
       }
-      const filters = { label: [...ours.label, `${labels.owner}=${owner}`] };
-      const containers = await call(own, (abortSignal) => docker.listContainers({ all: true, filters, abortSignal }));
+      const containers = await listContainers(client, ofOwner(owner), own);
       const used = new EngineFault('busy', `the network ${name} has instances; terminate them first`, { retry: true });
       if (mine.length > 0 && (containers.length > 0 || (users.get(owner) ?? 0) > 0)) throw used;
       present.delete(owner);
@@ -128,16 +118,13 @@ export function makeNetworks(options: {
     removeIfUnused,
     discard,
     async removeAllUnused(signal) {
-      const [containers, networks] = await Promise.all([
-        call(signal, (abortSignal) => docker.listContainers({ all: true, filters: ours, abortSignal })),
-        list(signal),
-      ]);
+      const [containers, networks] = await Promise.all([listContainers(client, [ours], signal), list(signal)]);
       const living = new Set(containers.map(({ Labels }) => Labels[labels.owner]));
       for (const { Labels } of networks) {
         const owner = Labels?.[labels.owner];
         if (owner !== undefined && !living.has(owner)) await removeIfUnused(userId(owner), signal);
       }
     },
-    list,
+    list: (signal) => list(signal),
   };
 }

@@ -1,0 +1,221 @@
+/** Brings a container to run: create, start, or finish a half-done attempt (`containers.ts`). */
+import { stat } from 'node:fs/promises';
+import type { ContainerInspectInfo } from 'dockerode';
+import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import type { EngineSpec } from '../../contract.ts';
+import { containerName, networkName } from '../../labels.ts';
+import type { Client } from '../client/client.ts';
+import {
+  abortFault,
+  faultOf,
+  isContainerGone,
+  isImageGone,
+  isNameTaken,
+  isNetworkGone,
+  isUntracked,
+  portTakenText,
+  statusOf,
+  takenPort,
+} from '../client/faults.ts';
+import type { Host, HostFacts } from '../client/host.ts';
+import type { Networks } from '../network/networks.ts';
+import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
+import type { ControlFiles } from './control-files.ts';
+import { createOptions } from './create-options.ts';
+import type { DockerInside } from './docker-inside.ts';
+import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
+import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
+import type { Tools } from './tools.ts';
+
+/** A tenth faster than two; bare containers, without networks, gain nothing (`bench/burst.ts`). */
+const STARTS_PER_CORE = 4;
+/** Rounds of creation, 50 ms apart, while an invisible container holds the name. */
+const MAX_ROUNDS = 40;
+
+export interface EnsureDeps {
+  client: Client;
+  installation: string;
+  host: Host;
+  networks: Networks;
+  files: ControlFiles;
+  daemons: DockerInside;
+  tools: Tools;
+  onImageGone: (ref: string) => void;
+}
+
+/** One call, with the account's network in use. */
+interface Attempt {
+  spec: EngineSpec;
+  network: string;
+  facts: HostFacts;
+  signal: AbortSignal;
+}
+
+export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
+  const { client, installation, host, networks, files, daemons, tools } = deps;
+  const gpus = makeGpuAllocator({ client, installation });
+  const create = makeCreate({ ...deps, gpus });
+  const start = makeStart(deps);
+  let starts: Semaphore | undefined;
+
+  /** Returns what an inspect found running, or the id of the started container. */
+  async function createAndStart(attempt: Attempt): Promise<string | ContainerInspectInfo> {
+    const { spec, signal } = attempt;
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const created = await create(attempt);
+      if (created !== null) {
+        await start(created, attempt, { hasRun: false });
+        return created;
+      }
+      const info = await inspectContainer(client, containerName(spec.id), signal);
+      if (info === null) {
+        // Being removed, or created: an aborted create goes on in the engine, invisible at first.
+        await pollPause(client, signal);
+        continue;
+      }
+      if (!isOurs(info.Config.Labels, installation, spec.id)) {
+        const text = `a container called ${containerName(spec.id)} is on the host and not of this installation; the operator has to remove it`;
+        throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
+      }
+      if (isRunning(info.State)) return info;
+      const hasRun = startedAtMs(info.State) > 0;
+      const portsFit = samePorts(nodePortsOf(info), spec.nodePorts);
+      const isOfSpec = portsFit && generationOf(info.Config.Labels) === spec.generation;
+      if (isRemoving(info.State) || (!hasRun && !isOfSpec)) {
+        await removeContainer(client, info.Id, signal);
+        continue;
+      }
+      if (!portsFit) {
+        const has = nodePortsOf(info).map(({ nodePort }) => nodePort);
+        const text = `an instance that has run keeps its node ports (${has.join(', ')}); start it with these, or launch another`;
+        throw new EngineFault('rejected', text, { retry: false });
+      }
+      await resume(info, hasRun, attempt);
+      return info.Id;
+    }
+    throw removedMeanwhile();
+  }
+
+  async function resume(info: ContainerInspectInfo, hasRun: boolean, attempt: Attempt): Promise<void> {
+    const { spec, facts, signal } = attempt;
+    if (info.State.Paused) {
+      const request = { abortSignal: signal };
+      await client.call(signal, () => client.docker.getContainer(info.Id).unpause(request));
+      return;
+    }
+    await gpus.checkFree(info, facts, signal);
+    await daemons.clear(spec, signal);
+    await files.removeSockets(spec.id);
+    await tools.folder();
+    await start(info.Id, attempt, { hasRun });
+  }
+
+  return async (spec, signal) => {
+    const facts = await host.facts(signal);
+    const permits = STARTS_PER_CORE * facts.cores;
+    const semaphore = (starts ??= makeSemaphore(permits, { abortError: abortFault }));
+    if (signal.aborted) throw faultOf(signal.reason);
+    await files.write(spec.id, spec.files);
+    const found = await networks.use(spec.ownerId, signal, (network) =>
+      semaphore.run(() => createAndStart({ spec, network, facts, signal }), { signal }),
+    );
+    const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
+    if (info === null) throw removedMeanwhile();
+    await daemons.ensure(spec, info, signal);
+    tools.prepare();
+    return info;
+  };
+}
+
+/** Creates the container; returns its id, or null when the name is taken. */
+function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator }) {
+  const { client, installation, networks, files, daemons, tools, gpus } = deps;
+
+  return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
+    const { spec, network, facts, signal } = attempt;
+    if (client.local) await rejectFiles(spec.mounts);
+    const dockerSocketFolder = await daemons.prepare(spec, signal);
+    const toolsFolder = await tools.folder();
+    const controlFolder = files.folder(spec.id);
+    const createWith = async (gpuIds: readonly string[]): Promise<string> => {
+      const context = { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host: facts };
+      const request = { ...createOptions(spec, context), abortSignal: signal };
+      return (await client.call(signal, () => client.docker.createContainer(request))).id;
+    };
+    try {
+      return await gpus.withChosen(spec.gpus, facts, signal, createWith);
+    } catch (error) {
+      if (isNameTaken(error)) return null;
+      if (isImageGone(error)) deps.onImageGone(spec.imageRef);
+      if (!mayRestore || !isNetworkGone(error)) throw error;
+      await networks.restore(spec.ownerId, signal);
+      return create(attempt, false);
+    }
+  };
+}
+
+/** Docker mounts a file silently where the image lacks the path; a missing folder is reported. */
+async function rejectFiles(mounts: EngineSpec['mounts']): Promise<void> {
+  for (const { source, target } of mounts) {
+    const found = await stat(source).catch(() => null);
+    if (found === null || found.isDirectory()) continue;
+    const text = `what is to be mounted at ${target} is no folder on the host; the operator has to look at it`;
+    throw new EngineFault('rejected', text, { retry: true, reason: 'badMount' });
+  }
+}
+
+/** `hasRun`: the root disk may hold work, so the container is never replaced. */
+function makeStart({ client, installation, networks }: EnsureDeps) {
+  const { docker, call } = client;
+
+  /** Joins the restored network: a container keeps the id of the network it was created with. */
+  async function rejoin(id: string, network: string, signal: AbortSignal): Promise<void> {
+    const leave = { Container: id, Force: true, abortSignal: signal };
+    // Fails where it is in none.
+    await call(signal, () => docker.getNetwork(network).disconnect(leave)).catch(() => {});
+    const join = { Container: id, abortSignal: signal };
+    await call(signal, () => docker.getNetwork(network).connect(join));
+  }
+
+  /** Removes an untracked container for a retry; after a run only the operator can do so. */
+  async function untrackedFault(id: string, hasRun: boolean, signal: AbortSignal): Promise<EngineFault> {
+    if (!hasRun) {
+      await removeContainer(client, id, signal);
+      return removedMeanwhile();
+    }
+    const text = `the engine was killed and has lost sight of a process of container ${id.slice(0, 12)}; the operator has to end it, or to restart the host`;
+    return new EngineFault('unreachable', text, { retry: true });
+  }
+
+  return async (id: string, { spec, signal }: Attempt, { hasRun }: { hasRun: boolean }): Promise<void> => {
+    const start = (): Promise<unknown> => call(signal, (abortSignal) => docker.getContainer(id).start({ abortSignal }));
+    try {
+      await start().catch(async (error: unknown) => {
+        if (!isNetworkGone(error)) throw error;
+        await networks.restore(spec.ownerId, signal);
+        await rejoin(id, networkName(installation, spec.ownerId), signal);
+        return start();
+      });
+    } catch (error) {
+      if (statusOf(error) === 304) return;
+      if (isContainerGone(error)) throw removedMeanwhile();
+      if (isUntracked(error)) throw await untrackedFault(id, hasRun, signal);
+      throw portFault(error, spec, hasRun) ?? error;
+    }
+  };
+}
+
+function portFault(error: unknown, spec: EngineSpec, hasRun: boolean): EngineFault | null {
+  const nodePorts = spec.nodePorts.map(({ nodePort }) => nodePort);
+  const taken = takenPort(error, nodePorts);
+  if (taken === null) return null;
+  const text = portTakenText(taken, error);
+  const details = { retry: true, reason: 'portTaken', cause: error } as const;
+  if (!hasRun) return new EngineFault('busy', text, { ...details, takenNodePort: taken });
+  const explanation = 'an instance that has run keeps its ports, and starts when the port is free';
+  return new EngineFault('busy', `${text}; ${explanation}`, details);
+}
+
+const removedMeanwhile = (): EngineFault =>
+  new EngineFault('busy', 'the container went away while it was started; it is tried again', { retry: true });
