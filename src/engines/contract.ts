@@ -133,6 +133,8 @@ export interface ImageProgress {
   unit: 'bytes' | 'steps';
 }
 
+export type OnProgress = (progress: ImageProgress) => void;
+
 /** Usage of one instance, its Docker included, read during the call, never cached. */
 export interface Usage {
   /** Time of the reading, in epoch milliseconds of the engine's clock. */
@@ -304,19 +306,14 @@ export interface Engine {
    */
   ensureImage(
     ref: string,
-    onProgress: (progress: ImageProgress) => void,
+    onProgress: OnProgress,
     signal: AbortSignal,
     credentials?: RegistryCredentials,
     options?: { askRegistry: boolean },
   ): Promise<void>;
 
   /** Uploads a local image to the registry. Faults as `ensureImage`; `not_found`: not local. */
-  pushImage(
-    ref: string,
-    onProgress: (progress: ImageProgress) => void,
-    signal: AbortSignal,
-    credentials?: RegistryCredentials,
-  ): Promise<void>;
+  pushImage(ref: string, onProgress: OnProgress, signal: AbortSignal, credentials?: RegistryCredentials): Promise<void>;
 
   /** Waits for a save or push of `ref`. Absent is success. Faults: `busy`, `rejected` (foreign). */
   removeImage(ref: string, signal: AbortSignal): Promise<void>;

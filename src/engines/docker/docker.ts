@@ -17,8 +17,7 @@
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
-import type { InstanceId } from '../../domain/ids.ts';
-import { isInstanceId } from '../../domain/ids.ts';
+import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine } from '../contract.ts';
 import { dial, makeAddressCache } from './network/addresses.ts';
@@ -29,9 +28,8 @@ import { makeDockerInside, type DockerInsideConfig } from './container/docker-in
 import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost } from './client/host.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
-import { openExec } from './exec/exec.ts';
+import { openExec, runCommand } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
-import { runCommand } from './exec/run-command.ts';
 import { openLog, readLog } from './exec/logs.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
@@ -76,8 +74,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     dockerImageRef: options.dockerInside?.imageRef,
     probe: host.probe,
 
-    listOwned: inventory.list,
-    discard: inventory.discard,
+    ...inventory,
 
     observe: containers.observe,
 
@@ -141,7 +138,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
           "Berth can not enter the networks of this container engine: that needs root, nsenter, and the engine on Berth's own machine";
         throw new EngineFault('rejected', text, { retry: false });
       }
-      return joinNetwork({ id, info: await getRunning(id, signal), nsenter, runEnds });
+      return joinNetwork(id, await getRunning(id, signal), { nsenter, runEnds });
     },
 
     async listenUnix(id, onConnection, signal) {
@@ -157,7 +154,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       };
     },
 
-    usage: (ids, signal, usageOptions = {}) => usage(ids, signal, usageOptions),
+    usage,
 
     async stop() {
       stopping.abort();

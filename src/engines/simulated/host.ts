@@ -77,6 +77,8 @@ export class SimulatedHost {
   readonly times: Times;
   readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: aborted });
   readonly guests: Guests = makeGuests();
+  /** Names of containers that are not of Berth. */
+  readonly foreignNames = new Set<string>();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
   readonly #state: JournalState;
@@ -85,7 +87,6 @@ export class SimulatedHost {
   #gpusUsed = 0;
   #awayUntilMs = -Infinity;
   readonly #ports: Ports;
-  readonly #foreignNames = new Set<string>();
   readonly #streams = new Map<string, Set<Duplex>>();
   readonly #attached = new Map<Container, Set<(fault: EngineFault) => void>>();
   readonly #listeners = new Set<Listener>();
@@ -135,7 +136,7 @@ export class SimulatedHost {
   /** Throws `rejected` if the name is taken. */
   create(installation: string, spec: EngineSpec): Container {
     const name = containerName(spec.id);
-    if (this.#foreignNames.has(name) || this.#state.containers.has(name)) {
+    if (this.foreignNames.has(name) || this.#state.containers.has(name)) {
       const text = `a container named ${name} exists that is not of this installation; remove or rename it`;
       throw simulatedFault('rejected', text, { reason: 'nameTaken' });
     }
@@ -354,19 +355,9 @@ export class SimulatedHost {
     if (this.#state.images.delete(ref)) this.#journal?.record({ imageGone: ref });
   }
 
-  addForeignContainer(name: string): void {
-    this.#foreignNames.add(name);
-  }
-
   isForeign(installation: string, name: string): boolean {
     const holder = this.#state.containers.get(name);
-    return this.#foreignNames.has(name) || (holder !== undefined && holder.installation !== installation);
-  }
-
-  hasForeignContainer = (name: string): boolean => this.#foreignNames.has(name);
-
-  removeForeignContainer(name: string): void {
-    this.#foreignNames.delete(name);
+    return this.foreignNames.has(name) || (holder !== undefined && holder.installation !== installation);
   }
 
   takePort(nodePort: number): void {

@@ -52,12 +52,17 @@ function commandVerbs({ host, call, requireRunning, attachTo }: EngineContext): 
 
   return {
     openExec(id, request, signal) {
-      const lie = () => openProcess({ request, attach: () => () => {}, program: async () => 0 });
+      const lie = () =>
+        openProcess(
+          request,
+          async () => 0,
+          () => () => {},
+        );
       return call({ verb: 'openExec', about: id, signal, lie }, () => {
         const container = requireRunning(id);
         const shell = { inside: insideOf(container), clock: host.clock, env: request.env };
         const program = (io: Io): Promise<number> => runCommand({ ...shell, io }, request);
-        return openProcess({ request, attach: attachTo(container), program });
+        return openProcess(request, program, attachTo(container));
       });
     },
     exec(id, command, signal) {

@@ -17,15 +17,11 @@ export interface Io {
 const ENDED_BY = 128;
 const INPUT_BYTES = 64 * 1024;
 
-export function openProcess({
-  request,
-  program,
-  attach,
-}: {
-  request: ExecRequest;
-  program: (io: Io) => Promise<number>;
-  attach: (lose: (fault: EngineFault) => void) => () => void;
-}): OpenExec {
+export function openProcess(
+  request: ExecRequest,
+  program: (io: Io) => Promise<number>,
+  attach: (lose: (fault: EngineFault) => void) => () => void,
+): OpenExec {
   const input = new Input();
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const ended = new AbortController();
@@ -41,7 +37,11 @@ export function openProcess({
   const stdin =
     size === null
       ? input
-      : makeTerminal({ echo: (text) => void stdout.write(text), input, interrupt: () => io.onInterrupt?.() });
+      : makeTerminal(
+          input,
+          (text) => void stdout.write(text),
+          () => io.onInterrupt?.(),
+        );
   stdin.on('error', () => {});
 
   const { promise: cut, resolve: endBySignal, reject: lose } = Promise.withResolvers<number>();
@@ -118,15 +118,7 @@ class Input extends Writable {
 const [CTRL_C, CTRL_D, ERASE] = ['\x03', '\x04', '\x7f'];
 
 /** A minimal line discipline: echo, erase, newline, Ctrl-C, Ctrl-D. */
-function makeTerminal({
-  echo,
-  input,
-  interrupt,
-}: {
-  echo: (text: string) => void;
-  input: Writable;
-  interrupt: () => void;
-}): Writable {
+function makeTerminal(input: Writable, echo: (text: string) => void, interrupt: () => void): Writable {
   let line = '';
   const decoder = new TextDecoder();
   const handleKey = (key: string): void => {

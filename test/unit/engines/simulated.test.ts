@@ -32,10 +32,10 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
       return away;
     },
     async neighbour({ name }) {
-      host.addForeignContainer(name);
+      host.foreignNames.add(name);
       return {
-        untouched: async () => host.hasForeignContainer(name),
-        remove: async () => host.removeForeignContainer(name),
+        untouched: async () => host.foreignNames.has(name),
+        remove: async () => void host.foreignNames.delete(name),
       };
     },
     neighbourNetwork: () => Promise.reject(new Error('networks of the simulation have no names')),

@@ -7,6 +7,7 @@ import { Agent as HttpsAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
 import Docker from 'dockerode';
+import { raceAbort } from '../../../async/abort.ts';
 import { faultOf } from './faults.ts';
 
 export type Endpoint =
@@ -50,16 +51,11 @@ export function makeClient(endpoint: Endpoint): Client {
   const docker = new Docker(options);
 
   const call: Client['call'] = async (signal, request) => {
-    const aborted = Promise.withResolvers<never>();
-    const onAbort = (): void => aborted.reject(signal.reason);
     try {
       signal.throwIfAborted();
-      signal.addEventListener('abort', onAbort, { once: true });
-      return await Promise.race([request(signal), aborted.promise]);
+      return await raceAbort(request(signal), signal);
     } catch (error) {
       throw faultOf(signal.aborted ? signal.reason : error);
-    } finally {
-      signal.removeEventListener('abort', onAbort);
     }
   };
 

@@ -32,7 +32,7 @@ export function sentenceOf(fault: unknown): string {
 
 const portTaken = /port is already allocated|address already in use|ports are not available|failed to bind host port/i;
 
-interface Pattern {
+export interface Pattern {
   pattern: RegExp;
   kind: FaultKind;
   retry: boolean;
@@ -40,14 +40,24 @@ interface Pattern {
   message: string;
 }
 
+export const invalidRef: Pattern = {
+  pattern: /invalid reference format|repository name must be/i,
+  kind: 'rejected',
+  retry: false,
+  reason: 'imageMissing',
+  message: 'that is no name of an image; write it as registry/name:tag',
+};
+
+export const diskFull: Pattern = {
+  pattern: /no space left on device|disk quota exceeded/i,
+  kind: 'no_capacity',
+  retry: true,
+  reason: 'diskFull',
+  message: "the host's disk is full; the operator has to free space",
+};
+
 const patterns: readonly Pattern[] = [
-  {
-    pattern: /invalid reference format|repository name must be/i,
-    kind: 'rejected',
-    retry: false,
-    reason: 'imageMissing',
-    message: 'that is no name of an image; write it as registry/name:tag',
-  },
+  invalidRef,
   {
     pattern: /no such image|image not known|unable to find image|failed to find image/i,
     kind: 'not_found',
@@ -93,13 +103,7 @@ const patterns: readonly Pattern[] = [
     retry: true,
     message: "the account's network has no free address left; terminate an instance, then try again",
   },
-  {
-    pattern: /no space left on device|disk quota exceeded/i,
-    kind: 'no_capacity',
-    retry: true,
-    reason: 'diskFull',
-    message: "the host's disk is full; the operator has to free space",
-  },
+  diskFull,
   {
     pattern: /minimum memory limit allowed|container init was oom-killed/i,
     kind: 'no_capacity',

@@ -142,10 +142,7 @@ async function hostForDocker(
     engine: engine.podman ? 'podman' : engine.rootless ? 'rootless' : elsewhere ? 'elsewhere' : 'docker',
     berthIsRoot: process.getuid?.() === 0,
     kernel: info.KernelVersion ?? '0',
-    tun: await access('/dev/net/tun').then(
-      () => true,
-      () => false,
-    ),
+    tun: await canAccess('/dev/net/tun'),
     maxUserNamespaces: await numberIn('user/max_user_namespaces'),
     userNamespacesForAll: await numberIn('kernel/unprivileged_userns_clone'),
     apparmorHoldsNamespaces: await numberIn('kernel/apparmor_restrict_unprivileged_userns'),
@@ -203,14 +200,16 @@ async function canLimitRootDisk(info: Info, local: boolean): Promise<boolean> {
   return holder !== undefined && /\b(prjquota|pquota)\b/.test(holder.line);
 }
 
+export const canAccess = (file: string, mode = constants.F_OK): Promise<boolean> =>
+  access(file, mode).then(
+    () => true,
+    () => false,
+  );
+
 async function findNsenter(): Promise<string | null> {
   for (const folder of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin']) {
     const program = `${folder}/nsenter`;
-    const found = await access(program, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (found) return program;
+    if (await canAccess(program, constants.X_OK)) return program;
   }
   return null;
 }

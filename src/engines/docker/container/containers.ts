@@ -21,7 +21,7 @@ import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type InstanceId } from '../../../domain/ids.ts';
-import type { EngineSpec, Observation } from '../../contract.ts';
+import type { Engine, Observation } from '../../contract.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { AddressCache } from '../network/addresses.ts';
 import { abortFault, faultOf, isContainerGone, statusOf } from '../client/faults.ts';
@@ -35,15 +35,11 @@ const INSPECTS_AT_ONCE = 8;
 /** Number of instances from which one list finds the absent ones first. */
 const LIST_FROM = 4;
 
-export interface Containers {
+export interface Containers extends Pick<Engine, 'observe' | 'ensure' | 'halt' | 'destroy'> {
   /** Null when there is no container of ours. Throws when unknown. */
   find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null>;
   /** Throws `not_found` when there is no container of ours. */
   get(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo>;
-  observe(ids: readonly InstanceId[], signal: AbortSignal): Promise<Map<InstanceId, Observation>>;
-  ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
-  halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
-  destroy(id: InstanceId, signal: AbortSignal): Promise<void>;
   /** Removes the container of that name; the network stays. `rejected` for a foreign one. */
   discard(name: string, id: InstanceId, signal: AbortSignal): Promise<void>;
   /** Holds the instance's mutex against create, start, removal. No abort stops a running `fn`. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
-import type { OwnedObject } from '../../contract.ts';
+import type { Engine, OwnedObject } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { listContainers } from './container-calls.ts';
@@ -19,12 +19,10 @@ const imageList = z.array(
   }),
 );
 
-const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';
+/** Members of a network or an image. */
+const neverRuns = { generation: 0, running: false, imageRef: null };
 
-export interface Inventory {
-  list(signal: AbortSignal): Promise<OwnedObject[]>;
-  discard(owned: OwnedObject, signal: AbortSignal): Promise<void>;
-}
+const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';
 
 export function makeInventory(options: {
   client: Client;
@@ -33,7 +31,7 @@ export function makeInventory(options: {
   daemons: DockerInside;
   networks: Networks;
   images: Images;
-}): Inventory {
+}): Pick<Engine, 'listOwned' | 'discard'> {
   const { client, installation, containers, daemons, networks, images } = options;
   const ours = installationLabel(installation);
 
@@ -66,41 +64,24 @@ export function makeInventory(options: {
   async function listNetworks(signal: AbortSignal): Promise<OwnedObject[]> {
     return (await networks.list(signal)).map(({ Name, Labels, Created }): OwnedObject => {
       const owner = Labels?.[labels.owner] ?? '';
-      return {
-        kind: 'network',
-        id: owner,
-        ownerId: owner,
-        generation: 0,
-        running: false,
-        engineName: Name,
-        createdAtMs: Date.parse(Created) || 0,
-        imageRef: null,
-      };
+      const createdAtMs = Date.parse(Created) || 0;
+      return { ...neverRuns, kind: 'network', id: owner, ownerId: owner, engineName: Name, createdAtMs };
     });
   }
 
   async function listImages(signal: AbortSignal): Promise<OwnedObject[]> {
     const filters = encodeURIComponent(JSON.stringify({ label: [ours, `${labels.kind}=image`] }));
     const answer = await client.get(`/images/json?filters=${filters}`, signal);
-    return imageList.parse(answer).flatMap(({ Id, RepoTags, Labels, Created }) => {
+    return imageList.parse(answer).flatMap(({ Id, RepoTags, Labels, Created }): OwnedObject[] => {
       const engineName = [...(RepoTags ?? []), Id].find((name) => isOwnImage(installation, { RepoTags, Labels }, name));
       if (engineName === undefined) return [];
-      const object: OwnedObject = {
-        id: Labels?.[labels.id] ?? '',
-        ownerId: Labels?.[labels.owner] ?? '',
-        generation: 0,
-        kind: 'image',
-        running: false,
-        engineName,
-        createdAtMs: Created * 1000,
-        imageRef: null,
-      };
-      return [object];
+      const [id, ownerId] = [Labels?.[labels.id] ?? '', Labels?.[labels.owner] ?? ''];
+      return [{ ...neverRuns, kind: 'image', id, ownerId, engineName, createdAtMs: Created * 1000 }];
     });
   }
 
   return {
-    async list(signal) {
+    async listOwned(signal) {
       const all = await Promise.all([listInstances(signal), listNetworks(signal), listImages(signal)]);
       return all.flat();
     },

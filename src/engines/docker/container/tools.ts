@@ -7,13 +7,13 @@
  * instances see new ones; `bin` is a symlink, replaced by a rename.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { access, chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from 'pino';
 import { installationLabel, labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
-import type { Host } from '../client/host.ts';
+import { canAccess, type Host } from '../client/host.ts';
 import type { Images } from '../image/images.ts';
 import { listContainers } from './container-calls.ts';
 
@@ -90,7 +90,7 @@ export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Too
       await mkdir(directory, { recursive: true });
       await chmod(directory, 0o755); // the umask applied at mkdir
     }
-    if (!(await exists(path.join(folder, version)))) {
+    if (!(await canAccess(path.join(folder, version)))) {
       // Never built for this: the image appears with its first instance.
       if ((await images.inspect(imageRef, signal)) === null) return void (lacksImage = true);
       await copyTools(signal);
@@ -215,9 +215,3 @@ async function activateVersion(folder: string, version: string): Promise<void> {
       await rm(path.join(folder, other), { recursive: true, force: true });
   }
 }
-
-const exists = (file: string): Promise<boolean> =>
-  access(file).then(
-    () => true,
-    () => false,
-  );

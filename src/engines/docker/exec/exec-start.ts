@@ -1,10 +1,11 @@
+/** The start of a command, and the faults of commands. */
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ExecRequest } from '../../contract.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf, sentenceOf, statusOf } from '../client/faults.ts';
 import { makeDemultiplexer } from '../client/streams.ts';
 
 const FIRST_PAUSE_MS = 5;
@@ -63,3 +64,24 @@ export function parseStartFailure(output: string, program: string): StartFailure
   }
   throw faultOf({ statusCode: 500, message: text === '' ? 'the command could not be begun' : text });
 }
+
+export function throwNotRunning(error: unknown): never {
+  if (statusOf(error) !== 409) throw faultOf(error);
+  throw isPaused(error)
+    ? new EngineFault('busy', 'the instance stands still at the moment, as when it is saved', {
+        retry: true,
+        cause: error,
+      })
+    : new EngineFault('not_found', 'the instance does not run', { retry: false, cause: error });
+}
+
+export const isExecGone = (error: unknown): boolean =>
+  statusOf(error) === 404 || (statusOf(error) === 409 && !isPaused(error));
+
+const isPaused = (error: unknown): boolean => /is paused/i.test(sentenceOf(error));
+
+export const instanceEnded = (cause?: unknown): EngineFault =>
+  new EngineFault('not_found', 'the instance ended while the command ran', { retry: false, cause });
+
+export const connectionLost = (cause: unknown): EngineFault =>
+  new EngineFault('unreachable', 'the engine has lost sight of the command', { retry: false, cause });

@@ -19,23 +19,31 @@
  *   waiting stderr had retained 20 MB of stdout.
  * - **Killing.** See `kill.ts`: Docker has no call.
  */
-import { Writable, type Duplex } from 'node:stream';
+import { Writable, type Duplex, type Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
-import type { ExecRequest, ExecSignal, OpenExec, TerminalSize } from '../../contract.ts';
+import type { ExecRequest, ExecResult, ExecSignal, OpenExec, TerminalSize } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
-import { faultOf, isContainerGone } from '../client/faults.ts';
-import { connectionLost, instanceEnded, isExecGone, throwNotRunning } from './exec-faults.ts';
-import { createRequest, hasStarted, pollPauses, readStartFailure, type StartFailure } from './exec-start.ts';
+import { faultOf } from '../client/faults.ts';
+import { isSameRun } from '../container/container-calls.ts';
+import {
+  connectionLost,
+  createRequest,
+  hasStarted,
+  instanceEnded,
+  isExecGone,
+  pollPauses,
+  readStartFailure,
+  throwNotRunning,
+  type StartFailure,
+} from './exec-start.ts';
 import { signalCommand } from './kill.ts';
-import { Output } from './output.ts';
-import { makeDemultiplexer } from '../client/streams.ts';
+import { Output, pump } from './output.ts';
 
 const ANSWER_MS = 30_000;
 const ABANDON_MS = 5_000;
-/** Interval of polls for the end of a blocked command; Docker drops output after two seconds. */
-const BLOCKED_POLL_MS = 600;
+const OUTPUT_LIMIT_BYTES = 1024 * 1024;
 const KILLED_EXIT_CODE = 137;
 /** The end of a container shows a moment after the end of its commands. */
 const CHECKS_AFTER_KILLED = 6;
@@ -56,7 +64,7 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
   const exec = await client
     .call(signal, (abortSignal) => container.exec({ ...createRequest(request), abortSignal }))
     .catch(throwNotRunning);
-  const handle = new ExecHandle(options, container, exec);
+  const handle = new ExecHandle(options, exec);
   const started = await handle.start().catch((error: unknown) => {
     handle.abandon().catch(() => {});
     return throwNotRunning(error);
@@ -64,15 +72,36 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
   return makeSession(handle, started, options);
 }
 
+/** An abort drops the answer; the command goes on inside. */
+export async function runCommand({
+  command,
+  ...options
+}: Omit<ExecOptions, 'request' | 'stopping'> & { command: readonly string[] }): Promise<ExecResult> {
+  const request = { command, env: {}, terminal: null };
+  const exec = await openExec({ ...options, request, stopping: options.signal });
+  exec.stdin.end();
+  const [stdout, stderr] = await Promise.all([readStart(exec.stdout), readStart(exec.stderr)]);
+  return { exitCode: await exec.exited, stdout, stderr };
+}
+
+async function readStart(stream: Readable): Promise<string> {
+  const parts: Buffer[] = [];
+  let remaining = OUTPUT_LIMIT_BYTES;
+  for await (const chunk of stream) {
+    const part = Buffer.from(chunk).subarray(0, remaining);
+    remaining -= part.length;
+    if (part.length > 0) parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
 class ExecHandle {
   readonly #options: ExecOptions;
-  readonly #container: Docker.Container;
   readonly #exec: Docker.Exec;
   #socket: Duplex | undefined;
 
-  constructor(options: ExecOptions, container: Docker.Container, exec: Docker.Exec) {
+  constructor(options: ExecOptions, exec: Docker.Exec) {
     this.#options = options;
-    this.#container = container;
     this.#exec = exec;
   }
 
@@ -120,16 +149,8 @@ class ExecHandle {
     return info !== null && !info.Running;
   }
 
-  async isSameRun(): Promise<boolean> {
-    try {
-      const { State } = await this.#options.client.call(this.#deadline(), (abortSignal) =>
-        this.#container.inspect({ abortSignal }),
-      );
-      return State.Running && State.StartedAt === this.#options.info.State.StartedAt;
-    } catch (error) {
-      if (isContainerGone(error)) return false;
-      throw error;
-    }
+  isSameRun(): Promise<boolean> {
+    return isSameRun(this.#options.client, this.#options.info, this.#deadline());
   }
 
   async kill(signal: ExecSignal = 'KILL'): Promise<void> {
@@ -137,7 +158,7 @@ class ExecHandle {
     const run = (command: readonly string[]) => this.#run(command);
     try {
       const { Running, Pid } = await this.inspect();
-      if (Running) await signalCommand({ client, containerId: info.Id, hostPid: Pid, run, signal });
+      if (Running) await signalCommand(signal, { client, containerId: info.Id, hostPid: Pid }, run);
     } catch (error) {
       if (isExecGone(error)) return;
       if ((await this.inspect()).Running && (await this.isSameRun())) throw error;
@@ -225,34 +246,4 @@ async function waitForExitCode(handle: ExecHandle, stopping: AbortSignal): Promi
     if (!Running && ExitCode !== null) return ExitCode;
     await sleep(pauses.next().value, undefined, { signal: stopping });
   }
-}
-
-async function pump(
-  socket: Duplex,
-  streams: { stdout: Output; stderr: Output },
-  { framed, hasEnded }: { framed: boolean; hasEnded: () => Promise<boolean> },
-): Promise<void> {
-  const put = (source: 'stdout' | 'stderr', bytes: Buffer): void => {
-    streams[source].put(isSmallPart(bytes) ? copyOf(bytes) : bytes);
-  };
-  const take = framed ? makeDemultiplexer(put) : (bytes: Buffer) => put('stdout', bytes);
-  let mayWait = true;
-  for await (const chunk of socket) {
-    take(chunk);
-    for (const stream of [streams.stdout, streams.stderr]) {
-      while (mayWait && stream.isFull) {
-        await stream.drainedOrTimeout(BLOCKED_POLL_MS);
-        if (stream.isFull && (await hasEnded())) mayWait = false;
-      }
-    }
-  }
-}
-
-const isSmallPart = (bytes: Buffer): boolean => bytes.length < bytes.buffer.byteLength / 4;
-
-/** Copies outside of Node's pool, of which each slice retains 8 KiB. */
-function copyOf(bytes: Buffer): Buffer {
-  const copy = Buffer.allocUnsafeSlow(bytes.length);
-  bytes.copy(copy);
-  return copy;
 }

@@ -41,19 +41,12 @@ kill -s KILL $family 2>/dev/null
 const SIGNAL_GROUP = `kill "-$2" "-$1"`;
 
 /** KILL reaches the whole family, other signals the process group, which the command leads. */
-export async function signalCommand({
-  client,
-  containerId,
-  hostPid,
-  run,
-  signal,
-}: {
-  client: Client;
-  containerId: string;
-  hostPid: number;
-  run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>;
-  signal: ExecSignal;
-}): Promise<void> {
+export async function signalCommand(
+  signal: ExecSignal,
+  command: { client: Client; containerId: string; hostPid: number },
+  run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>,
+): Promise<void> {
+  const { client, containerId, hostPid } = command;
   const pid = client.local ? await pidInside(hostPid, containerId) : null;
   if (pid === null) {
     const text =

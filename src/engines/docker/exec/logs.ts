@@ -1,4 +1,5 @@
 import type { ContainerInspectInfo } from 'dockerode';
+import { onAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { LogLine, LogRange, LogSource } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
@@ -51,17 +52,15 @@ async function openConsole({ client, info, range, follow, signal }: LogOptions):
     // Given `until`, the engine counts lines after it, too.
     ...(tail === undefined || untilMs !== undefined ? {} : { tail: toCount(tail) }),
   };
+  const query = new URLSearchParams(
+    Object.entries(request).map(([name, value]): [string, string] => [name, String(value)]),
+  );
   const container = client.docker.getContainer(info.Id);
   const chunks = follow
     ? await client.call(signal, (abortSignal) => container.logs({ ...request, follow, abortSignal }))
-    : await client.stream(`/containers/${info.Id}/logs?${queryOf(request)}`, signal);
+    : await client.stream(`/containers/${info.Id}/logs?${query.toString()}`, signal);
   return linesOf(chunks, makeFrameReader(), signal);
 }
-
-const queryOf = (request: Record<string, unknown>): string =>
-  new URLSearchParams(
-    Object.entries(request).map(([name, value]): [string, string] => [name, String(value)]),
-  ).toString();
 
 /** Above the log's own 10 MiB; root inside may have put any file in its place. */
 export const MAX_INIT_BYTES = 11 * 1024 * 1024;
@@ -84,13 +83,8 @@ while [ ! -e /var/log/berth/init.exit ]; do sleep 1; done
 sleep 2
 kill $!`;
 
-async function openInit({
-  client,
-  info,
-  range: { tail },
-  follow,
-  signal,
-}: LogOptions): Promise<AsyncIterable<LogLine>> {
+async function openInit({ client, info, range, follow, signal }: LogOptions): Promise<AsyncIterable<LogLine>> {
+  const { tail } = range;
   const lines = tail === undefined ? '+1' : String(toCount(tail));
   const command = ['/bin/sh', '-c', READ_INIT, 'sh', lines, follow ? 'follow' : 'once'];
   const request = { command, env: {}, terminal: null };
@@ -99,12 +93,12 @@ async function openInit({
   exec.stderr.resume();
   const leave = (): void => {
     exec.stdout.destroy();
-    exec.kill().then(
-      () => stopping.abort(),
-      () => stopping.abort(),
-    );
+    void exec
+      .kill()
+      .catch(() => {})
+      .then(() => stopping.abort());
   };
-  signal.addEventListener('abort', leave, { once: true });
+  const unsubscribe = onAbort(signal, leave);
   async function* read(): AsyncGenerator<LogLine> {
     try {
       const lines = makeLineReader();
@@ -121,7 +115,7 @@ async function openInit({
       const code = signal.aborted || remaining === 0 ? null : await exec.exited.catch(unlessEnded);
       if (follow || remaining === 0 || code === 0) yield* lines.rest();
     } finally {
-      signal.removeEventListener('abort', leave);
+      unsubscribe();
       if (!signal.aborted) leave();
     }
   }

@@ -1,6 +1,10 @@
-import { Readable } from 'node:stream';
+/** Output of a command, which waits for slow readers (`exec.ts`). */
+import { Readable, type Duplex } from 'node:stream';
+import { makeDemultiplexer } from '../client/streams.ts';
 
 const BUFFER_BYTES = 16 * 1024;
+/** Interval of polls for the end of a blocked command; Docker drops output after two seconds. */
+const BLOCKED_POLL_MS = 600;
 
 export class Output extends Readable {
   #isFull = false;
@@ -39,4 +43,35 @@ export class Output extends Readable {
     this.#isFull = false;
     this.emit('drained');
   }
+}
+
+/** Copies the connection's output into the streams, until its end. */
+export async function pump(
+  socket: Duplex,
+  streams: { stdout: Output; stderr: Output },
+  { framed, hasEnded }: { framed: boolean; hasEnded: () => Promise<boolean> },
+): Promise<void> {
+  const put = (source: 'stdout' | 'stderr', bytes: Buffer): void => {
+    streams[source].put(isSmallPart(bytes) ? copyOf(bytes) : bytes);
+  };
+  const take = framed ? makeDemultiplexer(put) : (bytes: Buffer) => put('stdout', bytes);
+  let mayWait = true;
+  for await (const chunk of socket) {
+    take(chunk);
+    for (const stream of [streams.stdout, streams.stderr]) {
+      while (mayWait && stream.isFull) {
+        await stream.drainedOrTimeout(BLOCKED_POLL_MS);
+        if (stream.isFull && (await hasEnded())) mayWait = false;
+      }
+    }
+  }
+}
+
+const isSmallPart = (bytes: Buffer): boolean => bytes.length < bytes.buffer.byteLength / 4;
+
+/** Copies outside of Node's pool, of which each slice retains 8 KiB. */
+function copyOf(bytes: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(copy);
+  return copy;
 }

@@ -12,7 +12,9 @@ export interface BuildState {
 }
 export const firstBuildState: BuildState = { stage: 'Reading package lists', percent: 0, planned: 0, done: 0 };
 
-export const LINES_KEPT = 80;
+const LINES_KEPT = 80;
+
+export type Report = (text: string, percent: number) => void;
 
 /** Lines of mmdebstrap, the stage each begins, and its share of the time (images/README.md). */
 const stages: readonly { line: RegExp; stage: string; from: number; to: number }[] = [
@@ -35,6 +37,21 @@ export function addBuildLine(state: BuildState, line: string): BuildState {
   if (current === undefined || state.planned === 0) return { ...state, done };
   const percent = current.from + Math.floor((current.to - current.from) * Math.min(1, done / state.planned));
   return { ...state, done, percent: Math.max(state.percent, percent) };
+}
+
+/** Reports the progress of a build by its output, and retains the last lines. */
+export function makeBuildLog(report: Report): { lines: readonly string[]; add: (line: string) => void } {
+  const lines: string[] = [];
+  let state = firstBuildState;
+  return {
+    lines,
+    add(line) {
+      lines.push(line);
+      if (lines.length > LINES_KEPT) lines.shift();
+      state = addBuildLine(state, line);
+      report(state.stage, state.percent);
+    },
+  };
 }
 
 /** A fault with advice, from the last lines of a build. `cause` carries all lines for the log. */

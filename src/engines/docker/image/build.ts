@@ -4,8 +4,8 @@ import type Docker from 'dockerode';
 import { pack } from 'tar-stream';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { errorCode, errorText } from '../../../domain/unknown-error.ts';
-import type { ImageProgress } from '../../contract.ts';
-import { addBuildLine, describeFailure, firstBuildState, LINES_KEPT, readBuildStream } from './build-progress.ts';
+import type { OnProgress } from '../../contract.ts';
+import { describeFailure, makeBuildLog, readBuildStream, type Report } from './build-progress.ts';
 import { buildWithMmdebstrap, canRun } from './mmdebstrap.ts';
 import { dockerfile, recipeRef, type Recipe } from './recipes.ts';
 
@@ -15,13 +15,11 @@ export interface BuildOptions {
   /** Absolute folder of the recipe; hooks run from there. */
   folder: string;
   signal: AbortSignal;
-  onProgress(progress: ImageProgress): void;
+  onProgress: OnProgress;
   workFolder?: string;
 }
 
 const AWAY: ReadonlySet<unknown> = new Set(['ECONNREFUSED', 'ENOENT', 'ECONNRESET', 'EPIPE', 'EACCES']);
-
-type Report = (text: string, percent: number) => void;
 
 /**
  * Makes `recipeRef(recipe)` present. Faults: `unreachable` (mirror or engine), `no_capacity` (disk
@@ -74,20 +72,14 @@ async function hasOurArchitecture(docker: Docker): Promise<boolean> {
 
 async function buildInEngine({ docker, recipe, signal }: BuildOptions, report: Report): Promise<void> {
   await pullBase({ docker, recipe, signal }, report);
-  const lines: string[] = [];
-  let state = firstBuildState;
+  const log = makeBuildLog(report);
   const request = { t: recipeRef(recipe), rm: true, forcerm: true, abortSignal: signal };
   try {
-    await readBuildStream(await docker.buildImage(buildContext(recipe), request), (line) => {
-      lines.push(line);
-      if (lines.length > LINES_KEPT) lines.shift();
-      state = addBuildLine(state, line);
-      report(state.stage, state.percent);
-    });
+    await readBuildStream(await docker.buildImage(buildContext(recipe), request), log.add);
   } catch (error) {
     signal.throwIfAborted();
-    if (lines.length === 0) throw error;
-    throw describeFailure(recipe, [...lines, errorText(error)]);
+    if (log.lines.length === 0) throw error;
+    throw describeFailure(recipe, [...log.lines, errorText(error)]);
   }
 }
 

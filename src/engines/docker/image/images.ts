@@ -1,22 +1,16 @@
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
+import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { checkAccess, pull, push } from './transfers.ts';
 
-export type BuildLocalImage = (
-  ref: string,
-  onProgress: (progress: ImageProgress) => void,
-  signal: AbortSignal,
-) => Promise<void>;
+export type BuildLocalImage = (ref: string, onProgress: OnProgress, signal: AbortSignal) => Promise<void>;
 
 export const LOCAL_PREFIX = 'berth.local/';
-
-type OnProgress = (progress: ImageProgress) => void;
 
 const inspectAnswer = z.object({
   Id: z.string(),
@@ -28,19 +22,8 @@ const inspectAnswer = z.object({
 export type ImageInfo = z.infer<typeof inspectAnswer>;
 
 export interface Images {
-  ensure(
-    ref: string,
-    onProgress: OnProgress,
-    signal: AbortSignal,
-    credentials: RegistryCredentials | undefined,
-    more?: { askRegistry: boolean },
-  ): Promise<void>;
-  push(
-    ref: string,
-    onProgress: OnProgress,
-    signal: AbortSignal,
-    credentials: RegistryCredentials | undefined,
-  ): Promise<void>;
+  ensure: Engine['ensureImage'];
+  push: Engine['pushImage'];
   /** Holds the ref's mutex: no save, push or removal. An abort does not stop a running `fn`. */
   exclusively<T>(ref: string, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
   forget(ref: string): void;
@@ -64,15 +47,12 @@ export function isOwnImage(
   return Labels[labels.imageRef] === listedRef(refOrId) && tags.includes(listedRef(refOrId));
 }
 
-export function makeImages({
-  client,
-  installation,
-  buildLocalImage,
-}: {
+export function makeImages(deps: {
   client: Client;
   installation: string;
   buildLocalImage?: BuildLocalImage | undefined;
 }): Images {
+  const { client, installation, buildLocalImage } = deps;
   const { docker, call } = client;
   const present = new Set<string>();
   const mutex = makeKeyedMutex<string>({ abortError: abortFault });

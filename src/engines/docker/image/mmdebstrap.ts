@@ -1,11 +1,13 @@
 import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { PassThrough, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
-import { addBuildLine, describeFailure, firstBuildState, LINES_KEPT, readBuildStream } from './build-progress.ts';
+import { onAbort } from '../../../async/abort.ts';
+import { describeFailure, makeBuildLog, readBuildStream, type Report } from './build-progress.ts';
 import { importChanges, mmdebstrapArguments, repositoryOf, tagOf, type Recipe } from './recipes.ts';
 
 /** Namespaces of the build: killing the first process ends the whole build, mounts included. */
@@ -20,13 +22,11 @@ work=$1 size=$2; shift 2
 export TMPDIR="$work" LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 exec mmdebstrap "$@"`;
 
-export function canRun(command: string, args: readonly string[]): Promise<boolean> {
-  return new Promise((resolve) => {
-    const child = spawn(command, args, { stdio: 'ignore' });
-    child.once('error', () => resolve(false));
-    child.once('close', (code) => resolve(code === 0));
-  });
-}
+export const canRun = (command: string, args: readonly string[]): Promise<boolean> =>
+  once(spawn(command, args, { stdio: 'ignore' }), 'close').then(
+    ([code]: unknown[]) => code === 0,
+    () => false,
+  );
 
 export async function buildWithMmdebstrap(options: {
   docker: Docker;
@@ -34,7 +34,7 @@ export async function buildWithMmdebstrap(options: {
   folder: string;
   signal: AbortSignal;
   workFolder?: string;
-  report: (text: string, percent: number) => void;
+  report: Report;
 }): Promise<void> {
   const { docker, recipe, signal, report } = options;
   const work = await mkdtemp(join(options.workFolder ?? tmpdir(), 'berth-recipe-'));
@@ -65,30 +65,20 @@ export async function buildWithMmdebstrap(options: {
  */
 async function pipeBuild(
   command: readonly string[],
-  context: { isolated: boolean; signal: AbortSignal; recipe: Recipe; report: (text: string, percent: number) => void },
+  context: { isolated: boolean; signal: AbortSignal; recipe: Recipe; report: Report },
   upload: (tar: Readable, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const [file = '', ...args] = command;
   const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
-  const closed = new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', resolve);
-  });
+  const closed = once(child, 'close');
   let force: NodeJS.Timeout | undefined;
   const kill = (): void => {
     // Without namespaces only mmdebstrap knows its mounts, so it gets the time to unmount.
     signalGroup(child, context.isolated ? 'SIGKILL' : 'SIGTERM');
     force ??= setTimeout(() => signalGroup(child, 'SIGKILL'), KILL_AFTER_MS);
   };
-  const lines: string[] = [];
-  let state = firstBuildState;
-  const reader = createInterface({ input: child.stderr });
-  reader.on('line', (line) => {
-    lines.push(line);
-    if (lines.length > LINES_KEPT) lines.shift();
-    state = addBuildLine(state, line);
-    context.report(state.stage, state.percent);
-  });
+  const log = makeBuildLog(context.report);
+  const reader = createInterface({ input: child.stderr }).on('line', log.add);
 
   const uploadAbort = new AbortController();
   const tar = new PassThrough();
@@ -104,23 +94,17 @@ async function pipeBuild(
       child.stdout.resume();
     });
   });
-  context.signal.addEventListener('abort', kill);
+  const unsubscribeKill = onAbort(context.signal, kill);
   try {
-    if (context.signal.aborted) kill();
-    const code = await closed;
+    const [code]: unknown[] = await closed;
     context.signal.throwIfAborted();
     if (uploadError !== undefined) throw uploadError;
-    if (code !== 0) throw describeFailure(context.recipe, lines);
+    if (code !== 0) throw describeFailure(context.recipe, log.lines);
     tar.end();
-    const abortUpload = (): void => uploadAbort.abort();
-    context.signal.addEventListener('abort', abortUpload);
-    try {
-      await uploading;
-    } finally {
-      context.signal.removeEventListener('abort', abortUpload);
-    }
+    const unsubscribe = onAbort(context.signal, () => uploadAbort.abort());
+    await uploading.finally(unsubscribe);
   } finally {
-    context.signal.removeEventListener('abort', kill);
+    unsubscribeKill();
     clearTimeout(force);
     reader.close();
     uploadAbort.abort();

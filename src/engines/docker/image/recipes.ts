@@ -78,6 +78,8 @@ export function importChanges(recipe: Recipe): string[] {
 
 /** `mode`: `root`, or `unshare` for other users. Writes the tar to stdout, progress to stderr. */
 export function mmdebstrapArguments(recipe: Recipe, folder: string, mode: 'root' | 'unshare'): string[] {
+  const hook = (stage: string, name: HookName): string[] =>
+    recipe.hooks[name] === undefined ? [] : [`--${stage}-hook=sh ${quote(join(folder, name))} "$1"`];
   return [
     '--verbose', // apt's and dpkg's lines on stderr, for addBuildLine
     '--variant=apt',
@@ -86,12 +88,8 @@ export function mmdebstrapArguments(recipe: Recipe, folder: string, mode: 'root'
     '--aptopt=APT::Install-Recommends "false"',
     // A hook: with --dpkgopt mmdebstrap starts a Python filter per package, 6 of 30 seconds.
     `--extract-hook=printf %s ${quote(dpkgFile(recipe))} >"$1/etc/dpkg/dpkg.cfg.d/99berth"`,
-    ...(recipe.hooks['prepare.sh'] === undefined
-      ? []
-      : [`--essential-hook=sh ${quote(join(folder, 'prepare.sh'))} "$1"`]),
-    ...(recipe.hooks['customize.sh'] === undefined
-      ? []
-      : [`--customize-hook=sh ${quote(join(folder, 'customize.sh'))} "$1"`]),
+    ...hook('essential', 'prepare.sh'),
+    ...hook('customize', 'customize.sh'),
     `--include=${recipe.packages.join(',')}`,
     recipe.suite,
     '-',

@@ -1,6 +1,6 @@
 /** Faults of pulls and pushes, from the engine's one sentence about a registry's answer. Pure. */
-import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
-import { faultOf, redact, sentenceOf, statusOf } from '../client/faults.ts';
+import { EngineFault } from '../../../domain/engine-fault.ts';
+import { diskFull, faultOf, invalidRef, redact, sentenceOf, statusOf, type Pattern } from '../client/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 
 export class TransferError extends Error {
@@ -15,8 +15,9 @@ export function registryFault(ref: string, error: unknown): EngineFault {
   const words = withoutNames(sentence, ref);
   const match = patterns.find(({ pattern }) => pattern.test(words));
   if (match !== undefined) {
-    const { kind, retry, reason, text } = match;
-    return new EngineFault(kind, `${ref}: ${text(redact(sentence))}`, { retry, reason, cause: inner });
+    const { kind, retry, reason, message } = match;
+    const text = message.replace('{detail}', () => redact(sentence));
+    return new EngineFault(kind, `${ref}: ${text}`, { retry, reason, cause: inner });
   }
   const kind = statusOf(error) >= 500 || inner instanceof TransferError ? 'unreachable' : 'rejected';
   return new EngineFault(kind, `${ref}: ${redact(sentence)}`, { retry: true, cause: inner });
@@ -32,41 +33,29 @@ function withoutNames(sentence: string, ref: string): string {
   );
 }
 
-/** Ordered: later patterns match messages meant for earlier ones. */
-const patterns: readonly {
-  pattern: RegExp;
-  kind: FaultKind;
-  retry: boolean;
-  reason: FaultReason;
-  text: (message: string) => string;
-}[] = [
-  {
-    pattern: /no space left on device|disk quota exceeded/i,
-    kind: 'no_capacity',
-    retry: true,
-    reason: 'diskFull',
-    text: () => "the host's disk is full; the operator has to free space",
-  },
+/** Ordered: later patterns match messages meant for earlier ones. `{detail}`: the answer. */
+const patterns: readonly Pattern[] = [
+  diskFull,
   {
     pattern: /toomanyrequests|rate limit/i,
     kind: 'unreachable',
     retry: true,
     reason: 'registryAway',
-    text: () => 'the registry allows no more pulls for now',
+    message: 'the registry allows no more pulls for now',
   },
   {
     pattern: /pull access denied|unauthorized|authentication required|denied|no basic auth|forbidden|\b40[13]\b/i,
     kind: 'denied',
     retry: false,
     reason: 'imageDenied',
-    text: () => 'the registry does not give it out: there is no such image, or it needs credentials, or other ones',
+    message: 'the registry does not give it out: there is no such image, or it needs credentials, or other ones',
   },
   {
     pattern: /no matching manifest|does not match the specified platform|image operating system/i,
     kind: 'rejected',
     retry: false,
     reason: 'imageUnfit',
-    text: () => "the image is not made for the host's processor architecture; choose one that is",
+    message: "the image is not made for the host's processor architecture; choose one that is",
   },
   {
     // Retried: corruption in transit looks the same as a corrupt image.
@@ -75,7 +64,7 @@ const patterns: readonly {
     kind: 'rejected',
     retry: true,
     reason: 'imageUnfit',
-    text: (message) => `the image is broken (${message}); push it anew, or choose another`,
+    message: 'the image is broken ({detail}); push it anew, or choose another',
   },
   {
     pattern:
@@ -83,7 +72,7 @@ const patterns: readonly {
     kind: 'unreachable',
     retry: true,
     reason: 'registryAway',
-    text: (message) => `the registry can not be reached, or is not well (${message})`,
+    message: 'the registry can not be reached, or is not well ({detail})',
   },
   {
     pattern:
@@ -91,13 +80,7 @@ const patterns: readonly {
     kind: 'not_found',
     retry: true,
     reason: 'imageMissing',
-    text: () => 'there is no such image; check its name and tag',
+    message: 'there is no such image; check its name and tag',
   },
-  {
-    pattern: /invalid reference format|repository name must be/i,
-    kind: 'rejected',
-    retry: false,
-    reason: 'imageMissing',
-    text: () => 'that is no name of an image; write it as registry/name:tag',
-  },
+  invalidRef,
 ];

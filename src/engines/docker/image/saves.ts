@@ -15,6 +15,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
+import type { Engine } from '../../contract.ts';
 import { labels, labelsOf } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import type { Containers } from '../container/containers.ts';
@@ -26,14 +27,12 @@ const SAVES_AT_ONCE = 2;
 
 const commitAnswer = z.object({ Id: z.string() });
 
-export type SaveImage = (id: InstanceId, ref: string, signal: AbortSignal) => Promise<{ sizeBytes: number }>;
-
 export function makeSaves(options: {
   client: Client;
   installation: string;
   containers: Containers;
   images: Images;
-}): SaveImage {
+}): Engine['saveImage'] {
   const { client, installation, containers, images } = options;
   const { docker, call } = client;
   const semaphore = makeSemaphore(SAVES_AT_ONCE, { abortError: abortFault });
@@ -63,8 +62,7 @@ export function makeSaves(options: {
     return { sizeBytes: saved.Size };
   }
 
-  const saveWithin = (id: InstanceId, ref: string): Promise<{ sizeBytes: number }> =>
-    save(id, ref, AbortSignal.timeout(MAX_COPY_MS));
+  const saveWithin = (id: InstanceId, ref: string) => save(id, ref, AbortSignal.timeout(MAX_COPY_MS));
   return (id, ref, signal) =>
     call(signal, () =>
       images.exclusively(ref, signal, () =>

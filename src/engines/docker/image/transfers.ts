@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { ImageProgress, RegistryCredentials } from '../../contract.ts';
+import type { OnProgress, RegistryCredentials } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 import { faultOf } from '../client/faults.ts';
 import { refPath, splitRef } from './refs.ts';
@@ -9,34 +9,26 @@ import { linesOf } from '../client/streams.ts';
 export interface Transfer {
   client: Client;
   ref: string;
-  onProgress: (progress: ImageProgress) => void;
+  onProgress: OnProgress;
   signal: AbortSignal;
   credentials: RegistryCredentials | undefined;
 }
 
-export async function pull({ client, ref, onProgress, signal, credentials }: Transfer): Promise<void> {
-  const { repository, tag } = splitRef(ref);
-  const authconfig = authOf(ref, credentials);
-  await follow({ client, ref, signal }, makeTransferProgress(onProgress), (abortSignal) =>
-    client.docker.createImage({ fromImage: repository, tag, authconfig, abortSignal }),
-  );
+export function pull(transfer: Transfer): Promise<void> {
+  const { repository, tag } = splitRef(transfer.ref);
+  return follow(transfer, ({ docker }, request) => docker.createImage({ ...request, fromImage: repository, tag }));
 }
 
-export async function push({ client, ref, onProgress, signal, credentials }: Transfer): Promise<void> {
-  const { repository, tag } = splitRef(ref);
-  const authconfig = authOf(ref, credentials);
-  await follow({ client, ref, signal }, makeTransferProgress(onProgress), (abortSignal) =>
-    client.docker.getImage(refPath(repository)).push({ tag, authconfig, abortSignal }),
-  );
+export function push(transfer: Transfer): Promise<void> {
+  const { repository, tag } = splitRef(transfer.ref);
+  return follow(transfer, ({ docker }, request) => docker.getImage(refPath(repository)).push({ ...request, tag }));
 }
 
 /** Throws unless the registry grants the image to these credentials. Transfers nothing. */
 export async function checkAccess({ client, ref, signal, credentials }: Omit<Transfer, 'onProgress'>): Promise<void> {
-  const authconfig = authOf(ref, credentials);
+  const request = { authconfig: authOf(ref, credentials), abortSignal: signal };
   try {
-    await client.call(signal, (abortSignal) =>
-      client.docker.getImage(refPath(ref)).distribution({ authconfig, abortSignal }),
-    );
+    await client.call(signal, () => client.docker.getImage(refPath(ref)).distribution(request));
   } catch (error) {
     throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
   }
@@ -49,15 +41,21 @@ const authOf = (ref: string, credentials: RegistryCredentials | undefined) => ({
   serveraddress: ref.slice(0, Math.max(0, ref.indexOf('/'))),
 });
 
+interface TransferRequest {
+  authconfig: ReturnType<typeof authOf>;
+  abortSignal: AbortSignal;
+}
+
 /** An abort closes the connection, and with it the engine ends the transfer. */
 async function follow(
-  { client, ref, signal }: { client: Client; ref: string; signal: AbortSignal },
-  add: (line: unknown) => void,
-  begin: (abortSignal: AbortSignal) => Promise<NodeJS.ReadableStream>,
+  { client, ref, onProgress, signal, credentials }: Transfer,
+  begin: (client: Client, request: TransferRequest) => Promise<NodeJS.ReadableStream>,
 ): Promise<void> {
+  const add = makeTransferProgress(onProgress);
+  const request = { authconfig: authOf(ref, credentials), abortSignal: signal };
   try {
-    await client.call(signal, async (abortSignal) => {
-      for await (const line of linesOf(await begin(abortSignal))) add(JSON.parse(line));
+    await client.call(signal, async () => {
+      for await (const line of linesOf(await begin(client, request))) add(JSON.parse(line));
     });
   } catch (error) {
     throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
@@ -74,7 +72,7 @@ const transferLine = z.object({
 const completed = /^(Verifying Checksum|Download complete|Extracting|Pull complete|Pushed)$/;
 
 /** Sums bytes over all layers; a retried layer never goes back. Throws the transfer's own error. */
-export function makeTransferProgress(onProgress: (progress: ImageProgress) => void): (line: unknown) => void {
+export function makeTransferProgress(onProgress: OnProgress): (line: unknown) => void {
   const layers = new Map<string, { done: number; total: number }>();
   let last = '';
   return (line) => {

@@ -3,6 +3,7 @@
  * after a stop. So addresses are cached only while the event stream, which reports ends, is open;
  * without the stream each dial inspects first (about 0.5 ms).
  */
+import { once } from 'node:events';
 import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -72,16 +73,11 @@ const isRefusal = (error: unknown): boolean => errorCode(error) === 'ECONNREFUSE
 function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFault {
   if (error instanceof EngineFault) return error;
   if (signal.aborted) return faultOf(signal.reason);
+  const options = { retry: true, cause: error };
   // Just after a start the address does not answer ARP yet.
-  if (isRefusal(error) || errorCode(error) === 'EHOSTUNREACH')
-    return new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, {
-      retry: true,
-      cause: error,
-    });
-  return new EngineFault('unreachable', `port ${port} of the instance can not be reached`, {
-    retry: true,
-    cause: error,
-  });
+  return isRefusal(error) || errorCode(error) === 'EHOSTUNREACH'
+    ? new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, options)
+    : new EngineFault('unreachable', `port ${port} of the instance can not be reached`, options);
 }
 
 /** Loopback, link-local (cloud metadata), multicast: never dialled, whatever an engine reports. */
@@ -100,35 +96,18 @@ for (const [net, bits] of [
 ] as const)
   forbidden.addSubnet(net, bits, 'ipv6');
 
-function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+async function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   if (isIP(host) === 0 || forbidden.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
     const text = `the engine says that the instance is at ${host}, where no instance can be`;
-    return Promise.reject(new EngineFault('rejected', text, { retry: false }));
+    throw new EngineFault('rejected', text, { retry: false });
   }
-  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
-  if (signal.aborted) {
-    reject(signal.reason);
-    return promise;
-  }
+  signal.throwIfAborted();
   const socket = connect({ host, port, noDelay: true });
-  const settle = (): void => {
-    signal.removeEventListener('abort', onAbort);
-    socket.off('error', onError).off('connect', onConnect);
-  };
-  const onAbort = (): void => {
-    settle();
+  try {
+    await once(socket, 'connect', { signal });
+    return socket;
+  } catch (error) {
     socket.on('error', () => {}).destroy();
-    reject(signal.reason);
-  };
-  const onError = (error: Error): void => {
-    settle();
-    reject(error);
-  };
-  const onConnect = (): void => {
-    settle();
-    resolve(socket);
-  };
-  socket.once('error', onError).once('connect', onConnect);
-  signal.addEventListener('abort', onAbort, { once: true });
-  return promise;
+    throw error;
+  }
 }

@@ -57,12 +57,8 @@ async function openFolder(folder: string): Promise<FileHandle> {
   }
 }
 
-const noFolder = (cause: unknown): EngineFault =>
-  new EngineFault(
-    'rejected',
-    "no socket can be made in the instance's folder of control files; the operator has to look at the disk of the data folder",
-    {
-      retry: true,
-      cause,
-    },
-  );
+function noFolder(cause: unknown): EngineFault {
+  const text =
+    "no socket can be made in the instance's folder of control files; the operator has to look at the disk of the data folder";
+  return new EngineFault('rejected', text, { retry: true, cause });
+}

@@ -16,17 +16,11 @@ import { faultOf } from '../client/faults.ts';
 import { resolveName } from './names.ts';
 import { makeNetworkChild, OpenError, type OpenRequest } from './parent.ts';
 
-export function joinNetwork({
-  id,
-  info,
-  nsenter,
-  runEnds,
-}: {
-  id: InstanceId;
-  info: ContainerInspectInfo;
-  nsenter: string;
-  runEnds: RunEnds;
-}): InstanceNetwork {
+export function joinNetwork(
+  id: InstanceId,
+  info: ContainerInspectInfo,
+  { nsenter, runEnds }: { nsenter: string; runEnds: RunEnds },
+): InstanceNetwork {
   const child = makeNetworkChild({ nsenter, network: info.NetworkSettings.SandboxKey });
   const files = { hosts: info.HostsPath, resolvConf: info.ResolvConfPath };
   const sockets = new Set<net.Socket>();

@@ -52,15 +52,8 @@ interface Child {
   early: Map<number, (socket: net.Socket) => void>;
 }
 
-export function makeNetworkChild({
-  nsenter,
-  network,
-  idleMs = IDLE_MS,
-}: {
-  nsenter: string;
-  network: string;
-  idleMs?: number;
-}): NetworkChild {
+export function makeNetworkChild(options: { nsenter: string; network: string; idleMs?: number }): NetworkChild {
+  const { nsenter, network, idleMs = IDLE_MS } = options;
   let current: Child | undefined;
   let lastId = 0;
   let stopped = false;

@@ -71,26 +71,20 @@ export function makeReadings(client: Client, host: Host): TakeReading {
     const answer = await readings.run(() => call(signal, () => docker.getContainer(container).stats(oneShot)), {
       signal,
     });
-    const {
-      read: at,
-      cpu_stats: cpu,
-      memory_stats: memory,
-      networks,
-      blkio_stats,
-      pids_stats: pids,
-    } = statsAnswer.parse(answer);
+    const stats = statsAnswer.parse(answer);
+    const { memory_stats: memory, pids_stats: pids } = stats;
     // Reclaimable page cache is not counted; cgroups version 1 names it total_.
     const cache = memory?.stats?.['total_inactive_file'] ?? memory?.stats?.['inactive_file'] ?? 0;
-    const interfaces = Object.values(networks ?? {});
+    const interfaces = Object.values(stats.networks ?? {});
     const { cgroupVersion } = await host.facts(signal);
     const blocks =
       cgroupVersion === 1
         ? await bytesOfProcesses(client.local ? pid : 0)
-        : await deviceBytes(blkio_stats?.io_service_bytes_recursive ?? []);
+        : await deviceBytes(stats.blkio_stats?.io_service_bytes_recursive ?? []);
     return {
       startedAtMs: runSinceMs,
-      atMs: Date.parse(at),
-      cpuNs: cpu.cpu_usage.total_usage,
+      atMs: Date.parse(stats.read),
+      cpuNs: stats.cpu_stats.cpu_usage.total_usage,
       memoryBytes: Math.max(0, (memory?.usage ?? 0) - cache),
       memoryLimitBytes: limitOf(memory?.limit),
       receivedBytes: interfaces.reduce((sum, { rx_bytes }) => sum + rx_bytes, 0),

@@ -9,16 +9,15 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { Usage, UsageOptions } from '../../contract.ts';
+import type { Engine, GpuUsage, Usage, UsageOptions } from '../../contract.ts';
 import { containerName } from '../../labels.ts';
 import type { Client } from '../client/client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
-import { gpuCommand, parseGpus } from './gpu-usage.ts';
 import type { Host } from '../client/host.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
-import { runCommand } from '../exec/run-command.ts';
+import { runCommand } from '../exec/exec.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
 
 const MIN_INTERVAL_MS = 1_000;
@@ -32,13 +31,7 @@ interface Inspected {
   rootDiskBytes: number | null;
 }
 
-export type ReadUsage = (
-  ids: readonly InstanceId[],
-  signal: AbortSignal,
-  options: UsageOptions,
-) => Promise<Map<InstanceId, Usage>>;
-
-export function makeUsage(client: Client, installation: string, host: Host): ReadUsage {
+export function makeUsage(client: Client, installation: string, host: Host): Engine['usage'] {
   const { docker, call } = client;
   const previous = new Map<InstanceId, Reading>();
   const runs = new Map<InstanceId, Run>();
@@ -132,7 +125,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Rea
     return { ...current, rootDiskBytes };
   }
 
-  return async (ids, signal, options) => {
+  return async (ids, signal, options = {}) => {
     const found = new Map<InstanceId, Usage>();
     const add = async (id: InstanceId): Promise<void> => {
       try {
@@ -172,4 +165,35 @@ function usageOf([since, { cpuNs, ...now }]: [since: Reading, now: Reading], gpu
   // CPU nanoseconds per millisecond, in thousandths of a core.
   const cpuMilli = cpuOverMs === 0 ? 0 : Math.max(0, Math.round((cpuNs - since.cpuNs) / 1000 / cpuOverMs));
   return { ...now, cpuMilli, cpuOverMs, cpuTimeMs: cpuNs / 1e6, gpus, rootDiskBytes: null };
+}
+
+const gpuFields = ['utilization.gpu', 'memory.used', 'memory.total', 'power.draw', 'temperature.gpu'] as const;
+
+const gpuCommand = ['nvidia-smi', `--query-gpu=${gpuFields.join(',')}`, '--format=csv,noheader,nounits'];
+
+const MIB = 1024 * 1024;
+
+/** Expects a line per GPU, with missing figures in brackets. Null for any other output. */
+function parseGpus(text: string): GpuUsage[] | null {
+  const gpus: GpuUsage[] = [];
+  for (const line of text.trim().split('\n')) {
+    const cells = line.split(',').map((cell) => cell.trim());
+    if (cells.length !== gpuFields.length) return null;
+    const [busy, used, total, watts, celsius] = cells.map((cell) =>
+      /^\[.*\]$/.test(cell) ? null : Number(cell || 'none'),
+    );
+    const scale = (figure: number | null | undefined, unit: number): number | null =>
+      figure === null || figure === undefined ? null : Math.round(figure * unit);
+    const gpu = {
+      busyPercent: scale(busy, 1),
+      memoryUsedBytes: scale(used, MIB),
+      memoryTotalBytes: scale(total, MIB),
+      powerMilliwatts: scale(watts, 1_000),
+      temperatureCelsius: scale(celsius, 1),
+    };
+    if (Object.values(gpu).some((figure) => Number.isNaN(figure) || (figure ?? 0) < 0)) return null;
+    if ((gpu.busyPercent ?? 0) > 100) return null;
+    gpus.push(gpu);
+  }
+  return gpus;
 }
