@@ -97,13 +97,9 @@ export async function listDisks(root: string): Promise<DiskId[]> {
 }
 
 async function listIds(folder: string): Promise<string[]> {
-  try {
-    const names = (await readdir(folder)).map((name) => TRANSIENT_NAME.exec(name)?.[1] ?? name);
-    return [...new Set(names)].filter((name) => ID_SEGMENT.test(name));
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
+  const found = await readdir(folder).catch(ifMissing([]));
+  const names = found.map((name) => TRANSIENT_NAME.exec(name)?.[1] ?? name);
+  return [...new Set(names)].filter((name) => ID_SEGMENT.test(name));
 }
 
 export async function readSpace(root: string): Promise<Space> {
@@ -125,15 +121,17 @@ export async function canReflink(root: string): Promise<boolean> {
 
 export const isMissing = (error: unknown): boolean => errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR';
 
-/** False for a link, which could leave the root. */
-export async function isFolder(folder: string): Promise<boolean> {
-  try {
-    return (await lstat(folder)).isDirectory();
-  } catch (error) {
-    if (isMissing(error)) return false;
+/** Handles a rejection: returns `value` for a missing file, and throws any other error. */
+export const ifMissing =
+  <T>(value: T) =>
+  (error: unknown): T => {
+    if (isMissing(error)) return value;
     throw error;
-  }
-}
+  };
+
+/** False for a link, which could leave the root. */
+export const isFolder = (folder: string): Promise<boolean> =>
+  lstat(folder).then((stat) => stat.isDirectory(), ifMissing(false));
 
 /** Survives a power cut. */
 export async function moveDurably(from: string, to: string): Promise<void> {

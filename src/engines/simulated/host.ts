@@ -58,15 +58,6 @@ export interface HostState {
   images: readonly (readonly [ref: string, image: StoredImage])[];
 }
 
-const copyOf = (container: Container): Container => ({
-  ...container,
-  spec: structuredClone(container.spec),
-  touchedFiles: new Set(container.touchedFiles),
-  init: container.init && { ...container.init },
-  console: [...container.console],
-  initLog: [...container.initLog],
-});
-
 type Listener = (installation: string, id: InstanceId) => void;
 
 export class SimulatedHost {
@@ -331,7 +322,7 @@ export class SimulatedHost {
   }
 
   saveState(): HostState {
-    const containers = [...this.#state.containers.values()].map(copyOf);
+    const containers = structuredClone([...this.#state.containers.values()]);
     return { containers, images: [...this.#state.images] };
   }
 
@@ -340,7 +331,7 @@ export class SimulatedHost {
     await this.forgetAll();
     for (const [ref, image] of images) this.addImage(ref, image);
     for (const saved of before) {
-      const container = copyOf(saved);
+      const container = structuredClone(saved);
       if (container.state === 'running') containers.end(container, this.clock.now(), 255);
       container.docker &&= 'stopped';
       this.#state.containers.set(containerName(container.spec.id), container);

@@ -90,9 +90,7 @@ export function makePorts({ publish }: { publish: boolean }): Ports {
       }
     },
     close,
-    occupy: (nodePort) => {
-      holders.set(nodePort, foreignProgram);
-    },
+    occupy: (nodePort) => void holders.set(nodePort, foreignProgram),
     free: (nodePort) => {
       if (holders.get(nodePort) === foreignProgram) holders.delete(nodePort);
     },

@@ -27,3 +27,9 @@ export function asFault(error: unknown, path: string): unknown {
       return error;
   }
 }
+
+/** Handles a rejection: null for a missing file; any other error is thrown. */
+export function nullIfMissing(error: unknown): null {
+  if (errorCode(error) === 'ENOENT') return null;
+  throw error;
+}

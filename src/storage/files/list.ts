@@ -4,8 +4,7 @@
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, type FileHandle } from 'node:fs/promises';
 import type { FileKind } from '../../domain/paths.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
-import { FileFault } from './fault.ts';
+import { FileFault, nullIfMissing } from './fault.ts';
 import { handlePath, kindOf, parsePath, withFolder } from './walk.ts';
 
 export interface FolderEntry {
@@ -66,18 +65,15 @@ async function namesAfter(
 const firstNames = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
 
 async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry | null> {
-  try {
-    const stat = await lstat(Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]));
-    return {
-      name: name.toString('utf8'),
-      reachable: isUtf8(name),
-      kind: kindOf(stat),
-      sizeBytes: stat.size,
-      modifiedAtMs: Math.floor(stat.mtimeMs),
-      mode: (stat.mode & 0o7777).toString(8).padStart(4, '0'),
-    };
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return null;
-    throw error;
-  }
+  const path = Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]);
+  const stat = await lstat(path).catch(nullIfMissing);
+  if (stat === null) return null;
+  return {
+    name: name.toString('utf8'),
+    reachable: isUtf8(name),
+    kind: kindOf(stat),
+    sizeBytes: stat.size,
+    modifiedAtMs: Math.floor(stat.mtimeMs),
+    mode: (stat.mode & 0o7777).toString(8).padStart(4, '0'),
+  };
 }

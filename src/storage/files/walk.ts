@@ -6,8 +6,7 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { namesOf, refusalOfFilePath, type FileKind } from '../../domain/paths.ts';
-import { errorCode } from '../../domain/unknown-error.ts';
-import { asFault, FileFault } from './fault.ts';
+import { asFault, FileFault, nullIfMissing } from './fault.ts';
 
 /** Not in Node's constants; equal on x64 and arm64. */
 const O_PATH = 0o10000000;
@@ -49,14 +48,8 @@ export function splitPath(path: string): { parent: string[]; name: string } {
 }
 
 /** Opens with `O_PATH`, without access to content; null when absent. */
-export async function openPath(folder: FileHandle, name: string): Promise<FileHandle | null> {
-  try {
-    return await open(childPath(folder, name), O_PATH | O_NOFOLLOW);
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return null;
-    throw error;
-  }
-}
+export const openPath = (folder: FileHandle, name: string): Promise<FileHandle | null> =>
+  open(childPath(folder, name), O_PATH | O_NOFOLLOW).catch(nullIfMissing);
 
 export async function withHandle<T>(handle: FileHandle, use: (handle: FileHandle) => Promise<T>): Promise<T> {
   try {

@@ -4,7 +4,7 @@ import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, rename, rm, statfs, unlink, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../domain/unknown-error.ts';
-import { asFault, FileFault } from './fault.ts';
+import { asFault, FileFault, nullIfMissing } from './fault.ts';
 import { fileInfo, type FileInfo } from './read.ts';
 import { childPath, handlePath, kindOf, kindPhrases, splitPath, withFolder, withHandle } from './walk.ts';
 
@@ -55,10 +55,7 @@ export async function writeFile(root: string, path: string, upload: Upload, sign
 
 /** Refuses early; link or rename settle later races. */
 async function checkTarget(folder: FileHandle, name: string, path: string, { onlyNew }: Upload): Promise<boolean> {
-  const stat = await lstat(childPath(folder, name)).catch((error: unknown) => {
-    if (errorCode(error) === 'ENOENT') return null;
-    throw error;
-  });
+  const stat = await lstat(childPath(folder, name)).catch(nullIfMissing);
   if (stat === null) return false;
   const kind = kindOf(stat);
   if (kind !== 'file')

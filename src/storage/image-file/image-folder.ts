@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../contract.ts';
-import { isFolder, isMissing, removeTree, run } from '../layout.ts';
+import { ifMissing, isFolder, isMissing, removeTree, run } from '../layout.ts';
 import { DEVICE_PAUSE_MS, DEVICE_TRIES, detachDevice, findLoopDevice, listMountPoints, mountImage } from './mounts.ts';
 import { readUsage } from './xfs.ts';
 
@@ -77,14 +77,8 @@ export async function withMounted<T>(disk: DiskId, folder: string, fn: () => Pro
   }
 }
 
-export async function hasImage(folder: string): Promise<boolean> {
-  try {
-    return (await stat(imageIn(folder))).size > 0;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
-}
+export const hasImage = (folder: string): Promise<boolean> =>
+  stat(imageIn(folder)).then(({ size }) => size > 0, ifMissing(false));
 
 export async function readFilesBytes(folder: string, ownBytes: number): Promise<number> {
   const { usedBytes } = await readUsage(filesIn(folder));

@@ -85,8 +85,6 @@ async function attach(image: string): Promise<string> {
   return stdout.trim();
 }
 
-export const refreshSize = (device: string): Promise<unknown> => run('losetup', ['-c', device]);
-
 const FREEZE_LIMIT_S = '20';
 
 /** A shell freezes and thaws, even if the server crashes. */

@@ -7,7 +7,7 @@ import { open, readdir, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
-import { isMissing, moveDurably, removeTree } from '../layout.ts';
+import { ifMissing, moveDurably, removeTree } from '../layout.ts';
 import { imageMutex } from './mounts.ts';
 import { readSparse, writeSparse, type SparseContent } from './sparse.ts';
 import { TEMPLATE_VERSION } from './xfs.ts';
@@ -62,12 +62,7 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
   let cleanup: Promise<void> | null = null;
 
   async function listNames(): Promise<string[]> {
-    try {
-      return (await readdir(folder)).filter((name) => TEMPLATE_NAME.test(name));
-    } catch (error) {
-      if (isMissing(error)) return [];
-      throw error;
-    }
+    return (await readdir(folder).catch(ifMissing([]))).filter((name) => TEMPLATE_NAME.test(name));
   }
 
   /** Deletes other versions and leftovers of a crash. */

@@ -5,7 +5,7 @@
 import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
-import { findLoopDevice, refreshSize } from './mounts.ts';
+import { findLoopDevice } from './mounts.ts';
 
 const MIB = 1024 ** 2;
 const LOG_BYTES = 64 * MIB;
@@ -49,7 +49,9 @@ export async function growFileSystem(
   const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
   await truncate(image, (await readLength(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
-  await refreshSize(await requireDevice(image));
+  const device = await findLoopDevice(image);
+  if (device === null) throw new Error(`${image} is mounted, and no device has it`);
+  await run('losetup', ['-c', device]);
   await run('xfs_growfs', ['-d', mountPoint]);
 }
 
@@ -60,10 +62,4 @@ async function readLength(mountPoint: string): Promise<number> {
   if (match === null)
     throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
   return Number(match[1]) * Number(match[2]);
-}
-
-async function requireDevice(image: string): Promise<string> {
-  const device = await findLoopDevice(image);
-  if (device === null) throw new Error(`${image} is mounted, and no device has it`);
-  return device;
 }

@@ -70,8 +70,9 @@ async function hasOurArchitecture(docker: Docker): Promise<boolean> {
   return ours[process.arch]?.includes(info.Architecture ?? '') ?? false;
 }
 
-async function buildInEngine({ docker, recipe, signal }: BuildOptions, report: Report): Promise<void> {
-  await pullBase({ docker, recipe, signal }, report);
+async function buildInEngine(options: BuildOptions, report: Report): Promise<void> {
+  await pullBase(options, report);
+  const { docker, recipe, signal } = options;
   const log = makeBuildLog(report);
   const request = { t: recipeRef(recipe), rm: true, forcerm: true, abortSignal: signal };
   try {
@@ -91,10 +92,7 @@ export function buildContext(recipe: Recipe): Readable {
   return tar;
 }
 
-async function pullBase(
-  { docker, recipe, signal }: Pick<BuildOptions, 'docker' | 'recipe' | 'signal'>,
-  report: Report,
-): Promise<void> {
+async function pullBase({ docker, recipe, signal }: BuildOptions, report: Report): Promise<void> {
   const base = recipe.fallbackBase;
   if (await isPresent(docker, base)) return;
   report(`Downloading ${base}`, 0);

@@ -43,10 +43,9 @@ export async function buildWithMmdebstrap(options: {
     const root = process.getuid?.() === 0;
     const isolated = root && (await canRun('unshare', [...namespaces, 'true']));
     const inMemory = isolated && process.availableMemory() > FREE_MEMORY_MIB * 2 ** 20;
-    const shell = ['sh', '-c', inWorkFolder, 'sh', work, inMemory ? String(TMPFS_MIB) : '0'];
     const command = [
       ...(isolated ? ['unshare', ...namespaces] : []),
-      ...shell,
+      ...['sh', '-c', inWorkFolder, 'sh', work, inMemory ? String(TMPFS_MIB) : '0'],
       ...mmdebstrapArguments(recipe, options.folder, root ? 'root' : 'unshare'),
     ];
     const importTar = async (tar: Readable, abortSignal: AbortSignal): Promise<void> => {

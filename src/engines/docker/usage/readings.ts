@@ -28,19 +28,7 @@ const statsAnswer = z.object({
   pids_stats: z.object({ current: z.number().optional(), limit: z.number().optional() }).nullish(),
 });
 
-export interface Reading extends Pick<
-  Usage,
-  | 'memoryBytes'
-  | 'memoryLimitBytes'
-  | 'receivedBytes'
-  | 'sentBytes'
-  | 'readBytes'
-  | 'writtenBytes'
-  | 'processes'
-  | 'processLimit'
-> {
-  startedAtMs: number;
-  atMs: number;
+export interface Reading extends Omit<Usage, 'cpuMilli' | 'cpuOverMs' | 'cpuTimeMs' | 'gpus' | 'rootDiskBytes'> {
   cpuNs: number;
 }
 

@@ -26,11 +26,6 @@ const INSPECTS_AT_ONCE = 8;
 /** Sizing a root disk walks all files: many at once saturate the host's disk. */
 const DISKS_AT_ONCE = 2;
 
-interface Inspected {
-  run: Run | null;
-  rootDiskBytes: number | null;
-}
-
 export function makeUsage(client: Client, installation: string, host: Host): Engine['usage'] {
   const { docker, call } = client;
   const previous = new Map<InstanceId, Reading>();
@@ -67,7 +62,7 @@ export function makeUsage(client: Client, installation: string, host: Host): Eng
     return result?.exitCode === 0 ? parseGpus(result.stdout) : null;
   }
 
-  async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions): Promise<Inspected | null> {
+  async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions) {
     const inspect = (): Promise<ContainerInspectInfo & { SizeRw?: number }> => {
       const request = { size: options.rootDisk === true, abortSignal: signal };
       return call(signal, () => docker.getContainer(containerName(id)).inspect(request));
