@@ -1,9 +1,13 @@
 /**
  * PostgreSQL for a `url`, else SQLite on `file`: acquire the folder's lock (`lockFolder`) first.
  */
-import { migrations } from './migrations/all.ts';
+import { initial } from './migrations/0001-initial.ts';
+import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
+
+/** Every migration, in order. A new one is a new file, added at the end. */
+export const migrations: readonly Migration[] = [initial];
 
 export async function openStore(options: {
   url?: string | undefined;

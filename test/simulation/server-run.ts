@@ -7,7 +7,7 @@ import { makeRegions } from '../../src/control/base/regions.ts';
 import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { regionId } from '../../src/domain/ids.ts';
-import { migrations } from '../../src/store/migrations/all.ts';
+import { migrations } from '../../src/store/open.ts';
 import type { Scheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';

@@ -9,7 +9,7 @@ import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
 import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
-import { migrations } from '../../src/store/migrations/all.ts';
+import { migrations } from '../../src/store/open.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { aRegion } from '../fixtures/region.ts';

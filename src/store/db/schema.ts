@@ -3,12 +3,20 @@
  *
  * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and
  * counts fit 53 bits), and JSON as text (shapes: `tables/json-schemas.ts`). Booleans are 0 or 1.
- * Values used in a filter or guard have a column; all others are in JSON. `dueAtMs` and the lease
- * are those of `leases.ts`; `operation` is the current or last one.
+ * Values used in a filter or guard have a column; all others are in JSON.
+ * `operation` is the current or last one.
  */
 import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
+
+/** See `leases.ts`. */
+interface LeaseColumns {
+  dueAtMs: number | null;
+  leaseOwner: string | null;
+  leaseToken: string | null;
+  leaseUntilMs: number | null;
+}
 
 export interface SettingTable {
   name: string;
@@ -178,7 +186,7 @@ export interface InstanceTypeTable {
   position: number;
 }
 
-export interface InstanceTable {
+export interface InstanceTable extends LeaseColumns {
   id: string;
   ownerId: string;
   ownerName: string;
@@ -219,10 +227,6 @@ export interface InstanceTable {
   /** 1 until an hour after release. */
   listed: Flag;
   releasedAtMs: number | null;
-  dueAtMs: number | null;
-  leaseOwner: string | null;
-  leaseToken: string | null;
-  leaseUntilMs: number | null;
 }
 
 export interface NodePortTable {
@@ -238,7 +242,7 @@ export interface MountTable {
   mountPath: string;
 }
 
-export interface VolumeTable {
+export interface VolumeTable extends LeaseColumns {
   id: string;
   ownerId: string;
   ownerName: string;
@@ -257,10 +261,6 @@ export interface VolumeTable {
   operation: string;
   publicText: string;
   listed: Flag;
-  dueAtMs: number | null;
-  leaseOwner: string | null;
-  leaseToken: string | null;
-  leaseUntilMs: number | null;
 }
 
 export interface PoolTable {
@@ -287,7 +287,7 @@ export interface DiskTable {
   warnedPercent: Generated<number>;
 }
 
-export interface SnapshotTable {
+export interface SnapshotTable extends LeaseColumns {
   id: string;
   ownerId: string;
   ownerName: string;
@@ -305,10 +305,6 @@ export interface SnapshotTable {
   operation: string;
   publicText: string;
   listed: Flag;
-  dueAtMs: number | null;
-  leaseOwner: string | null;
-  leaseToken: string | null;
-  leaseUntilMs: number | null;
 }
 
 /** First answer of a request with an `Idempotency-Key`, written in the request's transaction. */
