@@ -2,6 +2,7 @@
  * Initial data of an installation: default region, instance types that fit the machine, prices,
  * images. Ids are drawn once; facts that follow from the configuration are updated at each start.
  */
+import { instanceRowsOfRegion } from '../store/tables/instance-queries.ts';
 import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/volumes/disks.ts';
 import type { PoolDrivers } from '../control/base/regions.ts';
@@ -21,7 +22,7 @@ import {
   withdrawTypes,
 } from '../store/tables/catalog.ts';
 import { bumpVersion } from '../store/tables/events.ts';
-import { instanceRowsOfRegion, refreshPublicText } from '../store/tables/instances.ts';
+import { refreshPublicText } from '../store/tables/instances.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Db, Store } from '../store/store.ts';
 import type { Config } from './config.ts';

@@ -168,7 +168,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a-scheduled-stop-is-not-due',
-    file: 'store/tables/stop-policy.ts',
+    file: 'store/tables/instances.ts',
     find: '.set(stopPolicyColumns(instance, region))',
     replace:
       '.set({ stopPolicy: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',

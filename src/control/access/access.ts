@@ -10,7 +10,7 @@
  * with the commit; other processes on the same database within a second.
  */
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
-import { deleteExpiredShares } from '../../store/tables/port-shares.ts';
+import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';

@@ -2,7 +2,7 @@
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
-import { apiKeysOf, countApiKeys, deleteApiKeyRow, insertApiKey } from '../../store/tables/keys.ts';
+import { deleteKey, insertApiKey, keysOf } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
 import type { Idempotent } from '../base/idempotent.ts';
 import { API_KEY_PREFIX, lockOwnAccount, type Callers } from './callers.ts';
@@ -30,7 +30,7 @@ export const makeApiKeys = (deps: {
         await lockOwnAccount(tx, accountId);
         // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
         const answer = await idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const count = await countApiKeys(tx, accountId);
+          const { length: count } = await keysOf(tx, 'apiKey', accountId);
           if (count >= MAX_KEYS) {
             throw new Refusal(
               'over_quota',
@@ -57,7 +57,7 @@ export const makeApiKeys = (deps: {
     },
 
     async listApiKeys({ accountId }) {
-      const rows = await apiKeysOf(store.read, accountId);
+      const rows = await keysOf(store.read, 'apiKey', accountId);
       return {
         keys: rows.map(({ id, name, lastFour, createdAtMs }) => ({ id, name, lastFour, createdAt: createdAtMs })),
       };
@@ -68,7 +68,7 @@ export const makeApiKeys = (deps: {
         const nowMs = now();
         await lockOwnAccount(tx, accountId);
         await idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const row = await deleteApiKeyRow(tx, accountId, id);
+          const row = await deleteKey(tx, 'apiKey', accountId, id);
           if (!row) {
             throw new Refusal(
               'not_found',

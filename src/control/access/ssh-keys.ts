@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Refusal } from '../../domain/refusal.ts';
 import { parseSshPublicKey } from './ssh-public-key.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { countSshKeys, deleteSshKeyRow, insertSshKey, sshKeysOf } from '../../store/tables/keys.ts';
+import { deleteKey, insertSshKey, keysOf } from '../../store/tables/keys.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Idempotent } from '../base/idempotent.ts';
 import { lockOwnAccount } from './callers.ts';
@@ -34,7 +34,7 @@ export const makeSshKeys = (deps: {
         await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
         return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const count = await countSshKeys(tx, accountId);
+          const { length: count } = await keysOf(tx, 'sshKey', accountId);
           if (count >= MAX_KEYS) {
             throw new Refusal(
               'over_quota',
@@ -60,7 +60,7 @@ export const makeSshKeys = (deps: {
     },
 
     async listSshKeys({ accountId }) {
-      const rows = await sshKeysOf(store.read, accountId);
+      const rows = await keysOf(store.read, 'sshKey', accountId);
       return {
         sshKeys: rows.map(({ id, name, fingerprint, createdAtMs }) => ({
           id,
@@ -77,7 +77,7 @@ export const makeSshKeys = (deps: {
         await onSshKeysChanged(tx, accountId);
         await lockOwnAccount(tx, accountId);
         await idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const row = await deleteSshKeyRow(tx, accountId, id);
+          const row = await deleteKey(tx, 'sshKey', accountId, id);
           if (!row) {
             throw new Refusal(
               'not_found',

@@ -17,9 +17,9 @@ import {
   type IdleVerdict,
   type Signal,
 } from '../../domain/idle.ts';
-import { idleWatchedIds } from '../../store/tables/stop-policy.ts';
+import { idleWatchedIds, runningRowsAmong } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance, instanceFromRow, runningRowsAmong } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';

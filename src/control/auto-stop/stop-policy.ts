@@ -8,9 +8,8 @@ import {
 } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { writeStopPolicy } from '../../store/tables/stop-policy.ts';
+import { lockInstance, instanceFromRow, ownedInstanceRow, writeStopPolicy } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';

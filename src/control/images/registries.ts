@@ -3,12 +3,7 @@ import { parseRegistryServer, isLocalServer } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import {
-  deleteRegistryCredential,
-  insertRegistryCredential,
-  registryCredentialFor,
-  registryCredentialsOf,
-} from '../../store/tables/registry-credentials.ts';
+import { deleteKey, insertRegistryCredential, keysOf, registryCredentialFor } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
@@ -71,7 +66,7 @@ export const makeRegistries = ({
     if (!localRegistries) refuseLocalRegistry('server', written, server);
     return idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
       await lockOwnAccount(tx, accountId);
-      const { length } = await registryCredentialsOf(tx, accountId);
+      const { length } = await keysOf(tx, 'registryCredential', accountId);
       if (length >= MAX_REGISTRIES)
         throw new Refusal(
           'over_quota',
@@ -94,7 +89,7 @@ export const makeRegistries = ({
   },
 
   async list({ accountId }) {
-    const rows = await registryCredentialsOf(store.read, accountId);
+    const rows = await keysOf(store.read, 'registryCredential', accountId);
     return {
       registries: rows.map(({ id, server, username, createdAtMs }) => ({
         id,
@@ -108,7 +103,7 @@ export const makeRegistries = ({
   async delete({ accountId }, { id }, idempotency) {
     await idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
       await lockOwnAccount(tx, accountId);
-      const row = await deleteRegistryCredential(tx, accountId, id);
+      const row = await deleteKey(tx, 'registryCredential', accountId, id);
       if (!row)
         throw new Refusal(
           'not_found',

@@ -5,7 +5,7 @@ import { beginStage, operationId, type Cause } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
-import { deleteSharesOf } from '../../store/tables/port-shares.ts';
+import { deleteSharesOf } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';

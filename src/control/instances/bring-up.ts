@@ -11,7 +11,7 @@ import { diagnosisFields, failPermanently, type InstanceObservation } from '../.
 import { markProvisioned } from '../../store/tables/disks.ts';
 import { setFilesStale } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { releaseNodePort } from '../../store/tables/node-ports.ts';
+import { releaseNodePort } from '../../store/tables/ports.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';

@@ -6,8 +6,8 @@
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
-import { instanceFromRow, makeDue, runningRowsAmong } from '../../store/tables/instances.ts';
-import { idsWithNodePorts } from '../../store/tables/node-ports.ts';
+import { instanceFromRow, makeDue } from '../../store/tables/instances.ts';
+import { runningRowsAmong, idsWithNodePorts } from '../../store/tables/instance-queries.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
 import type { TaskDeps } from '../base/task-deps.ts';
 

@@ -2,7 +2,7 @@
  * Allots node ports at random from the region's range; the table's primary key prevents duplicates.
  */
 import type { Instance, NodePort } from '../../domain/instance.ts';
-import { allotNodePort, allottedNodePorts } from '../../store/tables/node-ports.ts';
+import { allotNodePort, allottedNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 

@@ -8,7 +8,7 @@ import { diagnosisFields, type Step } from '../../domain/plan.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import { deleteMountsOf } from '../../store/tables/instances.ts';
-import { releaseNodePorts } from '../../store/tables/node-ports.ts';
+import { releaseNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import { locateDisks } from '../volumes/disks.ts';
 import { withDiskMutex } from '../volumes/disk-mutex.ts';

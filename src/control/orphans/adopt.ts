@@ -20,7 +20,7 @@ import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capa
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { lockOwnImageByRef, ownImageFromRow } from '../../store/tables/images.ts';
 import { insertInstance, instanceRow, setFilesStale } from '../../store/tables/instances.ts';
-import { allotNodePort } from '../../store/tables/node-ports.ts';
+import { allotNodePort } from '../../store/tables/ports.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import type { Log } from '../base/log.ts';

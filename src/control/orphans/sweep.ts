@@ -3,11 +3,12 @@
  * orphans (`domain/orphan.ts`). The engine is listed first: rows are written before objects exist.
  * An object listed while it is removed is why an orphan must be found twice.
  */
+import { settledRunningIds } from '../../store/tables/instance-queries.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
 import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
-import { makeDue, settledRunningIds } from '../../store/tables/instances.ts';
+import { makeDue } from '../../store/tables/instances.ts';
 import {
   imageRefsAmong,
   intentsAmong,

@@ -3,7 +3,7 @@
  * snapshot.
  */
 import { retry } from '../../async/retry.ts';
-import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';
+import { activeRowsAmong, activeInstanceRows } from '../../store/tables/instance-queries.ts';
 import type { Store } from '../../store/store.ts';
 import { routeOf } from './routes.ts';
 import type { Log } from '../base/log.ts';

@@ -4,7 +4,7 @@ import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { effectiveAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { portAccessOf } from '../../store/tables/port-access.ts';
+import { portAccessOf } from '../../store/tables/ports.ts';
 import type { Store } from '../../store/store.ts';
 import type { Regions } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';

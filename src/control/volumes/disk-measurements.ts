@@ -1,4 +1,5 @@
 /** Publishes disk usage, and the largest folders of full disks, on the instances that use them. */
+import { instanceRowsOfRegion } from '../../store/tables/instance-queries.ts';
 import { isFull, usedPercent, diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
 import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type DiskEntry } from '../../domain/disk.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
@@ -6,7 +7,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { instancesWithDisk } from '../../store/tables/disk-users.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
-import { instanceFromRow, instanceRow, instanceRowsOfRegion, writeDiskUsage } from '../../store/tables/instances.ts';
+import { instanceFromRow, instanceRow, writeDiskUsage } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { findDisks, type LocatedDisk } from './disks.ts';
 import type { TaskDeps } from '../base/task-deps.ts';

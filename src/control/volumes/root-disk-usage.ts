@@ -1,9 +1,10 @@
 /** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
+import { settledRunningIds, runningRowsAmong } from '../../store/tables/instance-queries.ts';
 import { isFull, largestEntries } from '../../domain/disk-usage.ts';
 import type { DiskEntry } from '../../domain/disk.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
-import { instanceFromRow, settledRunningIds, runningRowsAmong } from '../../store/tables/instances.ts';
+import { instanceFromRow } from '../../store/tables/instances.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { deadlineWithin } from '../base/task-deps.ts';
 import { pauseAfterWalk, type MeasureDeps } from './disk-usage.ts';

@@ -18,6 +18,7 @@ import {
   reconcileColumns,
   reconciledColumnNames,
   requestColumns,
+  stopPolicyColumns,
   type InstanceRow,
 } from './instance-columns.ts';
 import { archiveOperation } from './operations.ts';
@@ -237,6 +238,11 @@ export async function writeDiskUsage(
   return true;
 }
 
+/** Written outside of reconciles, which keep the policy of the row. */
+export async function writeStopPolicy(tx: Db, instance: Instance, region: Region): Promise<void> {
+  await tx.updateTable('instance').set(stopPolicyColumns(instance, region)).where('id', '=', instance.id).execute();
+}
+
 export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('mount').where('instanceId', '=', instance).execute();
 }
@@ -275,29 +281,6 @@ export async function makeMountersDue(tx: Db, volume: string, nowMs: number): Pr
     .execute();
 }
 
-/** Running instances without a due time, found by node ports, not among all former instances. */
-export async function settledRunningIds(db: Db, region: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('instance')
-    .select('id')
-    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
-    .where('status', '=', 'Running')
-    .where('dueAtMs', 'is', null)
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-export async function runningRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
-  if (ids.length === 0) return [];
-  return db
-    .selectFrom('instance')
-    .selectAll()
-    .where('id', 'in', ids)
-    .where('status', '=', 'Running')
-    .where('desired', '=', 'running')
-    .execute();
-}
-
 export async function unlistReleased(
   tx: Db,
   releasedBeforeMs: number,
@@ -320,23 +303,6 @@ export async function unlistReleased(
       .returning(['id', 'ownerId'])
       .execute()
   );
-}
-
-export async function instanceRowsOfRegion(
-  db: Db,
-  region: string,
-  afterId: string,
-  limit: number,
-): Promise<InstanceRow[]> {
-  return db
-    .selectFrom('instance')
-    .selectAll()
-    .where('regionId', '=', region)
-    .where('listed', '=', 1)
-    .where('id', '>', afterId)
-    .orderBy('id')
-    .limit(limit)
-    .execute();
 }
 
 /** Writes the public text again after a change of the region's facts. */

@@ -1,35 +1,40 @@
-import type { Selectable } from 'kysely';
-import type { ApiKeyTable, SshKeyTable } from '../db/schema.ts';
+/** API keys, ssh keys and registry credentials of accounts. Registry secrets arrive sealed. */
+import { sql, type Selectable } from 'kysely';
+import type { ApiKeyTable, RegistryCredentialTable, SshKeyTable } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
 import type { Db } from '../store.ts';
 
-export type ApiKeyRow = Selectable<ApiKeyTable>;
-export type SshKeyRow = Selectable<SshKeyTable>;
-
-const count = async (tx: Db, table: 'apiKey' | 'sshKey', accountId: string): Promise<number> => {
-  const row = await tx
-    .selectFrom(table)
-    .select((select) => select.fn.countAll<number | string | bigint>().as('count'))
-    .where('accountId', '=', accountId)
-    .executeTakeFirstOrThrow();
-  return Number(row.count);
-};
-
-export const countApiKeys = (tx: Db, accountId: string): Promise<number> => count(tx, 'apiKey', accountId);
-export const countSshKeys = (tx: Db, accountId: string): Promise<number> => count(tx, 'sshKey', accountId);
-
-export async function insertApiKey(tx: Db, row: ApiKeyRow): Promise<void> {
-  await tx.insertInto('apiKey').values(row).execute();
+interface KeyRows {
+  apiKey: Selectable<ApiKeyTable>;
+  sshKey: Selectable<SshKeyTable>;
+  registryCredential: Selectable<RegistryCredentialTable>;
 }
 
-export async function apiKeysOf(db: Db, accountId: string): Promise<ApiKeyRow[]> {
-  return db
-    .selectFrom('apiKey')
-    .selectAll()
-    .where('accountId', '=', accountId)
-    .orderBy('createdAtMs')
-    .orderBy('id')
-    .execute();
+/** Oldest first. */
+export async function keysOf<Table extends keyof KeyRows>(
+  db: Db,
+  table: Table,
+  accountId: string,
+): Promise<KeyRows[Table][]> {
+  const { rows } = await sql<KeyRows[Table]>`
+    select * from ${sql.table(table)} where "accountId" = ${accountId} order by "createdAtMs", id`.execute(db);
+  return rows;
+}
+
+/** Returns the deleted row; undefined when the account has none of the id. */
+export async function deleteKey<Table extends keyof KeyRows>(
+  tx: Db,
+  table: Table,
+  accountId: string,
+  id: string,
+): Promise<KeyRows[Table] | undefined> {
+  const { rows } = await sql<KeyRows[Table]>`
+    delete from ${sql.table(table)} where id = ${id} and "accountId" = ${accountId} returning *`.execute(tx);
+  return rows[0];
+}
+
+export async function insertApiKey(tx: Db, row: KeyRows['apiKey']): Promise<void> {
+  await tx.insertInto('apiKey').values(row).execute();
 }
 
 export async function holderOfApiKey(
@@ -55,17 +60,8 @@ export async function hasApiKey(db: Db, accountId: string, id: string): Promise<
   return row !== undefined;
 }
 
-export async function deleteApiKeyRow(tx: Db, accountId: string, id: string): Promise<ApiKeyRow | undefined> {
-  return tx
-    .deleteFrom('apiKey')
-    .where('id', '=', id)
-    .where('accountId', '=', accountId)
-    .returningAll()
-    .executeTakeFirst();
-}
-
 /** Inserts the key, or returns the account's key with the same fingerprint. */
-export async function insertSshKey(tx: Db, row: SshKeyRow): Promise<SshKeyRow | undefined> {
+export async function insertSshKey(tx: Db, row: KeyRows['sshKey']): Promise<KeyRows['sshKey'] | undefined> {
   const twin = await tx
     .selectFrom('sshKey')
     .selectAll()
@@ -74,25 +70,6 @@ export async function insertSshKey(tx: Db, row: SshKeyRow): Promise<SshKeyRow | 
     .executeTakeFirst();
   if (!twin) await tx.insertInto('sshKey').values(row).execute();
   return twin;
-}
-
-export async function sshKeysOf(db: Db, accountId: string): Promise<SshKeyRow[]> {
-  return db
-    .selectFrom('sshKey')
-    .selectAll()
-    .where('accountId', '=', accountId)
-    .orderBy('createdAtMs')
-    .orderBy('id')
-    .execute();
-}
-
-export async function deleteSshKeyRow(tx: Db, accountId: string, id: string): Promise<SshKeyRow | undefined> {
-  return tx
-    .deleteFrom('sshKey')
-    .where('id', '=', id)
-    .where('accountId', '=', accountId)
-    .returningAll()
-    .executeTakeFirst();
 }
 
 /** Public keys that open an instance; null without an active instance. */
@@ -110,5 +87,27 @@ export async function keysOfInstance(db: Db, instanceId: string): Promise<string
 
 /** Content of `authorized_keys`, a line per key; equal keys give equal text. */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
-  return (await sshKeysOf(db, accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
+  return (await keysOf(db, 'sshKey', accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
 }
+
+/** Inserts the credentials, or returns those of the account for the server. */
+export async function insertRegistryCredential(
+  tx: Db,
+  row: KeyRows['registryCredential'],
+): Promise<KeyRows['registryCredential'] | undefined> {
+  const twin = await registryCredentialFor(tx, row.accountId, row.server);
+  if (!twin) await tx.insertInto('registryCredential').values(row).execute();
+  return twin;
+}
+
+export const registryCredentialFor = (
+  db: Db,
+  accountId: string,
+  server: string,
+): Promise<KeyRows['registryCredential'] | undefined> =>
+  db
+    .selectFrom('registryCredential')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('server', '=', server)
+    .executeTakeFirst();

@@ -62,25 +62,3 @@ export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; h
     )
     .execute();
 }
-
-/** Running instances, found by node ports: the instance table has all former ones too. */
-export async function runningIds(db: Db, region: string): Promise<string[]> {
-  const rows = await db
-    .selectFrom('instance')
-    .select('id')
-    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
-    .where('status', '=', 'Running')
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {
-  if (ids.length === 0) return [];
-  const rows = await db
-    .selectFrom('instance')
-    .select('id')
-    .where('id', 'in', ids)
-    .where('desired', '=', 'released')
-    .execute();
-  return rows.map(({ id }) => id);
-}

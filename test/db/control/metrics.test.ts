@@ -9,7 +9,7 @@ import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { makeVirtualClock } from '../../../src/engines/simulated/clock.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
-import { allotNodePort } from '../../../src/store/tables/node-ports.ts';
+import { allotNodePort } from '../../../src/store/tables/ports.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';

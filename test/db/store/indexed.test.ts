@@ -1,6 +1,6 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
-import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/stop-policy.ts';
+import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/instance-queries.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';

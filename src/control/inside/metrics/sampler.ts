@@ -6,6 +6,7 @@
  * one minute. Each hour an instance's minutes are written in one row and leave memory. A thousand
  * instances write about 0.1 MB a minute.
  */
+import { releasedAmong, runningIds } from '../../../store/tables/instance-queries.ts';
 import {
   HOUR_MS,
   MINUTE_MS,
@@ -21,8 +22,6 @@ import {
   deleteMetricsBefore,
   hoursSince,
   minutesBetween,
-  releasedAmong,
-  runningIds,
   writeHours,
   writeMinute,
   type InstanceHour,
