@@ -30,7 +30,7 @@ function textOf(stage: Stage, operation: Operation): string {
   return isStageComplete(name, operation) ? after + amount : `not finished: ${during}${amount}`;
 }
 
-/** `done`, `total` and `unit` are 0, 0 and '' where nothing is measured; `total` is 0 while unknown. */
+/** `unit` is '' where nothing is measured; `total` is 0 while unknown. */
 export const publicStages = (operation: Operation) =>
   operation.stages.map((stage) => ({
     name: stage.name,

@@ -3,13 +3,9 @@ import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
+import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import {
-  deleteSnapshotRow,
-  snapshotFromRow,
-  writeReconciledSnapshot,
-  type SnapshotRow,
-} from '../../store/tables/snapshots.ts';
+import { snapshotFromRow, writeReconciledSnapshot, type SnapshotRow } from '../../store/tables/snapshots.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
 import type { LocatedDisk } from './disks.ts';
@@ -123,7 +119,7 @@ async function deleteRow(work: Work): Promise<ReconcileResult> {
   const { store, snapshot, now } = work;
   const { ownerId: accountId, id } = snapshot;
   const gone = await store.write(async (tx) => {
-    if (!(await deleteSnapshotRow(tx, guardOf(work), snapshot, now()))) return false;
+    if (!(await deleteLeasedRow(tx, 'snapshot', guardOf(work), snapshot, now()))) return false;
     await deleteDisks(tx, [{ kind: 'snapshot', id }]);
     await appendEvent(tx, { accountId, atMs: now(), kind: 'snapshot.removed', subjectId: id, data: {} });
     return true;

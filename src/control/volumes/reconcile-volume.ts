@@ -3,11 +3,11 @@ import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeObservation, type VolumeStatus } from '../../domain/volume.ts';
 import { deleteDisks, growDisk } from '../../store/tables/disks.ts';
+import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
 import type { Db, Store } from '../../store/store.ts';
 import {
-  deleteVolumeRow,
   isCopySource,
   mountersOf,
   volumeFromRow,
@@ -183,7 +183,7 @@ async function deleteRow(work: Work): Promise<ReconcileResult> {
   const { store, volume, now } = work;
   const { ownerId: accountId, id } = volume;
   const gone = await store.write(async (tx) => {
-    if (!(await deleteVolumeRow(tx, guardOf(work), volume, now()))) return false;
+    if (!(await deleteLeasedRow(tx, 'volume', guardOf(work), volume, now()))) return false;
     await deleteDisks(tx, [{ kind: 'volume', id }]);
     await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId: id, data: {} });
     return true;

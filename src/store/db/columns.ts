@@ -39,6 +39,13 @@ export const closedList = <Value extends string>(values: readonly Value[]): Colu
   return { encode: (value) => value, decode: (stored, where) => validated(schema, stored, where) };
 };
 
+/** Throws for a value that is not in the list. */
+export function oneOf<T extends string>(values: readonly T[], text: string): T {
+  const found = values.find((value) => value === text);
+  if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
+  return found;
+}
+
 /** Throws an error with table, row and column when the text is not JSON of this shape. */
 export function parseJson<Value>(schema: z.ZodType<Value>, text: string, where: ColumnOf): Value {
   let value: unknown;

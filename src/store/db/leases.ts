@@ -141,7 +141,14 @@ export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
   }
 }
 
-export const isLeaseHeld = (guard: { id: string; leaseToken: string; generation: number }): RawBuilder<SqlBool> =>
+/** Proof that a reconciler still has the row as read: lease and generation. */
+export interface LeaseGuard {
+  id: string;
+  leaseToken: string;
+  generation: number;
+}
+
+export const isLeaseHeld = (guard: LeaseGuard): RawBuilder<SqlBool> =>
   sql<SqlBool>`(id = ${guard.id} and ${leaseToken} = ${guard.leaseToken} and generation = ${guard.generation})`;
 
 /** Time of the next claimable row; null without one. The indexes in use skip rows at rest. */

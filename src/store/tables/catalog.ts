@@ -3,15 +3,24 @@ import type { Selectable } from 'kysely';
 import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
-import { parseJson } from '../db/columns.ts';
+import { encodeFlag, parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { parseTags, priceList } from './json-schemas.ts';
 
+type RegionCapacity = Capacity & { nodePorts: number };
+
 export interface RegionWithUsage {
   region: Region;
-  total: Capacity & { nodePorts: number };
-  used: Capacity & { nodePorts: number };
+  total: RegionCapacity;
+  used: RegionCapacity;
 }
+
+const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
+  cpuMilliTotal: cpuMilli,
+  memoryMiBTotal: memoryMiB,
+  gpusTotal: gpus,
+  nodePortsTotal: nodePorts,
+});
 
 export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => {
   if (row.engine !== 'docker' && row.engine !== 'simulated')
@@ -50,51 +59,29 @@ export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsa
   return row && regionFromRow(row);
 }
 
-export async function saveRegion(tx: Db, region: Region, total: Capacity & { nodePorts: number }): Promise<void> {
-  const facts = {
-    name: region.name,
-    value: region.value,
-    location: region.location,
-    domain: region.domain,
-    sshAddress: region.sshAddress,
-    engine: region.engine,
-    cpuMilliTotal: total.cpuMilli,
-    memoryMiBTotal: total.memoryMiB,
-    gpusTotal: total.gpus,
-    nodePortsTotal: total.nodePorts,
-  };
+export async function saveRegion(tx: Db, { id, ...facts }: Region, total: RegionCapacity): Promise<void> {
+  const row = { ...facts, ...totalColumns(total) };
   await tx
     .insertInto('region')
-    .values({ id: region.id, ...facts })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .values({ id, ...row })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
     .execute();
 }
 
 /** Writes the capacity the engine reports; reservations stay, even beyond the total. */
-export async function saveRegionTotals(tx: Db, id: string, total: Capacity & { nodePorts: number }): Promise<void> {
-  await tx
-    .updateTable('region')
-    .set({
-      cpuMilliTotal: total.cpuMilli,
-      memoryMiBTotal: total.memoryMiB,
-      gpusTotal: total.gpus,
-      nodePortsTotal: total.nodePorts,
-    })
-    .where('id', '=', id)
-    .execute();
+export async function saveRegionTotals(tx: Db, id: string, total: RegionCapacity): Promise<void> {
+  await tx.updateTable('region').set(totalColumns(total)).where('id', '=', id).execute();
 }
 
-const imageFromRow = (row: Selectable<ImageTable>): Image => {
-  return {
-    id: imageId(row.id),
-    name: row.name,
-    ref: row.ref,
-    architecture: row.architecture,
-    isPublic: row.isPublic === 1,
-    tags: parseTags(row.tags, row.id),
-    type: row.type,
-  };
-};
+export const imageFromRow = (row: Selectable<ImageTable>): Image => ({
+  id: imageId(row.id),
+  name: row.name,
+  ref: row.ref,
+  architecture: row.architecture,
+  isPublic: row.isPublic === 1,
+  tags: parseTags(row.tags, row.id),
+  type: row.type,
+});
 
 /** Ordered by time of insertion. */
 export async function catalogImages(db: Db): Promise<Image[]> {
@@ -108,38 +95,29 @@ export async function catalogImages(db: Db): Promise<Image[]> {
   return rows.map(imageFromRow);
 }
 
-export async function saveImage(tx: Db, image: Image, createdAtMs: number): Promise<void> {
-  const facts = {
-    name: image.name,
-    ref: image.ref,
-    architecture: image.architecture,
-    isPublic: image.isPublic ? (1 as const) : (0 as const),
-    tags: JSON.stringify(image.tags),
-    type: image.type,
-    inCatalog: 1 as const,
+export async function saveImage(tx: Db, { id, ...facts }: Image, createdAtMs: number): Promise<void> {
+  const row = {
+    ...facts,
+    isPublic: encodeFlag(facts.isPublic),
+    tags: JSON.stringify(facts.tags),
+    inCatalog: encodeFlag(true),
   };
   await tx
     .insertInto('image')
-    .values({ id: image.id, createdAtMs, ...facts })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .values({ id, createdAtMs, ...row })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
     .execute();
 }
 
-const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
-  const prices = parseJson(priceList, row.prices, { table: 'instanceType', id: row.id, column: 'prices' });
+function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
+  const { prices: pricesText, inCatalog: _inCatalog, position: _position, ...facts } = row;
+  const prices = parseJson(priceList, pricesText, { table: 'instanceType', id: row.id, column: 'prices' });
   const priceOf = (mode: ChargeMode): bigint => BigInt(prices[mode]);
   return {
+    ...facts,
     id: instanceTypeId(row.id),
     regionId: regionId(row.regionId),
-    name: row.name,
     isSpot: row.isSpot === 1,
-    cpuCores: row.cpuCores,
-    cpuType: row.cpuType,
-    memoryGB: row.memoryGB,
-    gpuCount: row.gpuCount,
-    gpuName: row.gpuName,
-    rootDiskGB: row.rootDiskGB,
-    dataDiskGB: row.dataDiskGB,
     pricesMicros: {
       tidePerHour: priceOf('tidePerHour'),
       perHour: priceOf('perHour'),
@@ -148,35 +126,30 @@ const typeFromRow = (row: Selectable<InstanceTypeTable>): InstanceType => {
       perMonth: priceOf('perMonth'),
     },
   };
-};
+}
 
 export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
   const rows = await db.selectFrom('instanceType').selectAll().where('inCatalog', '=', 1).orderBy('position').execute();
   return rows.map(typeFromRow);
 }
 
-export async function saveInstanceType(tx: Db, type: InstanceType, position: number): Promise<void> {
-  const facts = {
-    regionId: type.regionId,
-    name: type.name,
-    isSpot: type.isSpot ? (1 as const) : (0 as const),
-    cpuCores: type.cpuCores,
-    cpuType: type.cpuType,
-    memoryGB: type.memoryGB,
-    gpuCount: type.gpuCount,
-    gpuName: type.gpuName,
-    rootDiskGB: type.rootDiskGB,
-    dataDiskGB: type.dataDiskGB,
-    prices: JSON.stringify(
-      Object.fromEntries(Object.entries(type.pricesMicros).map(([mode, price]) => [mode, Number(price)])),
-    ),
-    inCatalog: 1 as const,
+export async function saveInstanceType(
+  tx: Db,
+  { id, pricesMicros, ...facts }: InstanceType,
+  position: number,
+): Promise<void> {
+  const prices = Object.fromEntries(Object.entries(pricesMicros).map(([mode, price]) => [mode, Number(price)]));
+  const row = {
+    ...facts,
+    isSpot: encodeFlag(facts.isSpot),
+    prices: JSON.stringify(prices),
+    inCatalog: encodeFlag(true),
     position,
   };
   await tx
     .insertInto('instanceType')
-    .values({ id: type.id, ...facts })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(facts))
+    .values({ id, ...row })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
     .execute();
 }
 

@@ -1,7 +1,7 @@
 import { sql, type Selectable } from 'kysely';
 import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId, type PoolName } from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
-import { oneOf } from '../db/one-of.ts';
+import { oneOf } from '../db/columns.ts';
 import { poolName, reservePoolSpace } from './pools.ts';
 import { prepared } from '../db/prepared.ts';
 import type { DiskTable } from '../db/schema.ts';

@@ -1,14 +1,14 @@
 /** Images of accounts; the operator's, in the same table with `ownerId` null: `catalog.ts`. */
 import type { Selectable } from 'kysely';
-import { imageId } from '../../domain/ids.ts';
 import { endOperation, type Operation } from '../../domain/operation.ts';
 import { type Image, ownImageStates, type OwnImageState } from '../../domain/catalog.ts';
-import { isLeaseHeld } from '../db/leases.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import { imageFromRow } from './catalog.ts';
 import { archiveOperation } from './operations.ts';
 import type { ImageTable } from '../db/schema.ts';
-import { parseJson } from '../db/columns.ts';
+import { oneOf, parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
-import { parseOperation, parseTags, specWithImage } from './json-schemas.ts';
+import { parseOperation, specWithImage } from './json-schemas.ts';
 
 export type ImageRow = Selectable<ImageTable>;
 
@@ -21,18 +21,10 @@ export interface OwnImage extends Image {
 }
 
 export function ownImageFromRow(row: ImageRow): OwnImage {
-  const state = ownImageStates.find((candidate) => candidate === row.state);
-  if (state === undefined) throw new Error(`image ${row.id}: unknown state ${row.state}`);
-  const { name, ref, architecture, type, stateText, sizeBytes, regionId, fromInstanceId } = row;
+  const { stateText, sizeBytes, regionId, fromInstanceId } = row;
   return {
-    id: imageId(row.id),
-    name,
-    ref,
-    architecture,
-    isPublic: row.isPublic === 1,
-    tags: parseTags(row.tags, row.id),
-    type,
-    state,
+    ...imageFromRow(row),
+    state: oneOf(ownImageStates, row.state),
     stateText,
     sizeBytes,
     regionId,
@@ -149,12 +141,10 @@ export async function deleteOwnImageRow(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('image').where('id', '=', id).execute();
 }
 
-type Hold = Parameters<typeof isLeaseHeld>[0];
-
 /** Writes a reconcile's result. Returns false when superseded: drop the result. */
 export async function writeReconciledImage(
   tx: Db,
-  lease: Hold,
+  lease: LeaseGuard,
   changes: Partial<Pick<ImageRow, 'state' | 'stateText' | 'sizeBytes' | 'attempts' | 'operation'>>,
 ): Promise<boolean> {
   const result = await tx.updateTable('image').set(changes).where(isLeaseHeld(lease)).executeTakeFirst();
@@ -163,7 +153,7 @@ export async function writeReconciledImage(
 
 export async function deleteLeasedImageRow(
   tx: Db,
-  lease: Hold,
+  lease: LeaseGuard,
   { ownerId, operation }: Pick<ImageRow, 'ownerId' | 'operation'>,
   nowMs: number,
 ): Promise<boolean> {

@@ -5,7 +5,7 @@ import type { DiskUsage } from '../../domain/disk.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf } from '../db/columns.ts';
-import { isLeaseHeld } from '../db/leases.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Flag } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -24,13 +24,6 @@ import {
 import { archiveOperation } from './operations.ts';
 
 export { instanceFromRow, type InstanceRow };
-
-/** Proof that a reconciler still has the row as read: lease and generation. */
-export interface LeaseGuard {
-  id: string;
-  leaseToken: string;
-  generation: number;
-}
 
 const atInsert = {
   portAccess: '{}',

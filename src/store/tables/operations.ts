@@ -3,7 +3,10 @@
  * subjects. An operation only moves from row to history: read the row first.
  */
 import type { Operation, OperationKind } from '../../domain/operation.ts';
-import { bringUpKinds, operationId, supersedeOperation } from '../../domain/operation.ts';
+import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/operation.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import type { Snapshot } from '../../domain/snapshot.ts';
+import type { Volume } from '../../domain/volume.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { parseOperation } from './json-schemas.ts';
@@ -55,6 +58,21 @@ export async function archiveOperation(
     archivedAtMs: nowMs,
     operation: JSON.stringify(supersedeOperation(operation, nowMs)),
   });
+}
+
+/** Deletes a leased row, and archives its operation as done. Returns false when superseded. */
+export async function deleteLeasedRow(
+  tx: Db,
+  table: 'volume' | 'snapshot',
+  lease: LeaseGuard,
+  subject: Pick<Volume | Snapshot, 'id' | 'ownerId' | 'generation' | 'operation'>,
+  nowMs: number,
+): Promise<boolean> {
+  const result = await tx.deleteFrom(table).where(isLeaseHeld(lease)).executeTakeFirst();
+  if (result.numDeletedRows === 0n) return false;
+  const operation = endOperation(subject.operation, 'Succeeded', nowMs);
+  await archiveOperation(tx, subject.ownerId, { ...subject, subjectId: subject.id, operation }, nowMs);
+  return true;
 }
 
 export async function currentOperation(

@@ -9,6 +9,7 @@ import {
   type OrphanHandling,
   type OrphanKind,
 } from '../../domain/orphan.ts';
+import { encodeFlag, oneOf } from '../db/columns.ts';
 import type { OrphanTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import { decodeColumn } from './instance-columns.ts';
@@ -63,15 +64,14 @@ export async function imageRefsAmong(
   return [...named, ...saved].map(({ ref }) => ref);
 }
 
-const isKind = (text: string): text is OrphanKind => orphanKinds.some((kind) => kind === text);
-const isHandling = (text: string): text is OrphanHandling => orphanHandlings.some((handling) => handling === text);
+const orphanFromRow = ({ kind, handling, running, ...row }: Selectable<OrphanTable>): Orphan => ({
+  ...row,
+  kind: oneOf(orphanKinds, kind),
+  handling: oneOf(orphanHandlings, handling),
+  running: running === 1,
+});
 
-function orphanFromRow({ kind, handling, running, ...row }: Selectable<OrphanTable>): Orphan {
-  if (!isKind(kind) || !isHandling(handling)) throw new Error(`stray ${row.id}: unknown ${kind} or ${handling}`);
-  return { ...row, kind, handling, running: running === 1 };
-}
-
-const rowOf = (orphan: Orphan): Selectable<OrphanTable> => ({ ...orphan, running: orphan.running ? 1 : 0 });
+const rowOf = (orphan: Orphan): Selectable<OrphanTable> => ({ ...orphan, running: encodeFlag(orphan.running) });
 
 export async function orphansOf(db: Db, regionId: string): Promise<Orphan[]> {
   const rows = await db.selectFrom('orphan').selectAll().where('regionId', '=', regionId).orderBy('id').execute();
@@ -146,7 +146,7 @@ export async function recordOrphans(
     const watchedMs = addWatchedTime(previous, nowMs);
     await tx
       .updateTable('orphan')
-      .set({ running: observation.running ? 1 : 0, lastSeenAtMs: nowMs, watchedMs })
+      .set({ running: encodeFlag(observation.running), lastSeenAtMs: nowMs, watchedMs })
       .where('id', '=', observation.id)
       .execute();
     if (!isConfirmed(previous)) confirmed.push({ ...previous, ...observation, lastSeenAtMs: nowMs, watchedMs });

@@ -2,7 +2,7 @@ import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
 import type { PoolUsage } from '../../domain/pool.ts';
 import { poolNames, type PoolName } from '../../domain/disk.ts';
-import { oneOf } from '../db/one-of.ts';
+import { oneOf } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { PoolTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';

@@ -1,11 +1,9 @@
 import type { Selectable } from 'kysely';
 import { regionId, snapshotId, userId, volumeId } from '../../domain/ids.ts';
-import { endOperation } from '../../domain/operation.ts';
 import { consistencies, publicSnapshot, snapshotStatuses, type Snapshot } from '../../domain/snapshot.ts';
 import { volumeTypes } from '../../domain/disk.ts';
-import type { LeaseGuard } from './instances.ts';
-import { isLeaseHeld } from '../db/leases.ts';
-import { oneOf } from '../db/one-of.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import { oneOf } from '../db/columns.ts';
 import { archiveOperation } from './operations.ts';
 import type { SnapshotTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -65,14 +63,11 @@ export async function lockSnapshot(tx: Db, ownerId: string, id: string): Promise
 const listedOf = (db: Db, ownerId: string) =>
   db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('listed', '=', 1);
 
+const newestTexts = (db: Db, ownerId: string, limit: number) =>
+  listedOf(db, ownerId).select('publicText').orderBy('createdAtMs', 'desc').orderBy('id', 'desc').limit(limit);
+
 export async function snapshotTexts(db: Db, ownerId: string, offset: number, limit: number): Promise<string[]> {
-  const rows = await listedOf(db, ownerId)
-    .select('publicText')
-    .orderBy('createdAtMs', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .offset(offset)
-    .execute();
+  const rows = await newestTexts(db, ownerId, limit).offset(offset).execute();
   return rows.map(({ publicText }) => publicText);
 }
 
@@ -84,13 +79,7 @@ export async function countSnapshots(db: Db, ownerId: string): Promise<number> {
 }
 
 export async function snapshotTextsOf(db: Db, ownerId: string, volume: string, limit: number): Promise<string[]> {
-  const rows = await listedOf(db, ownerId)
-    .select('publicText')
-    .where('volumeId', '=', volume)
-    .orderBy('createdAtMs', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .execute();
+  const rows = await newestTexts(db, ownerId, limit).where('volumeId', '=', volume).execute();
   return rows.map(({ publicText }) => publicText);
 }
 
@@ -112,17 +101,4 @@ export async function writeReconciledSnapshot(tx: Db, lease: LeaseGuard, reconci
     .where(isLeaseHeld(lease))
     .executeTakeFirst();
   return result.numUpdatedRows > 0n;
-}
-
-export async function deleteSnapshotRow(
-  tx: Db,
-  lease: LeaseGuard,
-  snapshot: Snapshot,
-  nowMs: number,
-): Promise<boolean> {
-  const result = await tx.deleteFrom('snapshot').where(isLeaseHeld(lease)).executeTakeFirst();
-  if (result.numDeletedRows === 0n) return false;
-  const operation = endOperation(snapshot.operation, 'Succeeded', nowMs);
-  await archiveOperation(tx, snapshot.ownerId, { ...snapshot, subjectId: snapshot.id, operation }, nowMs);
-  return true;
 }

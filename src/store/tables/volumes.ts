@@ -1,14 +1,11 @@
 import type { Selectable } from 'kysely';
 import { type DiskId, volumeTypes, type VolumeType } from '../../domain/disk.ts';
 import { regionId, userId, volumeId } from '../../domain/ids.ts';
-import { endOperation } from '../../domain/operation.ts';
 import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/volume.ts';
-import type { LeaseGuard } from './instances.ts';
-import { isLeaseHeld } from '../db/leases.ts';
-import { oneOf } from '../db/one-of.ts';
+import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
+import { parseJson, oneOf } from '../db/columns.ts';
 import { archiveOperation } from './operations.ts';
 import type { VolumeTable } from '../db/schema.ts';
-import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { parseOperation, volumeSource } from './json-schemas.ts';
 
@@ -147,14 +144,6 @@ export async function isCopySource(db: Db, from: DiskId): Promise<boolean> {
     from.kind === 'volume' ? snapshot.limit(1).executeTakeFirst() : undefined,
   ]);
   return copies !== undefined || snapshots !== undefined;
-}
-
-export async function deleteVolumeRow(tx: Db, lease: LeaseGuard, volume: Volume, nowMs: number): Promise<boolean> {
-  const result = await tx.deleteFrom('volume').where(isLeaseHeld(lease)).executeTakeFirst();
-  if (result.numDeletedRows === 0n) return false;
-  const operation = endOperation(volume.operation, 'Succeeded', nowMs);
-  await archiveOperation(tx, volume.ownerId, { ...volume, subjectId: volume.id, operation }, nowMs);
-  return true;
 }
 
 /** Instances that mount a volume; `living` ones are not released. */
