@@ -28,7 +28,6 @@ export const textOrNull = (description: string) => z.string().nullable().describ
 export const flag = (description: string) => z.boolean().describe(description);
 export const unixMs = (event: string) => integer(`${event}, Unix milliseconds`);
 
-/** A field of requests; both bounds are allowed. */
 export const wholeNumber = (min: number, max: number) => z.number().int().min(min).max(max);
 
 /** docs/interface.md §4.2. */

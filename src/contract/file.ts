@@ -1,7 +1,4 @@
-/**
- * Files of a volume, without an instance: lists as JSON, contents as bytes (`bytes` routes), and
- * the file part of the client.
- */
+/** Files of a volume: lists as JSON, contents as bytes (`bytes` routes), calls of the client. */
 import { z } from 'zod';
 import { fileKinds } from '../domain/paths.ts';
 import { answer, flag, id, integer, request, text, textOrNull, unixMs, wholeNumber } from './common.ts';
@@ -59,7 +56,6 @@ interface FileOptions {
   signal?: AbortSignal;
 }
 
-/** File part of the client. */
 export interface FileCalls {
   /** Response with its body unread: 200 for the file, 206 for a range. */
   downloadFile(

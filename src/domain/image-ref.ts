@@ -1,7 +1,4 @@
-/**
- * Image names `[server[:port]/]path[:tag][@digest]`: OCI grammar, Docker's server rule. Servers of
- * registries.
- */
+/** Image names `[server[:port]/]path[:tag][@digest]`: OCI grammar, Docker's server rule. */
 
 /** Reserved for Berth's own images in an engine's store. */
 const LOCAL_SERVER = 'berth.local';

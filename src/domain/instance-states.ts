@@ -61,7 +61,6 @@ export const statusEvents = [
 ] as const;
 export type StatusEvent = (typeof statusEvents)[number];
 
-/** Common to the statuses before Running. */
 const bringUpTransitions = {
   pull: 'PullingImage',
   imageFails: 'Starting',

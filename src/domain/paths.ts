@@ -1,7 +1,4 @@
-/**
- * Paths of files inside a volume (relative, such as `a/b/c`; '' is the volume's root), and mount
- * paths inside an instance.
- */
+/** Paths of files inside a volume, relative ('' is the root), and mount paths of instances. */
 
 /** `link`: symbolic, not followed; `other`: pipe, socket or device. */
 export const fileKinds = ['file', 'folder', 'link', 'other'] as const;

@@ -39,7 +39,6 @@ export const closedList = <Value extends string>(values: readonly Value[]): Colu
   return { encode: (value) => value, decode: (stored, where) => validated(schema, stored, where) };
 };
 
-/** Throws for a value that is not in the list. */
 export function oneOf<T extends string>(values: readonly T[], text: string): T {
   const found = values.find((value) => value === text);
   if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
