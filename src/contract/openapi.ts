@@ -4,7 +4,15 @@
  */
 import { z } from 'zod';
 import { ADMIN_ROLE } from '../domain/roles.ts';
-import { MAX_BODY_BYTES, errorCodes, notLoggedInError, plainError, problem, PROBLEM_TYPE, type ErrorCode } from './common.ts';
+import {
+  MAX_BODY_BYTES,
+  errorCodes,
+  notLoggedInError,
+  plainError,
+  problem,
+  PROBLEM_TYPE,
+  type ErrorCode,
+} from './common.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
 import { OPERATION_HEADER } from './operation.ts';

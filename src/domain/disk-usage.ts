@@ -111,7 +111,6 @@ export interface PublicDisk {
   biggest: { path: string; usageGB: number }[];
 }
 
-/** The root disk comes first. */
 export function publicDisks(
   instance: Instance,
   disks: readonly (MeasuredDisk & Pick<PublicDisk, 'sizeLimit'>)[],

@@ -3,8 +3,7 @@
  *
  * Indexes of pending work are partial, so rows at rest cost nothing. `=`, `<=` or `is not null` on
  * the column implies their conditions. SQLite does not look into parameters (`listed = ?` would not
- * use an index `where listed = 1`): `listed` is a column of the list's index. A table `without
- * rowid` is stored by its key, without a second tree of row ids.
+ * use an index `where listed = 1`): `listed` is a column of the list's index.
  *
  * Foreign keys guard against a missing parent and delete children with their parent. Append-only
  * records (event, idempotency) have none: they outlive their subject.

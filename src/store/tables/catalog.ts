@@ -83,7 +83,6 @@ export const imageFromRow = (row: Selectable<ImageTable>): Image => ({
   type: row.type,
 });
 
-/** Ordered by time of insertion. */
 export async function catalogImages(db: Db): Promise<Image[]> {
   const rows = await db
     .selectFrom('image')

@@ -2,7 +2,6 @@ import { sql } from 'kysely';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import type { Db } from '../store.ts';
 
-/** Parses `<userId>/<regionId>`. */
 function ofShared(id: string): { ownerId: string; regionId: string } {
   const [ownerId = '', regionId = ''] = id.split('/');
   return { ownerId, regionId };

@@ -67,7 +67,6 @@ export async function markProvisioned(tx: Db, ids: readonly DiskId[], provisione
     .execute();
 }
 
-/** Releases the space of deleted disks. */
 export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void> {
   for (const id of ids) {
     const row = await tx.deleteFrom('disk').where('id', '=', diskKey(id)).returningAll().executeTakeFirst();

@@ -16,7 +16,6 @@ const runningIn = (db: Db, region: string) =>
 
 export const runningIds = (db: Db, region: string): Promise<string[]> => idsIn(runningIn(db, region));
 
-/** Running instances without a due time. */
 export const settledRunningIds = (db: Db, region: string): Promise<string[]> =>
   idsIn(runningIn(db, region).where('dueAtMs', 'is', null));
 

@@ -21,7 +21,6 @@ export async function keysOf<Table extends keyof KeyRows>(
   return rows;
 }
 
-/** Returns the deleted row; undefined when the account has none of the id. */
 export async function deleteKey<Table extends keyof KeyRows>(
   tx: Db,
   table: Table,

@@ -1,4 +1,4 @@
-/** Ports of instances: node ports, access settings, and links that open one port. */
+/** Node ports, access settings (which reconciles never write), and links that open a port. */
 import type { Selectable } from 'kysely';
 import type { AccessByPort } from '../../domain/port-access.ts';
 import { parseJson } from '../db/columns.ts';
@@ -36,7 +36,6 @@ export async function releaseNodePort(tx: Db, instance: string, nodePort: number
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).where('nodePort', '=', nodePort).execute();
 }
 
-/** The settings are in a column that reconciles never write. */
 export function portAccessOf({ id, portAccess }: Pick<InstanceRow, 'id' | 'portAccess'>): AccessByPort {
   // The usual case, read with each look at a route.
   if (portAccess === '{}') return new Map();

@@ -80,7 +80,6 @@ export async function lockVolumes(tx: Db, ownerId: string, ids: readonly string[
     .execute();
 }
 
-/** The owner's volume, also while Terminating. */
 export async function ownedVolume(db: Db, ownerId: string, id: string): Promise<Volume | null> {
   const query = db.selectFrom('volume').selectAll().where('id', '=', id).where('ownerId', '=', ownerId);
   const row = await query.executeTakeFirst();
