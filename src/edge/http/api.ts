@@ -170,14 +170,18 @@ function mountSelfDescription(
   app: FastifyInstance,
   { control, version, gatewayOrigin }: Pick<ApiOptions, 'control' | 'version' | 'gatewayOrigin'>,
 ): void {
-  const document = JSON.stringify(openapiDocument({ version, errorKinds }));
+  // The build at the first request does not delay the start.
+  let document: string | undefined;
   const give = (path: string, contentType: string, body: string): void => {
     app.get(path, (request, reply) => {
       setCommonHeaders(request, reply, contentType).send(body);
     });
   };
   give('/', 'text/html; charset=utf-8', frontPage(version, gatewayOrigin));
-  give(`${BASE_PATH}/openapi.json`, JSON_TYPE, document);
+  app.get(`${BASE_PATH}/openapi.json`, (request, reply) => {
+    document ??= JSON.stringify(openapiDocument({ version, errorKinds }));
+    setCommonHeaders(request, reply, JSON_TYPE).send(document);
+  });
   give('/healthz', JSON_TYPE, JSON.stringify({ alive: true }));
   app.get('/readyz', async (request, reply) => {
     const { ready, text } = await control.health();
