@@ -110,7 +110,7 @@ export const create: Bench = {
       ],
       notes: [
         `The floor is taken before each measurement. Rounds kept: ${rounds.kept}, dropped because the floor was more than 15 % off its median: ${rounds.dropped}.`,
-        '"Loop at rest": the passes are stopped once the engine was seen, so that the figure is the API\'s; launches stay queued. "Loop working": the simulated engine starts them meanwhile in the same process and on the same core, several durable writes each.',
+        '"Loop at rest": reconciles are stopped once the engine has answered, so the figure is the API\'s alone; launches stay queued. "Loop working": the simulated engine starts the launches in the same process and on the same core, with several durable writes each.',
       ],
     };
   },

@@ -3,6 +3,7 @@
  * and stores them in `RESULTS.md`. See `README.md`. `--short`: one short round, nothing stored.
  */
 import { removeDataFolder } from '../scripts/lib/remove-data-folder.mjs';
+import { execFileSync } from 'node:child_process';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,6 +50,9 @@ if (unknown.length > 0) {
   process.exit(1);
 }
 
+/** Of the work tree, with the mark `-dirty` if files differ from the commit. */
+const commit = execFileSync('git', ['describe', '--always', '--dirty', '--abbrev=10'], { encoding: 'utf8' }).trim();
+
 const say = (text: string): void => console.error(text);
 
 for (const name of named.length > 0 ? named : names) {
@@ -60,6 +64,7 @@ for (const name of named.length > 0 ? named : names) {
     const command = ['npm run bench --', name, ...flags].join(' ');
     const facts = [
       `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
+      `commit ${commit}`,
       ...machineFacts(folder),
     ];
     const outcome = await bench.run({ folder, flags, say });

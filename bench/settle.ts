@@ -151,12 +151,12 @@ export const settle: Bench = {
     return {
       table: [
         ['', 'ms: median [least-most]', '99 of 100 within'],
-        ['from the commit of a launch to its pass asking the engine', spread(tookMs), shown(p99)],
+        ['from the commit of a launch to the first engine call of its reconcile', spread(tookMs), shown(p99)],
         ['after kill -9: until it serves', spread(servingMs), '-'],
-        ['after kill -9: until all is as wished', spread(settledMs), '-'],
+        ['after kill -9: until each instance has its desired state', spread(settledMs), '-'],
       ],
       verdicts: [
-        { asked: 'a wake reaches its row in < 20 ms at p99', measured: `${shown(p99)} ms`, met: p99 < 20 },
+        { asked: 'a wake-up reaches its row in < 20 ms at p99', measured: `${shown(p99)} ms`, met: p99 < 20 },
         {
           asked: 'serving in 1.5 s',
           measured: `${shown(worst.serving)} ms at most, median ${shown(median(servingMs))}`,
@@ -169,7 +169,7 @@ export const settle: Bench = {
         },
       ],
       notes: [
-        `Wakes: one launch at a time on the simulated engine, timed inside the server from when the launch's transaction is durable to the pass's first call of the engine, which comes after its own first durable write. Kills: ${RUNNING.toLocaleString('en')} running instances on the simulated engine, of which ${CHANGED} are being stopped or started as the server is killed; the engine keeps what it holds in a file, as a daemon would. Looked at through the API every ${POLL_MS} ms.`,
+        `Wake-ups: one launch at a time on the simulated engine, timed inside the server from the launch's durable transaction to the reconcile's first engine call, which follows a durable write of its own. Kills: ${RUNNING.toLocaleString('en')} running instances on the simulated engine, of which ${CHANGED} are being stopped or started as the server is killed; the engine keeps its state in a file, as a daemon would. The API is polled every ${POLL_MS} ms.`,
       ],
     };
   },

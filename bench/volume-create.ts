@@ -88,7 +88,7 @@ export const volumeCreate: Bench = {
         },
       ],
       notes: [
-        `${rounds} rounds. Timed at the storage: the call, its transaction and the pass that leads there are in other benches (\`create\`, \`settle\`). Each one made alone is mounted and found to have ${SIZE_GB} GB free; all are destroyed after their round.`,
+        `${rounds} rounds. Timed at the storage: the call, its transaction and its reconcile are in other benches (\`create\`, \`settle\`). Each one made alone is mounted and found to have ${SIZE_GB} GB free; all are destroyed after their round.`,
       ],
     };
   },

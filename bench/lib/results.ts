@@ -5,8 +5,7 @@ import { join } from 'node:path';
 const FILE = join(import.meta.dirname, '../RESULTS.md');
 const INTRODUCTION = `# Results
 
-Written by \`npm run bench\`; each section stands as its own run left it. \`README.md\` says what the figures mean and by which rules they
-were taken.
+Written by \`npm run bench\`, one section per bench, with the commit that was measured. \`README.md\` says how to read the figures.
 `;
 
 export interface Outcome {
@@ -32,7 +31,7 @@ export function sectionOf(name: string, title: string, facts: string[], { table,
   ];
   const word = (met: boolean | null): string => (met === null ? 'for information' : met ? 'met' : 'MISSED');
   const judged = verdicts.map(({ asked, measured, met }) => row([asked, measured, word(met)]));
-  if (judged.length > 0) lines.push(row(['asked', 'measured', '']), row(['---', '---:', '---']), ...judged, '');
+  if (judged.length > 0) lines.push(row(['target', 'measured', '']), row(['---', '---:', '---']), ...judged, '');
   lines.push(...notes.flatMap((note) => [note, '']));
   return `${lines.join('\n').trimEnd()}\n`;
 }
