@@ -39,6 +39,15 @@ export const fileOf = (spec: EngineSpec, name: string): ControlFile | undefined 
 export const scriptOf = (spec: EngineSpec): Script =>
   readScript(['start', 'init-script'].map((name) => fileOf(spec, name)?.content ?? ''));
 
+/** Protects against later changes of the caller's object; long texts stay shared. */
+export const copyOf = (spec: EngineSpec): EngineSpec => ({
+  ...spec,
+  mounts: spec.mounts.map((mount) => ({ ...mount })),
+  nodePorts: spec.nodePorts.map((pair) => ({ ...pair })),
+  files: spec.files.map((file) => ({ ...file })),
+  ...(spec.docker && { docker: { ...spec.docker } }),
+});
+
 export function makeContainer(
   installation: string,
   spec: EngineSpec,

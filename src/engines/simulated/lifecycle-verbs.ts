@@ -2,7 +2,7 @@
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Engine, EngineSpec, Observation, OwnedObject } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { observationOf, scriptOf } from './container.ts';
+import { copyOf, observationOf, scriptOf } from './container.ts';
 import { brokenOff, type EngineContext } from './context.ts';
 import { simulatedFault } from './faults.ts';
 import { removeImage } from './image-verbs.ts';
@@ -43,15 +43,15 @@ async function bringUp(
   let container = find(spec.id);
   if (container === undefined) {
     await pass(host.times.create, signal);
-    container = host.create(installation, structuredClone(spec));
+    container = host.create(installation, copyOf(spec));
   } else if (container.state === 'running') {
-    const { files, generation } = structuredClone(spec);
+    const { files, generation } = copyOf(spec);
     container.spec = { ...container.spec, files, generation };
     host.persist(container);
     if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
     return observationOf(container);
   } else {
-    container.spec = structuredClone(spec);
+    container.spec = copyOf(spec);
     container.script = scriptOf(spec);
     host.persist(container);
   }

@@ -13,6 +13,7 @@
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.
  */
 import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
+import { copyOf } from './container.ts';
 import { makeContext } from './context.ts';
 import type { Faults } from './faults.ts';
 import { SimulatedHost, type HostOptions } from './host.ts';
@@ -41,7 +42,7 @@ export interface SimulatedEngine extends Engine {
 }
 
 export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
-  const { installation } = options;
+  const { installation, faults } = options;
   const host = options.host ?? new SimulatedHost(options);
   const capabilities: Capabilities = {
     rootDiskLimit: 'none',
@@ -53,7 +54,6 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     ...options.capabilities,
   };
   const stopping = new AbortController();
-  const { faults } = options;
   const context = makeContext({ installation, host, capabilities, faults, stopped: stopping.signal });
 
   return {
@@ -61,7 +61,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     dockerImageRef: options.dockerImageRef,
     misbehave: context.misbehave,
     leaveHalfMade(spec) {
-      host.create(installation, structuredClone(spec));
+      host.create(installation, copyOf(spec));
     },
     ...observationVerbs(context, options.architecture ?? 'amd64'),
     ...lifecycleVerbs(context),

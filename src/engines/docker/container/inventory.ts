@@ -8,7 +8,7 @@ import type { Containers } from './containers.ts';
 import { hasDocker, type DockerInside } from './docker-inside.ts';
 import { isOwnImage, type Images } from '../image/images.ts';
 import type { Networks } from '../network/networks.ts';
-import { generationOf, imageRefOf, isDockerOf, isOurs } from './observation.ts';
+import { generationOf, isDockerOf, isOurs } from './observation.ts';
 
 const imageList = z.array(
   z.object({
@@ -55,7 +55,8 @@ export function makeInventory(options: {
         return [{ ...common, kind: 'docker', running: isHeldRunning(State), imageRef: null }];
       if (!isOurs(Labels, installation)) return [];
       const docker = runningDaemons.has(id) ? 'running' : 'stopped';
-      const imageRef = imageRefOf(Labels) ?? Image;
+      // Containers created before the label existed lack it.
+      const imageRef = Labels[labels.imageRef] ?? Image;
       const object: OwnedObject = { ...common, kind: 'instance', running: State === 'running', imageRef };
       return [hasDocker(Mounts) ? { ...object, docker } : object];
     });

@@ -8,29 +8,19 @@ import type { Observation } from '../../contract.ts';
 import type { Client } from '../client/client.ts';
 import { linesOf } from '../client/streams.ts';
 
+type Labels = Record<string, string> | undefined | null;
+
 /** Compares labels, never names: a foreign container may have our name. */
-export const isOurs = (
-  found: Record<string, string> | undefined | null,
-  installation: string,
-  id?: InstanceId,
-): boolean => isOf('instance', found, installation, id);
+const isOf =
+  (kind: 'instance' | 'docker') =>
+  (found: Labels, installation: string, id?: InstanceId): boolean =>
+    found?.[labels.installation] === installation &&
+    found[labels.kind] === kind &&
+    isInstanceId(found[labels.id] ?? '') &&
+    (id === undefined || found[labels.id] === id);
 
-export const isDockerOf = (
-  found: Record<string, string> | undefined | null,
-  installation: string,
-  id?: InstanceId,
-): boolean => isOf('docker', found, installation, id);
-
-const isOf = (
-  kind: string,
-  found: Record<string, string> | undefined | null,
-  installation: string,
-  id?: InstanceId,
-): boolean =>
-  found?.[labels.installation] === installation &&
-  found[labels.kind] === kind &&
-  isInstanceId(found[labels.id] ?? '') &&
-  (id === undefined || found[labels.id] === id);
+export const isOurs = isOf('instance');
+export const isDockerOf = isOf('docker');
 
 /** 0 before the first run, for which the engine reports the year 1. */
 export const startedAtMs = (state: ContainerInspectInfo['State']): number =>
@@ -67,9 +57,6 @@ export function generationOf(found: Record<string, string>): number {
   const generation = Number(found[labels.generation]);
   return Number.isSafeInteger(generation) ? generation : 0;
 }
-
-/** Null for containers created before the label existed. */
-export const imageRefOf = (found: Record<string, string>): string | null => found[labels.imageRef] ?? null;
 
 export function nodePortsOf(info: ContainerInspectInfo): NodePort[] {
   const bindings: Record<string, { HostPort?: string }[] | null> = info.HostConfig.PortBindings ?? {};

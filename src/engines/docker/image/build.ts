@@ -45,11 +45,8 @@ export async function buildRecipe(options: BuildOptions): Promise<void> {
     const away = AWAY.has(errorCode(error));
     const message = errorText(error);
     if (/no space left on device/i.test(message)) throw describeFailure(recipe, [message]);
-    throw new EngineFault(
-      away ? 'unreachable' : 'rejected',
-      `The engine did not take the image "${recipe.name}": ${message}`,
-      { retry: away, cause: error },
-    );
+    const text = `The engine did not take the image "${recipe.name}": ${message}`;
+    throw new EngineFault(away ? 'unreachable' : 'rejected', text, { retry: away, cause: error });
   }
   report('Ready', 100);
 }

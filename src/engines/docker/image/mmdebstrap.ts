@@ -45,7 +45,12 @@ export async function buildWithMmdebstrap(options: {
     const inMemory = isolated && process.availableMemory() > FREE_MEMORY_MIB * 2 ** 20;
     const command = [
       ...(isolated ? ['unshare', ...namespaces] : []),
-      ...['sh', '-c', inWorkFolder, 'sh', work, inMemory ? String(TMPFS_MIB) : '0'],
+      'sh',
+      '-c',
+      inWorkFolder,
+      'sh',
+      work,
+      inMemory ? String(TMPFS_MIB) : '0',
       ...mmdebstrapArguments(recipe, options.folder, root ? 'root' : 'unshare'),
     ];
     const importTar = async (tar: Readable, abortSignal: AbortSignal): Promise<void> => {

@@ -29,10 +29,9 @@ export async function openInsideSocket(
   server.maxConnections = MAX_CONNECTIONS;
   const close = (): void => {
     server.close();
-    rm(path.join(folder, name), { force: true }).then(
-      () => directory.close(),
-      () => directory.close(),
-    );
+    void rm(path.join(folder, name), { force: true })
+      .catch(() => {})
+      .then(() => directory.close());
   };
   try {
     server.listen(`/proc/self/fd/${directory.fd}/${name}`);
