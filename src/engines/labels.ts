@@ -17,7 +17,6 @@ export const labels = {
 /** Label of every object of the installation, as a filter. */
 export const installationLabel = (installation: string): string => `${labels.installation}=${installation}`;
 
-/** Labels of an object; `kind` as in `OwnedObject`. */
 export const labelsOf = (
   installation: string,
   { kind, id, ownerId, generation }: Pick<OwnedObject, 'kind' | 'id' | 'ownerId' | 'generation'>,

@@ -121,7 +121,7 @@ export async function canReflink(root: string): Promise<boolean> {
 
 export const isMissing = (error: unknown): boolean => errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR';
 
-/** Handles a rejection: returns `value` for a missing file, and throws any other error. */
+/** Returns `value` for a missing file; throws any other error. */
 export const ifMissing =
   <T>(value: T) =>
   (error: unknown): T => {

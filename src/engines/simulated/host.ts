@@ -68,7 +68,6 @@ export class SimulatedHost {
   readonly times: Times;
   readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: aborted });
   readonly guests: Guests = makeGuests();
-  /** Names of containers that are not of Berth. */
   readonly foreignNames = new Set<string>();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;

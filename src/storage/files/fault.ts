@@ -28,7 +28,7 @@ export function asFault(error: unknown, path: string): unknown {
   }
 }
 
-/** Handles a rejection: null for a missing file; any other error is thrown. */
+/** Returns null for a missing file; throws any other error. */
 export function nullIfMissing(error: unknown): null {
   if (errorCode(error) === 'ENOENT') return null;
   throw error;

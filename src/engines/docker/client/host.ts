@@ -5,7 +5,6 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
 import type { Client } from './client.ts';
 
-/** Rights of instances' Docker daemons (`docker-inside-options.ts`). */
 export type DockerMode = 'rootless' | 'nested';
 
 export interface HostFacts {

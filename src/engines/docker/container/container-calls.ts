@@ -1,4 +1,3 @@
-/** Calls of the engine about containers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
 import type { Client } from '../client/client.ts';
@@ -27,7 +26,6 @@ export const listContainers = (
 ): Promise<ContainerInfo[]> =>
   call(signal, (abortSignal) => docker.listContainers({ all: true, filters: { label }, abortSignal }));
 
-/** Whether the run that `run` was inspected in goes on. */
 export async function isSameRun(
   client: Client,
   run: Pick<ContainerInspectInfo, 'Id' | 'State'>,

@@ -89,7 +89,6 @@ export function createOptions(
   };
 }
 
-/** Without swap: the memory limit is the only one. */
 export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec) {
   const memory = memoryMiB * MIB;
   return { Memory: memory, MemorySwap: memory, NanoCpus: cpuMilli * 1_000_000, PidsLimit: pidsLimit };

@@ -44,7 +44,6 @@ export interface EnsureDeps {
   onImageGone: (ref: string) => void;
 }
 
-/** One call, with the account's network in use. */
 interface Attempt {
   spec: EngineSpec;
   network: string;

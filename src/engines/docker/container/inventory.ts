@@ -19,7 +19,6 @@ const imageList = z.array(
   }),
 );
 
-/** Members of a network or an image. */
 const neverRuns = { generation: 0, running: false, imageRef: null };
 
 const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';

@@ -1,4 +1,3 @@
-/** Reads an instance's state from the engine's answers. */
 import type { ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
 import type { NodePort } from '../../../domain/instance.ts';
@@ -87,10 +86,7 @@ const SETTLED_S = 0.25;
 
 const oomEvent = z.object({ Action: z.literal('oom') });
 
-/**
- * Tells whether a run ended out of memory. Docker up to 23 sets `OOMKilled` only by chance; its
- * event history (last 256) has the event.
- */
+/** Docker up to 23 sets `OOMKilled` only by chance; its event history (last 256) has the event. */
 export function makeOutOfMemory(client: Client): (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean> {
   const verdicts = new Map<string, { startedAtMs: number; verdict: boolean }>();
   return async ({ Id, State }, signal) => {

@@ -1,4 +1,3 @@
-/** The start of a command, and the faults of commands. */
 import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';

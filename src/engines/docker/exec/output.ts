@@ -45,7 +45,6 @@ export class Output extends Readable {
   }
 }
 
-/** Copies the connection's output into the streams, until its end. */
 export async function pump(
   socket: Duplex,
   streams: { stdout: Output; stderr: Output },

@@ -39,7 +39,6 @@ export function addBuildLine(state: BuildState, line: string): BuildState {
   return { ...state, done, percent: Math.max(state.percent, percent) };
 }
 
-/** Reports the progress of a build by its output, and retains the last lines. */
 export function makeBuildLog(report: Report): { lines: readonly string[]; add: (line: string) => void } {
   const lines: string[] = [];
   let state = firstBuildState;

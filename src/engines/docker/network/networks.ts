@@ -22,7 +22,6 @@ import { listContainers } from '../container/container-calls.ts';
 import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 
 const DEADLINE_MS = 60_000;
-/** Subnets tried for one network. */
 const MAX_TRIES = 32;
 
 export interface Networks {
