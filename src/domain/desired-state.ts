@@ -1,4 +1,3 @@
-/** Requests of owners that change a row: actions, disk sizes, and the save of an image. */
 import { withoutPastStop } from './stop-policy.ts';
 import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
 import { isLasting, nextStatus, type Action } from './instance-states.ts';

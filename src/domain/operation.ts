@@ -262,7 +262,6 @@ export function isStageComplete(name: StageName, operation: Operation): boolean 
 /** Kinds that the timeline of an instance shows. */
 export const bringUpKinds: readonly OperationKind[] = ['launch', 'start', 'restart'];
 
-/** The action that cancels an operation of the kind, or why none does. */
 const cancellations: Readonly<Record<OperationKind, { action: Action } | { why: string }>> = {
   launch: { action: 'terminate' },
   start: { action: 'stop' },

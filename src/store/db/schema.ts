@@ -3,8 +3,8 @@
  *
  * One schema for SQLite and PostgreSQL: text, integers (epoch milliseconds, micro-dollars and
  * counts fit 53 bits), and JSON as text (shapes: `tables/json-schemas.ts`). Booleans are 0 or 1.
- * Values used in a filter or guard have a column; all others are in JSON. `operation` is the current
- * or last one.
+ * Values used in a filter or guard have a column; all others are in JSON. `operation` is the
+ * current or last one.
  */
 import type { Generated } from 'kysely';
 
