@@ -12,6 +12,7 @@ import { readRecipe, recipeRef } from '../engines/docker/image/recipes.ts';
 import type { Logger } from 'pino';
 import { nodePortAddressOf } from './addresses.ts';
 import type { Config } from './config.ts';
+import type { OfferedImage } from './first-run.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
@@ -21,15 +22,9 @@ const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 /** Capacity of the simulated region: large enough for every client test. */
 const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, gpus: 64 };
 
-export interface NotebookImage {
-  ref: string;
-  name: string;
-  tags: string[];
-}
-
 export interface Drivers {
   drivers: RegionDrivers;
-  notebookImage: NotebookImage;
+  notebookImage: Omit<OfferedImage, 'key'>;
   /** Concurrent calls to the engine. */
   width: number;
 }
@@ -37,12 +32,10 @@ export interface Drivers {
 /** Prefix of images in the engine's store; no registry can own it (RFC 6762 reserves `.local`). */
 const LOCAL = 'berth.local';
 
-type RootDiskPrefixes = Pick<RegionDrivers, 'archivePrefix' | 'savedPrefix' | 'archivePushed' | 'archiveCredentials'>;
-
 const prefixesUnder = (prefix: string) => ({ archivePrefix: `${prefix}/archive`, savedPrefix: `${prefix}/saved` });
 
 /** Image names of archived and saved root disks. */
-function rootDiskPrefixes(registry: Config['archiveRegistry']): RootDiskPrefixes {
+function rootDiskPrefixes(registry: Config['archiveRegistry']) {
   if (registry === null) return { ...prefixesUnder(LOCAL), archivePushed: false };
   const { prefix, username, secret } = registry;
   const archiveCredentials = username === '' ? undefined : { username, secret };

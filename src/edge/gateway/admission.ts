@@ -160,12 +160,7 @@ async function opens(deps: AdmissionDeps, token: string, target: PortAddress): P
 }
 
 /** `ignored`: `Origin: null` (sandbox) or embedded elsewhere. `refused`: unsafe, cross-site. */
-export function cookieWeight({
-  head,
-  method,
-  upgrade,
-  ownOrigin,
-}: Pick<AuthRequest, 'head' | 'method' | 'upgrade' | 'ownOrigin'>): 'counts' | 'ignored' | 'refused' {
+function cookieWeight({ head, method, upgrade, ownOrigin }: AuthRequest): 'counts' | 'ignored' | 'refused' {
   const { origin, fetchSite } = head;
   if (origin === 'null') return 'ignored';
   const unsafe = upgrade || (method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS');

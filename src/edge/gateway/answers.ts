@@ -247,13 +247,7 @@ export const internal = (): Answer => ({
 export function unavailable(error: unknown): Answer | null {
   if (!(error instanceof Refusal) || error.code !== 'unavailable') return null;
   const { message, retryAfterS = 5 } = error;
-  return {
-    ...UNAVAILABLE,
-    title: 'Not possible at the moment',
-    message,
-    retryAfterS,
-    refreshS: retryAfterS,
-  };
+  return { ...UNAVAILABLE, title: 'Not possible at the moment', message, retryAfterS, refreshS: retryAfterS };
 }
 
 /** Adds the trailing slash that relative links need. */

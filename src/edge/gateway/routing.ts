@@ -39,6 +39,7 @@ export const OPEN_ON_HOSTS = `${OURS_ON_HOSTS}open`;
 const SLASH = 0x2f;
 const BACKSLASH = 0x5c;
 const DOT = 0x2e;
+const PERCENT = 0x25;
 const HASH = 0x23;
 
 /** `domain`: lower-case parent domain of port hosts; null in path mode. */
@@ -138,16 +139,14 @@ function unsafeReason(whole: string, pathEnd: number): string | null {
     if (code === BACKSLASH || code === HASH) return 'the path must not contain "\\" or "#": send them percent-encoded';
     if (code <= 0x20 || code === 0x7f)
       return 'the path must not contain spaces or control characters: send them percent-encoded';
-    if (code === SLASH && !dots) dots = isDotOrEscape(whole, at + 1);
+    const next = code === SLASH ? whole.charCodeAt(at + 1) : 0;
+    dots ||= next === DOT || next === PERCENT;
   }
   if (dots && whole.slice(1, pathEnd).split('/').some(isDotSegment)) {
     return 'the path must not contain "." or ".." as a segment, encoded or not: resolve it before sending';
   }
   return null;
 }
-
-const isDotOrEscape = (whole: string, at: number): boolean =>
-  whole.charCodeAt(at) === 0x2e || whole.charCodeAt(at) === 0x25;
 
 function isDotSegment(segment: string): boolean {
   if (segment.length === 0 || segment.length > 6) return false;

@@ -52,16 +52,13 @@ function describeRule(field: z.core.$ZodType, issue: Issue): string {
   if (issue.code === 'custom' || (issue.code === 'invalid_format' && issue.format === 'regex')) return issue.message;
   if (field instanceof z.ZodEnum)
     return `must be one of ${field.options.map((option) => JSON.stringify(option)).join(', ')}`;
-  if (field instanceof z.ZodNumber) return numberRule(field);
+  if (field instanceof z.ZodNumber)
+    return `must be a ${field.isInt ? 'whole ' : ''}number from ${field.minValue ?? 'any'} to ${field.maxValue ?? 'any'}`;
   if (field instanceof z.ZodArray) return `must have ${arrayBounds(issue)}`;
   if (field instanceof z.ZodEmail)
     return `must be an email address${field.maxLength ? ` of at most ${field.maxLength} characters` : ''}`;
   if (field instanceof z.ZodString) return `must be ${between(field.minLength, field.maxLength)} characters`;
   return 'must be something else';
-}
-
-function numberRule({ isInt, minValue, maxValue }: z.ZodNumber): string {
-  return `must be a ${isInt ? 'whole ' : ''}number from ${minValue ?? 'any'} to ${maxValue ?? 'any'}`;
 }
 
 const arrayBounds = (issue: Issue): string =>

@@ -27,11 +27,8 @@ const MINUTE_MS = 60_000;
 const UNLESS =
   'it is used again, or /instance/keepalive is called, or its idle stop is taken off (/instance/ends, idleStop: null)';
 
-export function stopPolicyOf({
-  stopAtUnixMs,
-  maxRunMinutes,
-  idleStop,
-}: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyRequest {
+export function stopPolicyOf(body: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyRequest {
+  const { stopAtUnixMs, maxRunMinutes, idleStop } = body;
   const { afterMinutes = 0, ...rules } = idleStop ?? {};
   const given = Object.fromEntries(Object.entries(rules).filter(([, value]) => value !== undefined));
   return {
@@ -69,11 +66,9 @@ export const activityAnswer = (
   signals: signals.map(({ name, says, text, atMs }) => ({ name, says, text, readAtUnixMs: atMs === 0 ? null : atMs })),
 });
 
-export const shareAnswer = ({
-  createdAtMs,
-  expiresAtMs,
-  ...share
-}: ShareInfo): AnswerOf<'listShares'>['shares'][number] => ({
+type Share = AnswerOf<'listShares'>['shares'][number];
+
+export const shareAnswer = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo): Share => ({
   ...share,
   createdAtUnixMs: createdAtMs,
   expiresAtUnixMs: expiresAtMs,
@@ -113,28 +108,22 @@ export function execAnswer(
 }
 
 type Listed = Awaited<ReturnType<Terminals['list']>>[number];
+type Terminal = AnswerOf<'listTerminals'>['terminals'][number];
 
-export const listedTerminal = ({
-  name,
-  createdAtMs,
-  closesAtMs,
-  ...rest
-}: Listed): AnswerOf<'listTerminals'>['terminals'][number] => ({
+export const listedTerminal = ({ name, createdAtMs, closesAtMs, ...rest }: Listed): Terminal => ({
   terminal: name,
   ...rest,
   createdAtUnixMs: createdAtMs,
   closesAtUnixMs: closesAtMs,
 });
 
-export const fromOf = (query: {
-  after?: string | undefined;
-  tail?: number | undefined;
-  sinceUnixMs?: number | undefined;
-}): LogRequest['from'] => {
-  if (query.after !== undefined) return { after: query.after };
-  if (query.tail !== undefined) return { tail: query.tail };
-  return query.sinceUnixMs === undefined ? { beginning: true } : { sinceMs: query.sinceUnixMs };
-};
+type LogStart = Pick<BodyOf<'logs'>, 'after' | 'tail' | 'sinceUnixMs'>;
+
+export function fromOf({ after, tail, sinceUnixMs }: LogStart): LogRequest['from'] {
+  if (after !== undefined) return { after };
+  if (tail !== undefined) return { tail };
+  return sinceUnixMs === undefined ? { beginning: true } : { sinceMs: sinceUnixMs };
+}
 
 export const publicLine = ({ atMs, text, cut }: LogPage['lines'][number]): LogLine => ({ atUnixMs: atMs, text, cut });
 

@@ -16,13 +16,7 @@ export interface ErrorStyle {
 export const PLAIN: ErrorStyle = { errors: 'plain', withCode: true };
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-export interface ErrorBody {
-  status: number;
-  contentType: string;
-  body: string;
-}
-
-export function errorBody(code: ErrorCode, message: string, { errors, withCode }: ErrorStyle): ErrorBody {
+export function errorBody(code: ErrorCode, message: string, { errors, withCode }: ErrorStyle) {
   const { status, title } = errorKinds[code];
   const marked = withCode && code === 'not_logged_in' ? { code: NOT_LOGGED_IN_CODE } : {};
   if (errors === 'plain') return { status, contentType: JSON_TYPE, body: JSON.stringify({ ...marked, message }) };

@@ -39,11 +39,6 @@ export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   };
 }
 
-/** Answers requests that are not valid HTTP, on the bare socket. */
-interface WireError extends Error {
-  code?: string;
-}
-
 const REPLIES: Record<string, { status: string; message: string }> = {
   HPE_HEADER_OVERFLOW: {
     status: '431 Request Header Fields Too Large',
@@ -55,7 +50,8 @@ const MALFORMED = { status: '400 Bad Request', message: 'this is not a valid HTT
 
 export const MAX_HEADER_BYTES = 16 * 1024;
 
-export function answerWireError(error: WireError, socket: Socket): void {
+/** Answers requests that are not valid HTTP, on the bare socket. */
+export function answerWireError(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

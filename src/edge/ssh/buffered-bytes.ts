@@ -13,16 +13,10 @@ export interface InstanceBytes {
   watch(length: () => number): () => void;
 }
 
-export interface BufferedBytesLimits {
-  perInstance: number;
-  total: number;
-  /** Buffers are measured again after this many received bytes. */
-  recountEvery: number;
-}
-
-export const bufferedBytesLimits: BufferedBytesLimits = {
+export const bufferedBytesLimits = {
   perInstance: 128 * 1024 ** 2,
   total: 512 * 1024 ** 2,
+  /** Buffers are measured again after this many received bytes. */
   recountEvery: 4 * 1024 ** 2,
 };
 
@@ -31,7 +25,7 @@ interface Instance {
   bytes: number;
 }
 
-export function makeBufferedBytes({ perInstance, total, recountEvery }: BufferedBytesLimits): BufferedBytes {
+export function makeBufferedBytes({ perInstance, total, recountEvery }: typeof bufferedBytesLimits): BufferedBytes {
   const instances = new Set<Instance>();
   let all = 0;
   let uncounted = 0;

@@ -18,7 +18,7 @@ import type { UnauthenticatedConnections } from './unauthenticated.ts';
 import { makeAgent, serveForwards, type InstanceNetwork, type NetworkConnection } from './forwards.ts';
 import type { BufferedBytes } from './buffered-bytes.ts';
 import { authenticate } from './login.ts';
-import { makeLimit, makeTokenBucket, type KeyedLimit, type RateLimit } from '../../async/limits.ts';
+import { makeLimit, makeTokenBucket, type KeyedLimit } from '../../async/limits.ts';
 import { serveSession } from './session.ts';
 import { forgetSession } from './ssh2-inside.ts';
 
@@ -43,23 +43,20 @@ export interface FrontDeps {
   log: Log;
 }
 
-export interface FrontLimits {
+export const frontLimits = {
   /** Deadline of the login. A person may have to find a security key. */
-  loginMs: number;
-  /** Limits new connections: a key exchange blocks the process for a millisecond. */
-  connectionRate: RateLimit;
-  /** Interval and number of keep-alive probes before a silent client is disconnected. */
-  keepaliveMs: number;
-  keepalives: number;
-}
-
-export const frontLimits: FrontLimits = {
   loginMs: 120_000,
+  /** Limits new connections: a key exchange blocks the process for a millisecond. */
   connectionRate: { burst: 200, perSecond: 50 },
-  // Same as the sshd settings in `images/start.sh`.
+  /**
+   * Interval and number of keep-alive probes before a silent client is disconnected. Same as the
+   * sshd settings in `images/start.sh`.
+   */
   keepaliveMs: 60_000,
   keepalives: 60,
 };
+
+export type FrontLimits = typeof frontLimits;
 
 export interface Front {
   /** Disconnects clients whose key was deleted. */

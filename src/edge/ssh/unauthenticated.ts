@@ -10,13 +10,9 @@ export interface UnauthenticatedConnection {
   close: () => void;
 }
 
-export interface UnauthenticatedLimits {
-  perAddress: number;
-  perInstance: number;
-  total: number;
-}
+export const unauthenticatedLimits = { perAddress: 32, perInstance: 64, total: 1_024 };
 
-export const unauthenticatedLimits: UnauthenticatedLimits = { perAddress: 32, perInstance: 64, total: 1_024 };
+export type UnauthenticatedLimits = typeof unauthenticatedLimits;
 
 export interface UnauthenticatedConnections {
   /** Returns the remove function, for a closed or authenticated connection. */
