@@ -11,9 +11,7 @@ export function onAbort(signal: AbortSignal, fn: () => void): () => void {
   return () => signal.removeEventListener('abort', fn);
 }
 
-/**
- * Settles like `operation`; an abort rejects with `errorOf(signal)`, and the operation continues.
- */
+/** Settles like `operation`; an abort rejects with `errorOf(signal)`. The operation continues. */
 export async function raceAbort<T>(
   operation: Promise<T>,
   signal: AbortSignal,

@@ -2,7 +2,7 @@
  * A semaphore, fair between owners: waiting owners are served round-robin, so two hundred calls of
  * one owner do not delay the single call of another. Calls of one owner run in order.
  */
-import { enqueue, reasonOf, type WaitOptions, type WaitQueue } from './wait-queue.ts';
+import { enqueue, reasonOf, type WaitOptions, type WaitQueue } from './mutex.ts';
 
 export interface Semaphore {
   /** Runs `fn` once a permit is free. An abort ends the wait and `fn` is never called. */

@@ -108,9 +108,7 @@ interface Login {
   accessGrant: AccessGrant;
 }
 
-/**
- * Authenticates by a known credential, else by session. `crossSite`: unsafe and from another site.
- */
+/** Authenticates by a known credential, else by session. `crossSite`: unsafe, from another site. */
 const presentedLogin = (
   deps: AdmissionDeps,
   authRequest: AuthRequest,
@@ -172,9 +170,7 @@ function cookieWeight({ head, method, upgrade, ownOrigin }: AuthRequest): 'count
   return head.fetchMode === 'navigate' && head.fetchDest === 'document' ? 'counts' : 'ignored';
 }
 
-/**
- * Whether the credential still authorizes. A store fault changes nothing: unknown is not revoked.
- */
+/** Whether the credential still authorizes. Rejects at a store fault: unknown is not revoked. */
 export async function isStillAuthorized(
   deps: AdmissionDeps,
   target: PortAddress,

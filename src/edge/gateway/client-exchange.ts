@@ -1,6 +1,4 @@
-/**
- * A client's request and response: of node:http for HTTP/1.1, of `http2-exchange.ts` for HTTP/2.
- */
+/** A client's request and response: node:http for HTTP/1.1, `http2-exchange.ts` for HTTP/2. */
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';

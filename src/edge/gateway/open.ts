@@ -46,9 +46,7 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
 }
 
-/**
- * Whether another origin's page triggered the request. Without Sec-Fetch-* only the Referer tells.
- */
+/** Whether another origin's page sent the request. Without Sec-Fetch-* only the Referer tells. */
 function openedByOtherOrigin(apiOrigin: string, { fetchSite, referer }: Head, ownOrigin: string): boolean {
   if (fetchSite === 'none' || fetchSite === 'same-origin') return false;
   const from = originOf(referer);

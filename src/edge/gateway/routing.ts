@@ -11,9 +11,7 @@ export interface InstanceTarget {
   mount: 'notebook' | 'forward' | 'host';
   instanceId: InstanceId;
   port: number;
-  /**
-   * The gateway's part of the path, without trailing slash; the scope of the instance's cookies.
-   */
+  /** The gateway's part of the path, without trailing slash; scope of the instance's cookies. */
   prefix: string;
   /** Path and query for the instance; starts with a slash. */
   upstreamPath: string;

@@ -1,6 +1,4 @@
-/**
- * Rewrites a request head for the instance: hop-by-hop headers and credentials out, X-Forwarded in.
- */
+/** Rewrites a request head: hop-by-hop headers and credentials out, X-Forwarded in. */
 import { isIPv6, type BlockList, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Authorized } from './admission.ts';

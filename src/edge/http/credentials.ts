@@ -54,9 +54,7 @@ export function accessCookie(token: string, maxAgeS: number, secure: boolean): s
   return `${ACCESS_COOKIE}=${token}; Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 }
 
-/**
- * Values of Sec-Fetch-Site, for requests without Origin. Another port of this host is same-site.
- */
+/** Values of Sec-Fetch-Site, if Origin is absent. Another port of this host is same-site. */
 const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
 
 export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {

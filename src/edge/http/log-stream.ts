@@ -1,6 +1,4 @@
-/**
- * `GET /api/instance/logs`: Server-Sent Events, or with `download=true` the stored lines as text.
- */
+/** `GET /api/instance/logs`: Server-Sent Events; with `download=true` the stored lines as text. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
 import { BASE_PATH, routes } from '../../contract/routes.ts';

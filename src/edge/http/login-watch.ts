@@ -1,7 +1,7 @@
 /** Rechecks the logins of open streams, sockets and transfers after a reported revocation. */
 import { makeRechecker } from '../../async/coalesce.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Access, Caller, Forwarding } from '../../control/index.ts';
+import type { Caller, Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { presentedCredential } from './credentials.ts';
 
@@ -22,12 +22,7 @@ interface Watched {
   cut: (why: string) => void;
 }
 
-interface Deps {
-  access: Pick<Access, 'authenticate'>;
-  forwarding: Pick<Forwarding, 'onRevoked'>;
-}
-
-export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Deps): LoginWatch {
+export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Control): LoginWatch {
   const byAccount = new Map<string, Set<Watched>>();
   const whyEnded: LoginWatch['whyEnded'] = async ({ request, caller }, options = { revalidate: false }) => {
     try {

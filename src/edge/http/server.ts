@@ -17,9 +17,7 @@ export function tlsServer(options: ServerOptions, { first, follow }: Certificate
   return server;
 }
 
-/**
- * Tracks connections without a request: Node counts them as busy and a closing server would wait.
- */
+/** Tracks connections without a request, which Node counts as busy: a closing server would wait. */
 export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
   /** TLS connections after the handshake. */
