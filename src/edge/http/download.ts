@@ -30,7 +30,7 @@ interface Download {
   log: Pick<Log, 'warn'>;
 }
 
-/** Hijacks the reply. A failed transfer ends the connection, so that the client notices the loss. */
+/** Hijacks the reply. A failed transfer ends the connection: the client notices the loss. */
 export async function sendDownload({
   request,
   reply,

@@ -1,4 +1,4 @@
-/** Asks Berth's other process over its local socket. `node:http` keeps the gateway process small. */
+/** Asks Berth's other process over a socket. `node:http` keeps the gateway process small. */
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { z } from 'zod';

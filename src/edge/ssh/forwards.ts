@@ -104,7 +104,7 @@ export function serveForwards(client: Client, network: InstanceNetwork): void {
 const keyOf = ({ bindAddr, bindPort }: TcpipBindInfo): string => `${bindAddr} ${bindPort}`;
 
 /**
- * Forwards the agent over a Unix socket in the instance, which all sessions of the connection share.
+ * Forwards the agent over a Unix socket in the instance, shared by all sessions of the client.
  * Returns a function to its path there; null if listening failed.
  */
 export function makeAgent(
