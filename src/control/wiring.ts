@@ -1,10 +1,4 @@
-/**
- * Wires control: the use cases by subject over one foundation, and the background that carries
- * their decisions out.
- */
-import { initialStopPolicy } from '../domain/stop-policy.ts';
-import { instancePage } from '../store/tables/instances.ts';
-import { makeVolumePages } from '../store/tables/volume-pages.ts';
+/** Wires control: use cases by subject, and the background that carries their decisions out. */
 import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
 import { makeAction } from './instances/actions.ts';
@@ -36,7 +30,7 @@ import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
 import { makeBackground, SWEEP_TASKS } from './background.ts';
 import { makeFoundation, type ControlDeps, type Foundation } from './foundation.ts';
-import { makeOpen } from './instances/open.ts';
+import { makeReadInstances } from './instances/instances.ts';
 
 export type { ControlDeps };
 
@@ -52,11 +46,11 @@ export interface RunningControl {
 
 export function makeControl(deps: ControlDeps): RunningControl {
   const foundation = makeFoundation(deps);
-  const { store, time, log, accountVersions, routes, regions, access } = foundation;
+  const { store, time, log, routes, access, shutdown } = foundation;
   const background = makeBackground(foundation);
   const terminalHost = makeTerminalHost({ engine: routes, holder: deps.randomUuid(), time, log });
-  const events = makeEventFeed({ store, moves: accountVersions });
-  const logs = makeLogs({ store, regions, time, moves: accountVersions });
+  const events = makeEventFeed(foundation);
+  const logs = makeLogs(foundation);
   return {
     control: {
       ...storageUseCases(foundation),
@@ -73,7 +67,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     freeSpace: foundation.freeSpace,
     start: () => background.start(),
     async stop() {
-      foundation.stopping.abort();
+      shutdown.abort();
       events.stop();
       logs.stop();
       await terminalHost.stop();
@@ -96,7 +90,7 @@ const publishing =
   };
 
 function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwarding' | 'routeTable' | 'ports'> {
-  const { deps, store, readCatalog, now, changes, access, shares, routes, routeTable, traffic } = foundation;
+  const { changes, access, shares, routes, routeTable, traffic, revocations } = foundation;
   const filesStale = (): Change => ({ subject: 'instance', isDue: true });
   const credentialsRevoked = ({ accountId: id }: Caller): Change => ({ subject: 'account', id });
   return {
@@ -110,7 +104,7 @@ function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwa
       revokeSession: publishing(foundation, access.revokeSession, credentialsRevoked),
     },
     ports: {
-      ...makePorts({ store, readCatalog, now, changes, portUrls: deps.portUrls }),
+      ...makePorts(foundation),
       share: shares.share,
       shares: shares.shares,
       async unshare(caller, body, idempotency) {
@@ -125,8 +119,8 @@ function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwa
       redeem: access.grants.redeem,
       session: access.grants.session,
       share: shares.resolve,
-      onRevoked: foundation.revocations.onRevoked,
-      ssh: makeSshIdentity({ store, sshHostKey: foundation.sshHostKey }),
+      onRevoked: revocations.onRevoked,
+      ssh: makeSshIdentity(foundation),
     },
     routeTable: { follow: routeTable.follow },
   };
@@ -135,75 +129,56 @@ function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwa
 function storageUseCases(
   foundation: Foundation,
 ): Pick<Control, 'images' | 'registries' | 'volumes' | 'snapshots' | 'files'> {
-  const { store, regions, time, diskUses, freeSpace, randomUuid, localRegistries, imagePulls } = foundation;
-  const shared = { ...foundation.actionDeps, randomUuid };
-  const volumeDeps = { ...shared, freeSpace, pages: makeVolumePages() };
+  const { store, regions, time } = foundation;
   return {
-    images: makeImages({ ...shared, imagePulls, localRegistries }),
+    images: makeImages(foundation),
     registries: foundation.registries,
-    volumes: makeVolumes(volumeDeps),
-    snapshots: makeSnapshots(volumeDeps),
+    volumes: makeVolumes(foundation),
+    snapshots: makeSnapshots(foundation),
     files: makeFiles({
       findVolume: (accountId, id) => ownedVolume(store.read, accountId, id),
       mountVolume: makeMountVolume({ locate: (volume) => locateVolume(store.read, regions, volume), time }),
-      uses: diskUses,
+      uses: foundation.diskUses,
     }),
   };
 }
 
-function instanceUseCases(foundation: Foundation): Pick<Control, 'instances' | 'operations' | 'stopPolicies'> {
-  const { deps, store, readCatalog, now, actionDeps, freeSpace, randomUuid, randomSecret } = foundation;
-  const { stopPolicyRules: rules, idleDetector, access } = foundation;
-  const { get, ...operations } = makeOperations(actionDeps);
-  const stopPolicy = initialStopPolicy(rules);
-  return {
-    instances: {
-      launch: makeLaunch({ ...actionDeps, freeSpace, randomUuid, randomSecret, initialStopPolicy: stopPolicy }),
-      list: (caller, { currentPage, pageSize }) =>
-        instancePage(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize),
-      start: makeAction('start', actionDeps),
-      stop: makeAction('stop', actionDeps),
-      restart: makeAction('restart', actionDeps),
-      archive: makeAction('archive', actionDeps),
-      terminate: makeAction('terminate', actionDeps),
-      expandDisk: makeExpandDisk({ ...actionDeps, freeSpace }),
-      get,
-      open: makeOpen({ store, grant: access.grants.grant, openUrl: deps.openUrl }),
-    },
-    operations,
-    stopPolicies: makeStopPolicies({ store, readCatalog, now, rules, idleDetector }),
-  };
-}
+const instanceUseCases = (foundation: Foundation): Pick<Control, 'instances' | 'operations' | 'stopPolicies'> => ({
+  instances: {
+    ...makeReadInstances(foundation),
+    launch: makeLaunch(foundation),
+    start: makeAction('start', foundation),
+    stop: makeAction('stop', foundation),
+    restart: makeAction('restart', foundation),
+    archive: makeAction('archive', foundation),
+    terminate: makeAction('terminate', foundation),
+    expandDisk: makeExpandDisk(foundation),
+  },
+  operations: makeOperations(foundation),
+  stopPolicies: makeStopPolicies(foundation),
+});
 
 function insideUseCases(
-  { store, now, time, routes, traffic, sampler }: Foundation,
+  foundation: Foundation,
   terminals: TerminalHost,
 ): Pick<Control, 'commands' | 'terminals' | 'metrics'> {
+  const { openExec } = foundation.routes;
+  const { beginTraffic } = foundation.traffic;
   return {
-    commands: makeCommands({ store, openExec: routes.openExec, beginTraffic: traffic.beginTraffic, time }),
-    terminals: makeTerminals({ store, terminals, beginTraffic: traffic.beginTraffic }),
-    metrics: makeMetrics({ store, now, sampler }),
+    commands: makeCommands({ ...foundation, openExec, beginTraffic }),
+    terminals: makeTerminals({ ...foundation, terminals, beginTraffic }),
+    metrics: makeMetrics(foundation),
   };
 }
 
 function operatorUseCases(foundation: Foundation): Pick<Control, 'catalog' | 'orphans' | 'tasks' | 'health'> {
-  const { store, readCatalog, regions, now, time, log, changes, randomSecret, scheduler } = foundation;
+  const { store, regions, log, scheduler } = foundation;
+  const sweepSoon = (): void => {
+    for (const name of SWEEP_TASKS) scheduler.runSoon(name);
+  };
   return {
-    catalog: makeCatalog({ readCatalog, regions, store, now }),
-    orphans: makeOrphans({
-      store,
-      readCatalog,
-      regions,
-      time,
-      log,
-      changes,
-      randomSecret,
-      firstEnds: initialStopPolicy(foundation.stopPolicyRules),
-      orphans: foundation.taskDeps.orphans,
-      sweepSoon() {
-        for (const name of SWEEP_TASKS) scheduler.runSoon(name);
-      },
-    }),
+    catalog: makeCatalog(foundation),
+    orphans: makeOrphans({ ...foundation, sweepSoon }),
     tasks: { list: async () => scheduler.statuses() },
     async health() {
       try {

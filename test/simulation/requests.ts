@@ -1,5 +1,5 @@
 import type { Caller, Control } from '../../src/control/index.ts';
-import type { LaunchInput } from '../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../src/control/instances/instances.ts';
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';

@@ -12,32 +12,23 @@
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
-import type { Db, Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
-import type { Idempotent } from '../base/idempotent.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeApiKeys } from './api-keys.ts';
 import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
 import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
-import type { RandomBytes } from './random.ts';
 import { makeSigningRing } from './signing-ring.ts';
-import { makeSshKeys } from './ssh-keys.ts';
+import { makeSshKeys, type SshKeyDeps } from './ssh-keys.ts';
 import { makeTokens } from './tokens.ts';
 import type { Access } from './types.ts';
 
-export interface AccessDeps {
-  store: Store;
-  now: () => number;
-  idempotent: Idempotent;
-  randomBytes: RandomBytes;
+export interface AccessDeps extends SshKeyDeps {
   /** `iss` and `aud` of tokens: an installation rejects tokens of another. */
   issuer: string;
   audience: string;
   log: Log;
-  /** Runs in the transaction that changes an account's ssh keys: makes its instances due. */
-  onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
   /** Concurrent password hashes, 19 MiB each. */
   passwordsAtOnce?: number;
   argon2id?: Argon2id;
@@ -55,22 +46,22 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 const MAX_CONCURRENT_HASHES = 2;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
-  const { store, now, idempotent, randomBytes, issuer, audience, log, onSshKeysChanged } = deps;
+  const { store, now, randomBytes } = deps;
   const passwords = makePasswords({
     randomBytes,
     argon2id: deps.argon2id ?? argon2id,
     atOnce: deps.passwordsAtOnce ?? MAX_CONCURRENT_HASHES,
   });
-  const ring = makeSigningRing({ store, now, randomBytes });
-  const tokens = makeTokens({ ring, issuer, audience, now });
-  const callers = makeCallers({ store, now, tokens });
-  const grants = makeGrants({ store, now, idempotent, randomBytes, log });
+  const ring = makeSigningRing(deps);
+  const tokens = makeTokens({ ...deps, ring });
+  const callers = makeCallers({ ...deps, tokens });
+  const grants = makeGrants(deps);
 
   return {
-    ...makeAccounts({ store, now, idempotent, randomBytes, passwords }),
-    ...makeLogins({ store, now, randomBytes, log, passwords, tokens, callers, grants }),
-    ...makeApiKeys({ store, now, idempotent, randomBytes, callers, grants }),
-    ...makeSshKeys({ store, now, idempotent, randomBytes, onSshKeysChanged }),
+    ...makeAccounts({ ...deps, passwords }),
+    ...makeLogins({ ...deps, passwords, tokens, callers, grants }),
+    ...makeApiKeys({ ...deps, callers, grants }),
+    ...makeSshKeys(deps),
     listSessions: grants.listSessions,
     revokeSession: grants.revokeSession,
     authenticate: callers.authenticate,

@@ -3,11 +3,10 @@ import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Db, Store } from '../../store/store.ts';
-import type { Idempotent } from '../base/idempotent.ts';
-import { lockOwnAccount, notLoggedIn } from './callers.ts';
+import type { Db } from '../../store/store.ts';
+import { notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import type { Passwords } from './passwords.ts';
-import { uuidFrom, type RandomBytes } from './random.ts';
+import { uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
 import type { Idempotency } from '../base/caller.ts';
 
@@ -27,14 +26,8 @@ export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
   ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
 }
 
-export const makeAccounts = (deps: {
-  store: Store;
-  now: () => number;
-  idempotent: Idempotent;
-  randomBytes: RandomBytes;
-  passwords: Passwords;
-}): Accounts => {
-  const { store, now, idempotent, randomBytes, passwords } = deps;
+export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): Accounts => {
+  const { store, now, randomBytes, passwords } = deps;
 
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
     const atMs = now();
@@ -75,33 +68,21 @@ export const makeAccounts = (deps: {
       if (!caller.roles.includes(ADMIN_ROLE)) {
         throw new Refusal('forbidden', 'Only an administrator makes accounts; ask one, or log in as one.');
       }
+      const { accountId: by } = caller;
       const { username, balance } = body;
       const email = body.email.toLowerCase();
       const roles = [USER_ROLE];
       const passwordHash = await passwords.hash(body.password);
-      const record = await stretched(caller.accountId, idempotency);
       const id = uuidFrom(randomBytes);
-      return store.write(async (tx) => {
-        await lockOwnAccount(tx, caller.accountId);
-        return idempotent(tx, caller.accountId, record, now(), async () => {
-          const taken = await makeAccount(tx, id, {
-            username,
-            email,
-            balance,
-            roles,
-            passwordHash,
-            by: caller.accountId,
-          });
-          if (taken === 'username')
-            throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
-          if (taken === 'email') {
-            throw new Refusal(
-              'name_taken',
-              `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`,
-            );
-          }
-          return { userId: id, username, email, group: roles };
-        });
+      return writeOwnAccount(deps, by, await stretched(by, idempotency), async (tx) => {
+        const taken = await makeAccount(tx, id, { username, email, balance, roles, passwordHash, by });
+        if (taken === 'username')
+          throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
+        if (taken === 'email') {
+          const message = `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`;
+          throw new Refusal('name_taken', message);
+        }
+        return { userId: id, username, email, group: roles };
       });
     },
 

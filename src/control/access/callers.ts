@@ -5,9 +5,10 @@ import { holderOfApiKey } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
-import { sha256Hex } from './random.ts';
+import { sha256Hex, type RandomBytes } from './random.ts';
 import type { Tokens } from './tokens.ts';
-import type { Caller, Credential } from '../base/caller.ts';
+import type { Caller, Credential, Idempotency } from '../base/caller.ts';
+import type { WriteDeps } from '../base/idempotent.ts';
 
 const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';
@@ -22,6 +23,24 @@ export const lockOwnAccount = async (tx: Db, accountId: string): Promise<Account
   if (!account || account.disabled === 1) throw notLoggedIn();
   return account;
 };
+
+export interface CredentialDeps extends WriteDeps {
+  randomBytes: RandomBytes;
+}
+
+/** `idempotentWrite` under the account's lock. `lockFirst` locks what comes before accounts. */
+export const writeOwnAccount = <Answer>(
+  deps: WriteDeps & { lockFirst?: (tx: Db, accountId: string) => Promise<unknown> },
+  accountId: string,
+  idempotency: Idempotency | null,
+  fn: (tx: Db, nowMs: number) => Promise<Answer>,
+): Promise<Answer> =>
+  deps.store.write(async (tx) => {
+    const nowMs = deps.now();
+    await deps.lockFirst?.(tx, accountId);
+    await lockOwnAccount(tx, accountId);
+    return deps.idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
+  });
 
 export const parseRoles = (json: string): readonly string[] => {
   const roles: unknown = JSON.parse(json);
@@ -72,17 +91,12 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
     },
   });
 
-  const find = async (credential: Credential, ask: 'find' | 'revalidate'): Promise<Caller> => {
-    const caller = await (credential.kind === 'token' ? byToken[ask](credential.token) : byKey[ask](credential.key));
-    if (caller === null) throw notLoggedIn();
-    return caller;
-  };
-
   return {
-    authenticate(credential, { revalidate = false } = {}) {
-      if (revalidate) return find(credential, 'revalidate');
-      const caller = credential.kind === 'token' ? byToken.fresh(credential.token) : byKey.fresh(credential.key);
-      return caller === null ? find(credential, 'find') : Promise.resolve(caller);
+    async authenticate(credential, { revalidate = false } = {}) {
+      const ask = revalidate ? 'revalidate' : 'find';
+      const caller = await (credential.kind === 'token' ? byToken[ask](credential.token) : byKey[ask](credential.key));
+      if (caller === null) throw notLoggedIn();
+      return caller;
     },
     invalidate(which) {
       byToken.invalidate(which);

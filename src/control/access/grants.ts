@@ -20,15 +20,14 @@ import {
 } from '../../store/tables/gateway-grants.ts';
 import { hasApiKey } from '../../store/tables/keys.ts';
 import { hasActiveSession } from '../../store/tables/sessions.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Log } from '../base/log.ts';
-import type { Idempotent } from '../base/idempotent.ts';
-import type { GatewaySessions } from '../routing/gateway-types.ts';
-import { lockOwnAccount, notLoggedIn } from './callers.ts';
+import type { Forwarding, GatewaySessions } from '../routing/gateway-types.ts';
+import { lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
-import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
 import type { Caller } from '../base/caller.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
@@ -45,9 +44,7 @@ export interface GatewaySession {
 
 export interface Grants extends GatewaySessions {
   grant(caller: Caller, instanceId: string): Promise<string>;
-  redeem(
-    handover: string,
-  ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
+  redeem: Forwarding['redeem'];
   session(secret: string): Promise<GatewaySession | null>;
   /** Within a transaction, use the store's `revokeGrantsOfInstance` instead. */
   revokeFor(instanceId: string): Promise<void>;
@@ -60,14 +57,8 @@ const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
   return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
 };
 
-export const makeGrants = (deps: {
-  store: Store;
-  now: () => number;
-  idempotent: Idempotent;
-  randomBytes: RandomBytes;
-  log: Log;
-}): Grants => {
-  const { store, now, idempotent, randomBytes, log } = deps;
+export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
+  const { store, now, randomBytes, log } = deps;
 
   /** Extends a session; a failure must not fail the request: the next one retries. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {
@@ -134,10 +125,7 @@ export const makeGrants = (deps: {
       });
     },
 
-    session(secret) {
-      const session = known.fresh(secret);
-      return session === null ? known.find(secret) : Promise.resolve(session);
-    },
+    session: known.find,
 
     async listSessions({ accountId }) {
       return (await sessionGrantsOf(store.read, accountId, now())).map((grant) => ({
@@ -150,20 +138,15 @@ export const makeGrants = (deps: {
     },
 
     async revokeSession({ accountId }, { id }, idempotency) {
-      await store.write(async (tx) => {
-        const nowMs = now();
-        await lockOwnAccount(tx, accountId);
-        await idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const grant = await deleteSessionGrant(tx, accountId, id);
-          if (!grant)
-            throw new Refusal(
-              'not_found',
-              `session ${JSON.stringify(id)} not found; POST /api/user/session/list names yours`,
-            );
-          const data = { instanceId: grant.instanceId };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'account.sessionRevoked', subjectId: id, data });
-          return {};
-        });
+      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
+        const grant = await deleteSessionGrant(tx, accountId, id);
+        if (!grant) {
+          const message = `session ${JSON.stringify(id)} not found; POST /api/user/session/list names yours`;
+          throw new Refusal('not_found', message);
+        }
+        const data = { instanceId: grant.instanceId };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'account.sessionRevoked', subjectId: id, data });
+        return {};
       });
       known.invalidate((session) => session.id === id);
     },

@@ -4,13 +4,12 @@ import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../..
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
-import type { Store } from '../../store/store.ts';
 import type { Log } from '../base/log.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
-import { lockOwnAccount, notLoggedIn, parseRoles, type Callers } from './callers.ts';
+import { lockOwnAccount, notLoggedIn, parseRoles, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import type { Passwords } from './passwords.ts';
-import { uuidFrom, type RandomBytes } from './random.ts';
+import { uuidFrom } from './random.ts';
 import { TOKEN_LIFE_S } from './signing-ring.ts';
 import type { Tokens } from './tokens.ts';
 import type { Access } from './types.ts';
@@ -19,16 +18,15 @@ import type { Access } from './types.ts';
 const wrongCredentials = (): Refusal =>
   new Refusal('not_logged_in', 'The username (or email) or the password is wrong. Check both and log in again.');
 
-export const makeLogins = (deps: {
-  store: Store;
-  now: () => number;
-  randomBytes: RandomBytes;
+export interface LoginDeps extends CredentialDeps {
   log: Log;
   passwords: Passwords;
   tokens: Tokens;
   callers: Callers;
   grants: Grants;
-}): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
+}
+
+export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
   const { store, now, randomBytes, log, passwords, tokens, callers, grants } = deps;
   const loginLimit = makeLoginRateLimit({ now });
   /** Separate from logins: failed logins of others must not block a change of password. */
@@ -67,10 +65,8 @@ export const makeLogins = (deps: {
 
     async logout({ accountId, sessionId }) {
       if (sessionId === null) {
-        throw new Refusal(
-          'not_now',
-          'An API key has no login to end; to end the key, delete it with /user/key/delete.',
-        );
+        const message = 'An API key has no login to end; to end the key, delete it with /user/key/delete.';
+        throw new Refusal('not_now', message);
       }
       await store.write(async (tx) => {
         const atMs = now();
@@ -93,20 +89,16 @@ export const makeLogins = (deps: {
       if (!account) throw notLoggedIn();
       if (!(await passwords.verify(oldPassword, account.passwordHash, attempt))) {
         log.warn({ accountId }, 'a change of password was refused');
-        throw new Refusal(
-          'forbidden',
-          'The old password is wrong, so the password was not changed. Type the one you log in with.',
-        );
+        const message = 'The old password is wrong, so the password was not changed. Type the one you log in with.';
+        throw new Refusal('forbidden', message);
       }
       const passwordHash = await passwords.hash(newPassword);
       await store.write(async (tx) => {
         const atMs = now();
         const row = await lockOwnAccount(tx, accountId);
         if (row.passwordHash !== account.passwordHash) {
-          throw new Refusal(
-            'not_now',
-            'The password was changed by another request meanwhile; log in again with that one.',
-          );
+          const message = 'The password was changed by another request meanwhile; log in again with that one.';
+          throw new Refusal('not_now', message);
         }
         await setPasswordHash(tx, accountId, passwordHash);
         await revokeSessionsOf(tx, accountId, atMs);

@@ -2,13 +2,12 @@
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
-import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/ports.ts';
-import type { Store } from '../../store/store.ts';
+import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/port-shares.ts';
+import type { Db } from '../../store/store.ts';
 import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
-import type { Idempotent } from '../base/idempotent.ts';
-import { lockOwnAccount } from './callers.ts';
+import { writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
-import { secretFrom, SECRET, sha256Hex, uuidFrom, type RandomBytes } from './random.ts';
+import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
 
 const MAX_PER_INSTANCE = 50;
 const MAX_CACHED = 10_000;
@@ -25,14 +24,19 @@ const listed = ({ id, port, name, createdAtMs, expiresAtMs }: PortShareRow): Sha
   expiresAtMs,
 });
 
-export const makeShares = (deps: {
-  store: Store;
-  now: () => number;
-  idempotent: Idempotent;
-  randomBytes: RandomBytes;
+export interface ShareDeps extends CredentialDeps {
   shareUrl: (link: { instanceId: string; port: number; token: string }) => string;
-}): Shares => {
-  const { store, now, idempotent, randomBytes, shareUrl } = deps;
+}
+
+export const makeShares = (deps: ShareDeps): Shares => {
+  const { store, now, randomBytes, shareUrl } = deps;
+
+  const lockingInstance = (instanceId: string) => ({
+    ...deps,
+    async lockFirst(tx: Db, accountId: string) {
+      if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
+    },
+  });
 
   const known = makeVerifiedCache<OpenedPort & { shareId: string }>({
     now,
@@ -46,38 +50,28 @@ export const makeShares = (deps: {
   });
 
   return {
-    resolve(token) {
-      const opened = known.fresh(token);
-      return opened === null ? known.find(token) : Promise.resolve(opened);
-    },
+    resolve: known.find,
 
     async share({ accountId }, { instanceId, port, forMs, name }, idempotency) {
       const token = secretFrom(randomBytes);
       const shareId = uuidFrom(randomBytes);
-      const made = await store.write(async (tx) => {
-        const nowMs = now();
-        if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
-        await lockOwnAccount(tx, accountId);
-        // Repeating the answer would mean storing the token in clear.
-        return idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const { length } = await sharesOf(tx, instanceId, nowMs);
-          if (length >= MAX_PER_INSTANCE)
-            throw new Refusal(
-              'over_quota',
-              `the instance has ${length} links to its ports, and may have ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`,
-            );
-          const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
-          await insertShare(tx, { ...share, id: shareId, hash: sha256Hex(token), instanceId, accountId });
-          const data = { shareId, port, name, expiresAt: share.expiresAtMs };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portShared', subjectId: instanceId, data });
-          return { shareId, ...share };
-        });
+      // Repeating the answer would mean storing the token in clear.
+      const made = await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
+        const { length } = await sharesOf(tx, instanceId, nowMs);
+        if (length >= MAX_PER_INSTANCE) {
+          const message = `the instance has ${length} links to its ports, and may have ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`;
+          throw new Refusal('over_quota', message);
+        }
+        const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
+        await insertShare(tx, { ...share, id: shareId, hash: sha256Hex(token), instanceId, accountId });
+        const data = { shareId, port, name, expiresAt: share.expiresAtMs };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portShared', subjectId: instanceId, data });
+        return { shareId, ...share };
       });
-      if (made.shareId !== shareId)
-        throw new Refusal(
-          'not_now',
-          `this request made the link "${made.shareId}" before, and it was shown that once; if it is lost, revoke it with /instance/port/unshare and make another under a new Idempotency-Key`,
-        );
+      if (made.shareId !== shareId) {
+        const message = `this request made the link "${made.shareId}" before, and it was shown that once; if it is lost, revoke it with /instance/port/unshare and make another under a new Idempotency-Key`;
+        throw new Refusal('not_now', message);
+      }
       return { ...made, token, url: shareUrl({ instanceId, port, token }) };
     },
 
@@ -87,21 +81,15 @@ export const makeShares = (deps: {
     },
 
     async unshare({ accountId }, { instanceId, shareId }, idempotency) {
-      await store.write(async (tx) => {
-        const nowMs = now();
-        if (!(await lockInstance(tx, accountId, instanceId))) throw instanceNotFound();
-        await lockOwnAccount(tx, accountId);
-        await idempotent(tx, accountId, idempotency, nowMs, async () => {
-          const share = await deleteShare(tx, instanceId, shareId);
-          if (!share)
-            throw new Refusal(
-              'not_found',
-              `link ${JSON.stringify(shareId)} not found; POST /api/instance/port/shares names those of the instance`,
-            );
-          const data = { shareId, port: share.port, name: share.name };
-          await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portUnshared', subjectId: instanceId, data });
-          return {};
-        });
+      await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
+        const share = await deleteShare(tx, instanceId, shareId);
+        if (!share) {
+          const message = `link ${JSON.stringify(shareId)} not found; POST /api/instance/port/shares names those of the instance`;
+          throw new Refusal('not_found', message);
+        }
+        const data = { shareId, port: share.port, name: share.name };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.portUnshared', subjectId: instanceId, data });
+        return {};
       });
       known.invalidate((share) => share.shareId === shareId);
     },

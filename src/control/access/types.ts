@@ -1,5 +1,5 @@
 import type { GatewaySessions } from '../routing/gateway-types.ts';
-import type { Credential, Caller, Idempotency } from '../base/caller.ts';
+import type { Credential, Caller, Mutation } from '../base/caller.ts';
 
 export interface Access extends GatewaySessions {
   /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
@@ -11,27 +11,21 @@ export interface Access extends GatewaySessions {
   ): Promise<{ accessToken: string; accessExpire: number }>;
   logout(caller: Caller): Promise<void>;
   changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
-  createUser(
-    caller: Caller,
-    body: { username: string; email: string; password: string; balance: number },
-    idempotency: Idempotency | null,
-  ): Promise<{ userId: string; username: string; email: string; group: string[] }>;
-  createApiKey(
-    caller: Caller,
-    body: { name: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ key: { id: string; name: string; fullKey: string } }>;
+  createUser: Mutation<
+    { username: string; email: string; password: string; balance: number },
+    { userId: string; username: string; email: string; group: string[] }
+  >;
+  createApiKey: Mutation<{ name: string }, { key: { id: string; name: string; fullKey: string } }>;
   listApiKeys(caller: Caller): Promise<{ keys: { id: string; name: string; lastFour: string; createdAt: number }[] }>;
-  deleteApiKey(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
-  createSshKey(
-    caller: Caller,
-    body: { name: string; publicKey: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ sshKey: { id: string; name: string; fingerprint: string } }>;
+  deleteApiKey: Mutation<{ id: string }, void>;
+  createSshKey: Mutation<
+    { name: string; publicKey: string },
+    { sshKey: { id: string; name: string; fingerprint: string } }
+  >;
   listSshKeys(
     caller: Caller,
   ): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number }[] }>;
-  deleteSshKey(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+  deleteSshKey: Mutation<{ id: string }, void>;
   balance(caller: Caller): Promise<{
     balance: number;
     availableBalance: number;

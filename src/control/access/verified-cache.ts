@@ -13,9 +13,7 @@ export interface Verified<Subject> {
 export interface VerifiedCache<Subject> {
   /** Null when the credential is not cached or not fresh. Never waits. */
   fresh(credential: string): Subject | null;
-  /**
-   * Verifies what is not fresh, once for all concurrent callers. Null for an invalid credential.
-   */
+  /** Verifies what is not fresh, once for concurrent callers. Null for an invalid credential. */
   find(credential: string): Promise<Subject | null>;
   /** Verifies now, whatever is cached. */
   revalidate(credential: string): Promise<Subject | null>;
@@ -42,9 +40,10 @@ export function makeVerifiedCache<Subject>(deps: {
     isCacheable: (verified) => verified !== null,
     expiresAtMs: (verified) => verified?.expiresAtMs ?? 0,
   });
+  const fresh = (credential: string): Subject | null => cache.peek(credential)?.subject ?? null;
   return {
-    fresh: (credential) => cache.peek(credential)?.subject ?? null,
-    find: async (credential) => (await cache.get(credential))?.subject ?? null,
+    fresh,
+    find: async (credential) => fresh(credential) ?? (await cache.get(credential))?.subject ?? null,
     revalidate: async (credential) => (await cache.reload(credential))?.subject ?? null,
     invalidate: (matches) => cache.invalidate((verified) => verified !== null && matches(verified.subject)),
     get size() {

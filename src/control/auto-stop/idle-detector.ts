@@ -22,7 +22,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -42,7 +42,7 @@ const CHECK_DEADLINE_MS = 10_000;
 const TRAFFIC_RETENTION_MS = 3_600_000;
 
 export interface IdleDetectorDeps extends TaskDeps {
-  limits: IdleLimits;
+  idleLimits: IdleLimits;
   traffic: Traffic;
   stopAutomatically: StopAutomatically;
 }
@@ -72,7 +72,7 @@ interface Watched {
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
-  const { store, regions, now, time, log, limits, traffic, stopping } = deps;
+  const { store, regions, now, time, log, idleLimits: limits, traffic, stopping } = deps;
   const { warn, stop } = makeIdleActions(deps);
   const watched = new Map<string, Watched>();
   const checks = new Map<string, Promise<void>>();

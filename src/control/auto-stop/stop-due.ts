@@ -1,7 +1,7 @@
 import { dueStopCause, stopDueAtMs } from '../../domain/stop-policy.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/instance-queries.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
-import type { TaskDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/deps.ts';
 
 const AT_ONCE = 200;
 

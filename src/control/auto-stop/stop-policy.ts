@@ -10,10 +10,10 @@ import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow, writeStopPolicy } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Store } from '../../store/store.ts';
+import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
-import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { Caller } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
 
 export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
   instanceId: string;
@@ -31,15 +31,13 @@ export interface StopPolicies {
 /** Keep-alive times are rounded up to a minute, so repeated calls within it write nothing. */
 const KEEP_ALIVE_STEP_MS = 60_000;
 
-export interface StopPolicyDeps {
-  store: Store;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  now: () => number;
-  rules: StopPolicyRules;
+export interface StopPolicyDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now'> {
+  stopPolicyRules: StopPolicyRules;
   idleDetector: Pick<IdleDetector, 'report'>;
 }
 
-export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector }: StopPolicyDeps): StopPolicies {
+export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
+  const { store, readCatalog, now, stopPolicyRules, idleDetector } = deps;
   const change = async (
     caller: Caller,
     id: string,
@@ -66,7 +64,7 @@ export function makeStopPolicies({ store, readCatalog, now, rules, idleDetector 
   return {
     set: (caller, instanceId, request) =>
       change(caller, instanceId, 'instance.endsSet', ({ stopPolicy, observed }, nowMs) => {
-        const next = nextStopPolicy(stopPolicy, request, observed, rules, nowMs);
+        const next = nextStopPolicy(stopPolicy, request, observed, stopPolicyRules, nowMs);
         if (typeof next === 'string') throw new Refusal('field_value', next);
         return next;
       }),

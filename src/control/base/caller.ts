@@ -18,6 +18,17 @@ export interface Idempotency {
   bodyHash: string;
 }
 
+/** A use case that writes, once for each idempotency key. */
+export type Mutation<Body, Answer> = (caller: Caller, body: Body, idempotency: Idempotency | null) => Promise<Answer>;
+
+/** Identifies the new operation in a header; `docs/interface.md` fixes the body. */
+export interface StartedOperation {
+  operationId: string;
+}
+
+/** A write whose work a reconciler does. */
+export type LongRunning<Body, Answer> = Mutation<Body, Answer & StartedOperation>;
+
 export interface Pager {
   currentPage: number;
   pageSize: number;
@@ -30,9 +41,4 @@ export interface Pager {
 export interface TextPage<Text extends string | Uint8Array = string | Uint8Array> {
   texts: Text[];
   totalEntries: number;
-}
-
-/** Identifies the new operation in a header; `docs/interface.md` fixes the body. */
-export interface StartedOperation {
-  operationId: string;
 }

@@ -1,24 +1,24 @@
-/**
- * Deletes expired data: released instances in lists, idempotent answers, events, past operations.
- */
+/** Deletes expired data: released instances in lists, stored answers, events, past operations. */
 import { deleteEventsBefore, bumpVersion } from '../../store/tables/events.ts';
 import { deleteAnswersBefore } from '../../store/tables/idempotency.ts';
 import { unlistReleased } from '../../store/tables/instances.ts';
 import { deleteOperationsBefore } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
-import type { TaskDeps } from './task-deps.ts';
+import type { TaskDeps } from './deps.ts';
 
 /** A key is valid for a day (docs/interface.md §10). */
 const ANSWERS_RETAINED_MS = 24 * 3_600_000;
 const EVENTS_RETAINED_MS = 30 * 24 * 3_600_000;
+const RELEASED_LISTED_MS = 3_600_000;
 const BATCH = 500;
 
-export async function deleteExpired({
-  store,
-  now,
-  releasedListedMs,
-  eventsKeptMs = EVENTS_RETAINED_MS,
-}: Pick<TaskDeps, 'store' | 'now'> & { releasedListedMs: number; eventsKeptMs?: number | undefined }): Promise<void> {
+interface ExpireDeps extends Pick<TaskDeps, 'store' | 'now'> {
+  eventsKeptMs?: number | undefined;
+  releasedListedMs?: number;
+}
+
+export async function deleteExpired(deps: ExpireDeps): Promise<void> {
+  const { store, now, eventsKeptMs = EVENTS_RETAINED_MS, releasedListedMs = RELEASED_LISTED_MS } = deps;
   const unlist = async (tx: Db): Promise<number> => {
     const released = await unlistReleased(tx, now() - releasedListedMs, BATCH);
     const byOwner = new Map<string, number>();

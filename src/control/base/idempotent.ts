@@ -9,6 +9,7 @@ import { createHmac, hkdfSync } from 'node:crypto';
 import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency.ts';
 import type { Db, Store } from '../../store/store.ts';
 import type { Idempotency } from './caller.ts';
+import type { Change, PublishChanges } from './changes.ts';
 
 export type Idempotent = <Answer>(
   tx: Db,
@@ -36,9 +37,15 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
   };
 }
 
+export interface WriteDeps {
+  store: Store;
+  now: () => number;
+  idempotent: Idempotent;
+}
+
 /** Runs `fn` in a transaction of its own, once for each idempotency key. */
 export const idempotentWrite = <Answer>(
-  { store, now, idempotent }: { store: Pick<Store, 'write'>; now: () => number; idempotent: Idempotent },
+  { store, now, idempotent }: WriteDeps,
   accountId: string,
   idempotency: Idempotency | null,
   fn: (tx: Db, nowMs: number) => Promise<Answer>,
@@ -47,3 +54,16 @@ export const idempotentWrite = <Answer>(
     const nowMs = now();
     return idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
   });
+
+/** The same, for a write that makes rows of the subject due: wakes their reconcile loop. */
+export async function requestReconcile<Answer>(
+  deps: WriteDeps & { changes: PublishChanges },
+  change: Pick<Change, 'subject' | 'id'>,
+  accountId: string,
+  idempotency: Idempotency | null,
+  fn: (tx: Db, nowMs: number) => Promise<Answer>,
+): Promise<Answer> {
+  const answer = await idempotentWrite(deps, accountId, idempotency, fn);
+  deps.changes.publish({ ...change, isDue: true });
+  return answer;
+}

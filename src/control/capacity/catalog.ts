@@ -15,7 +15,7 @@ import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
 import { poolForType } from '../volumes/disks.ts';
 import { availableBehindQueue } from './queue.ts';
-import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
 import type { Regions } from '../base/regions.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
@@ -52,12 +52,7 @@ export interface Catalog {
   regions(): Promise<ListedRegion[]>;
 }
 
-export interface CatalogDeps {
-  readCatalog: () => Promise<CatalogSnapshot>;
-  regions: Regions;
-  store: Store;
-  now: () => number;
-}
+type CatalogDeps = Pick<UseCaseDeps, 'readCatalog' | 'regions' | 'store' | 'now'>;
 
 export const makeCatalog = ({ readCatalog, regions, store, now }: CatalogDeps): Catalog => ({
   async families() {

@@ -4,7 +4,7 @@ import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
 export interface ProbeDeps extends TaskDeps {

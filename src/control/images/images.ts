@@ -18,15 +18,15 @@ import {
 } from '../../store/tables/images.ts';
 import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import { archiveOperation } from '../../store/tables/operations.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { ImageState, ImagePulls } from './image-pulls.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
 import { refuseLocalRegistry } from './registries.ts';
-import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
-import type { PublishChanges } from '../base/changes.ts';
+import type { Caller, LongRunning, Mutation, Pager } from '../base/caller.ts';
 
 export interface ListedImage {
   imageId: string;
@@ -45,34 +45,15 @@ export interface ListedImage {
 
 export interface Images {
   list(caller: Caller, pager: Pager): Promise<{ images: ListedImage[]; totalEntries: number }>;
-  create(
-    caller: Caller,
-    body: { name: string; ref: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ imageId: string }>;
+  create: Mutation<{ name: string; ref: string }, { imageId: string }>;
   /** Saves the root disk of an instance as an image, which can be launched once Ready. */
-  save(
-    caller: Caller,
-    body: { instanceId: string; name: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ imageId: string } & StartedOperation>;
-  delete(
-    caller: Caller,
-    body: { imageId: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ imageId: string } & StartedOperation>;
+  save: LongRunning<{ instanceId: string; name: string }, { imageId: string }>;
+  delete: LongRunning<{ imageId: string }, { imageId: string }>;
 }
 
-export interface ImageDeps {
-  store: Store;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  regions: Regions;
+export interface ImageDeps extends UseCaseDeps {
   imagePulls: Pick<ImagePulls, 'stateOf'>;
-  now: () => number;
-  idempotent: Idempotent;
-  randomUuid: () => string;
   localRegistries: boolean;
-  changes: PublishChanges;
 }
 
 const MAX_IMAGES = 200;
@@ -131,48 +112,32 @@ const createImage =
 
 const saveImage =
   (deps: ImageDeps): Images['save'] =>
-  async ({ accountId }, body, idempotency) => {
-    const { regions, randomUuid, changes } = deps;
-    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
-      const row = await lockInstance(tx, accountId, body.instanceId);
+  ({ accountId }, { instanceId, name }, idempotency) =>
+    requestReconcile(deps, { subject: 'image' }, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockInstance(tx, accountId, instanceId);
       if (!row) throw instanceNotFound();
+      const { regionId } = row;
       const instance = instanceFromRow(row);
       const why = refusalOfSave(instance);
-      if (why) throw new Refusal('not_now', `can't save instance ${row.id} as an image: ${why}`);
-      const drivers = regions.of(row.regionId);
+      if (why) throw new Refusal('not_now', `can't save instance ${instanceId} as an image: ${why}`);
+      const drivers = deps.regions.of(regionId);
       refuseWithoutSaving(drivers);
       await refuseTooMany(tx, accountId);
-      const id = randomUuid();
+      const id = deps.randomUuid();
       const { architecture, tags, type } = instance.spec.image;
-      await insertOwnImage(tx, {
-        id,
-        ownerId: accountId,
-        name: body.name,
-        ref: `${drivers.savedPrefix}/${id}:1`,
-        architecture,
-        tags,
-        type,
-        createdAtMs: nowMs,
-        from: {
-          instanceId: row.id,
-          regionId: row.regionId,
-          operation: beginOperation('saveImage', 'user', nowMs),
-        },
-      });
-      const data = { name: body.name, instanceId: row.id };
+      const facts = { id, ownerId: accountId, name, ref: `${drivers.savedPrefix}/${id}:1`, architecture, tags, type };
+      const from = { instanceId, regionId, operation: beginOperation('saveImage', 'user', nowMs) };
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from });
+      const data = { name, instanceId };
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.saveWished', subjectId: id, data });
       return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
     });
-    changes.publish({ subject: 'image', isDue: true });
-    return answer;
-  };
 
 const deleteImage =
   (deps: ImageDeps): Images['delete'] =>
   async ({ accountId }, { imageId: id }, idempotency) => {
-    const { changes } = deps;
     const { images } = await deps.readCatalog();
-    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+    return requestReconcile(deps, { subject: 'image' }, accountId, idempotency, async (tx, nowMs) => {
       const row = await lockOwnImage(tx, accountId, id);
       if (!row) throw unknownOrNotOwn(images, id);
       const { generation, operation } = row;
@@ -194,8 +159,6 @@ const deleteImage =
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.deleted', subjectId: id, data });
       return { imageId: id, operationId: operationId(id, next) };
     });
-    changes.publish({ subject: 'image', isDue: true });
-    return answer;
   };
 
 function unknownOrNotOwn(catalogImages: CatalogSnapshot['images'], id: string): Refusal {

@@ -3,31 +3,31 @@ import { parseRegistryServer, isLocalServer } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { deleteKey, insertRegistryCredential, keysOf, registryCredentialFor } from '../../store/tables/keys.ts';
-import type { Store } from '../../store/store.ts';
+import {
+  deleteRegistryCredential,
+  insertRegistryCredential,
+  registryCredentialFor,
+  registryCredentialsOf,
+} from '../../store/tables/registry-credentials.ts';
 import { lockOwnAccount } from '../access/callers.ts';
-import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { idempotentWrite, type WriteDeps } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
-import type { Caller, Idempotency } from '../base/caller.ts';
+import type { Caller, Mutation } from '../base/caller.ts';
 
 /** Credentials for registries. No answer has the secret. */
 export interface Registries {
-  create(
-    caller: Caller,
-    body: { server: string; username: string; secret: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ registry: { id: string; server: string; username: string } }>;
+  create: Mutation<
+    { server: string; username: string; secret: string },
+    { registry: { id: string; server: string; username: string } }
+  >;
   list(caller: Caller): Promise<{ registries: { id: string; server: string; username: string; createdAt: number }[] }>;
-  delete(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+  delete: Mutation<{ id: string }, void>;
 }
 
 const MAX_REGISTRIES = 50;
 
-export interface RegistryDeps {
-  store: Store;
-  now: () => number;
-  idempotent: Idempotent;
-  randomUuid: () => string;
+export interface RegistryDeps extends WriteDeps, Pick<UseCaseDeps, 'randomUuid'> {
   seal: Seal;
   localRegistries: boolean;
 }
@@ -48,79 +48,73 @@ export function refuseLocalRegistry(field: string, written: string, server: stri
 
 const sealContext = (accountId: string, server: string): string => `${accountId} ${server}`;
 
-export const makeRegistries = ({
-  store,
-  now,
-  idempotent,
-  randomUuid,
-  seal,
-  localRegistries,
-}: RegistryDeps): InternalRegistries => ({
-  async create({ accountId }, { server: written, username, secret }, idempotency) {
-    const read = parseRegistryServer(written);
-    if (typeof read === 'string') {
-      const right = 'write it as it stands in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
-      throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
-    }
-    const { server } = read;
-    if (!localRegistries) refuseLocalRegistry('server', written, server);
-    return idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
-      await lockOwnAccount(tx, accountId);
-      const { length } = await keysOf(tx, 'registryCredential', accountId);
-      if (length >= MAX_REGISTRIES)
-        throw new Refusal(
-          'over_quota',
-          `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`,
-        );
-      const sealed = seal.seal(secret, sealContext(accountId, server));
-      const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
-      const twin = await insertRegistryCredential(tx, row);
-      if (twin) {
-        const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
-        throw new Refusal(
-          'name_taken',
-          `the account has credentials for ${server} already, as ${twin.username}; ${instead}`,
-        );
-      }
-      const data = { server, username };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
-      return { registry: { id: row.id, server, username } };
-    });
-  },
+export function makeRegistries(deps: RegistryDeps): InternalRegistries {
+  const { store, randomUuid, seal, localRegistries } = deps;
+  return {
+    create({ accountId }, { server: written, username, secret }, idempotency) {
+      const server = readServer(written);
+      if (!localRegistries) refuseLocalRegistry('server', written, server);
+      return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        await lockOwnAccount(tx, accountId);
+        const { length } = await registryCredentialsOf(tx, accountId);
+        if (length >= MAX_REGISTRIES) {
+          const text = `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`;
+          throw new Refusal('over_quota', text);
+        }
+        const sealed = seal.seal(secret, sealContext(accountId, server));
+        const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
+        const twin = await insertRegistryCredential(tx, row);
+        if (twin) {
+          const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
+          const text = `the account has credentials for ${server} already, as ${twin.username}; ${instead}`;
+          throw new Refusal('name_taken', text);
+        }
+        const data = { server, username };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.created', subjectId: row.id, data });
+        return { registry: { id: row.id, server, username } };
+      });
+    },
 
-  async list({ accountId }) {
-    const rows = await keysOf(store.read, 'registryCredential', accountId);
-    return {
-      registries: rows.map(({ id, server, username, createdAtMs }) => ({
-        id,
-        server,
-        username,
-        createdAt: createdAtMs,
-      })),
-    };
-  },
+    async list({ accountId }) {
+      const rows = await registryCredentialsOf(store.read, accountId);
+      return {
+        registries: rows.map(({ id, server, username, createdAtMs: createdAt }) => ({
+          id,
+          server,
+          username,
+          createdAt,
+        })),
+      };
+    },
 
-  async delete({ accountId }, { id }, idempotency) {
-    await idempotentWrite({ store, now, idempotent }, accountId, idempotency, async (tx, nowMs) => {
-      await lockOwnAccount(tx, accountId);
-      const row = await deleteKey(tx, 'registryCredential', accountId, id);
-      if (!row)
-        throw new Refusal(
-          'not_found',
-          `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`,
-        );
-      const data = { server: row.server, username: row.username };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
-      return {};
-    });
-  },
+    async delete({ accountId }, { id }, idempotency) {
+      await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+        await lockOwnAccount(tx, accountId);
+        const row = await deleteRegistryCredential(tx, accountId, id);
+        if (!row) {
+          const text = `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`;
+          throw new Refusal('not_found', text);
+        }
+        const data = { server: row.server, username: row.username };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'registry.deleted', subjectId: id, data });
+        return {};
+      });
+    },
 
-  async credentialsFor(accountId, server) {
-    const row = await registryCredentialFor(store.read, accountId, server);
-    if (!row) return undefined;
-    const secret = seal.open(row.secret, sealContext(accountId, server));
-    if (secret !== null) return { username: row.username, secret };
-    const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
-    throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });
-  },
-});
+    async credentialsFor(accountId, server) {
+      const row = await registryCredentialFor(store.read, accountId, server);
+      if (!row) return undefined;
+      const secret = seal.open(row.secret, sealContext(accountId, server));
+      if (secret !== null) return { username: row.username, secret };
+      const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
+      throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });
+    },
+  };
+}
+
+function readServer(written: string): string {
+  const read = parseRegistryServer(written);
+  if (typeof read !== 'string') return read.server;
+  const right = 'write it as it stands in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
+  throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
+}

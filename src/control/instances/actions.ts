@@ -8,22 +8,13 @@ import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import { releaseCapacity, enqueue, advanceQueue, reserveCapacity } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import type { Idempotent } from '../base/idempotent.ts';
-import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
-import type { Caller, Idempotency } from '../base/caller.ts';
-import type { PublishChanges } from '../base/changes.ts';
-
-export interface ActionDeps {
-  store: Store;
-  regions: Regions;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  now: () => number;
-  idempotent: Idempotent;
-  changes: PublishChanges;
-}
+import type { UseCaseDeps } from '../base/deps.ts';
+import { requestReconcile } from '../base/idempotent.ts';
+import { refuseWithoutSaving } from '../base/regions.ts';
+import type { Instances } from './instances.ts';
 
 const eventOf = {
   stop: 'instance.stopWished',
@@ -33,43 +24,28 @@ const eventOf = {
   terminate: 'instance.released',
 };
 
-export function makeAction(action: Action, deps: ActionDeps) {
-  return async (
-    caller: Caller,
-    body: { instanceId: string },
-    idempotency: Idempotency | null,
-    waitMs: number | null = null,
-  ) => {
+export const makeAction =
+  (action: Action, deps: UseCaseDeps): Instances['start'] =>
+  async ({ accountId }, { instanceId }, idempotency, waitMs = null) => {
     const catalog = await deps.readCatalog();
-    const answer = await deps.store.write((tx) => {
-      const nowMs = deps.now();
-      const write = () =>
-        writeOwnAction(tx, deps.regions, caller, body.instanceId, { action, cause: 'user', catalog, nowMs, waitMs });
-      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, write);
+    const change = { subject: 'instance', id: instanceId } as const;
+    return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockInstance(tx, accountId, instanceId);
+      if (!row) throw instanceNotFound();
+      if (action === 'archive') refuseWithoutSaving(deps.regions.of(row.regionId));
+      const operationId = await writeAction(tx, row, { action, cause: 'user', catalog, nowMs, waitMs });
+      return { instanceId, operationId };
     });
-    deps.changes.publish({ subject: 'instance', id: body.instanceId, isDue: true });
-    return answer;
   };
-}
 
-async function writeOwnAction(tx: Db, regions: Regions, caller: Caller, id: string, how: ActionInput) {
-  const row = await lockInstance(tx, caller.accountId, id);
-  if (!row) throw instanceNotFound();
-  if (how.action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
-  return { instanceId: id, operationId: await writeAction(tx, row, how) };
-}
-
-/**
- * Stops a running instance if `decide`, called with the locked row, still wants it. Returns whether
- * it does.
- */
+/** Stops a running instance if `decide`, called with the locked row, wants it. True if stopped. */
 export type StopAutomatically = (
   of: { id: string; ownerId: string },
   decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
 ) => Promise<boolean>;
 
 export const makeStopAutomatically =
-  (deps: ActionDeps): StopAutomatically =>
+  (deps: Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now' | 'changes'>): StopAutomatically =>
   async ({ id, ownerId }, decide) => {
     const catalog = await deps.readCatalog();
     const stopped = await deps.store.write(async (tx) => {

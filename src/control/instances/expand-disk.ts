@@ -1,8 +1,6 @@
-/**
- * Expands an instance's disks: reserves the space and writes the desired size; the reconciler grows
- * them.
- */
+/** Reserves space for larger disks of an instance and writes their size; the reconciler grows them. */
 import type { DiskId } from '../../domain/disk.ts';
+import type { Instance } from '../../domain/instance.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/desired-state.ts';
 import { operationId } from '../../domain/operation.ts';
@@ -12,50 +10,39 @@ import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import type { ActionDeps } from './actions.ts';
 import { poolNamed, poolForType, allotMore } from '../volumes/disks.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { requestReconcile } from '../base/idempotent.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import type { Instances } from './instances.ts';
 
-export interface ExpandDeps extends ActionDeps {
-  freeSpace: FreeSpaceMonitor;
-}
-
 export const makeExpandDisk =
-  (deps: ExpandDeps): Instances['expandDisk'] =>
-  async (caller, { instanceId, ...sizes }, idempotency) => {
+  (deps: UseCaseDeps & { freeSpace: FreeSpaceMonitor }): Instances['expandDisk'] =>
+  async ({ accountId }, { instanceId, ...sizes }, idempotency) => {
     const { regions } = await deps.readCatalog();
-    const answer = await deps.store.write((tx) => {
-      const nowMs = deps.now();
-      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-        const row = await lockInstance(tx, caller.accountId, instanceId);
-        if (!row) throw instanceNotFound();
-        const before = instanceFromRow(row);
-        refuseExpansion(before, sizes);
-        const drivers = deps.regions.of(row.regionId);
-        const counted = regions.get(row.regionId);
-        if (!counted)
-          throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
-        deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, volumeTypeOfDisk('data'))]);
-        const next = applyExpansion(before, sizes, nowMs);
-        const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
-        await writeDesiredState(tx, before, next, counted.region, more);
-        await growDisk(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
-        await growDisk(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
-        const { ownerId: accountId, id: subjectId } = before;
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'instance.expandWished', subjectId, data: sizes });
-        return { instanceId, operationId: operationId(instanceId, next.generation) };
-      });
+    return requestReconcile(deps, { subject: 'instance' }, accountId, idempotency, async (tx, nowMs) => {
+      const row = await lockInstance(tx, accountId, instanceId);
+      if (!row) throw instanceNotFound();
+      const before = instanceFromRow(row);
+      refuseExpansion(before, sizes);
+      const drivers = deps.regions.of(row.regionId);
+      const counted = regions.get(row.regionId);
+      if (!counted)
+        throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server; ask its operator`);
+      deps.freeSpace.refuseIfNearlyFull([poolForType(drivers, volumeTypeOfDisk('data'))]);
+      const next = applyExpansion(before, sizes, nowMs);
+      const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
+      await writeDesiredState(tx, before, next, counted.region, more);
+      await growDisk(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
+      await growDisk(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
+      const kind = 'instance.expandWished';
+      await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes });
+      return { instanceId, operationId: operationId(instanceId, next.generation) };
     });
-    deps.changes.publish({ subject: 'instance', isDue: true });
-    return answer;
   };
 
-function refuseExpansion(
-  instance: Parameters<typeof refusalOfExpansion>[0] & Parameters<typeof refusalOfSizes>[0],
-  sizes: DiskSizes,
-) {
+function refuseExpansion(instance: Instance, sizes: DiskSizes): void {
   if (sizes.dataDiskGB === undefined && sizes.dockerStorageGB === undefined)
     throw new Refusal('field_missing', 'field "dataDiskGB" is not set; or send "dockerStorageSize"');
   const illegal = refusalOfExpansion(instance);

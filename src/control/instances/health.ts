@@ -9,7 +9,7 @@ import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { instanceFromRow, makeDue } from '../../store/tables/instances.ts';
 import { runningRowsAmong, idsWithNodePorts } from '../../store/tables/instance-queries.ts';
 import { acceptsConnection, answersSsh } from '../inside/probes.ts';
-import type { TaskDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/deps.ts';
 
 const AT_ONCE = 256;
 const ROUND_MS = 30_000;

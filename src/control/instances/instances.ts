@@ -1,36 +1,61 @@
-import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
-import type { LaunchInput } from './launch.ts';
+/** Instances of an account: their use cases, and those that only read. */
+import type { ChargeMode } from '../../domain/catalog.ts';
 import type { DiskSizes } from '../../domain/desired-state.ts';
-import type { PublicStage } from '../../domain/public-operation.ts';
-import type { PublicDisk } from '../../domain/disk-usage.ts';
+import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
+import { bringUpKinds, operationId } from '../../domain/operation.ts';
+import { allowsAccount } from '../../domain/port-access.ts';
+import { publicStages, type PublicStage } from '../../domain/public-operation.ts';
+import { instanceNotFound } from '../../domain/refusal.ts';
+import type { Db } from '../../store/store.ts';
+import { instanceFromRow, instancePage, instanceRow } from '../../store/tables/instances.ts';
+import { listedInstance, pastBringUp } from '../../store/tables/operations.ts';
+import type { Grants } from '../access/grants.ts';
+import type { Caller, Idempotency, LongRunning, Pager, StartedOperation, TextPage } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import type { Regions } from '../base/regions.ts';
+import { routeOf } from '../routing/routes.ts';
+import { locateDisks } from '../volumes/disks.ts';
 
-type OnInstance = (
+/** Body of a launch, validated by the contract. */
+export interface LaunchInput {
+  name: string;
+  imageId: string;
+  instanceTypeId: string;
+  region: string;
+  billing: { chargeMode: ChargeMode; duration: number };
+  remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
+  instanceConfiguration: {
+    extraDataDiskSizeDB: number;
+    enableCommonData: boolean;
+    enableDocker: boolean;
+    dockerStorageSize: number;
+    initScript: string;
+  };
+  isSpotInstance: boolean;
+  nodePorts: number[];
+}
+
+type OnInstance = LongRunning<{ instanceId: string }, { instanceId: string }>;
+
+/** `waitMs`: longest wait in the queue without capacity; null: refuse at once. */
+type Waiting<Body> = (
   caller: Caller,
-  body: { instanceId: string },
+  body: Body,
   idempotency: Idempotency | null,
+  waitMs?: number | null,
 ) => Promise<{ instanceId: string } & StartedOperation>;
 
 export interface Instances {
-  /** `waitMs`: longest wait in the queue without capacity; null: refuse at once. */
-  launch(
-    caller: Caller,
-    input: LaunchInput,
-    idempotency: Idempotency | null,
-    waitMs?: number | null,
-  ): Promise<{ instanceId: string } & StartedOperation>;
+  launch: Waiting<LaunchInput>;
   /** Newest first; a page past the end is empty, with the total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
-  start: (...asked: [...Parameters<OnInstance>, waitMs?: number | null]) => ReturnType<OnInstance>;
+  start: Waiting<{ instanceId: string }>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
   /** Keeps absent sizes. Throws `no_capacity` when the pool is full. */
-  expandDisk(
-    caller: Caller,
-    body: { instanceId: string } & DiskSizes,
-    idempotency: Idempotency | null,
-  ): Promise<{ instanceId: string } & StartedOperation>;
+  expandDisk: LongRunning<{ instanceId: string } & DiskSizes, { instanceId: string }>;
   /** The instance, and the stages of its last bring-up; `operationId` is null without one. */
   get(
     caller: Caller,
@@ -38,4 +63,52 @@ export interface Instances {
   ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: PublicDisk[] }>;
   /** Link to a gateway session: valid once, for a minute. Other accounts need the port's access. */
   open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
+}
+
+export interface ReadInstancesDeps extends Pick<UseCaseDeps, 'store' | 'regions'> {
+  access: { grants: Pick<Grants, 'grant'> };
+  /** Redeems the key for a gateway session, and opens the notebook or the port. */
+  openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
+}
+
+export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'list' | 'get' | 'open'> {
+  const { store, regions, access, openUrl } = deps;
+  return {
+    list: ({ accountId }, { currentPage, pageSize }) =>
+      instancePage(store.read, accountId, (currentPage - 1) * pageSize, pageSize),
+
+    async get({ accountId }, { instanceId }) {
+      const listed = await listedInstance(store.read, accountId, instanceId);
+      if (!listed) throw instanceNotFound();
+      const up = bringUpKinds.includes(listed.operation.kind)
+        ? listed
+        : await pastBringUp(store.read, accountId, instanceId);
+      return {
+        instanceText: listed.publicText,
+        timeline: up ? publicStages(up.operation) : [],
+        operationId: up ? operationId(instanceId, up.generation) : null,
+        disks: await publicDisksOf(store.read, regions, instanceId),
+      };
+    },
+
+    async open(caller, { instanceId, port }) {
+      const row = await instanceRow(store.read, instanceId);
+      if (!row || row.desired === 'released') throw instanceNotFound();
+      const portAccess = (port !== undefined && routeOf(row).access.get(port)) || 'owner';
+      if (!allowsAccount(portAccess, caller.accountId, row.ownerId)) throw instanceNotFound();
+      return { url: openUrl({ instanceId, port, key: await access.grants.grant(caller, instanceId) }) };
+    },
+  };
+}
+
+/** Empty for a region without drivers here. */
+async function publicDisksOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
+  const row = await instanceRow(db, id);
+  const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
+  if (!row || !drivers) return [];
+  const instance = instanceFromRow(row);
+  const disks = await locateDisks(db, drivers, diskIdsOf(instance));
+  const shown = disks.map((disk) => ({ ...disk, sizeLimit: disk.storage.capabilities().sizeLimit }));
+  const rootLimit = drivers.health.probe?.capabilities.rootDiskLimit === 'hard' ? 'hard' : 'soft';
+  return publicDisks(instance, shown, rootLimit);
 }

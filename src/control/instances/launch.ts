@@ -5,81 +5,45 @@
 import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
-import { type InstanceType, type Region, type ChargeMode, toDollars } from '../../domain/catalog.ts';
+import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
 import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
-import { beginOperation, beginStage, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
+import { beginOperation, beginStage, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import { lockVolumes } from '../../store/tables/volumes.ts';
 import { enqueue, reserveCapacity } from '../capacity/queue.ts';
 import { resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import type { Idempotent } from '../base/idempotent.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { requestReconcile } from '../base/idempotent.ts';
 import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
-import type { Caller, Idempotency } from '../base/caller.ts';
-import type { PublishChanges } from '../base/changes.ts';
+import type { Caller } from '../base/caller.ts';
+import type { Instances, LaunchInput } from './instances.ts';
 
-/** Body of a launch, validated by the contract. */
-export interface LaunchInput {
-  name: string;
-  imageId: string;
-  instanceTypeId: string;
-  region: string;
-  billing: { chargeMode: ChargeMode; duration: number };
-  remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
-  instanceConfiguration: {
-    extraDataDiskSizeDB: number;
-    enableCommonData: boolean;
-    enableDocker: boolean;
-    dockerStorageSize: number;
-    initScript: string;
-  };
-  isSpotInstance: boolean;
-  nodePorts: number[];
-}
-
-export interface LaunchDeps {
-  store: Store;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  regions: Regions;
-  now: () => number;
+export interface LaunchDeps extends UseCaseDeps {
   freeSpace: FreeSpaceMonitor;
-  idempotent: Idempotent;
-  randomUuid: () => string;
   /** 32 random bytes as text. */
   randomSecret: () => string;
-  /** Stop policy of a new instance. */
-  initialStopPolicy: StopPolicy;
-  changes: PublishChanges;
+  firstStopPolicy: StopPolicy;
 }
 
-export function makeLaunch(deps: LaunchDeps) {
-  return async (
-    caller: Caller,
-    request: LaunchInput,
-    idempotency: Idempotency | null,
-    waitMs: number | null = null,
-  ): Promise<{ instanceId: string; operationId: string }> => {
+export const makeLaunch =
+  (deps: LaunchDeps): Instances['launch'] =>
+  async (caller, request, idempotency, waitMs = null) => {
     const catalog = await deps.readCatalog();
-    const answer = await deps.store.write((tx) => {
-      const nowMs = deps.now();
-      // Validates inside, so a repeated request gets its first answer after catalog changes.
-      return deps.idempotent(tx, caller.accountId, idempotency, nowMs, () =>
-        writeLaunch(tx, deps, catalog, { caller, request, waitMs, nowMs }),
-      );
-    });
-    deps.changes.publish({ subject: 'instance', isDue: true });
+    // Validates inside, so a repeated request gets its first answer after catalog changes.
+    const write = (tx: Db, nowMs: number) => writeLaunch(tx, deps, catalog, { caller, request, waitMs, nowMs });
+    const answer = await requestReconcile(deps, { subject: 'instance' }, caller.accountId, idempotency, write);
     return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
   };
-}
 
 async function writeLaunch(
   tx: Db,
@@ -94,12 +58,8 @@ async function writeLaunch(
   const mounts = await mountsOf(tx, caller, request, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
-  const instance = await reserveOrEnqueue(
-    tx,
-    newInstance(deps, caller, request, resolved, mounts, nowMs),
-    catalog,
-    waitMs,
-  );
+  const requested = requestedInstance(deps, caller, request, resolved, mounts, nowMs);
+  const instance = await reserveOrEnqueue(tx, requested, catalog, waitMs);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
@@ -232,7 +192,7 @@ async function mountsOf(tx: Db, caller: Caller, request: LaunchInput, paths: str
   });
 }
 
-function newInstance(
+function requestedInstance(
   deps: LaunchDeps,
   caller: Caller,
   request: LaunchInput,
@@ -241,20 +201,20 @@ function newInstance(
   nowMs: number,
 ): Instance {
   const { regionId, pricesMicros, ...type } = resolved.type;
-  const { instanceConfiguration: configuration } = request;
-  return {
+  const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
+  const ports = [SSH_PORT, ...request.nodePorts.filter((port) => port !== SSH_PORT)];
+  const owner = { ownerId: userId(caller.accountId), ownerName: caller.username };
+  const given = {
     id: instanceIdOf(deps.randomUuid()),
-    ownerId: userId(caller.accountId),
-    ownerName: caller.username,
-    createdAtMs: nowMs,
+    ...owner,
     spec: {
-      name: request.name,
+      name,
       regionId,
       image: resolved.image,
       type,
-      chargeMode: request.billing.chargeMode,
-      duration: request.billing.duration,
-      isSpot: request.isSpotInstance,
+      chargeMode: billing.chargeMode,
+      duration: billing.duration,
+      isSpot,
       mounts,
       extraDataDiskGB: configuration.extraDataDiskSizeDB,
       enableCommonData: configuration.enableCommonData,
@@ -262,42 +222,48 @@ function newInstance(
       dockerStorageGB: configuration.dockerStorageSize,
       initScript: configuration.initScript,
     },
-    priceMicros: pricesMicros[request.billing.chargeMode],
-    nodePorts: [SSH_PORT, ...request.nodePorts.filter((port) => port !== SSH_PORT)].map((port) => ({
-      port,
-      nodePort: 0,
-    })),
-    desired: 'running',
-    generation: FIRST_GENERATION,
-    mustHalt: false,
-    everEnsured: false,
-    filesStale: false,
-    attempts: 0,
-    requestedAtMs: nowMs,
-    initExit: null,
-    waitsSinceMs: null,
-    waitsUntilMs: null,
-    stopPolicy: deps.initialStopPolicy,
-    archive: null,
-    unfinished: [],
-    diskUsage: noUsage,
-    operation: beginOperation('launch', 'user', nowMs),
-    observed: {
-      status: 'Initializing',
-      phase: 'Queued',
-      diagnosis: '',
-      diagnosisMessage: '',
-      message: '',
-      healthy: false,
-      stoppedAtMs: 0,
-      runningSinceMs: 0,
-      countedFromMs: 0,
-      progress: null,
-      answersBy: 'ssh',
-      sshFront: false,
-    },
+    priceMicros: pricesMicros[billing.chargeMode],
+    nodePorts: ports.map((port) => ({ port, nodePort: 0 })),
+    stopPolicy: deps.firstStopPolicy,
   };
+  return newInstance(given, 'user', nowMs);
 }
+
+type GivenFields = 'id' | 'ownerId' | 'ownerName' | 'spec' | 'priceMicros' | 'nodePorts' | 'stopPolicy';
+
+/** An instance that is requested to run and not observed yet. */
+export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, nowMs: number): Instance => ({
+  ...given,
+  createdAtMs: nowMs,
+  desired: 'running',
+  generation: FIRST_GENERATION,
+  mustHalt: false,
+  everEnsured: false,
+  filesStale: false,
+  attempts: 0,
+  requestedAtMs: nowMs,
+  initExit: null,
+  waitsSinceMs: null,
+  waitsUntilMs: null,
+  archive: null,
+  unfinished: [],
+  diskUsage: noUsage,
+  operation: beginOperation('launch', cause, nowMs),
+  observed: {
+    status: 'Initializing',
+    phase: 'Queued',
+    diagnosis: '',
+    diagnosisMessage: '',
+    message: '',
+    healthy: false,
+    stoppedAtMs: 0,
+    runningSinceMs: 0,
+    countedFromMs: 0,
+    progress: null,
+    answersBy: 'ssh',
+    sshFront: false,
+  },
+});
 
 function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {
   const needMicros = instance.priceMicros * BigInt(instance.spec.duration);

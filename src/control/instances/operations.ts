@@ -1,12 +1,10 @@
 /** Operations of an account: status, history, cancellation. */
-import { bringUpKinds, planCancellation, operationId, supersedeOperation } from '../../domain/operation.ts';
-import { publicOperation, publicStages, type PublicOperation } from '../../domain/public-operation.ts';
+import { planCancellation, supersedeOperation } from '../../domain/operation.ts';
+import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { lockInstance } from '../../store/tables/instances.ts';
 import {
   countPastOperations,
-  listedInstance,
-  pastBringUp,
   pastOperation,
   pastOperations,
   currentOperation,
@@ -15,18 +13,13 @@ import {
   type SubjectOperation,
 } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
-import { writeAction, type ActionDeps } from './actions.ts';
-import { publicDisksOf } from './public-disks.ts';
-import type { Instances } from './instances.ts';
-import type { Caller, Pager, Idempotency, StartedOperation } from '../base/caller.ts';
+import type { Caller, LongRunning, Pager } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { requestReconcile } from '../base/idempotent.ts';
+import { writeAction } from './actions.ts';
 
 /** Exactly one member is set. */
-export interface OperationSubject {
-  instanceId?: string | undefined;
-  volumeId?: string | undefined;
-  snapshotId?: string | undefined;
-  imageId?: string | undefined;
-}
+export type OperationSubject = { [Kind in SubjectKind as `${Kind}Id`]?: string | undefined };
 
 export interface Operations {
   read(caller: Caller, body: { operationId: string }): Promise<PublicOperation>;
@@ -37,11 +30,7 @@ export interface Operations {
     pager: Pager,
   ): Promise<{ operations: PublicOperation[]; totalEntries: number }>;
   /** Writes the opposite desired state. Returns the operation as Cancelled. Throws `not_now`. */
-  cancel(
-    caller: Caller,
-    body: { operationId: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ operation: PublicOperation } & StartedOperation>;
+  cancel: LongRunning<{ operationId: string }, { operation: PublicOperation }>;
 }
 
 const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOperation =>
@@ -81,13 +70,10 @@ const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
 };
 
 function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string } {
-  const { instanceId, volumeId, snapshotId, imageId } = subject;
-  const given = [
-    { kind: 'instance' as const, id: instanceId },
-    { kind: 'volume' as const, id: volumeId },
-    { kind: 'snapshot' as const, id: snapshotId },
-    { kind: 'image' as const, id: imageId },
-  ].flatMap(({ kind, id }) => (id === undefined ? [] : [{ kind, id }]));
+  const given = subjectKinds.flatMap((kind) => {
+    const id = subject[`${kind}Id`];
+    return id === undefined ? [] : [{ kind, id }];
+  });
   const [one] = given;
   if (one === undefined)
     throw new Refusal('field_missing', 'field "instanceId" is not set; or send "volumeId", "snapshotId" or "imageId"');
@@ -99,8 +85,8 @@ function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string }
   return one;
 }
 
-export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, 'get'> {
-  const { store, now, idempotent } = deps;
+export function makeOperations(deps: UseCaseDeps): Operations {
+  const { store } = deps;
   return {
     read: async (caller, { operationId: id }) => shown(await find(store.read, caller.accountId, id)),
 
@@ -112,51 +98,29 @@ export function makeOperations(deps: ActionDeps): Operations & Pick<Instances, '
       const before = present ? 1 : 0;
       const offset = (currentPage - 1) * pageSize;
       const first = present && offset === 0 ? [present] : [];
-      const rest = await pastOperations(
-        store.read,
-        accountId,
-        id,
-        Math.max(0, offset - before),
-        pageSize - first.length,
-      );
+      const from = Math.max(0, offset - before);
+      const rest = await pastOperations(store.read, accountId, id, from, pageSize - first.length);
       // Drops an operation that became history between the two reads.
       const others = rest.filter(({ generation }) => generation !== first[0]?.generation);
       return { operations: [...first, ...others].map(shown), totalEntries: past + before };
     },
 
-    async cancel(caller, { operationId: id }, idempotency) {
+    async cancel({ accountId }, { operationId: id }, idempotency) {
       const catalog = await deps.readCatalog();
-      const answer = await store.write((tx) => {
-        const nowMs = now();
-        return idempotent(tx, caller.accountId, idempotency, nowMs, async () => {
-          // Locks first: the operation must not change before the write.
-          const row = await lockInstance(tx, caller.accountId, parsed(id)?.subjectId ?? '');
-          const found = await find(tx, caller.accountId, id);
-          const how = planCancellation(found.operation);
-          if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
-          // Only the current operation of an existing instance can be canceled.
-          if (!row) throw unknownOperation(id);
-          const canceling = await writeAction(tx, row, { action: how.action, cause: 'user', catalog, nowMs });
-          const operation = supersedeOperation(found.operation, nowMs);
-          return { operation: shown({ ...found, operation }), operationId: canceling };
-        });
+      const subjectId = parsed(id)?.subjectId ?? '';
+      const change = { subject: 'instance', id: subjectId } as const;
+      return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
+        // Locks first: the operation must not change before the write.
+        const row = await lockInstance(tx, accountId, subjectId);
+        const found = await find(tx, accountId, id);
+        const how = planCancellation(found.operation);
+        if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
+        // Only the current operation of an existing instance can be canceled.
+        if (!row) throw unknownOperation(id);
+        const canceling = await writeAction(tx, row, { action: how.action, cause: 'user', catalog, nowMs });
+        const operation = supersedeOperation(found.operation, nowMs);
+        return { operation: shown({ ...found, operation }), operationId: canceling };
       });
-      deps.changes.publish({ subject: 'instance', id: answer.operation.subjectId, isDue: true });
-      return answer;
-    },
-
-    async get({ accountId }, { instanceId }) {
-      const listed = await listedInstance(store.read, accountId, instanceId);
-      if (!listed) throw instanceNotFound();
-      const up = bringUpKinds.includes(listed.operation.kind)
-        ? listed
-        : await pastBringUp(store.read, accountId, instanceId);
-      return {
-        instanceText: listed.publicText,
-        timeline: up ? publicStages(up.operation) : [],
-        operationId: up ? operationId(instanceId, up.generation) : null,
-        disks: await publicDisksOf(store.read, deps.regions, instanceId),
-      };
     },
   };
 }

@@ -6,35 +6,25 @@ import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts
 import { advanceOperation } from '../../domain/operation.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { writeReconciledInstance } from '../../store/tables/instances.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import type { Semaphore } from '../../async/semaphore.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
-import type { Log } from '../base/log.ts';
 import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
-import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { CredentialsFor } from '../images/registries.ts';
-import type { RegionDrivers, Regions } from '../base/regions.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
-import type { Time } from '../base/time.ts';
-import type { PublishChanges } from '../base/changes.ts';
 
-export interface InstanceReconcilerDeps {
-  store: Store;
-  regions: Regions;
-  readCatalog: () => Promise<CatalogSnapshot>;
+export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog'> {
   imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
-  now: () => number;
-  time: Time;
   random: () => number;
-  log: Log;
   limits: Limits;
   pidsLimit: number;
   health: Pick<HealthChecks, 'takeAnswer'>;
   sshHostKey: SshHostKeys;
-  changes: PublishChanges;
 }
 
 /** Fixed during one reconcile. */

@@ -6,8 +6,7 @@ import { capacityOf, type Image, type InstanceType } from '../../domain/catalog.
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { imageId, instanceId, userId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance, NodePort } from '../../domain/instance.ts';
-import { noUsage } from '../../domain/disk.ts';
-import { beginOperation, endOperation } from '../../domain/operation.ts';
+import { endOperation } from '../../domain/operation.ts';
 import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
@@ -20,16 +19,16 @@ import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capa
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { lockOwnImageByRef, ownImageFromRow } from '../../store/tables/images.ts';
 import { insertInstance, instanceRow, setFilesStale } from '../../store/tables/instances.ts';
-import { allotNodePort } from '../../store/tables/ports.ts';
-import type { Db, Store } from '../../store/store.ts';
+import { allotNodePort } from '../../store/tables/node-ports.ts';
+import type { Db } from '../../store/store.ts';
 import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
-import type { Log } from '../base/log.ts';
 import { allotOwnDisks } from '../volumes/disks.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import type { RegionDrivers, Regions } from '../base/regions.ts';
+import type { TaskDeps } from '../base/deps.ts';
+import type { RegionDrivers } from '../base/regions.ts';
+import { newInstance, type LaunchDeps } from '../instances/launch.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
-import type { PublishChanges } from '../base/changes.ts';
 
 export interface OrphanRequest {
   strayId: string;
@@ -39,47 +38,40 @@ export interface OrphanRequest {
   name?: string | undefined;
 }
 
-export interface AdoptDeps {
-  store: Store;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  regions: Regions;
-  time: Time;
-  log: Log;
-  randomSecret: () => string;
-  firstEnds: StopPolicy;
-  changes: PublishChanges;
-}
+export interface AdoptDeps
+  extends
+    Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'changes'>,
+    Pick<LaunchDeps, 'readCatalog' | 'randomSecret' | 'firstStopPolicy'> {}
 
 const CALL_DEADLINE_MS = 10_000;
 
 type PresentContainer = Extract<Observation, { kind: 'present' }>;
 
+interface Adoption {
+  orphan: Orphan;
+  owner: AccountRow;
+  type: InstanceType;
+  catalog: CatalogSnapshot;
+  drivers: RegionDrivers;
+  container: PresentContainer;
+}
+
 export function makeAdopt(deps: AdoptDeps) {
   return async (caller: Caller, request: OrphanRequest): Promise<InstanceId> => {
-    const { store, regions, time } = deps;
+    const { store, time } = deps;
     const orphan = await orphanById(store.read, request.strayId);
     if (!orphan) throw await explainMissing(store.read, request.strayId);
     refuseUnadoptable(orphan);
     const catalog = await deps.readCatalog();
     const type = typeOf(catalog, orphan, request.instanceTypeId);
     const owner = await ownerOf(store.read, orphan, request.username);
-    const drivers = regions.of(orphan.regionId);
+    const drivers = deps.regions.of(orphan.regionId);
     const id = instanceId(orphan.subjectId);
     const container = await observe(drivers, id, time);
     const notebookToken = (container.running ? await tokenInside(drivers, id, time) : null) ?? deps.randomSecret();
-    const { firstEnds } = deps;
-    const instance = newInstance({
-      request,
-      orphan,
-      owner,
-      type,
-      container,
-      catalog,
-      drivers,
-      firstEnds,
-      nowMs: time.now(),
-    });
-    await store.write((tx) => write(tx, { orphan, instance, catalog, drivers, notebookToken }));
+    const adoption = { orphan, owner, type, catalog, drivers, container };
+    const instance = adoptedInstance(adoption, request.name ?? id, deps.firstStopPolicy, time.now());
+    await store.write((tx) => write(tx, adoption, instance, notebookToken));
     deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
     deps.changes.publish({ subject: 'instance', isDue: true });
     return id;
@@ -151,44 +143,20 @@ async function tokenInside({ engine }: RegionDrivers, id: InstanceId, time: Time
   }
 }
 
-interface AdoptInput {
-  request: OrphanRequest;
-  orphan: Orphan;
-  owner: AccountRow;
-  type: InstanceType;
-  container: PresentContainer;
-  catalog: CatalogSnapshot;
-  drivers: RegionDrivers;
-  firstEnds: StopPolicy;
-  nowMs: number;
-}
-
-function newInstance({
-  request,
-  orphan,
-  owner,
-  type: offered,
-  container,
-  catalog,
-  drivers,
-  firstEnds,
-  nowMs,
-}: AdoptInput): Instance {
-  const id = instanceId(orphan.subjectId);
+function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolicy, nowMs: number): Instance {
+  const { orphan, owner, type: offered, catalog, drivers, container } = adoption;
   const { regionId, pricesMicros, ...type } = offered;
-  const launched = beginOperation('launch', 'operator', nowMs);
-  const isArchive = orphan.imageRef.startsWith(`${drivers.archivePrefix}/${id}:`);
-  return {
+  const id = instanceId(orphan.subjectId);
+  const given = {
     id,
     ownerId: userId(owner.id),
     ownerName: owner.username,
-    createdAtMs: orphan.createdAtMs || nowMs,
     spec: {
-      name: request.name ?? id,
+      name,
       regionId,
       image: imageOf(catalog, orphan.imageRef, type.cpuType),
       type,
-      chargeMode: 'perHour',
+      chargeMode: 'perHour' as const,
       duration: 1,
       isSpot: type.isSpot,
       mounts: [],
@@ -200,35 +168,24 @@ function newInstance({
     },
     priceMicros: pricesMicros.perHour,
     nodePorts: container.nodePorts.filter(({ nodePort }) => nodePort > 0),
-    desired: container.running ? 'running' : 'stopped',
+    stopPolicy,
+  };
+  const launched = newInstance(given, 'operator', nowMs);
+  const isArchive = orphan.imageRef.startsWith(`${drivers.archivePrefix}/${id}:`);
+  const adopted: Instance = {
+    ...launched,
+    createdAtMs: orphan.createdAtMs || nowMs,
     generation: Math.max(1, container.generation),
-    mustHalt: false,
     everEnsured: true,
-    filesStale: false,
-    attempts: 0,
-    requestedAtMs: nowMs,
-    initExit: null,
-    waitsSinceMs: null,
-    waitsUntilMs: null,
-    stopPolicy: firstEnds,
     archive: isArchive ? { ref: orphan.imageRef, sizeBytes: 0, generation: 0, replaces: [] } : null,
-    unfinished: [],
-    diskUsage: noUsage,
-    operation: container.running ? launched : endOperation(launched, 'Succeeded', nowMs),
-    observed: {
-      status: container.running ? 'Starting' : 'Stopped',
-      phase: container.running ? 'WaitReady' : 'Stopped',
-      diagnosis: '',
-      diagnosisMessage: '',
-      message: '',
-      healthy: false,
-      stoppedAtMs: container.running ? 0 : nowMs,
-      runningSinceMs: 0,
-      countedFromMs: 0,
-      progress: null,
-      answersBy: 'ssh',
-      sshFront: false,
-    },
+    observed: { ...launched.observed, status: 'Starting', phase: 'WaitReady' },
+  };
+  if (container.running) return adopted;
+  return {
+    ...adopted,
+    desired: 'stopped',
+    operation: endOperation(launched.operation, 'Succeeded', nowMs),
+    observed: { ...launched.observed, status: 'Stopped', phase: 'Stopped', stoppedAtMs: nowMs },
   };
 }
 
@@ -248,13 +205,9 @@ async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
 
 async function write(
   tx: Db,
-  {
-    orphan,
-    instance: found,
-    catalog,
-    drivers,
-    notebookToken,
-  }: { orphan: Orphan; instance: Instance; catalog: CatalogSnapshot; drivers: RegionDrivers; notebookToken: string },
+  { orphan, catalog, drivers }: Adoption,
+  found: Instance,
+  notebookToken: string,
 ): Promise<void> {
   const counted = catalog.regions.get(orphan.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${orphan.regionId} is not configured on this server`);

@@ -11,7 +11,7 @@ import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from 
 import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { publishOrphans } from './sweep.ts';
 
 const LIST_DEADLINE_MS = 60_000;

@@ -6,7 +6,7 @@ import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
 import { deleteOrphans, setOrphanHandling, setOrphanNote, orphansOf } from '../../store/tables/orphans.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 
 export interface HandleOrphansDeps extends TaskDeps {
   orphans: OrphanPolicy;

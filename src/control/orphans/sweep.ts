@@ -21,7 +21,7 @@ import {
 import type { Db } from '../../store/store.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 
 const LIST_DEADLINE_MS = 60_000;
 const BATCH_SIZE = 500;

@@ -30,7 +30,13 @@ export interface EventFeed extends Events {
   readonly size: number;
 }
 
-export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVersions }): EventFeed {
+export function makeEventFeed({
+  store,
+  accountVersions,
+}: {
+  store: Store;
+  accountVersions: AccountVersions;
+}): EventFeed {
   const ending = new AbortController();
   const limit = makeConcurrencyLimit({
     perAccount: MAX_STREAMS_EACH,
@@ -74,9 +80,9 @@ export function makeEventFeed({ store, moves }: { store: Store; moves: AccountVe
     yield { gap: null, events: [], lastSeq: after };
     for (;;) {
       signal.throwIfAborted();
-      const version = await moves.versionOf(accountId);
+      const version = await accountVersions.versionOf(accountId);
       const published = await readPage(accountId, after);
-      if (published === null) await moves.changed(accountId, version, signal);
+      if (published === null) await accountVersions.changed(accountId, version, signal);
       else {
         after = published.lastSeq;
         yield published;

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
-import type { Caller, Credential, Idempotency } from '../base/caller.ts';
+import type { Caller, Credential, Mutation } from '../base/caller.ts';
 
 export interface PortInfo {
   port: number;
@@ -32,17 +32,12 @@ export interface Ports {
   /** Ports in `nodePorts` except 22, ports with a setting, and shared ports. */
   list(caller: Caller, instanceId: string): Promise<PortInfo[]>;
   /** Opens the port to everybody with the link. Only this answer contains the token. */
-  share(
-    caller: Caller,
-    body: { instanceId: string; port: number; forMs: number; name: string },
-    idempotency: Idempotency | null,
-  ): Promise<ShareInfo & { token: string; url: string }>;
+  share: Mutation<
+    { instanceId: string; port: number; forMs: number; name: string },
+    ShareInfo & { token: string; url: string }
+  >;
   shares(caller: Caller, instanceId: string): Promise<ShareInfo[]>;
-  unshare(
-    caller: Caller,
-    body: { instanceId: string; shareId: string },
-    idempotency: Idempotency | null,
-  ): Promise<void>;
+  unshare: Mutation<{ instanceId: string; shareId: string }, void>;
 }
 
 export interface SessionInfo {
@@ -56,7 +51,7 @@ export interface SessionInfo {
 
 export interface GatewaySessions {
   listSessions(caller: Caller): Promise<SessionInfo[]>;
-  revokeSession(caller: Caller, body: { id: string }, idempotency: Idempotency | null): Promise<void>;
+  revokeSession: Mutation<{ id: string }, void>;
 }
 
 export interface OpenedPort {

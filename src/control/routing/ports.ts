@@ -12,19 +12,14 @@ import { publicInstance } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { portAccessOf, writePortAccess, sharesOf } from '../../store/tables/ports.ts';
-import type { Store } from '../../store/store.ts';
-import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import { portAccessOf, writePortAccess } from '../../store/tables/port-access.ts';
+import { sharesOf } from '../../store/tables/port-shares.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
-import type { PublishChanges } from '../base/changes.ts';
 
 const MAX_SETTINGS = 64;
 
-export interface PortDeps {
-  store: Store;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  now: () => number;
-  changes: PublishChanges;
+export interface PortDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now' | 'changes'> {
   /** `host`: null where ports have no host name. */
   portUrls: (at: { instanceId: string; port: number }) => { path: string; host: string | null };
 }

@@ -10,7 +10,7 @@ import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
 import { instanceFromRow, instanceRow, writeDiskUsage } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { findDisks, type LocatedDisk } from './disks.ts';
-import type { TaskDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/deps.ts';
 
 export interface DiskMeasurements {
   usageChanged(before: Disk, after: Disk): Promise<void>;

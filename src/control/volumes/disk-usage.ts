@@ -11,7 +11,7 @@ import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raceAbort } from '../../async/abort.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
 
 const PAGE_SIZE = 200;

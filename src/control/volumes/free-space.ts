@@ -4,7 +4,7 @@ import { isNearlyFull, limitGB, isShortOfSpace, type Space } from '../../domain/
 import { Refusal } from '../../domain/refusal.ts';
 import { usageOfPools } from '../../store/tables/disks.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
-import type { TaskDeps } from '../base/task-deps.ts';
+import type { TaskDeps } from '../base/deps.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';

@@ -4,7 +4,7 @@ import { diskKey, type DiskEntry } from '../../domain/disk.ts';
 import { disksFilledTo, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raceAbort } from '../../async/abort.ts';
-import { deadlineWithin } from '../base/task-deps.ts';
+import { deadlineWithin } from '../base/deps.ts';
 import { publishDiskWarning } from './disk-measurements.ts';
 import { PAUSE_FACTOR, type MeasureDeps } from './disk-usage.ts';
 

@@ -5,7 +5,7 @@ import { disksInUse } from '../../store/tables/disk-users.ts';
 import { withDiskMutex } from './disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
-import { deadlineWithin, type TaskDeps } from '../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { LocatedDisk } from './disks.ts';

@@ -6,7 +6,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import type { RegionDrivers } from '../base/regions.ts';
-import { deadlineWithin } from '../base/task-deps.ts';
+import { deadlineWithin } from '../base/deps.ts';
 import { pauseAfterWalk, type MeasureDeps } from './disk-usage.ts';
 
 const COUNT_DEADLINE_MS = 70_000;

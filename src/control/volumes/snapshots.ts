@@ -15,28 +15,16 @@ import type { Db } from '../../store/store.ts';
 import { poolNamed, allotDisk } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
 import { lockVolume, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
-import { idempotentWrite } from '../base/idempotent.ts';
-import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
+import { requestReconcile } from '../base/idempotent.ts';
+import type { Caller, LongRunning, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
   /** Works while the volume is mounted and written to. */
-  create(
-    caller: Caller,
-    body: { volumeId: string; name: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ snapshotText: string } & StartedOperation>;
+  create: LongRunning<{ volumeId: string; name: string }, { snapshotText: string }>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   /** Keeps volumes restored from it. A restore in progress finishes first. */
-  delete(
-    caller: Caller,
-    body: { id: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ id: string } & StartedOperation>;
-  restore(
-    caller: Caller,
-    body: CopyRequest,
-    idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string } & StartedOperation>;
+  delete: LongRunning<{ id: string }, { id: string }>;
+  restore: LongRunning<CopyRequest, { volumeText: string }>;
 }
 
 async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promise<Snapshot> {
@@ -46,10 +34,10 @@ async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promi
 }
 
 export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
-  const { store, regions, freeSpace, randomUuid, changes } = deps;
+  const { store, regions, freeSpace, randomUuid } = deps;
   return {
-    async create({ accountId, username }, { volumeId: of, name }, idempotency) {
-      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+    create: ({ accountId, username }, { volumeId: of, name }, idempotency) =>
+      requestReconcile(deps, { subject: 'snapshot' }, accountId, idempotency, async (tx, nowMs) => {
         const volume = await lockVolume(tx, accountId, of);
         refuseUnlessBound(volume, 'take a snapshot of');
         const { regionId, sizeGB } = volume;
@@ -80,10 +68,7 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
         const snapshotText = JSON.stringify(publicSnapshot(snapshot));
         return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
-      });
-      changes.publish({ subject: 'snapshot', isDue: true });
-      return answer;
-    },
+      }),
 
     async list({ accountId }, { currentPage, pageSize }) {
       const totalEntries = await countSnapshots(store.read, accountId);
@@ -92,10 +77,9 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
       return { texts, totalEntries };
     },
 
-    async delete({ accountId }, body, idempotency) {
-      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
-        const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
-        const { id, name } = snapshot;
+    delete: ({ accountId }, { id }, idempotency) =>
+      requestReconcile(deps, { subject: 'snapshot' }, accountId, idempotency, async (tx, nowMs) => {
+        const snapshot = await lockSnapshotOrThrow(tx, accountId, id);
         const deleted: Snapshot = {
           ...snapshot,
           status: 'Terminating',
@@ -103,15 +87,13 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
           operation: beginOperation('deleteSnapshot', 'user', nowMs),
         };
         await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data: { name } });
+        const data = { name: snapshot.name };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data });
         return { id, operationId: operationId(id, deleted.generation) };
-      });
-      changes.publish({ subject: 'snapshot', isDue: true });
-      return answer;
-    },
+      }),
 
-    async restore({ accountId, username }, body, idempotency) {
-      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+    restore: ({ accountId, username }, body, idempotency) =>
+      requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
         const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
         const { id, status, volumeType: type } = snapshot;
         if (status === 'Pending')
@@ -121,9 +103,6 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         const context = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
         const owner = { ownerId: userId(accountId), ownerName: username };
         return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
-      });
-      changes.publish({ subject: 'volume', isDue: true });
-      return answer;
-    },
+      }),
   };
 };

@@ -9,7 +9,7 @@ import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { snapshotTextsOf } from '../../store/tables/snapshots.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import type { VolumePages } from '../../store/tables/volume-pages.ts';
 import {
   isCopySource,
@@ -22,44 +22,25 @@ import {
 } from '../../store/tables/volumes.ts';
 import { poolNamed, poolForType, allotMore } from './disks.ts';
 import { createCopy, lockSourceDisk, createVolume, volumeNameTaken, type CopyRequest } from './new-volume.ts';
-import type { CatalogSnapshot } from '../base/catalog-cache.ts';
-import { idempotentWrite, type Idempotent } from '../base/idempotent.ts';
-import type { Regions } from '../base/regions.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
-import type { Caller, Idempotency, StartedOperation, Pager, TextPage } from '../base/caller.ts';
+import type { Caller, LongRunning, Mutation, Pager, TextPage } from '../base/caller.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
-import type { PublishChanges } from '../base/changes.ts';
 
 export interface Volumes {
-  create(
-    caller: Caller,
-    body: { name: string; sizeGB: number; region: string; volumeType: VolumeType },
-    idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string } & StartedOperation>;
+  create: LongRunning<{ name: string; sizeGB: number; region: string; volumeType: VolumeType }, { volumeText: string }>;
   list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
   /** Works while mounted. The current size is accepted and changes nothing. */
-  expand(
-    caller: Caller,
-    body: { id: string; sizeGB: number },
-    idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] } & StartedOperation>;
+  expand: LongRunning<
+    { id: string; sizeGB: number },
+    { volumeText: string; sizeLimit: StorageCapabilities['sizeLimit'] }
+  >;
   /** Takes effect at once. Instances keep showing the name from their launch. */
-  rename(
-    caller: Caller,
-    body: { id: string; name: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string }>;
-  copy(
-    caller: Caller,
-    body: CopyRequest,
-    idempotency: Idempotency | null,
-  ): Promise<{ volumeText: string } & StartedOperation>;
-  delete(
-    caller: Caller,
-    body: { id: string },
-    idempotency: Idempotency | null,
-  ): Promise<{ id: string } & StartedOperation>;
+  rename: Mutation<{ id: string; name: string }, { volumeText: string }>;
+  copy: LongRunning<CopyRequest, { volumeText: string }>;
+  delete: LongRunning<{ id: string }, { id: string }>;
 }
 
 export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
@@ -72,16 +53,9 @@ export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'co
   operation: PublicOperation;
 }
 
-export interface VolumeDeps {
-  store: Store;
-  regions: Regions;
+export interface VolumeDeps extends UseCaseDeps {
   freeSpace: FreeSpaceMonitor;
-  pages: VolumePages;
-  readCatalog: () => Promise<CatalogSnapshot>;
-  now: () => number;
-  idempotent: Idempotent;
-  randomUuid: () => string;
-  changes: PublishChanges;
+  volumePages: VolumePages;
 }
 
 const SNAPSHOTS_SHOWN = 100;
@@ -99,34 +73,23 @@ export function refuseUnlessBound(volume: Volume, action: string): void {
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: regionDrivers, freeSpace, pages, readCatalog, randomUuid, changes } = deps;
+  const { store, regions: regionDrivers, freeSpace, volumePages, readCatalog, randomUuid } = deps;
   return {
-    async create(caller, body, idempotency) {
+    async create({ accountId, username }, { name, sizeGB, region, volumeType: type }, idempotency) {
       const { regions } = await readCatalog();
-      const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
-        if (!regions.has(body.region)) {
-          throw new Refusal('not_found', `region ${body.region} not found; POST /api/region/list names them`);
-        }
-        const pool = poolForType(regionDrivers.of(body.region), body.volumeType);
+      return requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, (tx, nowMs) => {
+        if (!regions.has(region))
+          throw new Refusal('not_found', `region ${region} not found; POST /api/region/list names them`);
+        const pool = poolForType(regionDrivers.of(region), type);
         freeSpace.refuseIfNearlyFull([pool]);
-        const spec = {
-          ownerId: userId(caller.accountId),
-          ownerName: caller.username,
-          name: body.name,
-          regionId: regionId(body.region),
-          type: body.volumeType,
-          sizeGB: body.sizeGB,
-          source: null,
-        };
+        const owner = { ownerId: userId(accountId), ownerName: username };
+        const spec = { ...owner, name, regionId: regionId(region), type, sizeGB, source: null };
         return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
       });
-      changes.publish({ subject: 'volume', isDue: true });
-      return answer;
     },
 
-    async list(caller, { currentPage, pageSize }) {
-      return pages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize);
-    },
+    list: async (caller, { currentPage, pageSize }) =>
+      volumePages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize),
 
     get: getVolume(deps),
 
@@ -148,17 +111,14 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       });
     },
 
-    async copy({ accountId, username }, body, idempotency) {
-      const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+    copy: ({ accountId, username }, body, idempotency) =>
+      requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
         const volume = await lockVolume(tx, accountId, body.id);
         refuseUnlessBound(volume, 'copy');
         const context = { drivers: regionDrivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
         const owner = { ownerId: userId(accountId), ownerName: username };
         return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
-      });
-      changes.publish({ subject: 'volume', isDue: true });
-      return answer;
-    },
+      }),
 
     delete: deleteVolume(deps),
   };
@@ -189,9 +149,9 @@ const getVolume =
 
 const expandVolume =
   (deps: VolumeDeps): Volumes['expand'] =>
-  async ({ accountId }, { id, sizeGB }, idempotency) => {
-    const { regions, freeSpace } = deps;
-    const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+  ({ accountId }, { id, sizeGB }, idempotency) =>
+    requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
+      const { regions, freeSpace } = deps;
       const volume = await lockVolume(tx, accountId, id);
       refuseUnlessBound(volume, 'expand');
       if (sizeGB < volume.sizeGB)
@@ -227,16 +187,12 @@ const expandVolume =
       const volumeText = JSON.stringify(publicVolume(larger));
       return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
     });
-    deps.changes.publish({ subject: 'volume', isDue: true });
-    return answer;
-  };
 
 const deleteVolume =
   (deps: VolumeDeps): Volumes['delete'] =>
-  async (caller, body, idempotency) => {
-    const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
-      const volume = await lockVolume(tx, caller.accountId, body.id);
-      const { id, name } = volume;
+  ({ accountId }, { id }, idempotency) =>
+    requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
+      const volume = await lockVolume(tx, accountId, id);
       const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
       if (living.length > 0) {
         const names = living.map(({ instanceId }) => instanceId).join(', ');
@@ -250,15 +206,12 @@ const deleteVolume =
       };
       await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
       await appendEvent(tx, {
-        accountId: caller.accountId,
+        accountId,
         atMs: nowMs,
         kind: 'volume.deleted',
         subjectId: id,
-        data: { name },
+        data: { name: volume.name },
         counts: { volumes: -1 },
       });
       return { id, operationId: operationId(id, gone.generation) };
     });
-    deps.changes.publish({ subject: 'volume', isDue: true });
-    return answer;
-  };

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { probeEngines } from '../../../src/control/capacity/probe.ts';
-import type { LaunchInput } from '../../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';

@@ -327,7 +327,7 @@ test('visits all watched instances over successive ticks', async () => {
   const { deps } = sweeping(world);
   const activity = makeIdleDetector({
     ...deps,
-    limits: { ...idleLimits, checkEveryMs: 3_600_000 },
+    idleLimits: { ...idleLimits, checkEveryMs: 3_600_000 },
     traffic: makeTraffic(Date.now),
     stopAutomatically: async () => false,
   });

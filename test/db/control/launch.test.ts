@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/launch.ts';
+import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import type { RefusalCode } from '../../../src/domain/refusal.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';

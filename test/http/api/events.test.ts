@@ -377,7 +377,7 @@ onBothEngines('the feed', (open) => {
     const time = { ...realTime, after: (_ms: number, fn: () => void) => (due.push(fn), () => {}) };
     const ignore = (): void => {};
     const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
-    const feed = makeEventFeed({ store, moves: makeAccountVersions({ store, time, log }) });
+    const feed = makeEventFeed({ store, accountVersions: makeAccountVersions({ store, time, log }) });
     const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
     const endings = range(1, 3).map(() => new AbortController());
     const seqs: number[] = [];

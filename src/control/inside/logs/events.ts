@@ -10,13 +10,13 @@ const SPAN = 2_000;
 
 export interface EventDeps {
   store: Store;
-  moves: AccountVersions;
+  accountVersions: AccountVersions;
   time: Time;
 }
 
 type Of = Pick<Instance, 'id' | 'ownerId' | 'createdAtMs'>;
 
-export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, createdAtMs }: Of): LogReader {
+export function eventsOf({ store, accountVersions, time }: EventDeps, { id, ownerId, createdAtMs }: Of): LogReader {
   const span = async (after: number, to: number): Promise<PositionedLine[]> =>
     (await eventsAbout(store.read, { accountId: ownerId, subjectId: id, after, to })).map(lineOf);
 
@@ -70,12 +70,12 @@ export function eventsOf({ store, moves, time }: EventDeps, { id, ownerId, creat
     },
     async *follow(where, signal) {
       try {
-        let version = await moves.versionOf(ownerId);
+        let version = await accountVersions.versionOf(ownerId);
         let seen = await latestSeq(store.read, ownerId);
         yield* from(where, seen, signal);
         for (;;) {
-          await moves.changed(ownerId, version, signal);
-          version = await moves.versionOf(ownerId);
+          await accountVersions.changed(ownerId, version, signal);
+          version = await accountVersions.versionOf(ownerId);
           const latest = await latestSeq(store.read, ownerId);
           yield* between(seen, latest, signal);
           seen = latest;

@@ -21,7 +21,7 @@ export interface OpenedLog {
 }
 
 interface FollowDeps {
-  moves: AccountVersions;
+  accountVersions: AccountVersions;
   time: Time;
   signal: AbortSignal;
 }
@@ -32,12 +32,12 @@ const ENGINE_AWAY_MS = 5_000;
 export async function* followInstance(
   find: () => Promise<OpenedLog>,
   { accountId, source, from: begin }: { accountId: string; source: LogKind; from: LogSelection },
-  { moves, time, signal }: FollowDeps,
+  { accountVersions, time, signal }: FollowDeps,
 ): AsyncGenerator<FollowedLog, void> {
   let from = begin;
   let reported: string | null = null;
   for (;;) {
-    const version = await moves.versionOf(accountId);
+    const version = await accountVersions.versionOf(accountId);
     const { instance, reader, secret } = await find();
     const { status } = instance.observed;
     const over = isComplete(instance, source);
@@ -66,7 +66,7 @@ export async function* followInstance(
       }
     }
     const waiting = waitMs === null ? signal : AbortSignal.any([signal, time.deadline(waitMs)]);
-    await moves.changed(accountId, version, waiting).catch(() => {});
+    await accountVersions.changed(accountId, version, waiting).catch(() => {});
     if (signal.aborted) return;
   }
 }

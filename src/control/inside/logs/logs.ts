@@ -5,7 +5,6 @@ import type { Instance } from '../../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
-import type { Store } from '../../../store/store.ts';
 import type { AccountVersions } from '../../routing/account-versions.ts';
 import { consoleOf } from './console.ts';
 import { eventsOf } from './events.ts';
@@ -13,9 +12,8 @@ import { followInstance, type FollowedLog, type OpenedLog } from './follow.ts';
 import { initLogOf } from './init.ts';
 import { bytesOf, type LogSelection, type LogKind, type LogReader, type PositionedLine } from './log-reader.ts';
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
-import type { Regions } from '../../base/regions.ts';
+import type { TaskDeps } from '../../base/deps.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
-import type { Time } from '../../base/time.ts';
 import type { Caller } from '../../base/caller.ts';
 
 export interface LogRequest {
@@ -44,18 +42,13 @@ const READ_DEADLINE_MS = 30_000;
 const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
 const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
 
-export interface LogDeps {
-  store: Store;
-  regions: Regions;
-  time: Time;
-  moves: AccountVersions;
-}
+type LogDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & { accountVersions: AccountVersions };
 
 export interface RunningLogs extends Logs {
   stop(): void;
 }
 
-export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs {
+export function makeLogs({ store, regions, time, accountVersions }: LogDeps): RunningLogs {
   const ending = new AbortController();
   const reads = makeConcurrencyLimit({
     ...READS,
@@ -88,7 +81,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
       case 'init':
         return initLogOf(engine, instance.id);
       case 'events':
-        return eventsOf({ store, moves, time }, instance);
+        return eventsOf({ store, accountVersions, time }, instance);
       default:
         return source satisfies never;
     }
@@ -137,7 +130,7 @@ export function makeLogs({ store, regions, time, moves }: LogDeps): RunningLogs 
         yield* followInstance(
           () => openLog(caller, request),
           { ...request, accountId: caller.accountId },
-          { moves, time, signal },
+          { accountVersions, time, signal },
         );
       } finally {
         release();

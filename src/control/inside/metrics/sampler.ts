@@ -26,7 +26,7 @@ import {
   writeMinute,
   type InstanceHour,
 } from '../../../store/tables/metrics.ts';
-import { deadlineWithin, type TaskDeps } from '../../base/task-deps.ts';
+import { deadlineWithin, type TaskDeps } from '../../base/deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
 import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
 import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';

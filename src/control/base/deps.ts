@@ -1,14 +1,21 @@
-/**
- * Dependencies of background tasks. A task takes no input: each run observes the world and makes
- * due what needs a reconcile.
- */
+/** Dependencies that use cases share, and those that background tasks share. */
 import { withDeadline } from '../../async/abort.ts';
 import type { Store } from '../../store/store.ts';
+import type { CatalogSnapshot } from './catalog-cache.ts';
+import type { PublishChanges } from './changes.ts';
+import type { WriteDeps } from './idempotent.ts';
 import type { Log } from './log.ts';
 import type { Regions } from './regions.ts';
 import type { Time } from './time.ts';
-import type { PublishChanges } from './changes.ts';
 
+export interface UseCaseDeps extends WriteDeps {
+  regions: Regions;
+  readCatalog: () => Promise<CatalogSnapshot>;
+  randomUuid: () => string;
+  changes: PublishChanges;
+}
+
+/** A task takes no input: each run observes the world and makes due what needs a reconcile. */
 export interface TaskDeps {
   store: Store;
   regions: Regions;
