@@ -1,4 +1,4 @@
-/** Control in the background: reconcile loops, hints of engines, and the table of periodic tasks. */
+/** Control in the background: reconcile loops, hints of engines, and a table of periodic tasks. */
 import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
@@ -8,8 +8,7 @@ import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
-import { makeFullDiskScan } from './volumes/full-disk-scan.ts';
-import { measureInstantDisks, measureByWalking } from './volumes/disk-usage.ts';
+import { makeFullDiskScan, measureByWalking, measureInstantDisks } from './volumes/disk-usage.ts';
 import { probeEngines } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { measureRootDisks } from './volumes/root-disk-usage.ts';

@@ -66,7 +66,7 @@ export interface ControlDeps
 
 export type Foundation = ReturnType<typeof makeFoundation>;
 
-/** Makes all parts in one object. A use case or task gets the object; its deps name what it takes. */
+/** Makes all parts, in one object that use cases and tasks get whole: their types name their use. */
 export function makeFoundation(given: ControlDeps) {
   const { randomBytes, secretsKey } = given;
   const { now } = given.time;

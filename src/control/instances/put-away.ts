@@ -10,8 +10,7 @@ import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import { deleteMountsOf } from '../../store/tables/instances.ts';
 import { releaseNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
-import { locateDisks } from '../volumes/disks.ts';
-import { withDiskMutex } from '../volumes/disk-mutex.ts';
+import { locateDisks, withDiskMutex } from '../volumes/disks.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from './progress.ts';
 import {
@@ -75,7 +74,7 @@ export async function cleanUp(context: ReconcileContext, start: InstanceState): 
   const disks = [dataDisk(id), dockerDisk(id)];
   try {
     for (const disk of await locateDisks(deps.store.read, drivers, disks))
-      await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), signal);
+      await withDiskMutex(disk, () => disk.storage.destroy(disk), signal);
   } catch (error) {
     signal.throwIfAborted();
     deps.log.error({ id, err: error }, 'could not remove a disk; Berth retries in a minute');

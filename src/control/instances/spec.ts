@@ -7,9 +7,8 @@ import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
-import { requireLocatedDisks, type LocatedDisk } from '../volumes/disks.ts';
+import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
 import { imageRefOf } from '../images/instance-image.ts';
-import { withDiskMutex } from '../volumes/disk-mutex.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound yet, or (`lost`) never will be. */
@@ -84,7 +83,7 @@ async function withDisk<T>(
 ): Promise<T> {
   try {
     const signal = AbortSignal.any([superseded, deps.time.deadline(deps.limits.storageDeadlineMs)]);
-    return await withDiskMutex(disk.storage, disk, () => fn(signal), signal);
+    return await withDiskMutex(disk, () => fn(signal), signal);
   } catch (cause) {
     superseded.throwIfAborted();
     if (cause instanceof DisksLost) throw cause;

@@ -8,7 +8,7 @@ import { StorageFault } from '../../storage/contract.ts';
 import { disksAmong, disksOfRegion } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import { deleteOrphans, setOrphanNote, orphansOf, type OrphanObservation } from '../../store/tables/orphans.ts';
-import { withDiskMutex } from '../volumes/disk-mutex.ts';
+import { withDiskMutex } from '../volumes/disks.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
@@ -101,7 +101,7 @@ async function deleteOne(
     return true;
   };
   try {
-    if (!(await withDiskMutex(storage, disk, destroy, signal))) return;
+    if (!(await withDiskMutex({ ...disk, storage }, destroy, signal))) return;
     await store.write((tx) => deleteOrphans(tx, [id]));
     log.warn({ orphan: id }, 'deleted an orphaned disk');
   } catch (error) {

@@ -1,12 +1,13 @@
 /**
  * Measures the usage of disks, walks at most 1 % of the time, without leases or slots of the loop.
- * Also finds volumes whose backing is lost or back, and warns owners (`domain/disk-usage.ts`).
+ * Also finds volumes whose backing is lost or back, and the largest folders of nearly full disks,
+ * and warns owners (`domain/disk-usage.ts`).
  */
 import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-usage.ts';
-import { diskKey, inGB } from '../../domain/disk.ts';
+import { diskKey, inGB, type DiskEntry } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
-import { disksOfRegion, writeMeasuredUsage } from '../../store/tables/disks.ts';
+import { disksFilledTo, disksOfRegion, writeMeasuredUsage } from '../../store/tables/disks.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { makeVolumeDue, volumesAmong, writeVolumeUsage } from '../../store/tables/volumes.ts';
 import { poolNamed, type LocatedDisk } from './disks.ts';
@@ -18,8 +19,9 @@ const PAGE_SIZE = 200;
 const CONCURRENCY = 16;
 const INSTANT_DEADLINE_MS = 10_000;
 const WALK_DEADLINE_MS = 600_000;
+const SCAN_DEADLINE_MS = 60_000;
 /** Pause after a walk, in multiples of its duration. */
-export const PAUSE_FACTOR = 100;
+const PAUSE_FACTOR = 100;
 const LONGEST_PAUSE_MS = 3_600_000;
 
 export interface MeasureDeps extends TaskDeps {
@@ -118,4 +120,51 @@ async function checkBacking(
   if (observation.kind === 'unknown' || (observation.kind === 'absent') === (volume.status === 'Lost')) return;
   await store.write((tx) => makeVolumeDue(tx, volume.id, now()));
   changes.publish({ subject: 'volume', isDue: true });
+}
+
+/** Finds the largest folders of nearly full disks, by walks for at most 1 % of the time. */
+export function makeFullDiskScan(deps: MeasureDeps): () => Promise<void> {
+  const { store, regions, time, log, stopping } = deps;
+  const notBeforeMs = new Map<string, number>();
+
+  /** Returns null if the disk is not mounted or the walk takes too long. */
+  async function biggestOf({ storage, ...disk }: LocatedDisk): Promise<DiskEntry[] | null> {
+    const signal = deadlineWithin(deps, SCAN_DEADLINE_MS);
+    try {
+      return await raceAbort(storage.largestEntries(disk, signal), signal);
+    } catch (error) {
+      if (!stopping.aborted) log.warn({ disk: diskKey(disk), err: error }, 'could not scan a full disk');
+      return null;
+    }
+  }
+
+  async function scan(disk: LocatedDisk): Promise<void> {
+    const beganMs = time.elapsed();
+    const biggest = await biggestOf(disk);
+    const endedMs = time.elapsed();
+    notBeforeMs.set(diskKey(disk), endedMs + (endedMs - beganMs) * PAUSE_FACTOR);
+    if (stopping.aborted) return;
+    if (biggest) await deps.measurements.setLargest(disk, biggest);
+    const { usageBytes } = disk;
+    const { notify: isDue, warnedPercent } = nextWarning(usedPercent(disk), disk.warnedPercent);
+    if (!isDue) return;
+    await store.write(async (tx) => {
+      if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))
+        await publishDiskWarning(tx, deps.now(), disk, biggest ?? []);
+    });
+  }
+
+  return async () => {
+    const full = new Set<string>();
+    for (const drivers of regions.all()) {
+      for (const disk of await disksFilledTo(store.read, drivers.regionId, FULL_PERCENT)) {
+        if (stopping.aborted) return;
+        full.add(diskKey(disk));
+        if (disk.kind === 'snapshot' || (notBeforeMs.get(diskKey(disk)) ?? 0) > time.elapsed()) continue;
+        await scan({ ...disk, storage: poolNamed(drivers, disk.pool).storage });
+      }
+    }
+    for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);
+    deps.measurements.retainFull(full);
+  };
 }

@@ -2,7 +2,7 @@
  * Disks this process works in: never unmounted, and aborted by a delete. A user acquires the disk
  * before reading its state; a delete writes the state before `abort`: one always sees the other.
  */
-import type { DiskId } from '../../domain/disk.ts';
+import { diskKey, type DiskId } from '../../domain/disk.ts';
 
 export interface DiskUse {
   signal: AbortSignal;
@@ -25,7 +25,6 @@ interface Use {
 export function makeDiskUses(): DiskUses {
   const uses = new Map<string, Set<Use>>();
   let stopped: Error | null = null;
-  const keyOf = ({ kind, id }: DiskId): string => `${kind} ${id}`;
   const end = async (open: Iterable<Use>, reason: Error): Promise<void> => {
     const all = [...open];
     for (const { controller } of all) controller.abort(reason);
@@ -33,7 +32,7 @@ export function makeDiskUses(): DiskUses {
   };
   return {
     acquire(disk) {
-      const key = keyOf(disk);
+      const key = diskKey(disk);
       const { promise: released, resolve } = Promise.withResolvers<void>();
       const use = { controller: new AbortController(), released };
       const ofDisk = uses.get(key) ?? new Set<Use>();
@@ -48,14 +47,12 @@ export function makeDiskUses(): DiskUses {
         },
       };
     },
-    inUse: (disk) => uses.has(keyOf(disk)),
-    abort: (disk, reason) => end(uses.get(keyOf(disk)) ?? [], reason),
+    inUse: (disk) => uses.has(diskKey(disk)),
+    abort: (disk, reason) => end(uses.get(diskKey(disk)) ?? [], reason),
     stop(reason) {
       stopped = reason;
-      return end(
-        [...uses.values()].flatMap((ofDisk) => [...ofDisk]),
-        reason,
-      );
+      const all = [...uses.values()].flatMap((ofDisk) => [...ofDisk]);
+      return end(all, reason);
     },
   };
 }

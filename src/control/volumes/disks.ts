@@ -1,10 +1,13 @@
-/** Finds the storage of disks, and allots capacity of a pool to new ones. */
+/** Finds the storage of disks, locks them, and allots capacity of a pool to new ones. */
+import { raceAbort } from '../../async/abort.ts';
+import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import { diskKey, type Disk, type DiskId, type PoolName, type VolumeType } from '../../domain/disk.ts';
 import { ownDisks } from '../../domain/instance-disks.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
+import type { Storage } from '../../storage/contract.ts';
 import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
@@ -25,6 +28,23 @@ export async function findDisks(db: Db, ids: readonly DiskId[]): Promise<Disk[]>
 }
 
 export type LocatedDisk = Disk & Pick<PoolDrivers, 'storage'>;
+
+const mutexes = new WeakMap<Storage, KeyedMutex<string>>();
+
+/**
+ * One operation on a disk at a time, in the order of the calls: a late create must not restore what
+ * was destroyed since. An abort releases the caller, also from a storage that never answers. The
+ * mutex stays locked until a running operation settles; a waiting operation is dropped.
+ */
+export function withDiskMutex<T>(
+  disk: DiskId & Pick<PoolDrivers, 'storage'>,
+  operation: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const mutex = mutexes.get(disk.storage) ?? makeKeyedMutex<string>();
+  mutexes.set(disk.storage, mutex);
+  return raceAbort(mutex.run(diskKey(disk), operation, signal), signal);
+}
 
 /** Returns the disks that exist with their storage. The row alone decides the pool. */
 export async function locateDisks(

@@ -2,13 +2,12 @@
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
-import { withDiskMutex } from './disk-mutex.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
-import type { LocatedDisk } from './disks.ts';
+import { withDiskMutex, type LocatedDisk } from './disks.ts';
 import type { Time } from '../base/time.ts';
 
 /** A snapshot or a copy that holds the disk's mutex may take much longer. */
@@ -29,7 +28,7 @@ export const makeMountVolume =
     const { id, storage } = disk;
     const deadline = time.deadline(MUTEX_DEADLINE_MS);
     try {
-      return await withDiskMutex(storage, disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
+      return await withDiskMutex(disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
     } catch (error) {
       if (signal.aborted || !deadline.aborted) throw error;
       throw new Refusal('unavailable', `volume ${id} is being worked on; send it again when that has ended`, {
@@ -57,7 +56,7 @@ async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<v
     if (needed.has(diskKey(disk)) || deps.inUse(disk)) continue;
     const signal = deadlineWithin(deps, UNMOUNT_DEADLINE_MS);
     try {
-      await withDiskMutex(storage, disk, () => unmount(deps, storage, disk), signal);
+      await withDiskMutex({ ...disk, storage }, () => unmount(deps, storage, disk), signal);
     } catch (error) {
       if (deps.stopping.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
       deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; will retry');

@@ -1,40 +1,164 @@
-/** Steps shared by the reconcilers of volumes and snapshots. */
+/**
+ * Frame of the reconcilers of volumes and snapshots. Storage operations are retried with back-off,
+ * then fail permanently: only the operator can help. Attempts are counted in memory per generation,
+ * so a restart or a new request starts from zero.
+ */
+import { raceAbort } from '../../async/abort.ts';
 import type { DiskId } from '../../domain/disk.ts';
-import type { RegionId } from '../../domain/ids.ts';
+import { backOffMs, type Limits } from '../../domain/instance-states.ts';
+import type { Volume, VolumeObservation } from '../../domain/volume.ts';
 import { StorageFault } from '../../storage/contract.ts';
-import type { Store } from '../../store/store.ts';
-import { withDiskMutex } from './disk-mutex.ts';
-import { locateDisks, type LocatedDisk } from './disks.ts';
-import type { ReconcileResult } from '../base/reconcile-loop.ts';
+import { deleteDisks } from '../../store/tables/disks.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import type { LeaseGuard } from '../../store/tables/instances.ts';
+import type { Db, Store } from '../../store/store.ts';
+import type { Log } from '../base/log.ts';
+import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { Regions } from '../base/regions.ts';
-import type { StorageRetries } from './storage-retries.ts';
+import { locateDisks, withDiskMutex, type LocatedDisk } from './disks.ts';
 
 export const OBSERVE_AGAIN_MS = 5_000;
 export const IN_USE_RETRY_MS = 1_000;
 
-/** Without a disk, a Terminating row is deleted and a Failed one rests. */
-export async function reconcileWithDisk(
-  { store, regions, retries }: { store: Store; regions: Regions; retries: StorageRetries },
-  { regionId, status, ...id }: DiskId & { regionId: RegionId; status: string },
-  {
-    reconcile,
-    deleteRow,
-  }: { reconcile: (disk: LocatedDisk) => Promise<ReconcileResult>; deleteRow: () => Promise<ReconcileResult> },
-): Promise<ReconcileResult> {
-  if (status === 'Terminating') retries.reset(id.id);
-  const [disk] = await locateDisks(store.read, regions.of(regionId), [id]);
-  if (disk) return reconcile(disk);
-  if (status === 'Terminating') return deleteRow();
-  if (status === 'Failed') return { dueAtMs: null };
-  throw new Error(`no disk row for ${id.kind} ${id.id}`);
+export interface DiskReconcilerDeps {
+  store: Store;
+  regions: Regions;
+  now: () => number;
+  limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
+  log: Pick<Log, 'error'>;
 }
 
+/** Members that a volume and a snapshot share. */
+type Subject = Pick<Volume, 'ownerId' | 'regionId' | 'generation'> & { id: string; status: string };
+
+export interface Failure {
+  reason: string;
+  message: string;
+}
+
+export type AttemptResult = 'done' | { retryInMs: number } | { failure: Failure };
+
+/** One reconcile under a lease. */
+export interface DiskWork<OneSubject> {
+  subject: OneSubject;
+  guard: LeaseGuard;
+  signal: AbortSignal;
+  observe(disk: LocatedDisk): Promise<VolumeObservation>;
+  /** Treats `notFound` as permanent with `from`, the source of a copy; else the caller observes. */
+  attempt(disk: LocatedDisk, operation: (signal: AbortSignal) => Promise<void>, from?: DiskId): Promise<AttemptResult>;
+  deleteRow(): Promise<ReconcileResult>;
+}
+
+interface DiskReconciler<Row, OneSubject> {
+  kind: 'volume' | 'snapshot';
+  fromRow: (row: Row) => OneSubject;
+  deleteRow: (tx: Db, guard: LeaseGuard, subject: OneSubject, nowMs: number) => Promise<boolean>;
+  reconcile: (work: DiskWork<OneSubject>, disk: LocatedDisk) => Promise<ReconcileResult>;
+}
+
+/** Without a disk, a Terminating row is deleted and a Failed one rests. */
+export function makeDiskReconciler<Row extends { id: string }, OneSubject extends Subject>(
+  { store, regions, now, limits, log }: DiskReconcilerDeps,
+  { kind, fromRow, deleteRow, reconcile }: DiskReconciler<Row, OneSubject>,
+) {
+  const retries = makeStorageRetries({ limits, log });
+  return async ({ row, leaseToken, signal }: LeasedRow<Row>): Promise<ReconcileResult> => {
+    const subject = fromRow(row);
+    const { id, ownerId: accountId, regionId, status, generation } = subject;
+    const guard = { id, leaseToken, generation };
+    const work: DiskWork<OneSubject> = {
+      subject,
+      guard,
+      signal,
+      observe(disk) {
+        signal.throwIfAborted();
+        return raceAbort(disk.storage.observe(disk), signal);
+      },
+      attempt: (...attempted) => retries.attempt(guard, signal, ...attempted),
+      async deleteRow() {
+        const gone = await store.write(async (tx) => {
+          if (!(await deleteRow(tx, guard, subject, now()))) return false;
+          await deleteDisks(tx, [{ kind, id }]);
+          await appendEvent(tx, { accountId, atMs: now(), kind: `${kind}.removed`, subjectId: id, data: {} });
+          return true;
+        });
+        return gone ? 'gone' : { dueAtMs: now() };
+      },
+    };
+    if (status === 'Terminating') retries.reset(id);
+    const [disk] = await locateDisks(store.read, regions.of(regionId), [{ kind, id }]);
+    if (disk) return reconcile(work, disk);
+    if (status === 'Terminating') return work.deleteRow();
+    if (status === 'Failed') return { dueAtMs: null };
+    throw new Error(`no disk row for ${kind} ${id}`);
+  };
+}
+
+/** Returns false while the storage says that the disk is in use. */
 export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
   try {
-    await withDiskMutex(disk.storage, disk, () => disk.storage.destroy(disk), signal);
+    await withDiskMutex(disk, () => disk.storage.destroy(disk), signal);
     return true;
   } catch (error) {
     if (error instanceof StorageFault && error.kind === 'busy') return false;
     throw error;
+  }
+}
+
+function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' | 'log'>) {
+  const failures = new Map<string, { generation: number; attempts: number }>();
+
+  function afterFault({ id, generation }: LeaseGuard, err: unknown): AttemptResult {
+    const before = failures.get(id);
+    const attempts = before?.generation === generation ? before.attempts + 1 : 1;
+    const left = limits.maxDiskAttempts - attempts;
+    log.error({ id, err, left }, 'a storage operation failed');
+    if (left <= 0) return { failure: RETRIES_EXHAUSTED };
+    failures.set(id, { generation, attempts });
+    return { retryInMs: backOffMs(attempts, limits) };
+  }
+
+  return {
+    async attempt(
+      row: LeaseGuard,
+      signal: AbortSignal,
+      ...[disk, operation, from]: Parameters<DiskWork<Subject>['attempt']>
+    ): Promise<AttemptResult> {
+      let result: AttemptResult;
+      try {
+        await withDiskMutex(disk, () => operation(signal), signal);
+        result = 'done';
+      } catch (error) {
+        signal.throwIfAborted();
+        const failure = permanentFailure(error, from);
+        result = failure === null ? afterFault(row, error) : { failure };
+      }
+      if (result === 'done' || 'failure' in result) failures.delete(row.id);
+      return result;
+    },
+    reset: (id: string) => void failures.delete(id),
+  };
+}
+
+/** Leaves out the fault's message, which may describe the host: the log has it. */
+const RETRIES_EXHAUSTED: Failure = {
+  reason: 'StorageFailed',
+  message: 'the storage of the region could not do it, however often it was tried',
+};
+
+function permanentFailure(error: unknown, from: DiskId | undefined): Failure | null {
+  if (!(error instanceof StorageFault)) return null;
+  const { kind, message } = error;
+  switch (kind) {
+    case 'full':
+      return { reason: 'StorageFull', message };
+    case 'notFound':
+      return from === undefined ? null : { reason: 'SourceGone', message };
+    case 'unsupported':
+      return { reason: 'Unsupported', message };
+    case 'busy':
+      return null;
+    default:
+      return kind satisfies never;
   }
 }

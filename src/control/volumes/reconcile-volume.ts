@@ -1,47 +1,39 @@
 /** Reconciles a volume: creates, grows, observes and destroys its backing. */
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { failVolume, planVolume, type Volume, type VolumeObservation, type VolumeStatus } from '../../domain/volume.ts';
+import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
 import { deleteDisks, growDisk } from '../../store/tables/disks.ts';
 import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Db } from '../../store/store.ts';
 import {
   isCopySource,
   mountersOf,
   volumeFromRow,
   writeReconciledVolume,
-  type VolumeRow,
 } from '../../store/tables/volumes.ts';
+import type { PublishChanges } from '../base/changes.ts';
+import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { DiskUses } from './disk-uses.ts';
 import type { LocatedDisk } from './disks.ts';
-import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import { raceAbort } from '../../async/abort.ts';
-import type { Regions } from '../base/regions.ts';
-import { OBSERVE_AGAIN_MS, reconcileWithDisk, destroyDisk, IN_USE_RETRY_MS } from './reconcile-disk.ts';
 import {
-  makeStorageRetries,
+  destroyDisk,
+  IN_USE_RETRY_MS,
+  makeDiskReconciler,
+  OBSERVE_AGAIN_MS,
   type AttemptResult,
-  type StorageRetries,
-  type StorageRetriesDeps,
+  type DiskReconcilerDeps,
+  type DiskWork,
   type Failure,
-} from './storage-retries.ts';
-import type { PublishChanges } from '../base/changes.ts';
+} from './reconcile-disk.ts';
 
-export interface VolumeReconcilerDeps extends StorageRetriesDeps {
-  store: Store;
-  regions: Regions;
-  now: () => number;
+export interface VolumeReconcilerDeps extends DiskReconcilerDeps {
   diskUses: Pick<DiskUses, 'abort'>;
   changes: PublishChanges;
 }
 
-interface Work extends VolumeReconcilerDeps {
-  leased: LeasedRow<VolumeRow>;
-  retries: StorageRetries;
-  volume: Volume;
-}
+interface Work extends VolumeReconcilerDeps, DiskWork<Volume> {}
 
 const LOST = {
   reason: 'VolumeLost',
@@ -49,28 +41,20 @@ const LOST = {
   whatToDo: 'Ask the operator to bring it back, or delete the volume.',
 };
 
-export function makeVolumeReconciler(deps: VolumeReconcilerDeps) {
-  const retries = makeStorageRetries(deps);
-  return async (leased: LeasedRow<VolumeRow>): Promise<ReconcileResult> => {
-    const volume = volumeFromRow(leased.row);
-    const work = { ...deps, leased, retries, volume };
-    const { id, regionId, status } = volume;
-    return reconcileWithDisk(
-      work,
-      { kind: 'volume', id, regionId, status },
-      { reconcile: (disk) => reconcile(work, disk), deleteRow: () => deleteRow(work) },
-    );
-  };
-}
+export const makeVolumeReconciler = (deps: VolumeReconcilerDeps) =>
+  makeDiskReconciler(deps, {
+    kind: 'volume',
+    fromRow: volumeFromRow,
+    deleteRow: deleteVolumeRow,
+    reconcile: (work, disk) => reconcile({ ...deps, ...work }, disk),
+  });
 
-async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileResult> {
-  const { leased, now } = initial;
-  let { volume } = initial;
+async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult> {
+  const { now } = work;
+  let volume = work.subject;
   let destroyed = false;
   for (;;) {
-    const work: Work = { ...initial, volume };
-    leased.signal.throwIfAborted();
-    const observation: VolumeObservation = await raceAbort(disk.storage.observe(disk), leased.signal);
+    const observation = await work.observe(disk);
     const step = planVolume(volume, observation, { destroyed });
     switch (step.do) {
       case 'rest':
@@ -81,7 +65,8 @@ async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileRes
         break;
       }
       case 'grow': {
-        const result = await grow(work, disk);
+        const { sizeGB } = volume;
+        const result = await work.attempt(disk, () => disk.storage.grow(disk, sizeGB));
         if (result !== 'done')
           return afterAttempt(work, disk, result, observation.kind === 'present' ? observation.sizeGB : null);
         break;
@@ -91,7 +76,7 @@ async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileRes
         destroyed = true;
         break;
       case 'forget':
-        return deleteRow(work);
+        return work.deleteRow();
       case 'mark': {
         const next = await writeStatus(work, step.status);
         if (!next) return { dueAtMs: now() };
@@ -104,19 +89,16 @@ async function reconcile(initial: Work, disk: LocatedDisk): Promise<ReconcileRes
   }
 }
 
-function create({ volume, leased, retries }: Work, disk: LocatedDisk): Promise<AttemptResult> {
+function create({ subject: volume, attempt }: Work, disk: LocatedDisk): Promise<AttemptResult> {
   const from = volume.source ?? undefined;
-  return retries.attempt(leased, disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
+  return attempt(disk, (signal) => disk.storage.create(disk, volume.sizeGB, signal, from), from);
 }
 
-const grow = ({ volume: { sizeGB }, leased, retries }: Work, disk: LocatedDisk): Promise<AttemptResult> =>
-  retries.attempt(leased, disk, () => disk.storage.grow(disk, sizeGB));
-
 /** Returns false while the volume is mounted or being copied. */
-async function destroy({ store, volume, leased, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
-  if ((await mountersOf(store.read, volume.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
-  await diskUses.abort(disk, new Refusal('not_now', `volume ${volume.id} is being deleted`));
-  return destroyDisk(disk, leased.signal);
+async function destroy({ store, subject, signal, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
+  if ((await mountersOf(store.read, subject.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
+  await diskUses.abort(disk, new Refusal('not_now', `volume ${subject.id} is being deleted`));
+  return destroyDisk(disk, signal);
 }
 
 /** `hasGB` is the size of the disk after the failure; null if there is none. */
@@ -158,7 +140,7 @@ function writeStatus(work: Work, status: VolumeStatus): Promise<Volume | null> {
         ? failOperation(volume.operation, LOST, nowMs)
         : endOperation(volume.operation, 'Succeeded', nowMs),
   });
-  return writeResult(work, change, { kind: 'volume.observed', data: { status, sizeGB: work.volume.sizeGB } });
+  return writeResult(work, change, { kind: 'volume.observed', data: { status, sizeGB: work.subject.sizeGB } });
 }
 
 async function writeResult(
@@ -166,29 +148,16 @@ async function writeResult(
   change: (volume: Volume) => Volume,
   { kind, data, alsoWrite }: { kind: string; data: object; alsoWrite?: (tx: Db) => Promise<void> },
 ): Promise<Volume | null> {
-  const { store, now, volume } = work;
-  const next = await store.write(async (tx) => {
-    const written = await writeReconciledVolume(tx, guardOf(work), change);
+  const { now, guard } = work;
+  const { id: subjectId, ownerId: accountId } = work.subject;
+  const next = await work.store.write(async (tx) => {
+    const written = await writeReconciledVolume(tx, guard, change);
     if (!written) return null;
-    await makeMountersDue(tx, volume.id, now());
+    await makeMountersDue(tx, subjectId, now());
     await alsoWrite?.(tx);
-    await appendEvent(tx, { accountId: volume.ownerId, atMs: now(), kind, subjectId: volume.id, data });
+    await appendEvent(tx, { accountId, atMs: now(), kind, subjectId, data });
     return written;
   });
   if (next) work.changes.publish({ subject: 'instance', isDue: true });
   return next;
 }
-
-async function deleteRow(work: Work): Promise<ReconcileResult> {
-  const { store, volume, now } = work;
-  const { ownerId: accountId, id } = volume;
-  const gone = await store.write(async (tx) => {
-    if (!(await deleteLeasedRow(tx, 'volume', guardOf(work), volume, now()))) return false;
-    await deleteDisks(tx, [{ kind: 'volume', id }]);
-    await appendEvent(tx, { accountId, atMs: now(), kind: 'volume.removed', subjectId: id, data: {} });
-    return true;
-  });
-  return gone ? 'gone' : { dueAtMs: now() };
-}
-
-const guardOf = ({ leased, volume: { id, generation } }: Work) => ({ id, leaseToken: leased.leaseToken, generation });

@@ -1,6 +1,6 @@
 /** Mounting a volume for a request waits for the disk's mutex, and is refused after too long. */
 import { expect, test } from 'vitest';
-import { withDiskMutex } from '../../../src/control/volumes/disk-mutex.ts';
+import { withDiskMutex } from '../../../src/control/volumes/disks.ts';
 import { makeMountVolume } from '../../../src/control/volumes/mounts.ts';
 import { regionId, volumeId } from '../../../src/domain/ids.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
@@ -20,7 +20,7 @@ function room() {
   };
   const located = { ...disk, storage: storage as Storage };
   const mount = makeMountVolume({ locate: async () => located, time: { deadline: () => late.signal } });
-  return { mount, did, late, before: (fn: () => Promise<void>) => withDiskMutex(located.storage, disk, fn, never) };
+  return { mount, did, late, before: (fn: () => Promise<void>) => withDiskMutex(located, fn, never) };
 }
 
 test("mounts after the operation that holds the disk's mutex", async () => {
