@@ -3,7 +3,7 @@ import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
 import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts';
-import { makeStopDue } from './auto-stop/stop-due.ts';
+import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeDiskMeasurements } from './volumes/disk-measurements.ts';

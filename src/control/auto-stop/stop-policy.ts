@@ -1,19 +1,21 @@
-/** The owner's stop policy, changed at once and without an operation, and the idle status. */
+/** The owner's stop policy, changed at once and without an operation, idle status, and due stops. */
 import {
   stopDueAtMs,
   nextStopPolicy,
+  dueStopCause,
   type StopPolicy,
   type StopPolicyRules,
   type StopPolicyRequest,
 } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { lockInstance, instanceFromRow, ownedInstanceRow, writeStopPolicy } from '../../store/tables/instances.ts';
+import { writeStopPolicy, overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Caller } from '../base/caller.ts';
-import type { UseCaseDeps } from '../base/deps.ts';
+import type { UseCaseDeps, TaskDeps } from '../base/deps.ts';
+import type { StopAutomatically } from '../instances/actions.ts';
 
 export interface InstanceStopPolicy extends Omit<StopPolicy, 'keepAliveUntilMs'> {
   instanceId: string;
@@ -100,3 +102,45 @@ const publicStopPolicy = (instance: Instance, nowMs: number): InstanceStopPolicy
   keepAliveUntilMs: instance.stopPolicy.keepAliveUntilMs > nowMs ? instance.stopPolicy.keepAliveUntilMs : null,
   endsAtMs: stopDueAtMs(instance),
 });
+
+const AT_ONCE = 200;
+
+interface StopDueDeps extends Pick<TaskDeps, 'store' | 'now' | 'log'> {
+  stopAutomatically: StopAutomatically;
+}
+
+/** Each run visits all overdue instances, so one that can't be stopped delays no other. */
+export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
+  /** Errors of the last run by instance: an error is logged once, not every second. */
+  let failed = new Map<string, string>();
+
+  async function stop(overdue: Overdue, failing: Map<string, string>): Promise<void> {
+    try {
+      await stopAutomatically(overdue, (instance, nowMs) => {
+        const cause = dueStopCause(instance, nowMs);
+        return cause === null ? null : { cause, why: { dueAt: stopDueAtMs(instance) } };
+      });
+    } catch (error) {
+      const why = String(error);
+      failing.set(overdue.id, why);
+      if (failed.get(overdue.id) === why) return;
+      log.warn(
+        { id: overdue.id, err: error },
+        'an instance whose time is over could not be stopped; it is tried again',
+      );
+    }
+  }
+
+  return async () => {
+    const nowMs = now();
+    const failing = new Map<string, string>();
+    let last: Overdue | undefined;
+    for (;;) {
+      const due = await overdueInstances(store.read, nowMs, last ?? null, AT_ONCE);
+      await Promise.all(due.map((overdue) => stop(overdue, failing)));
+      last = due.at(-1);
+      if (due.length < AT_ONCE) break;
+    }
+    failed = failing;
+  };
+}

@@ -1,6 +1,8 @@
 /** Reports the progress of a pull or push to a row, about once a second, one write at a time. */
 import { amountOf, type Progress } from '../../domain/operation.ts';
 import type { ImageProgress } from '../../engines/contract.ts';
+import type { Observed } from '../../domain/instance.ts';
+import { diagnosisFields } from '../../domain/plan.ts';
 
 const INTERVAL_MS = 1_000;
 
@@ -34,3 +36,10 @@ export function makeProgressReporter(
     },
   };
 }
+
+/** Reports the progress of a pull or push to an instance. */
+export const makeInstanceProgressReporter = (
+  now: () => number,
+  write: (observed: Partial<Observed>) => Promise<void>,
+): ProgressReporter =>
+  makeProgressReporter(now, (message, progress) => write({ message, progress, ...diagnosisFields('', '') }));

@@ -51,7 +51,7 @@ const sealContext = (accountId: string, server: string): string => `${accountId}
 export function makeRegistries(deps: RegistryDeps): InternalRegistries {
   const { store, randomUuid, seal, localRegistries } = deps;
   return {
-    create({ accountId }, { server: written, username, secret }, idempotency) {
+    async create({ accountId }, { server: written, username, secret }, idempotency) {
       const server = readServer(written);
       if (!localRegistries) refuseLocalRegistry('server', written, server);
       return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {

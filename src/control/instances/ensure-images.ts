@@ -4,8 +4,7 @@ import { nextStatus } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { beginStage, type Progress } from '../../domain/operation.ts';
 import type { ImageRequest } from '../images/image-pulls.ts';
-import { imageRequestOf, withCredentialAdvice } from '../images/instance-image.ts';
-import { makeInstanceProgressReporter } from './progress.ts';
+import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
 import {
   callDeadline,
   withInstance,
@@ -13,6 +12,9 @@ import {
   type InstanceState,
   type ReconcileContext,
 } from './reconcile-context.ts';
+import { registryServerOf } from '../../domain/image-ref.ts';
+import type { CredentialsFor } from '../images/registries.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 
 /** Least share of the image deadline for each pull: an old request may start with one. */
 const LEAST_PULL_SHARE = 1 / 10;
@@ -126,3 +128,40 @@ const retryable = (fault: EngineFault): ImageFault => new ImageFault(fault, { re
 function throwAsImageFault(error: unknown): never {
   throw error instanceof EngineFault ? retryable(error) : error;
 }
+
+export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
+  archive?.ref ?? spec.image.ref;
+
+/** True for root disks in the engine's store or the operator's registry, which need no account. */
+const isRootDisk = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string): boolean =>
+  ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`);
+
+/**
+ * The engine may have a private image because another account pulled it, so each container asks the
+ * registry with its own account's credentials.
+ */
+async function imageRequestOf(
+  instance: Pick<Instance, 'archive' | 'spec' | 'ownerId'>,
+  drivers: RegionDrivers,
+  credentialsFor: CredentialsFor,
+): Promise<ImageRequest> {
+  const ref = imageRefOf(instance);
+  if (isRootDisk(drivers, ref)) return { ref, credentials: drivers.archiveCredentials };
+  if (instance.archive !== null || instance.spec.image.isPublic) return { ref };
+  const { ownerId } = instance;
+  return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
+}
+
+const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
+  if (fault.kind !== 'denied' || ownerId === undefined) return fault;
+  const server = registryServerOf(ref);
+  const advice =
+    credentials === undefined
+      ? `register credentials for ${server} with POST /api/registry/create`
+      : `delete the credentials for ${server} (user ${credentials.username}) with POST /api/registry/delete, and register others that may read it`;
+  return new EngineFault(fault.kind, `${fault.message}; ${advice}`, {
+    retry: fault.retry,
+    reason: fault.reason,
+    cause: fault.cause,
+  });
+};

@@ -12,7 +12,7 @@ import { releaseNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import { locateDisks, withDiskMutex } from '../volumes/disks.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
-import { makeInstanceProgressReporter } from './progress.ts';
+import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
 import {
   callDeadline,
   writeInstance,

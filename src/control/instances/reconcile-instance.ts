@@ -8,7 +8,6 @@ import { clampFutureTimes, type Instance } from '../../domain/instance.ts';
 import { plan, type InstanceObservation, type Step } from '../../domain/plan.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import { makeBackOffs, type BackOffs } from './back-offs.ts';
 import { ensureContainer, growDisks, refreshFiles } from './bring-up.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './put-away.ts';
@@ -23,7 +22,9 @@ import {
   type InstanceState,
   type ReconcileContext,
   type StepResult,
+  type BackOff,
 } from './reconcile-context.ts';
+import type { Time } from '../base/time.ts';
 
 export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
@@ -127,4 +128,27 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
     default:
       return step satisfies never;
   }
+}
+
+type Row = Pick<Instance, 'generation'> & { id: string };
+type BackOffs = ReturnType<typeof makeBackOffs>;
+
+/**
+ * Delays the next attempt after a failure, whatever wakes the row: the engine hints at every failed
+ * start, and would use up all attempts within a second. A new generation starts at once.
+ */
+function makeBackOffs({ elapsed }: Pick<Time, 'elapsed'>) {
+  const byId = new Map<string, { generation: number; untilMs: number }>();
+  return {
+    begin({ id, generation }: Row, { backOffMs }: BackOff): void {
+      byId.set(id, { generation, untilMs: elapsed() + backOffMs });
+    },
+    leftMs({ id, generation }: Row): number {
+      const backOff = byId.get(id);
+      if (!backOff) return 0;
+      const leftMs = backOff.generation === generation ? backOff.untilMs - elapsed() : 0;
+      if (leftMs <= 0) byId.delete(id);
+      return Math.max(0, leftMs);
+    },
+  };
 }

@@ -8,7 +8,7 @@ import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
-import { imageRefOf } from '../images/instance-image.ts';
+import { imageRefOf } from './ensure-images.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound yet, or (`lost`) never will be. */

@@ -1,14 +1,15 @@
+/** Routes for the gateway: one from a cache, or all for a gateway whose API is away. */
 import { makeCache } from '../../async/cache.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { effectiveAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { portAccessOf } from '../../store/tables/ports.ts';
-import type { Store } from '../../store/store.ts';
-import type { Regions } from '../base/regions.ts';
-import type { Time } from '../base/time.ts';
-import type { Forwarding, GatewayRoute } from './gateway-types.ts';
+import { portAccessOf } from '../../store/tables/port-access.ts';
+import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from './gateway-types.ts';
+import { retry } from '../../async/retry.ts';
+import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';
+import type { TaskDeps } from '../base/deps.ts';
 
 /** Maximum delay of changes by other processes. */
 const FRESH_MS = 1_000;
@@ -39,7 +40,9 @@ export function routeOf(row: InstanceRow): GatewayRoute {
   };
 }
 
-export function makeRoutes({ store, regions, time }: { store: Store; regions: Regions; time: Time }): Routes {
+type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'>;
+
+export function makeRoutes({ store, regions, time }: RouteDeps): Routes {
   const load = async (id: string): Promise<CachedRoute> => {
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
     if (!row || row.desired === 'released') return { route: null, engine: null };
@@ -61,5 +64,74 @@ export function makeRoutes({ store, regions, time }: { store: Store; regions: Re
     openExec: async (id, request, signal) => (await engineOf(id)).openExec(id, request, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
     invalidate: (id) => cache.invalidateKey(id),
+  };
+}
+
+const PAGE = 1_000;
+const RETRY_MS = 1_000;
+
+export interface PublishedRoutes extends RouteTable {
+  changed(instanceId: string): void;
+}
+
+type RouteTableDeps = Pick<TaskDeps, 'store' | 'time' | 'log'>;
+
+/** Changes during a snapshot are sent after the snapshot. */
+export function makeRouteTable({ store, time, log }: RouteTableDeps): PublishedRoutes {
+  const followers = new Set<(id: string) => void>();
+
+  async function sendSnapshot(send: (update: RouteUpdate) => void, onlyRunning: boolean): Promise<void> {
+    for (let afterId = ''; ;) {
+      const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
+      const isLast = rows.length < PAGE;
+      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
+      if (isLast) return;
+      afterId = rows.at(-1)?.id ?? '';
+    }
+  }
+
+  async function sendChanges(ids: readonly string[], send: (update: RouteUpdate) => void): Promise<void> {
+    const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
+    const activeIds = new Set<string>(routes.map(({ instanceId }) => instanceId));
+    send({ snapshot: null, routes, gone: ids.filter((id) => !activeIds.has(id)) });
+  }
+
+  const follow: RouteTable['follow'] = async (send, signal, { onlyRunning } = { onlyRunning: false }) => {
+    const waiting = new Set<string>();
+    let wake = (): void => {};
+    const onChange = (id: string): void => {
+      waiting.add(id);
+      wake();
+    };
+    followers.add(onChange);
+    signal.addEventListener('abort', () => wake(), { once: true });
+    const publish = async (): Promise<void> => {
+      waiting.clear();
+      await sendSnapshot(send, onlyRunning);
+      while (!signal.aborted) {
+        const ids = [...waiting];
+        waiting.clear();
+        if (ids.length > 0) await sendChanges(ids, send);
+        if (waiting.size === 0 && !signal.aborted) await new Promise<void>((resolve) => (wake = resolve));
+      }
+    };
+    try {
+      await retry(publish, {
+        signal,
+        firstMs: RETRY_MS,
+        sleep: (ms, aborted) => time.sleep(ms, aborted),
+        onError: (error) =>
+          log.warn({ err: error }, 'the routes could not be read for the gateway; they are read again'),
+      });
+    } finally {
+      followers.delete(onChange);
+    }
+  };
+
+  return {
+    follow,
+    changed(id) {
+      for (const onChange of followers) onChange(id);
+    },
   };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeStopDue } from '../../../src/control/auto-stop/stop-due.ts';
+import { makeStopDue } from '../../../src/control/auto-stop/stop-policy.ts';
 import type { StopPolicyRequest } from '../../../src/domain/stop-policy.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';

@@ -3,8 +3,7 @@
  * reported.
  */
 import { expect, test } from 'vitest';
-import { consoleOf } from '../../../src/control/inside/logs/console.ts';
-import { initLogOf } from '../../../src/control/inside/logs/init.ts';
+import { consoleOf, initLogOf } from '../../../src/control/inside/logs/engine-logs.ts';
 import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/log-reader.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';

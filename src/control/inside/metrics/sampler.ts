@@ -28,8 +28,20 @@ import {
 } from '../../../store/tables/metrics.ts';
 import { deadlineWithin, type TaskDeps } from '../../base/deps.ts';
 import type { RegionDrivers } from '../../base/regions.ts';
-import { packMinutes, packSamples, unpackMinutes, unpackSamples, type InstanceSamples } from './encoding.ts';
-import { addSample, closeMinutes, emptySeries, forgetOld, minutesInMemory, wholeHours, type Series } from './series.ts';
+import {
+  addSample,
+  closeMinutes,
+  emptySeries,
+  forgetOld,
+  minutesInMemory,
+  packMinutes,
+  packSamples,
+  unpackMinutes,
+  unpackSamples,
+  wholeHours,
+  type InstanceSamples,
+  type Series,
+} from './series.ts';
 
 const SAMPLE_DEADLINE_MS = 12_000;
 const PACKED_AT_ONCE = 200;

@@ -1,7 +1,10 @@
-/** The shell command: adds the start script's environment (images/start.sh), prefers bash. */
-import type { ExecRequest, TerminalSize, Engine } from '../../../engines/contract.ts';
+/** The shell of a terminal: its command, its size, and shells that a dead process left. */
+import type { ExecRequest, TerminalSize, Engine, OpenExec } from '../../../engines/contract.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
+import type { Log } from '../../base/log.ts';
+import type { Time } from '../../base/time.ts';
 
+/** Adds the start script's environment (images/start.sh), and prefers bash. */
 const SCRIPT = `
 export HOME=/root USER=root LOGNAME=root LANG="\${LANG:-C.UTF-8}"
 for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin; do
@@ -45,4 +48,70 @@ export async function hangUpOrphans(
   { instanceId, holder, signal }: { instanceId: InstanceId; holder: string; signal: AbortSignal },
 ): Promise<void> {
   await exec(instanceId, ['/bin/sh', '-c', HANG_UP, 'sh', holder], signal);
+}
+
+/** Programs that see two sizes at once only notice the second; throttled ones are slow. */
+const REDRAW_MS = 250;
+
+/** The size of the shell, sent one at a time; outdated sizes are skipped. */
+export interface ShellSize {
+  readonly current: TerminalSize;
+  /** Returns false when the size is unchanged. */
+  set(size: TerminalSize): boolean;
+  /** Full-screen programs redraw only when the size changes. */
+  redraw(): void;
+}
+
+export function makeShellSize(
+  first: TerminalSize,
+  {
+    shell,
+    time,
+    log,
+    signal,
+  }: { shell: Pick<OpenExec, 'resize'>; time: Pick<Time, 'sleep'>; log: Pick<Log, 'warn'>; signal: AbortSignal },
+): ShellSize {
+  let size = first;
+  let shellSize = first;
+  let wantsRedraw = false;
+  let isSending = false;
+
+  async function send(next: TerminalSize): Promise<void> {
+    try {
+      await shell.resize(next);
+    } catch (error) {
+      log.warn({ err: error }, 'a terminal could not be resized');
+    }
+  }
+
+  async function sendLatest(): Promise<void> {
+    if (isSending) return;
+    isSending = true;
+    while (wantsRedraw || shellSize !== size) {
+      if (wantsRedraw) {
+        wantsRedraw = false;
+        await send({ ...size, rows: size.rows > 1 ? size.rows - 1 : size.rows + 1 });
+        await time.sleep(REDRAW_MS, signal).catch(() => {});
+      }
+      shellSize = size;
+      await send(shellSize);
+    }
+    isSending = false;
+  }
+
+  return {
+    get current() {
+      return size;
+    },
+    set(next) {
+      if (next.columns === size.columns && next.rows === size.rows) return false;
+      size = next;
+      void sendLatest();
+      return true;
+    },
+    redraw() {
+      wantsRedraw = true;
+      void sendLatest();
+    },
+  };
 }

@@ -9,7 +9,7 @@ import type { Log } from '../../base/log.ts';
 import { drained } from '../../../async/abort.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
-import { makeShellSize } from './shell-size.ts';
+import { makeShellSize } from './shell.ts';
 import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
 
 const PIECE_BYTES = 32 * 1024;

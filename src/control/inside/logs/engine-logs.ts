@@ -1,4 +1,4 @@
-/** The console log. If the engine has dropped the line of a position, the reader reports a gap. */
+/** Logs that the engine stores: the console, and the log of the init script. */
 import {
   DISORDER_MS,
   makeLogPositions,
@@ -23,6 +23,7 @@ interface Range {
 }
 type Open = (range: Range, signal: AbortSignal) => Promise<AsyncIterable<LogLine>>;
 
+/** If the engine has dropped the line of a position, the reader reports a gap. */
 export function consoleOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId, time: Time): LogReader {
   const until =
     (untilMs: number | undefined): Open =>
@@ -142,5 +143,38 @@ async function* resume(
   for await (const one of positioned(await open({ sinceMs: target.atMs + 1 }, signal))) {
     yield { ...one, gap };
     gap = false;
+  }
+}
+
+export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId): LogReader {
+  const now = async (signal: AbortSignal): Promise<AsyncIterable<PositionedLine>> =>
+    numbered(await engine.logs(id, 'init', {}, signal));
+
+  return {
+    async *read(from, _untilMs, signal) {
+      if ('tail' in from) yield* await lastLines(await now(signal), from.tail);
+      else yield* behind(await now(signal), skippedBy(from));
+    },
+    async *follow(from, signal) {
+      yield* behind(numbered(await engine.followLogs(id, 'init', {}, signal)), skippedBy(from));
+    },
+  };
+}
+
+const skippedBy = (from: LogStart): number => ('after' in from ? Number(from.after) : 0);
+
+async function* numbered(lines: AsyncIterable<LogLine>): AsyncGenerator<PositionedLine> {
+  let number = 0;
+  for await (const line of lines) {
+    number += 1;
+    yield { line, position: String(number), gap: false };
+  }
+}
+
+async function* behind(lines: AsyncIterable<PositionedLine>, skipped: number): AsyncGenerator<PositionedLine> {
+  let number = 0;
+  for await (const line of lines) {
+    number += 1;
+    if (number > skipped) yield line;
   }
 }
