@@ -65,7 +65,7 @@ export interface ControlDeps
 
 export type Foundation = ReturnType<typeof makeFoundation>;
 
-/** Makes all parts, in one object that use cases and tasks get whole: their types name their use. */
+/** Makes all parts in one object, which use cases and tasks get whole: their types name a use. */
 export function makeFoundation(given: ControlDeps) {
   const { randomBytes, secretsKey } = given;
   const { now } = given.time;

@@ -76,9 +76,6 @@ export interface Control {
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;
-  /**
-   * `ready` is false while the store does not answer; an engine that is away is said, and does not
-   * make it false.
-   */
+  /** `ready` is false while the store does not answer. Only the text tells of an engine away. */
   health(): Promise<{ ready: boolean; text: string }>;
 }

@@ -81,16 +81,16 @@ const publishing =
   <More extends unknown[], Answer>(
     { changes }: Foundation,
     useCase: (caller: Caller, ...more: More) => Promise<Answer>,
-    changeOf: (caller: Caller) => Change,
+    changeOf: (caller: Caller, ...more: More) => Change,
   ) =>
   async (caller: Caller, ...more: More): Promise<Answer> => {
     const answer = await useCase(caller, ...more);
-    changes.publish(changeOf(caller));
+    changes.publish(changeOf(caller, ...more));
     return answer;
   };
 
 function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwarding' | 'routeTable' | 'ports'> {
-  const { changes, access, shares, routes, routeTable, traffic, revocations } = foundation;
+  const { access, shares, routes, routeTable, traffic, revocations } = foundation;
   const filesStale = (): Change => ({ subject: 'instance', isDue: true });
   const credentialsRevoked = ({ accountId: id }: Caller): Change => ({ subject: 'account', id });
   return {
@@ -107,10 +107,7 @@ function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwa
       ...makePorts(foundation),
       share: shares.share,
       shares: shares.shares,
-      async unshare(caller, body, idempotency) {
-        await shares.unshare(caller, body, idempotency);
-        changes.publish({ subject: 'instance', id: body.instanceId });
-      },
+      unshare: publishing(foundation, shares.unshare, (_, { instanceId: id }) => ({ subject: 'instance', id })),
     },
     forwarding: {
       route: routes.route,

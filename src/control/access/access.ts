@@ -14,13 +14,12 @@ import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/log.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
-import { makeApiKeys } from './api-keys.ts';
 import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
 import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
 import { makeSigningRing } from './signing-ring.ts';
-import { makeSshKeys, type SshKeyDeps } from './ssh-keys.ts';
+import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
 import { makeTokens } from './tokens.ts';
 import type { Access } from './types.ts';
 
@@ -39,7 +38,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   ensureSigningKey(): Promise<string>;
   /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
-  grants: Pick<Grants, 'grant' | 'redeem' | 'session' | 'revokeFor'>;
+  grants: Pick<Grants, 'grant' | 'redeem' | 'session'>;
 }
 
 /** Half of Node's four worker threads: the others are for files and DNS. */

@@ -60,7 +60,6 @@ const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | '
 export interface Callers {
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
   invalidate(which: (caller: Caller) => boolean): void;
-  readonly size: number;
 }
 
 export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tokens }): Callers => {
@@ -101,9 +100,6 @@ export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tok
     invalidate(which) {
       byToken.invalidate(which);
       byKey.invalidate(which);
-    },
-    get size() {
-      return byToken.size + byKey.size;
     },
   };
 };

@@ -11,7 +11,6 @@ import { lockAccount } from '../../store/tables/accounts.ts';
 import {
   deleteGrant,
   deleteSessionGrant,
-  revokeGrantsOfInstance,
   extendGrant,
   insertGrant,
   sessionGrantsOf,
@@ -46,8 +45,6 @@ export interface Grants extends GatewaySessions {
   grant(caller: Caller, instanceId: string): Promise<string>;
   redeem: Forwarding['redeem'];
   session(secret: string): Promise<GatewaySession | null>;
-  /** Within a transaction, use the store's `revokeGrantsOfInstance` instead. */
-  revokeFor(instanceId: string): Promise<void>;
   /** Drops cached sessions whose rows were deleted. */
   invalidate(which: (session: GatewaySession) => boolean): void;
 }
@@ -149,11 +146,6 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
         return {};
       });
       known.invalidate((session) => session.id === id);
-    },
-
-    async revokeFor(instanceId) {
-      await store.write((tx) => revokeGrantsOfInstance(tx, instanceId));
-      known.invalidate((session) => session.instanceId === instanceId);
     },
 
     invalidate: (which) => known.invalidate(which),

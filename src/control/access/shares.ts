@@ -2,7 +2,7 @@
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
-import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/port-shares.ts';
+import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
 import { writeOwnAccount, type CredentialDeps } from './callers.ts';

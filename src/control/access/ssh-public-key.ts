@@ -17,19 +17,6 @@ export const MIN_RSA_BITS = 3072;
 const MAX_RSA_BITS = 16384;
 const MAX_COMMENT_CHARACTERS = 200;
 
-const accepted = [
-  'ssh-ed25519',
-  'ecdsa-sha2-nistp256',
-  'ecdsa-sha2-nistp384',
-  'ecdsa-sha2-nistp521',
-  'ssh-rsa',
-  'sk-ssh-ed25519@openssh.com',
-  'sk-ecdsa-sha2-nistp256@openssh.com',
-] as const;
-type AcceptedType = (typeof accepted)[number];
-
-const isAccepted = (type: string): type is AcceptedType => accepted.some((known) => known === type);
-
 const refuse = (reason: string): never => {
   throw new Refusal('field_value', `field "publicKey" ${reason}`);
 };
@@ -109,37 +96,23 @@ const readRsa = (reader: Reader): number => {
   return bits;
 };
 
-const readApplication = (reader: Reader): void => {
+/** Keys of security keys also name their application. */
+const withApplication = (reader: Reader, bits: number): number => {
   const application = asciiOf(reader.next('application').subarray(0, 256));
   if (!/^[\x21-\x7e]{1,255}$/.test(application)) refuse(`names no application of its security key; ${EXAMPLE}`);
+  return bits;
 };
 
-const readBits = (type: AcceptedType, reader: Reader): number => {
-  switch (type) {
-    case 'ssh-ed25519':
-      return readEd25519(reader);
-    case 'ecdsa-sha2-nistp256':
-    case 'ecdsa-sha2-nistp384':
-    case 'ecdsa-sha2-nistp521':
-      return readEcdsa(reader, type.slice('ecdsa-sha2-'.length));
-    case 'ssh-rsa':
-      return readRsa(reader);
-    case 'sk-ssh-ed25519@openssh.com': {
-      const bits = readEd25519(reader);
-      readApplication(reader);
-      return bits;
-    }
-    case 'sk-ecdsa-sha2-nistp256@openssh.com': {
-      const bits = readEcdsa(reader, 'nistp256');
-      readApplication(reader);
-      return bits;
-    }
-    default: {
-      const unread: never = type;
-      return unread;
-    }
-  }
-};
+/** Reads the rest of a key of each accepted type, and returns its bits. */
+const readers = new Map<string, (reader: Reader) => number>([
+  ['ssh-ed25519', readEd25519],
+  ['ecdsa-sha2-nistp256', (reader) => readEcdsa(reader, 'nistp256')],
+  ['ecdsa-sha2-nistp384', (reader) => readEcdsa(reader, 'nistp384')],
+  ['ecdsa-sha2-nistp521', (reader) => readEcdsa(reader, 'nistp521')],
+  ['ssh-rsa', readRsa],
+  ['sk-ssh-ed25519@openssh.com', (reader) => withApplication(reader, readEd25519(reader))],
+  ['sk-ecdsa-sha2-nistp256@openssh.com', (reader) => withApplication(reader, readEcdsa(reader, 'nistp256'))],
+]);
 
 /** Decodes canonical base64: padded, with unused bits zero. */
 const bytesOf = (base64: string): Uint8Array => {
@@ -153,11 +126,11 @@ const refuseType = (type: string, rest: readonly string[]): never => {
   if (/-cert-v\d+@openssh\.com$/.test(type)) return refuse(`is a certificate; ${EXAMPLE}`);
   if (type === 'ssh-dss')
     return refuse('is a DSA key, which sshd no longer takes; make one with "ssh-keygen -t ed25519"');
-  if (rest.some((word) => isAccepted(word))) {
+  if (rest.some((word) => readers.has(word))) {
     return refuse('has options before its type; send the line from the type on, without options');
   }
   return refuse(
-    `starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${accepted.join(', ')}`,
+    `starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${[...readers.keys()].join(', ')}`,
   );
 };
 
@@ -181,14 +154,15 @@ export const parseSshPublicKey = (text: string): SshPublicKey => {
   if (/[\r\n]/.test(trimmed)) refuse('has several lines; send one key a request, as one line');
 
   const [, type = '', base64 = '', tail = ''] = /^([^ \t]+)[ \t]*([^ \t]*)[ \t]*(.*)$/su.exec(trimmed) ?? [];
-  if (!isAccepted(type)) return refuseType(type, [base64, ...tail.split(/[ \t]+/)]);
+  const readBits = readers.get(type);
+  if (!readBits) return refuseType(type, [base64, ...tail.split(/[ \t]+/)]);
   if (base64 === '') refuse(`is not whole: nothing follows its type; ${EXAMPLE}`);
 
   const blob = bytesOf(base64);
   const reader = readerOf(blob);
   const inner = asciiOf(reader.next('type').subarray(0, 64));
   if (inner !== type) refuse(`says ${type} outside and ${JSON.stringify(inner)} inside its blob; ${EXAMPLE}`);
-  const bits = readBits(type, reader);
+  const bits = readBits(reader);
   reader.end();
 
   const comment = cleanComment(tail);

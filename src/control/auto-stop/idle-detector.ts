@@ -32,7 +32,7 @@ export interface IdleStatus {
   idleSinceMs: number | null;
   willStopAtMs: number | null;
   checkedAtMs: number | null;
-  signals: (Signal & { says: 'active' | 'idle' | 'stale' })[];
+  signals: ReportedSignal[];
 }
 
 const MAX_CHECKS = 8;
@@ -97,33 +97,20 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const entry = entryOf(instance);
     entry.nextCheckMs = now() + limits.checkEveryMs;
     const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
-    const inside = {
-      engine: regions.of(row.regionId).engine,
-      id: instance.id,
-      time,
-      signal: deadlineWithin({ stopping, time }, CHECK_DEADLINE_MS),
-    };
-    const read = await readSignals({
-      inside,
-      instance,
-      notebookToken: row.notebookToken,
-      policy,
-      required,
-      traffic,
-      probeMs: limits.probeMs,
-    });
+    const { engine } = regions.of(row.regionId);
+    const inside = { engine, id: instance.id, time, signal: deadlineWithin(deps, CHECK_DEADLINE_MS) };
+    const { notebookToken } = row;
+    const { probeMs } = limits;
+    const read = await readSignals({ inside, instance, notebookToken, policy, required, traffic, probeMs });
     if (stopping.aborted) return;
     // A failed read does not discard a signal that is still fresh.
+    const fresh = entry.signals.filter((signal) => isFresh(signal, now(), limits));
     entry.signals = read.map((signal) =>
-      signal.atMs > 0 ? signal : (freshSignal(entry, signal.name, now(), limits) ?? signal),
+      signal.atMs > 0 ? signal : (fresh.find(({ name }) => name === signal.name) ?? signal),
     );
     const nowMs = now();
-    const verdict = assessIdleness(
-      { policy, required, limits },
-      entry.verdict?.watch ?? noIdleWatch,
-      entry.signals,
-      nowMs,
-    );
+    const watch = entry.verdict?.watch ?? noIdleWatch;
+    const verdict = assessIdleness({ policy, required, limits }, watch, entry.signals, nowMs);
     if (verdict.action === 'warn') await warn(instance, verdict);
     if (verdict.action === 'stop') await stop(instance, policy, verdict, nowMs);
     entry.verdict = verdict;
@@ -219,20 +206,9 @@ function makeIdleActions({ store, now, traffic, stopAutomatically }: IdleDetecto
   return { warn, stop };
 }
 
-const newWatch = (ownerId: string, of: string): Watched => ({
-  ownerId,
-  of,
-  nextCheckMs: 0,
-  signals: [],
-  verdict: null,
-});
+const newWatch = (ownerId: string, of: string): Watched => {
+  return { ownerId, of, nextCheckMs: 0, signals: [], verdict: null };
+};
 
 const watchedAs = ({ observed, stopPolicy }: Instance): string =>
   `${observed.runningSinceMs} ${JSON.stringify(stopPolicy.idle)}`;
-
-const freshSignal = (
-  { signals }: Watched,
-  name: Signal['name'],
-  nowMs: number,
-  limits: IdleLimits,
-): Signal | undefined => signals.find((signal) => signal.name === name && isFresh(signal, nowMs, limits));

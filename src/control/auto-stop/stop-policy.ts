@@ -1,4 +1,4 @@
-/** The owner's stop policy, changed at once and without an operation, idle status, and due stops. */
+/** The owner's stop policy, changed at once without an operation; idle status; due stops. */
 import {
   stopDueAtMs,
   nextStopPolicy,
@@ -9,9 +9,10 @@ import {
 } from '../../domain/stop-policy.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { writeStopPolicy, overdueInstances, type Overdue } from '../../store/tables/stop-policy.ts';
+import { overdueInstances, type Overdue } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance, instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, writeStopPolicy } from '../../store/tables/instances.ts';
+import { requireOwned } from '../inside/instance.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Caller } from '../base/caller.ts';
 import type { UseCaseDeps, TaskDeps } from '../base/deps.ts';
@@ -78,9 +79,7 @@ export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
         return { ...stopPolicy, keepAliveUntilMs };
       }),
     async idleStatus(caller, instanceId) {
-      const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
-      if (!row) throw instanceNotFound();
-      const instance = instanceFromRow(row);
+      const instance = await requireOwned(store, caller, instanceId);
       const { status } = instance.observed;
       const none = { idleSinceMs: null, willStopAtMs: null, checkedAtMs: null, signals: [] };
       if (instance.stopPolicy.idle === null)

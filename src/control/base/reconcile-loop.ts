@@ -8,9 +8,7 @@
  */
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
 import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
-import type { Store } from '../../store/store.ts';
-import type { Log } from './log.ts';
-import type { Time } from './time.ts';
+import type { TaskDeps } from './deps.ts';
 
 const LEASE_MS = 30_000;
 const HEARTBEAT_MS = 5_000;
@@ -34,11 +32,8 @@ export interface LeasedRow<Row> {
 /** When to reconcile again; null: after the next change; 'gone': the row was deleted. */
 export type ReconcileResult = { dueAtMs: number | null } | 'gone';
 
-export interface ReconcileLoopDeps<Table extends LeaseTable> {
+export interface ReconcileLoopDeps<Table extends LeaseTable> extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
   table: Table;
-  store: Store;
-  time: Time;
-  log: Log;
   leaseOwner: string;
   randomUuid: () => string;
   reconcile: (held: LeasedRow<LeaseRow<Table>>) => Promise<ReconcileResult>;

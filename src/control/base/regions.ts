@@ -1,7 +1,4 @@
-/**
- * Drivers of each region: the engine of its containers, the storage of its disks, and their last
- * health.
- */
+/** Drivers of each region: the engine of containers, the storage of disks, and the last health. */
 import type { RegionId } from '../../domain/ids.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, Probe, RegistryCredentials } from '../../engines/contract.ts';
@@ -24,10 +21,7 @@ export interface RegionDrivers {
   nodePortRange: { first: number; last: number };
   nodePortAddress: string;
   commonDataFolder: string;
-  /**
-   * Prefix of archived root disks: in the engine's store, or in the operator's registry when
-   * `archivePushed`.
-   */
+  /** Prefix of archived root disks, in the engine's store or, if `archivePushed`, in a registry. */
   archivePrefix: string;
   archivePushed: boolean;
   /** Prefix of images saved from instances; pushed when archives are. */

@@ -1,7 +1,6 @@
 /** Runs background tasks at their intervals, at most once at a time each, and records each run. */
 import { errorText } from '../../domain/unknown-error.ts';
-import type { Log } from './log.ts';
-import type { Time } from './time.ts';
+import type { TaskDeps } from './deps.ts';
 
 /** Takes no input: each run observes the world and makes rows due. */
 export interface Task {
@@ -21,13 +20,6 @@ export interface TaskStatus {
   failures: number;
 }
 
-export interface SchedulerDeps {
-  time: Time;
-  log: Log;
-  /** Aborted when control stops: no run starts afterwards. */
-  stopping: AbortSignal;
-}
-
 export interface Scheduler {
   start(tasks: readonly Task[]): void;
   /** Runs the task now, or once more after the run under way. */
@@ -42,6 +34,9 @@ interface Entry {
   isRequested: boolean;
 }
 
+type SchedulerDeps = Pick<TaskDeps, 'time' | 'log' | 'stopping'>;
+
+/** No run starts after `stopping`. */
 export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler {
   const entries = new Map<string, Entry>();
   const intervals: (() => void)[] = [];
@@ -79,12 +74,9 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
     start(tasks) {
       for (const task of tasks) {
         const { name, intervalMs } = task;
-        const status = { name, intervalMs, running: false, runs: 0, failures: 0 };
-        const entry: Entry = {
-          task,
-          status: { ...status, lastStartedAtMs: null, lastDurationMs: null, lastError: null },
-          isRequested: false,
-        };
+        const never = { lastStartedAtMs: null, lastDurationMs: null, lastError: null };
+        const status = { name, intervalMs, running: false, runs: 0, failures: 0, ...never };
+        const entry: Entry = { task, status, isRequested: false };
         entries.set(name, entry);
         intervals.push(time.every(intervalMs, () => run(entry)));
       }

@@ -16,14 +16,9 @@ export interface Seal {
   open(sealed: string, about: string): string | null;
 }
 
-export function makeSeal({
-  key,
-  randomBytes,
-}: {
-  /** 32 bytes. */
-  key: Uint8Array;
-  randomBytes: (size: number) => Uint8Array;
-}): Seal {
+/** `key`: 32 bytes. */
+export function makeSeal(deps: { key: Uint8Array; randomBytes: (size: number) => Uint8Array }): Seal {
+  const { key, randomBytes } = deps;
   return {
     seal(secret, about) {
       const nonce = randomBytes(NONCE_BYTES);

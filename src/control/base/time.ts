@@ -1,7 +1,4 @@
-/**
- * Control's clock and timers. A simulation replaces them and passes days in a second. Only `every`
- * keeps the process alive.
- */
+/** Clock and timers of control; simulations replace them. Only `every` keeps the process alive. */
 import { setTimeout as delay } from 'node:timers/promises';
 
 export interface Time {

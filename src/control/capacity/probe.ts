@@ -1,4 +1,5 @@
 /** Probes engines and updates the regions' capacity. */
+import { isDeepStrictEqual } from 'node:util';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
@@ -37,10 +38,7 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
   );
 }
 
-/**
- * Keeps existing reservations. With less capacity than is reserved, reserves nothing more; with
- * more, re-evaluates the queue.
- */
+/** Keeps existing reservations: with less capacity than is reserved, nothing more is reserved. */
 async function saveCapacity(
   { store, now, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
   { regionId, nodePortRange, health: { probe } }: RegionDrivers,
@@ -55,12 +53,7 @@ async function saveCapacity(
     nodePorts: nodePortRange.last - nodePortRange.first + 1,
   };
   const { total: was, used } = counted;
-  const same =
-    total.cpuMilli === was.cpuMilli &&
-    total.memoryMiB === was.memoryMiB &&
-    total.gpus === was.gpus &&
-    total.nodePorts === was.nodePorts;
-  if (same) return;
+  if (isDeepStrictEqual(total, was)) return;
   await store.write(async (tx) => {
     await saveRegionTotals(tx, regionId, total);
     await reevaluateQueue(tx, regionId, now());

@@ -5,6 +5,7 @@
  */
 import { capacityOf, type Capacity } from '../../domain/catalog.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
+import { beginStage } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import {
   fits,
@@ -46,17 +47,33 @@ interface CapacityBehindQueue {
 }
 
 /** Shortage for a newcomer. The region is locked. */
-export interface CapacityShortage extends CapacityBehindQueue {
+interface CapacityShortage extends CapacityBehindQueue {
   counted: RegionWithUsage;
   waiting: number;
 }
 
-/** Reserves capacity for a newcomer. Null: reserved. */
-export async function reserveCapacity(
+export interface EnqueueOptions {
+  ports: number;
+  catalog: CatalogSnapshot;
+  /** Longest wait; null: refuse at once. */
+  waitMs: number | null;
+  nowMs: number;
+}
+
+/** Reserves capacity for a newcomer, or queues it. Throws a `Refusal` if that is impossible. */
+export async function reserveOrEnqueue(tx: Db, instance: Instance, options: EnqueueOptions): Promise<Instance> {
+  const { regionId, type } = instance.spec;
+  const shortage = await reserveCapacity(tx, regionId, type, options);
+  if (shortage !== null) return enqueue(tx, instance, shortage, options);
+  return { ...instance, operation: beginStage(instance.operation, 'Placed', options.nowMs) };
+}
+
+/** Null: reserved. */
+async function reserveCapacity(
   tx: Db,
   region: string,
   type: Type,
-  { ports, nowMs }: { ports: number; nowMs: number },
+  { ports, nowMs }: EnqueueOptions,
 ): Promise<CapacityShortage | null> {
   if (await reserveIfQueueEmpty(tx, region, type, ports)) return null;
   const counted = await lockRegion(tx, region);
@@ -76,9 +93,7 @@ export async function availableBehindQueue(
   return { available: queue.free(), reservedCount: queue.reservedCount() };
 }
 
-/**
- * Yields the queue from its head, each entry with whether it may be placed, until none further may.
- */
+/** Yields the queue with whether each entry may be placed, from its head until none further may. */
 async function* decideInOrder(
   db: Db,
   region: string,
@@ -91,19 +106,8 @@ async function* decideInOrder(
   }
 }
 
-export interface EnqueueOptions {
-  ports: number;
-  catalog: CatalogSnapshot;
-  /** Longest wait; null: refuse at once. */
-  waitMs: number | null;
-  nowMs: number;
-}
-
-/**
- * Returns the queued instance and reserves its node ports. Throws a `Refusal` without a wait, above
- * the account's limit, or without node ports.
- */
-export async function enqueue(
+/** Reserves node ports. Throws without a wait, above the account's limit, or without node ports. */
+async function enqueue(
   tx: Db,
   instance: Instance,
   shortage: CapacityShortage,
@@ -205,10 +209,7 @@ export async function advanceQueue(tx: Db, region: string, nowMs: number, left: 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
-/**
- * Reserves capacity for an entry whose turn has come. Null: reserved; else its position. Locks the
- * region.
- */
+/** Reserves capacity for an entry in its turn. Null: reserved; else its position. Locks region. */
 export async function reserveInTurn(
   tx: Db,
   { regionId: region, type }: InstanceSpec,

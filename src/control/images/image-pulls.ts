@@ -4,6 +4,7 @@
  */
 import type { Engine, ImageProgress, RegistryCredentials } from '../../engines/contract.ts';
 import { raceAbort } from '../../async/abort.ts';
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 
 export interface ImageRequest {
@@ -46,14 +47,7 @@ const MAX_STATES = 10_000;
 
 export function makeImagePulls(): ImagePulls {
   const pullsByEngine = new Map<Engine, Map<string, Pull>>();
-  const states = new Map<string, ImageState>();
-
-  const setState = (key: string, state: ImageState): void => {
-    states.delete(key);
-    states.set(key, state);
-    const [oldest] = states.keys();
-    if (states.size > MAX_STATES && oldest !== undefined) states.delete(oldest);
-  };
+  const states = makeBoundedMap<ImageState>({ maxEntries: MAX_STATES });
 
   const start = (engine: Engine, image: ImageRequest): Pull => {
     const key = keyOf(image);
@@ -62,15 +56,15 @@ export function makeImagePulls(): ImagePulls {
     const onProgress = (progress: ImageProgress) => {
       pull.progress = progress;
       const progressPercent = progress.total > 0 ? Math.min(99, Math.floor((progress.done / progress.total) * 100)) : 0;
-      setState(key, { state: 'Preparing', stateText: progress.text, progressPercent });
+      states.set(key, { state: 'Preparing', stateText: progress.text, progressPercent });
       for (const listener of pull.listeners) listener(progress);
     };
     const options = { askRegistry: image.ownerId !== undefined };
     pull.done = engine.ensureImage(image.ref, onProgress, abort.signal, image.credentials, options).then(
-      () => setState(key, { state: 'Ready', stateText: '', progressPercent: 0 }),
+      () => states.set(key, { state: 'Ready', stateText: '', progressPercent: 0 }),
       (error: unknown) => {
         const stateText = errorText(error);
-        setState(key, abort.signal.aborted ? absent : { state: 'Failed', stateText, progressPercent: 0 });
+        states.set(key, abort.signal.aborted ? absent : { state: 'Failed', stateText, progressPercent: 0 });
         throw error;
       },
     );
@@ -104,7 +98,7 @@ export function makeImagePulls(): ImagePulls {
         }
       }
     },
-    stateOf: (image) => states.get(keyOf(image)) ?? absent,
+    stateOf: (image) => states.peek(keyOf(image)) ?? absent,
   };
 }
 

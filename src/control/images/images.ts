@@ -182,7 +182,8 @@ export async function resolveImage(
   if (catalogImages) return catalogImages;
   const row = await lockOwnImage(tx, caller.accountId, request.imageId);
   if (!row) throw notFound(request.imageId);
-  const { state, stateText, regionId, ...image } = ownImageFromRow(row);
+  const image = ownImageFromRow(row);
+  const { state, stateText, regionId } = image;
   if (state === 'Saving')
     throw new Refusal(
       'not_now',
@@ -198,13 +199,20 @@ export async function resolveImage(
       'field_value',
       `field "imageId": image ${image.id} lies in region ${regionId}; launch there, or choose another image`,
     );
+  return imageOfSpec(image);
+}
+
+/** Leaves out what the spec of an instance does not store. */
+export function imageOfSpec(image: OwnImage): InstanceSpec['image'] {
   const { id, name, ref, architecture, isPublic, tags, type } = image;
   return { id, name, ref, architecture, isPublic, tags, type };
 }
 
+type ListedState = Pick<ListedImage, 'state' | 'stateText' | 'progressPercent'>;
+
 const listed = (
   image: Pick<OwnImage, 'id' | 'name' | 'architecture' | 'tags' | 'type'>,
-  state: Pick<ListedImage, 'state' | 'stateText' | 'progressPercent'>,
+  state: ListedState,
 ): ListedImage => ({
   imageId: image.id,
   name: image.name,
@@ -218,10 +226,7 @@ const listed = (
 });
 
 /** A registered image has the state of its pulls; a saved image has the state of its row. */
-function ownState(
-  { state, stateText, fromInstanceId }: OwnImage,
-  pulled: ImageState,
-): Pick<ListedImage, 'state' | 'stateText' | 'progressPercent'> {
+function ownState({ state, stateText, fromInstanceId }: OwnImage, pulled: ImageState): ListedState {
   return fromInstanceId === null || state === 'Deleting' ? pulled : { state, stateText, progressPercent: 0 };
 }
 

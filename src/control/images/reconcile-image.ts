@@ -15,19 +15,13 @@ import { endOperation, beginStage, failOperation, type Operation } from '../../d
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../store/tables/images.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
-import type { Store } from '../../store/store.ts';
-import type { Log } from '../base/log.ts';
+import type { TaskDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import type { RegionDrivers, Regions } from '../base/regions.ts';
-import type { Time } from '../base/time.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeProgressReporter } from './progress-reporter.ts';
 
-export interface ImageReconcilerDeps {
-  store: Store;
-  regions: Regions;
-  time: Time;
-  log: Log;
+export interface ImageReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
   limits: Limits;
 }
 

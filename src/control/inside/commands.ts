@@ -1,5 +1,6 @@
 /** Commands inside the caller's instance. A running command counts as use. */
 import type { Readable } from 'node:stream';
+import { onAbort } from '../../async/abort.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
@@ -93,14 +94,12 @@ export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Com
     async run(caller, { stdin, limitMs, maxOutputBytes, ...request }, gone) {
       const running = await open(caller, { ...request, terminal: null }, gone);
       const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-      const onGone = (): void => stop();
       let timedOut = false;
       const cancelTimeout = time.after(limitMs, () => {
         timedOut = true;
         stop();
       });
-      if (gone.aborted) stop();
-      else gone.addEventListener('abort', onGone);
+      const unsubscribe = onAbort(gone, stop);
       const stdout = captureOutput(running.stdout, maxOutputBytes, time);
       const stderr = captureOutput(running.stderr, maxOutputBytes, time);
       running.stdin.end(stdin);
@@ -114,7 +113,7 @@ export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Com
       } finally {
         // A pending timer or listener would retain the output.
         cancelTimeout();
-        gone.removeEventListener('abort', onGone);
+        unsubscribe();
       }
     },
   };

@@ -8,19 +8,15 @@ import type { Caller } from '../base/caller.ts';
 
 type Reader = Pick<Store, 'read'>;
 
-async function ownedInstance(store: Reader, { accountId }: Caller, id: string): Promise<Instance> {
+export async function requireOwned(store: Reader, { accountId }: Caller, id: string): Promise<Instance> {
   const row = await ownedInstanceRow(store.read, accountId, id);
   if (!row) throw instanceNotFound();
   return instanceFromRow(row);
 }
 
-export async function requireOwned(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
-  return (await ownedInstance(store, caller, id)).id;
-}
-
 /** Throws `not_found`, or `not_now` unless the instance is Running. */
 export async function requireRunning(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
-  const instance = await ownedInstance(store, caller, id);
+  const instance = await requireOwned(store, caller, id);
   const { status } = instance.observed;
   if (status === 'Running') return instance.id;
   const message = `instance ${id} is ${status}, and nothing can be run in it; send this again once it is Running`;

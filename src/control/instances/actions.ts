@@ -1,7 +1,7 @@
 /** Stop, start, restart, archive and terminate: each writes a desired state for the reconciler. */
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { beginStage, operationId, type Cause } from '../../domain/operation.ts';
+import { operationId, type Cause } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
@@ -9,7 +9,7 @@ import { deleteSharesOf } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import { releaseCapacity, enqueue, advanceQueue, reserveCapacity } from '../capacity/queue.ts';
+import { advanceQueue, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
@@ -87,12 +87,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const { regionId, type } = instance.spec;
   const heldCapacity = row.holdsCapacity === 1;
   let next = applyAction(action, instance, nowMs, cause);
-  if (action === 'start' && !heldCapacity) {
-    const shortage = await reserveCapacity(tx, regionId, type, { ports: 0, nowMs });
-    next = shortage
-      ? await enqueue(tx, next, shortage, { ports: 0, catalog, waitMs, nowMs })
-      : { ...next, operation: beginStage(next.operation, 'Placed', nowMs) };
-  }
+  if (action === 'start' && !heldCapacity)
+    next = await reserveOrEnqueue(tx, next, { ports: 0, catalog, waitMs, nowMs });
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : heldCapacity);
   await writeDesiredState(tx, instance, next, counted.region, {
     dueAtMs: nowMs,

@@ -1,4 +1,4 @@
-/** Reserves space for larger disks of an instance and writes the size; the reconciler grows them. */
+/** Reserves space for larger disks of an instance and writes their size, for the reconciler. */
 import type { DiskId } from '../../domain/disk.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';

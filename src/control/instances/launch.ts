@@ -8,16 +8,15 @@ import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
 import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
 import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
-import { beginOperation, beginStage, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
+import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import type { RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { lockVolumes } from '../../store/tables/volumes.ts';
-import { enqueue, reserveCapacity } from '../capacity/queue.ts';
+import { reserveOrEnqueue } from '../capacity/queue.ts';
 import { resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -52,14 +51,15 @@ async function writeLaunch(
   { caller, request, waitMs, nowMs }: { caller: Caller; request: LaunchInput; waitMs: number | null; nowMs: number },
 ): Promise<{ instanceId: string }> {
   const image = await resolveImage(tx, catalog, caller, request);
-  const resolved = resolve(catalog, image, request, deps.regions);
+  const { type, region } = resolveType(catalog, request);
+  if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const mountPaths = checkMountPaths(request);
-  const { region } = resolved.counted;
   const mounts = await mountsOf(tx, caller, request, mountPaths);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
-  const requested = requestedInstance(deps, caller, request, resolved, mounts, nowMs);
-  const instance = await reserveOrEnqueue(tx, requested, catalog, waitMs);
+  const requested = requestedInstance(deps, caller, request, { type, image, mounts }, nowMs);
+  const ports = requested.nodePorts.length;
+  const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
@@ -67,34 +67,14 @@ async function writeLaunch(
     atMs: nowMs,
     kind: 'instance.launched',
     subjectId: instance.id,
-    data: { name: instance.spec.name, type: resolved.type.name, image: resolved.image.name },
+    data: { name: instance.spec.name, type: type.name, image: image.name },
     counts: { instances: 1 },
   });
   refuseWithoutMoney(BigInt(availableMicros), instance);
   return { instanceId: instance.id };
 }
 
-async function reserveOrEnqueue(
-  tx: Db,
-  instance: Instance,
-  catalog: CatalogSnapshot,
-  waitMs: number | null,
-): Promise<Instance> {
-  const { operation, createdAtMs: nowMs, spec, nodePorts } = instance;
-  const ports = nodePorts.length;
-  const shortage = await reserveCapacity(tx, spec.regionId, spec.type, { ports, nowMs });
-  if (shortage === null) return { ...instance, operation: beginStage(operation, 'Placed', nowMs) };
-  return enqueue(tx, instance, shortage, { ports, catalog, waitMs, nowMs });
-}
-
-interface Resolved {
-  image: InstanceSpec['image'];
-  type: InstanceType;
-  counted: RegionWithUsage;
-}
-
-/** Resolves ids and refuses what the region can't do. */
-function resolve(catalog: CatalogSnapshot, image: Resolved['image'], request: LaunchInput, regions: Regions): Resolved {
+function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: InstanceType; region: Region } {
   const type = catalog.types.get(request.instanceTypeId);
   const where = 'POST /api/resource/user/instance/list names those on offer';
   if (!type) throw new Refusal('not_found', `instance type ${request.instanceTypeId} not found; ${where}`);
@@ -113,8 +93,7 @@ function resolve(catalog: CatalogSnapshot, image: Resolved['image'], request: La
       `field "isSpotInstance" is ${request.isSpotInstance}, but ${type.name} is ${family}`,
     );
   }
-  if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(counted.region, regions);
-  return { image, type, counted };
+  return { type, region: counted.region };
 }
 
 function refuseWithoutDocker(region: Region, regions: Regions): void {
@@ -196,21 +175,21 @@ function requestedInstance(
   deps: LaunchDeps,
   caller: Caller,
   request: LaunchInput,
-  resolved: Resolved,
-  mounts: Mount[],
+  resolved: { type: InstanceType; image: InstanceSpec['image']; mounts: Mount[] },
   nowMs: number,
 ): Instance {
+  const { image, mounts } = resolved;
   const { regionId, pricesMicros, ...type } = resolved.type;
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
   const ports = [SSH_PORT, ...request.nodePorts.filter((port) => port !== SSH_PORT)];
-  const owner = { ownerId: userId(caller.accountId), ownerName: caller.username };
   const given = {
     id: instanceIdOf(deps.randomUuid()),
-    ...owner,
+    ownerId: userId(caller.accountId),
+    ownerName: caller.username,
     spec: {
       name,
       regionId,
-      image: resolved.image,
+      image,
       type,
       chargeMode: billing.chargeMode,
       duration: billing.duration,

@@ -1,6 +1,4 @@
-/**
- * Allots node ports at random from the region's range; the table's primary key prevents duplicates.
- */
+/** Allots node ports of the region's range at random; the primary key prevents duplicates. */
 import type { Instance, NodePort } from '../../domain/instance.ts';
 import { allotNodePort, allottedNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';

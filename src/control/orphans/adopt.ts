@@ -19,13 +19,14 @@ import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capa
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { lockOwnImageByRef, ownImageFromRow } from '../../store/tables/images.ts';
 import { insertInstance, instanceRow, setFilesStale } from '../../store/tables/instances.ts';
-import { allotNodePort } from '../../store/tables/node-ports.ts';
+import { allotNodePort } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import { allotOwnDisks } from '../volumes/disks.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import type { RegionDrivers } from '../base/regions.ts';
+import { imageOfSpec } from '../images/images.ts';
 import { newInstance, type LaunchDeps } from '../instances/launch.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';
@@ -199,8 +200,7 @@ async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
   const { image } = instance.spec;
   const row = image.id === '' ? await lockOwnImageByRef(tx, instance.ownerId, image.ref) : undefined;
   if (!row) return instance;
-  const { id, name, ref, architecture, isPublic, tags, type } = ownImageFromRow(row);
-  return { ...instance, spec: { ...instance.spec, image: { id, name, ref, architecture, isPublic, tags, type } } };
+  return { ...instance, spec: { ...instance.spec, image: imageOfSpec(ownImageFromRow(row)) } };
 }
 
 async function write(

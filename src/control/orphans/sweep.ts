@@ -46,20 +46,15 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
     changes.publish({ subject: 'instance', isDue: true });
   }
   const orphans = await findOrphans(store.read, owned, intents);
-  const sightings = orphans.map(({ id, kind, engineName, ownerId, generation, running, createdAtMs, imageRef }) => ({
-    kind,
-    engineName,
-    ownerId,
-    generation,
-    running,
-    createdAtMs,
-    id: orphanIdOf(drivers.regionId, { kind, engineName }),
-    regionId: drivers.regionId,
-    subjectId: id,
-    imageRef: imageRef ?? '',
-  }));
+  const { regionId } = drivers;
+  const sightings = orphans.map((object) => {
+    const { id: subjectId, kind, engineName, ownerId, generation, running, createdAtMs } = object;
+    const observed = { kind, engineName, ownerId, generation, running, createdAtMs };
+    const id = orphanIdOf(regionId, observed);
+    return { ...observed, id, regionId, subjectId, imageRef: object.imageRef ?? '' };
+  });
   const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
-  await publishOrphans(deps, drivers.regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
+  await publishOrphans(deps, regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
 }
 
 /** Missing containers are found from the rows. */

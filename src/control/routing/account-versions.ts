@@ -2,10 +2,9 @@
  * Waits for a change of an account's `version`, which a commit of this process makes on SQLite.
  * Other processes may commit to a PostgreSQL, so there one query polls for all waiters.
  */
+import { raceAbort } from '../../async/abort.ts';
 import { versionsOf } from '../../store/tables/events.ts';
-import type { Store } from '../../store/store.ts';
-import type { Log } from '../base/log.ts';
-import type { Time } from '../base/time.ts';
+import type { TaskDeps } from '../base/deps.ts';
 
 /** Interval of the poll; on SQLite, the most that commits wait for a shared look. */
 const LOOK_AFTER_MS = 100;
@@ -23,7 +22,7 @@ export interface AccountVersions {
   changed(accountId: string, version: number, signal: AbortSignal): Promise<void>;
 }
 
-export function makeAccountVersions({ store, time, log }: { store: Store; time: Time; log: Log }): AccountVersions {
+export function makeAccountVersions({ store, time, log }: Pick<TaskDeps, 'store' | 'time' | 'log'>): AccountVersions {
   const waiters = new Set<Waiter>();
   let isLookDue = false;
 
@@ -49,21 +48,17 @@ export function makeAccountVersions({ store, time, log }: { store: Store; time: 
 
   return {
     versionOf: async (accountId) => store.versionOf(accountId),
-    changed: (accountId, version, signal) =>
-      new Promise((resolve, reject) => {
-        const leave = (): void => {
-          waiters.delete(waiter);
-          signal.removeEventListener('abort', abort);
-        };
-        const abort = (): void => {
-          leave();
-          reject(signal.reason);
-        };
-        const waiter: Waiter = { accountId, version, wake: () => (leave(), resolve()) };
-        if (signal.aborted) return reject(signal.reason);
-        signal.addEventListener('abort', abort);
-        waiters.add(waiter);
-        lookSoon(); // For a commit since the caller read its version.
-      }),
+    async changed(accountId, version, signal) {
+      signal.throwIfAborted();
+      const { promise, resolve: wake } = Promise.withResolvers<void>();
+      const waiter: Waiter = { accountId, version, wake };
+      waiters.add(waiter);
+      lookSoon(); // For a commit since the caller read its version.
+      try {
+        await raceAbort(promise, signal);
+      } finally {
+        waiters.delete(waiter);
+      }
+    },
   };
 }

@@ -56,15 +56,14 @@ export function makeEventFeed({
       const gap = { fromSeq: latest + 1, toSeq: after, why: 'these numbers have not been given yet' };
       return { gap, events: [], lastSeq: latest };
     }
-    const events = (await eventsSince(store.read, accountId, after, PAGE)).map(
-      ({ seq, kind, subjectId, atMs, data }) => ({
-        seq,
-        kind,
-        subjectId,
-        atMs,
-        dataText: data,
-      }),
-    );
+    const rows = await eventsSince(store.read, accountId, after, PAGE);
+    const events = rows.map(({ seq, kind, subjectId, atMs, data: dataText }) => ({
+      seq,
+      kind,
+      subjectId,
+      atMs,
+      dataText,
+    }));
     const firstSeq = events[0]?.seq ?? latest + 1;
     const lastSeq = events.at(-1)?.seq ?? latest;
     if (firstSeq > after + 1) {

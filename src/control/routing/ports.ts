@@ -12,8 +12,7 @@ import { publicInstance } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, ownedInstanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { portAccessOf, writePortAccess } from '../../store/tables/port-access.ts';
-import { sharesOf } from '../../store/tables/port-shares.ts';
+import { portAccessOf, writePortAccess, sharesOf } from '../../store/tables/ports.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import type { PortInfo, Ports } from './gateway-types.ts';
 

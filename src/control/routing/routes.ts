@@ -5,10 +5,10 @@ import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { effectiveAccess } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
-import { portAccessOf } from '../../store/tables/port-access.ts';
+import { portAccessOf } from '../../store/tables/ports.ts';
 import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from './gateway-types.ts';
 import { retry } from '../../async/retry.ts';
-import { activeRowsAmong, activeInstanceRows } from '../../store/tables/active-rows.ts';
+import { activeRowsAmong, activeInstanceRows } from '../../store/tables/instance-queries.ts';
 import type { TaskDeps } from '../base/deps.ts';
 
 /** Maximum delay of changes by other processes. */

@@ -3,7 +3,7 @@
  * Also finds volumes whose backing is lost or back, and the largest folders of nearly full disks,
  * and warns owners (`domain/disk-usage.ts`).
  */
-import { FULL_PERCENT, usedPercent, nextWarning } from '../../domain/disk-usage.ts';
+import { FULL_PERCENT, usedPercent, nextWarning, isFull, largestEntries } from '../../domain/disk-usage.ts';
 import { diskKey, inGB, type DiskEntry } from '../../domain/disk.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
@@ -14,6 +14,11 @@ import { poolNamed, type LocatedDisk } from './disks.ts';
 import { raceAbort } from '../../async/abort.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { publishDiskWarning, type DiskMeasurements } from './disk-measurements.ts';
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { instanceId, type InstanceId } from '../../domain/ids.ts';
+import { runningRowsAmong, settledRunningIds } from '../../store/tables/instance-queries.ts';
+import { instanceFromRow } from '../../store/tables/instances.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 
 const PAGE_SIZE = 200;
 const CONCURRENCY = 16;
@@ -50,7 +55,7 @@ export async function measureByWalking(deps: MeasureDeps): Promise<void> {
   });
 }
 
-export async function pauseAfterWalk(
+async function pauseAfterWalk(
   { time, stopping }: TaskDeps,
   tookMs: number,
   longestMs = LONGEST_PAUSE_MS,
@@ -167,4 +172,59 @@ export function makeFullDiskScan(deps: MeasureDeps): () => Promise<void> {
     for (const key of notBeforeMs.keys()) if (!full.has(key)) notBeforeMs.delete(key);
     deps.measurements.retainFull(full);
   };
+}
+
+const COUNT_DEADLINE_MS = 70_000;
+/** Bounds the delay that one slow instance causes to the others. */
+const LONGEST_ROOT_PAUSE_MS = 60_000;
+/** An instance's first usage takes 1 s, in which the engine waits for a CPU counter. */
+const CPU_SAMPLE_MS = 1_000;
+const WALK_S = 60;
+const DU_BLOCK = 1024;
+
+/** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
+export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
+  for (const drivers of deps.regions.all()) {
+    if (!drivers.health.answers) continue;
+    for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
+      if (deps.stopping.aborted) return;
+      const beganMs = deps.time.elapsed();
+      await tryMeasureRoot(deps, drivers, instanceId(id));
+      const tookMs = Math.max(0, deps.time.elapsed() - beganMs - CPU_SAMPLE_MS);
+      await pauseAfterWalk(deps, tookMs, LONGEST_ROOT_PAUSE_MS);
+    }
+  }
+}
+
+async function tryMeasureRoot(deps: MeasureDeps, drivers: RegionDrivers, id: InstanceId): Promise<void> {
+  const signal = deadlineWithin(deps, COUNT_DEADLINE_MS);
+  try {
+    const [row] = await runningRowsAmong(deps.store.read, [id]);
+    const usage = row && (await drivers.engine.usage([id], signal, { rootDisk: true })).get(id);
+    if (!usage || usage.rootDiskBytes === null) return;
+    const { spec } = instanceFromRow(row);
+    const bytes = usage.rootDiskBytes;
+    const full = isFull({ usageBytes: bytes, sizeGB: spec.type.rootDiskGB });
+    deps.measurements.setRoot(id, { bytes, biggest: full ? await largestInside(drivers, id, signal) : null });
+    await deps.measurements.publish();
+  } catch (error) {
+    if (deps.stopping.aborted) return;
+    if (!(error instanceof EngineFault) && !signal.aborted) throw error;
+    deps.log.info({ id, err: error }, 'could not measure a root disk; will retry');
+  }
+}
+
+/** Two levels of folders, those of the image included; null if the container has no `du`. */
+async function largestInside(
+  { engine }: RegionDrivers,
+  id: InstanceId,
+  signal: AbortSignal,
+): Promise<DiskEntry[] | null> {
+  const walk = ['timeout', String(WALK_S), 'du', '-xk', '-d', '2', '/'];
+  const { stdout } = await engine.exec(id, walk, signal);
+  const parts = stdout.split('\n').flatMap((line) => {
+    const [, blocks, path] = /^(\d+)\s+\/(.+)$/.exec(line) ?? [];
+    return path === undefined ? [] : [{ path, bytes: Number(blocks) * DU_BLOCK }];
+  });
+  return parts.length === 0 ? null : largestEntries(parts);
 }

@@ -1,6 +1,6 @@
 /** Inserts new volumes: empty ones, and copies of a volume or snapshot in the same pool. */
 import type { Disk, VolumeType } from '../../domain/disk.ts';
-import { volumeId, type RegionId, type UserId } from '../../domain/ids.ts';
+import { userId, volumeId, type RegionId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicVolume, type VolumeSource, type Volume } from '../../domain/volume.ts';
@@ -9,7 +9,9 @@ import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
 import { poolNamed, poolForType, allotDisk } from './disks.ts';
-import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import type { Caller } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import type { PoolDrivers } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 
 /** A new volume from a volume or snapshot; size and type default to those of the source. */
@@ -65,19 +67,20 @@ export interface CopySource extends VolumeSource {
   type: VolumeType;
 }
 
+interface CopyDeps extends Pick<UseCaseDeps, 'regions' | 'randomUuid'> {
+  freeSpace: FreeSpaceMonitor;
+}
+
 export async function createCopy(
   tx: Db,
-  {
-    drivers,
-    freeSpace,
-    uuid,
-    nowMs,
-  }: { drivers: RegionDrivers; freeSpace: FreeSpaceMonitor; uuid: string; nowMs: number },
-  owner: { ownerId: UserId; ownerName: string },
+  { regions, freeSpace, randomUuid }: CopyDeps,
+  { accountId, username }: Caller,
   source: CopySource,
   { name, sizeGB = source.sizeGB, volumeType: type = source.type }: CopyRequest,
+  nowMs: number,
 ): Promise<NewVolume> {
   const { kind, id, regionId } = source;
+  const drivers = regions.of(regionId);
   if (sizeGB < source.sizeGB)
     throw new Refusal(
       'field_value',
@@ -91,7 +94,9 @@ export async function createCopy(
       `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${sourcePool}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
     );
   freeSpace.refuseIfNearlyFull([pool]);
-  return createVolume(tx, { ...owner, name, regionId, type, sizeGB, source: { kind, id } }, { pool, uuid, nowMs });
+  const owner = { ownerId: userId(accountId), ownerName: username };
+  const spec = { ...owner, name, regionId, type, sizeGB, source: { kind, id } };
+  return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
 }
 
 export async function lockSourceDisk(tx: Db, { kind, id }: VolumeSource): Promise<Disk> {

@@ -6,30 +6,26 @@
 import { raceAbort } from '../../async/abort.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
+import type { Snapshot } from '../../domain/snapshot.ts';
 import type { Volume, VolumeObservation } from '../../domain/volume.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { LeaseGuard } from '../../store/tables/instances.ts';
-import type { Db, Store } from '../../store/store.ts';
-import type { Log } from '../base/log.ts';
+import { deleteLeasedRow } from '../../store/tables/operations.ts';
+import type { LeaseGuard } from '../../store/db/leases.ts';
+import type { TaskDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
-import type { Regions } from '../base/regions.ts';
 import { locateDisks, withDiskMutex, type LocatedDisk } from './disks.ts';
 
 export const OBSERVE_AGAIN_MS = 5_000;
 export const IN_USE_RETRY_MS = 1_000;
 
-export interface DiskReconcilerDeps {
-  store: Store;
-  regions: Regions;
-  now: () => number;
+export interface DiskReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'log'> {
   limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
-  log: Pick<Log, 'error'>;
 }
 
 /** Members that a volume and a snapshot share. */
-type Subject = Pick<Volume, 'ownerId' | 'regionId' | 'generation'> & { id: string; status: string };
+type Subject = Pick<Volume | Snapshot, 'id' | 'ownerId' | 'regionId' | 'generation' | 'operation' | 'status'>;
 
 export interface Failure {
   reason: string;
@@ -52,14 +48,13 @@ export interface DiskWork<OneSubject> {
 interface DiskReconciler<Row, OneSubject> {
   kind: 'volume' | 'snapshot';
   fromRow: (row: Row) => OneSubject;
-  deleteRow: (tx: Db, guard: LeaseGuard, subject: OneSubject, nowMs: number) => Promise<boolean>;
   reconcile: (work: DiskWork<OneSubject>, disk: LocatedDisk) => Promise<ReconcileResult>;
 }
 
 /** Without a disk, a Terminating row is deleted and a Failed one rests. */
 export function makeDiskReconciler<Row extends { id: string }, OneSubject extends Subject>(
   { store, regions, now, limits, log }: DiskReconcilerDeps,
-  { kind, fromRow, deleteRow, reconcile }: DiskReconciler<Row, OneSubject>,
+  { kind, fromRow, reconcile }: DiskReconciler<Row, OneSubject>,
 ) {
   const retries = makeStorageRetries({ limits, log });
   return async ({ row, leaseToken, signal }: LeasedRow<Row>): Promise<ReconcileResult> => {
@@ -77,7 +72,7 @@ export function makeDiskReconciler<Row extends { id: string }, OneSubject extend
       attempt: (...attempted) => retries.attempt(guard, signal, ...attempted),
       async deleteRow() {
         const gone = await store.write(async (tx) => {
-          if (!(await deleteRow(tx, guard, subject, now()))) return false;
+          if (!(await deleteLeasedRow(tx, kind, guard, subject, now()))) return false;
           await deleteDisks(tx, [{ kind, id }]);
           await appendEvent(tx, { accountId, atMs: now(), kind: `${kind}.removed`, subjectId: id, data: {} });
           return true;

@@ -3,9 +3,8 @@ import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
-import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { deleteSnapshotRow, snapshotFromRow, writeReconciledSnapshot } from '../../store/tables/snapshots.ts';
+import { snapshotFromRow, writeReconciledSnapshot } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
@@ -27,7 +26,6 @@ export const makeSnapshotReconciler = (deps: DiskReconcilerDeps) =>
   makeDiskReconciler(deps, {
     kind: 'snapshot',
     fromRow: snapshotFromRow,
-    deleteRow: deleteSnapshotRow,
     reconcile: (work, disk) => reconcile({ ...deps, ...work }, disk),
   });
 

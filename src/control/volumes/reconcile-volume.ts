@@ -3,16 +3,10 @@ import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
 import { deleteDisks, growDisk } from '../../store/tables/disks.ts';
-import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import {
-  isCopySource,
-  mountersOf,
-  volumeFromRow,
-  writeReconciledVolume,
-} from '../../store/tables/volumes.ts';
+import { isCopySource, mountersOf, volumeFromRow, writeReconciledVolume } from '../../store/tables/volumes.ts';
 import type { PublishChanges } from '../base/changes.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
 import type { DiskUses } from './disk-uses.ts';
@@ -45,7 +39,6 @@ export const makeVolumeReconciler = (deps: VolumeReconcilerDeps) =>
   makeDiskReconciler(deps, {
     kind: 'volume',
     fromRow: volumeFromRow,
-    deleteRow: deleteVolumeRow,
     reconcile: (work, disk) => reconcile({ ...deps, ...work }, disk),
   });
 

@@ -1,5 +1,5 @@
 /** Use cases of snapshots, which lie in the pool of their volume. */
-import { snapshotId, userId } from '../../domain/ids.ts';
+import { snapshotId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicSnapshot, type Snapshot } from '../../domain/snapshot.ts';
@@ -92,17 +92,15 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         return { id, operationId: operationId(id, deleted.generation) };
       }),
 
-    restore: ({ accountId, username }, body, idempotency) =>
-      requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
-        const snapshot = await lockSnapshotOrThrow(tx, accountId, body.id);
+    restore: (caller, body, idempotency) =>
+      requestReconcile(deps, { subject: 'volume' }, caller.accountId, idempotency, async (tx, nowMs) => {
+        const snapshot = await lockSnapshotOrThrow(tx, caller.accountId, body.id);
         const { id, status, volumeType: type } = snapshot;
         if (status === 'Pending')
           throw new Refusal('not_now', `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`);
         if (status === 'Failed')
           throw new Refusal('not_now', `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`);
-        const context = { drivers: regions.of(snapshot.regionId), freeSpace, uuid: randomUuid(), nowMs };
-        const owner = { ownerId: userId(accountId), ownerName: username };
-        return createCopy(tx, context, owner, { ...snapshot, type, kind: 'snapshot' }, body);
+        return createCopy(tx, deps, caller, { ...snapshot, type, kind: 'snapshot' }, body, nowMs);
       }),
   };
 };

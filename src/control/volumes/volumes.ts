@@ -111,13 +111,11 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       });
     },
 
-    copy: ({ accountId, username }, body, idempotency) =>
-      requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
-        const volume = await lockVolume(tx, accountId, body.id);
+    copy: (caller, body, idempotency) =>
+      requestReconcile(deps, { subject: 'volume' }, caller.accountId, idempotency, async (tx, nowMs) => {
+        const volume = await lockVolume(tx, caller.accountId, body.id);
         refuseUnlessBound(volume, 'copy');
-        const context = { drivers: regionDrivers.of(volume.regionId), freeSpace, uuid: randomUuid(), nowMs };
-        const owner = { ownerId: userId(accountId), ownerName: username };
-        return createCopy(tx, context, owner, { ...volume, kind: 'volume' }, body);
+        return createCopy(tx, deps, caller, { ...volume, kind: 'volume' }, body, nowMs);
       }),
 
     delete: deleteVolume(deps),

@@ -3,8 +3,12 @@
  */
 import { makeDiskMeasurements } from '../../../src/control/volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from '../../../src/control/orphans/disk-orphans.ts';
-import { makeFullDiskScan, measureByWalking, measureInstantDisks } from '../../../src/control/volumes/disk-usage.ts';
-import { measureRootDisks } from '../../../src/control/volumes/root-disk-usage.ts';
+import {
+  makeFullDiskScan,
+  measureByWalking,
+  measureInstantDisks,
+  measureRootDisks,
+} from '../../../src/control/volumes/disk-usage.ts';
 import { unmountUnused } from '../../../src/control/volumes/mounts.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';

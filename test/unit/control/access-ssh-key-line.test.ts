@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isLong } from '../../fixtures/level.ts';
-import { fingerprintOf } from '../../../src/control/access/ssh-keys.ts';
+import { fingerprintOf } from '../../../src/control/access/keys.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { parseSshPublicKey } from '../../../src/control/access/ssh-public-key.ts';
 

@@ -97,6 +97,32 @@ export function makeLogs({ store, regions, time, accountVersions }: LogDeps): Ru
     return redacted(log, log.reader.read(request.from, request.untilMs, signal));
   }
 
+  async function* streamed<Item>(
+    { accountId }: Caller,
+    callerSignal: AbortSignal,
+    read: (signal: AbortSignal) => AsyncGenerator<Item, void>,
+  ): AsyncGenerator<Item, void> {
+    const signal = AbortSignal.any([callerSignal, ending.signal]);
+    const release = streams.acquire(accountId);
+    try {
+      yield* read(signal);
+    } finally {
+      release();
+    }
+  }
+
+  async function* all(caller: Caller, request: LogRequest, signal: AbortSignal): AsyncGenerator<LogLine | null, void> {
+    const lines = await readLines(caller, request, signal);
+    try {
+      const first = await lines.next();
+      yield null;
+      if (!first.done) yield first.value.line;
+      for await (const { line } of lines) yield line;
+    } finally {
+      await lines.return(undefined);
+    }
+  }
+
   return {
     async read(caller, request) {
       const release = reads.acquire(caller.accountId);
@@ -122,36 +148,12 @@ export function makeLogs({ store, regions, time, accountVersions }: LogDeps): Ru
         release();
       }
     },
-    async *follow(caller, request, callerSignal) {
-      const signal = AbortSignal.any([callerSignal, ending.signal]);
-      const release = streams.acquire(caller.accountId);
-      try {
-        yield* followInstance(
-          () => openLog(caller, request),
-          { ...request, accountId: caller.accountId },
-          { accountVersions, time, signal },
-        );
-      } finally {
-        release();
-      }
-    },
-    async *all(caller, request, callerSignal) {
-      const signal = AbortSignal.any([callerSignal, ending.signal]);
-      const release = streams.acquire(caller.accountId);
-      try {
-        const lines = await readLines(caller, request, signal);
-        try {
-          const first = await lines.next();
-          yield null;
-          if (!first.done) yield first.value.line;
-          for await (const { line } of lines) yield line;
-        } finally {
-          await lines.return(undefined);
-        }
-      } finally {
-        release();
-      }
-    },
+    follow: (caller, request, callerSignal) =>
+      streamed(caller, callerSignal, (signal) => {
+        const find = (): Promise<OpenedLog> => openLog(caller, request);
+        return followInstance(find, { ...request, accountId: caller.accountId }, { accountVersions, time, signal });
+      }),
+    all: (caller, request, callerSignal) => streamed(caller, callerSignal, (signal) => all(caller, request, signal)),
     stop: () => ending.abort(),
   };
 }

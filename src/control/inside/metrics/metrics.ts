@@ -6,10 +6,10 @@ import {
   resolveMetricsRange,
   type MetricsRangeRequest,
 } from '../../../domain/metrics.ts';
-import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
+import { Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
-import { instanceFromRow, ownedInstanceRow } from '../../../store/tables/instances.ts';
 import type { Store } from '../../../store/store.ts';
+import { requireOwned } from '../instance.ts';
 import type { Sampler } from './sampler.ts';
 import type { Caller } from '../../base/caller.ts';
 
@@ -28,15 +28,13 @@ export interface Metrics {
 export function makeMetrics({ store, now, sampler }: { store: Store; now: () => number; sampler: Sampler }): Metrics {
   return {
     async read(caller, instanceId, request) {
-      const row = await ownedInstanceRow(store.read, caller.accountId, instanceId);
-      if (!row) throw instanceNotFound();
+      const { observed, spec } = await requireOwned(store, caller, instanceId);
       const nowMs = now();
       const range = resolveMetricsRange(request, nowMs);
       if (typeof range === 'string') throw new Refusal('field_value', range);
       const spans = hasSampleResolution(range, nowMs)
         ? sampler.samplesOf(instanceId)
         : await sampler.minutesOf(instanceId, range.fromMs);
-      const { observed, spec } = instanceFromRow(row);
       return {
         ...range,
         gpuCount: spec.type.gpuCount,

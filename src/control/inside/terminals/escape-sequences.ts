@@ -228,9 +228,7 @@ export class Settings {
   }
 }
 
-/**
- * Queries and effects outside of the screen. In a replay the terminal would answer stray queries.
- */
+/** True for queries, which the terminal would answer in a replay, and effects off the screen. */
 export function isSideEffect(sequence: Sequence): boolean {
   switch (sequence.kind) {
     case 'character':

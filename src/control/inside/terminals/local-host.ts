@@ -30,10 +30,7 @@ export interface RunningTerminalHost extends TerminalHost {
   stop(): Promise<void>;
 }
 
-interface HostedTerminal {
-  instanceId: InstanceId;
-  name: string;
-  ownerId: string;
+interface HostedTerminal extends AttachRequest {
   createdAtMs: number;
   closesAtMs: number | null;
   cancelExpiry: () => void;
@@ -72,7 +69,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
   async function create(request: AttachRequest): Promise<HostedTerminal> {
     if (ending.signal.aborted) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 2 });
     checkLimits([...terminals.values()], request);
-    const { instanceId, name, ownerId, size } = request;
+    const { instanceId, name, size } = request;
     const key = keyOf(request);
     const signal = AbortSignal.any([ending.signal, time.deadline(OPEN_MS)]);
     hangUpOrphansOnce(instanceId, signal);
@@ -83,12 +80,9 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): R
       void terminal.ended.then(() => remove(hosted));
       return terminal;
     });
-    const createdAtMs = time.now();
     const hosted: HostedTerminal = {
-      instanceId,
-      name,
-      ownerId,
-      createdAtMs,
+      ...request,
+      createdAtMs: time.now(),
       closesAtMs: null,
       cancelExpiry: () => {},
       opening,

@@ -1,3 +1,4 @@
+import { once } from '../../../async/limits.ts';
 import type { Store } from '../../../store/store.ts';
 import { requireOwned, requireRunning } from '../instance.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
@@ -45,14 +46,11 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
           throw error;
         });
       const endTraffic = beginTraffic(instanceId, 'use');
-      let left = false;
-      const leave = (): void => {
-        if (left) return;
-        left = true;
+      const leave = once(() => {
         endTraffic();
         releaseLimit();
         attached.leave();
-      };
+      });
       async function* messages() {
         try {
           yield* attached.messages;
@@ -62,9 +60,9 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
       }
       return { ...attached, messages: messages(), leave };
     },
-    list: async (caller, asked) => terminals.list(await requireOwned(store, caller, asked)),
+    list: async (caller, asked) => terminals.list((await requireOwned(store, caller, asked)).id),
     async close(caller, { instanceId, name }) {
-      await terminals.close({ instanceId: await requireOwned(store, caller, instanceId), name });
+      await terminals.close({ instanceId: (await requireOwned(store, caller, instanceId)).id, name });
     },
   };
 }

@@ -1,0 +1,131 @@
+/** API keys, of which only hashes are stored, and public ssh keys of an account. */
+import { Refusal } from '../../domain/refusal.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
+import { deleteKey, insertApiKey, insertSshKey, keysOf } from '../../store/tables/keys.ts';
+import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
+import type { Grants } from './grants.ts';
+import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
+import type { Access } from './types.ts';
+import { createHash } from 'node:crypto';
+import { parseSshPublicKey } from './ssh-public-key.ts';
+import type { Db } from '../../store/store.ts';
+
+const MAX_API_KEYS = 50;
+
+export const makeApiKeys = (
+  deps: CredentialDeps & { callers: Callers; grants: Grants },
+): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
+  const { store, randomBytes, callers, grants } = deps;
+  return {
+    async createApiKey({ accountId }, { name }, idempotency) {
+      const fullKey = `${API_KEY_PREFIX}${secretFrom(randomBytes)}`;
+      const id = uuidFrom(randomBytes);
+      // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
+      const made = await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
+        const { length: count } = await keysOf(tx, 'apiKey', accountId);
+        if (count >= MAX_API_KEYS) {
+          const message = `The account has ${count} API keys, and may have ${MAX_API_KEYS}; delete one first.`;
+          throw new Refusal('over_quota', message);
+        }
+        const lastFour = fullKey.slice(-4);
+        await insertApiKey(tx, { id, accountId, name, hash: sha256Hex(fullKey), lastFour, createdAtMs: nowMs });
+        const data = { name, lastFour };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.created', subjectId: id, data });
+        return { id };
+      });
+      if (made.id !== id) {
+        const message = `This request made the API key "${made.id}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
+        throw new Refusal('not_now', message);
+      }
+      return { key: { id, name, fullKey } };
+    },
+
+    async listApiKeys({ accountId }) {
+      const rows = await keysOf(store.read, 'apiKey', accountId);
+      return {
+        keys: rows.map(({ id, name, lastFour, createdAtMs: createdAt }) => ({ id, name, lastFour, createdAt })),
+      };
+    },
+
+    async deleteApiKey({ accountId }, { id }, idempotency) {
+      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
+        const row = await deleteKey(tx, 'apiKey', accountId, id);
+        if (!row) {
+          const message = `API key ${JSON.stringify(id)} not found; POST /api/user/key/list names yours`;
+          throw new Refusal('not_found', message);
+        }
+        await revokeGrantsOfApiKeys(tx, accountId);
+        const data = { name: row.name, lastFour: row.lastFour };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.deleted', subjectId: id, data });
+        return {};
+      });
+      callers.invalidate((caller) => caller.apiKeyId === id);
+      grants.invalidate((session) => session.accountId === accountId && session.sessionId === null);
+    },
+  };
+};
+
+const MAX_SSH_KEYS = 100;
+
+/** Same format as `ssh-keygen -l`. */
+export const fingerprintOf = (blob: Uint8Array): string =>
+  `SHA256:${createHash('sha256').update(blob).digest('base64').replace(/=+$/, '')}`;
+
+export interface SshKeyDeps extends CredentialDeps {
+  /** Runs in the transaction that changes an account's ssh keys: makes its instances due. */
+  onSshKeysChanged: (tx: Db, accountId: string) => Promise<void>;
+}
+
+export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'listSshKeys' | 'deleteSshKey'> => {
+  // Instances before the account, as everywhere.
+  const writeDeps = { ...deps, lockFirst: deps.onSshKeysChanged };
+  return {
+    async createSshKey({ accountId }, { name, publicKey }, idempotency) {
+      const key = parseSshPublicKey(publicKey);
+      const fingerprint = fingerprintOf(key.blob);
+      const id = uuidFrom(deps.randomBytes);
+      return writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
+        const { length: count } = await keysOf(tx, 'sshKey', accountId);
+        if (count >= MAX_SSH_KEYS) {
+          const message = `The account has ${count} ssh keys, and may have ${MAX_SSH_KEYS}; delete one first.`;
+          throw new Refusal('over_quota', message);
+        }
+        const row = { id, accountId, name, publicKey: key.line, fingerprint, createdAtMs: nowMs };
+        const twin = await insertSshKey(tx, row);
+        if (twin) {
+          const message = `The account has this ssh key already, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
+          throw new Refusal('name_taken', message);
+        }
+        const data = { name, fingerprint };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.created', subjectId: id, data });
+        return { sshKey: { id, name, fingerprint } };
+      });
+    },
+
+    async listSshKeys({ accountId }) {
+      const rows = await keysOf(deps.store.read, 'sshKey', accountId);
+      return {
+        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs: createdAt }) => ({
+          id,
+          name,
+          fingerprint,
+          createdAt,
+        })),
+      };
+    },
+
+    async deleteSshKey({ accountId }, { id }, idempotency) {
+      await writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
+        const row = await deleteKey(tx, 'sshKey', accountId, id);
+        if (!row) {
+          const message = `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list names yours`;
+          throw new Refusal('not_found', message);
+        }
+        const data = { name: row.name, fingerprint: row.fingerprint };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.deleted', subjectId: id, data });
+        return {};
+      });
+    },
+  };
+};
