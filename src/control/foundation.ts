@@ -65,7 +65,7 @@ export interface ControlDeps
 
 export type Foundation = ReturnType<typeof makeFoundation>;
 
-/** Makes all parts in one object, which use cases and tasks get whole: their types name a use. */
+/** Makes all parts in one object: use cases and tasks get the object, and type what they use. */
 export function makeFoundation(given: ControlDeps) {
   const { randomBytes, secretsKey } = given;
   const { now } = given.time;

@@ -4,7 +4,7 @@
  * Drivers for disks, which outlive containers. A disk has a kind and an id, and belongs to a
  * *pool*, one path of the host. Every verb is idempotent, also after an interruption. A disk
  * reported present is complete. The caller runs one verb per disk at a time
- * (`control/volumes/disk-mutex.ts`). Nothing foreign or in use by a container is deleted. A mistake
+ * (`control/volumes/disks.ts`). Nothing foreign or in use by a container is deleted. A mistake
  * of the caller and a full host reject with `StorageFault`, faults of the host with any other error
  * (`test/conformance/storage.ts`).
  */

@@ -209,7 +209,7 @@ export async function advanceQueue(tx: Db, region: string, nowMs: number, left: 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
-/** Reserves capacity for an entry in its turn. Null: reserved; else its position. Locks region. */
+/** Reserves capacity for an entry in turn. Null: reserved; else its position. Locks the region. */
 export async function reserveInTurn(
   tx: Db,
   { regionId: region, type }: InstanceSpec,
