@@ -243,25 +243,25 @@ export class Gateway {
     res: ClientResponse,
     expectsContinue: boolean,
     connection: Connection,
-  ): Promise<void> | undefined {
+  ): Promise<void> | void {
     const method = req.method ?? 'GET';
     if (this.#connectionLimit.isLate(req.socket)) {
       res.shouldKeepAlive = false;
-      return void sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
+      return sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
     }
     const head = readHead(req.rawHeaders, method, req.httpVersion);
     if (typeof head === 'string') {
       res.shouldKeepAlive = false;
-      return void sendAnswer(req, res, badRequest(head), '');
+      return sendAnswer(req, res, badRequest(head), '');
     }
     // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
     const target = targetOf(head.host, req.url ?? '', this.#portDomain());
     switch (target.kind) {
       case 'refused':
-        return void sendAnswer(req, res, badRequest(target.why), head.accept);
+        return sendAnswer(req, res, badRequest(target.why), head.accept);
       case 'unknown':
-        return void sendAnswer(req, res, this.#nothingHere(), head.accept);
+        return sendAnswer(req, res, this.#nothingHere(), head.accept);
       case 'open': {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
         const { apiOrigin } = this.#admission;

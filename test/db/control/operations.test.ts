@@ -291,7 +291,7 @@ onBothEngines('operations', (open) => {
       verb === 'ensure' || verb === 'saveImage' ? { mode: 'slow', ms: 60_000 } : undefined,
     );
     for (const action of ['restart', 'start', 'archive'] as const) {
-      const { operationId = '' } = await instances[action](world.caller, one, null);
+      const { operationId } = await instances[action](world.caller, one, null);
       expect(await read(world, operationId)).toMatchObject({ kind: action, cancellable: true });
       const { operationId: desired } = await operations.cancel(world.caller, { operationId }, null);
       expect(await read(world, operationId)).toMatchObject({ state: 'Cancelled' });
