@@ -22,7 +22,8 @@ export default defineConfig({
     expect: { poll: { timeout: 120_000 } },
     exclude: ['**/node_modules/**', ...(isLong ? [] : longOnly)],
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/{unit,house}/**/*.test.ts'] } },
+      // They only compute: one worker for each of two cores. The default leaves a core free.
+      { extends: true, test: { name: 'unit', include: ['test/{unit,house}/**/*.test.ts'], maxWorkers: 2 } },
       {
         extends: true,
         test: {

@@ -34,26 +34,19 @@ export type { Fixture } from './fixture.ts';
 
 type Part = (current: () => Subject) => void;
 
-/** What runs inside an instance. */
-export const partsInside: readonly Part[] = [describeInside, describeOpenExec, describeLogs];
-/** Instances, and the host around them. */
-export const partsAround: readonly Part[] = [
-  describeLifecycle,
-  describeNetwork,
-  describeJoining,
-  describeFaults,
-  describeImages,
-  describeSurroundings,
-  describeOwnership,
-  describeDockerInside,
-];
+/** A slow engine runs each group in a test file of its own. */
+export const conformanceGroups = {
+  instances: [describeLifecycle, describeFaults, describeOwnership],
+  inside: [describeInside, describeLogs],
+  commands: [describeOpenExec],
+  network: [describeNetwork, describeJoining, describeSurroundings, describeDockerInside],
+  images: [describeImages],
+} satisfies Record<string, readonly Part[]>;
+export type ConformanceGroup = keyof typeof conformanceGroups;
 
-/** Describes all parts, unless a slow engine splits them between test files. */
-export function describeConformance(
-  name: string,
-  makeFixture: () => Promise<Fixture>,
-  parts: readonly Part[] = [...partsInside, ...partsAround],
-): void {
+/** Describes one group, or all. */
+export function describeConformance(name: string, makeFixture: () => Promise<Fixture>, group?: ConformanceGroup): void {
+  const parts: readonly Part[] = group ? conformanceGroups[group] : Object.values(conformanceGroups).flat();
   describe(`engine conformance: ${name}`, () => {
     let subject: Subject | undefined;
     const current = (): Subject => {

@@ -1,5 +1,5 @@
-/** The Docker engine conforms to the engine contract: what runs inside an instance. */
-import { describeConformance, partsInside } from '../../conformance/engine.ts';
+/** The Docker engine conforms to the engine contract: files and logs inside an instance. */
+import { describeConformance } from '../../conformance/engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';
 
-describeConformance('docker', makeDockerFixture, partsInside);
+describeConformance('docker', makeDockerFixture, 'inside');

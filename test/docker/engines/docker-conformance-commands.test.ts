@@ -1,0 +1,5 @@
+/** The Docker engine conforms to the engine contract: commands inside an instance. */
+import { describeConformance } from '../../conformance/engine.ts';
+import { makeDockerFixture } from './docker-fixture.ts';
+
+describeConformance('docker', makeDockerFixture, 'commands');

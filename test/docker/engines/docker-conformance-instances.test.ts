@@ -1,0 +1,5 @@
+/** The Docker engine conforms to the engine contract: instances, faults, and what belongs to whom. */
+import { describeConformance } from '../../conformance/engine.ts';
+import { makeDockerFixture } from './docker-fixture.ts';
+
+describeConformance('docker', makeDockerFixture, 'instances');
