@@ -8,7 +8,7 @@ import { connect } from 'node:net';
 enableCompileCache();
 
 const { z } = await import('zod');
-const { followLink } = await import('../../src/edge/link/follow.ts');
+const { followLink } = await import('../../src/edge/link/follow-control.ts');
 const { bindGateway, linkPath } = await import('../../src/main/gateway.ts');
 const { answerAsks, settingsOf } = await import('../lib/child.ts');
 const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');

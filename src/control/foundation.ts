@@ -15,7 +15,7 @@ import { makeStopAutomatically } from './instances/actions.ts';
 import type { ReadInstancesDeps } from './instances/instances.ts';
 import { makeDiskUses } from './volumes/disk-uses.ts';
 import { makeRevocations } from './routing/revocations.ts';
-import { makeRoutes, makeRouteTable } from './routing/routes.ts';
+import { makeRoutes, makeRouteTable } from './routing/gateway-routes.ts';
 import { makeHealthChecks } from './instances/health.ts';
 import { makeImagePulls } from './images/image-pulls.ts';
 import type { TaskDeps } from './base/deps.ts';

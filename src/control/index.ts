@@ -28,7 +28,7 @@ export type { Access } from './access/types.ts';
 export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage } from './base/caller.ts';
-export type { Log } from './base/log.ts';
+export type { Log } from './base/logger.ts';
 export type { Commands } from './inside/commands.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';
 export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';

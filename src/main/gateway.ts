@@ -9,7 +9,7 @@ import type { Forwarding } from '../control/index.ts';
 import { makeTerminalHost } from '../control/inside/terminals/local-host.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type Gateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
-import { followLink } from '../edge/link/follow.ts';
+import { followLink } from '../edge/link/follow-control.ts';
 import { serveTerminals } from '../edge/link/terminal-server.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';

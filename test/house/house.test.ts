@@ -73,7 +73,7 @@ const rules: Record<string, HouseRule> = {
       { path: 'src/control/a.ts', text: "import { a } from '../engines/docker/docker.ts';" },
       { path: 'src/edge/a.ts', text: "import { a } from '../contract/deep/a.ts';" },
       { path: 'src/engines/docker/a.ts', text: "import { a } from '../simulated/a.ts';" },
-      { path: 'src/edge/http/a.ts', text: "import type { Log } from '../../control/base/log.ts';" },
+      { path: 'src/edge/http/a.ts', text: "import type { Log } from '../../control/base/logger.ts';" },
       { path: 'src/edge/a.ts', text: "export { makeControl } from '../control/wiring.ts';" },
     ],
     good: [

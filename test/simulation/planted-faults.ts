@@ -117,14 +117,14 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'node-ports-are-not-released',
-    file: 'control/instances/put-away.ts',
+    file: 'control/instances/take-down.ts',
     find: 'await releaseNodePorts(tx, id);',
     replace: '',
     suffers: 'after a month of launches the region has no node port left',
   },
   {
     name: 'mounts-are-not-deleted',
-    file: 'control/instances/put-away.ts',
+    file: 'control/instances/take-down.ts',
     find: 'await deleteMountsOf(tx, id);',
     replace: '',
     suffers: 'a volume can never be removed again',
@@ -185,7 +185,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an-archive-is-stored-before-it-is-saved',
-    file: 'control/instances/put-away.ts',
+    file: 'control/instances/take-down.ts',
     find: "let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
       '  let state = await writeInstance(context, start, { ...instance, archive: { ref, sizeBytes: 0, generation: instance.generation, replaces: [] } });\n',
@@ -200,7 +200,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     name: 'the-old-archive-is-removed-first',
-    file: 'control/instances/put-away.ts',
+    file: 'control/instances/take-down.ts',
     find: "let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n",
     replace:
       "  let state = await writeObservation(context, start, { unfinished, observed: { phase: 'Archiving', message: '', ...diagnosisFields('', '') }, });\n  if (instance.archive) await removeImage(context, instance, instance.archive.ref);\n",

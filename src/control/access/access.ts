@@ -12,7 +12,7 @@
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
-import type { Log } from '../base/log.ts';
+import type { Log } from '../base/logger.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';

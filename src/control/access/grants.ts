@@ -22,7 +22,7 @@ import { hasActiveSession } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Log } from '../base/log.ts';
+import type { Log } from '../base/logger.ts';
 import type { Forwarding, GatewaySessions } from '../routing/gateway-types.ts';
 import { lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';

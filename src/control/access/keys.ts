@@ -2,7 +2,7 @@
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
-import { deleteKey, insertApiKey, insertSshKey, keysOf } from '../../store/tables/keys.ts';
+import { deleteKey, insertApiKey, insertSshKey, keyRowsOf } from '../../store/tables/keys.ts';
 import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
@@ -23,7 +23,7 @@ export const makeApiKeys = (
       const id = uuidFrom(randomBytes);
       // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
       const made = await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
-        const { length: count } = await keysOf(tx, 'apiKey', accountId);
+        const { length: count } = await keyRowsOf(tx, 'apiKey', accountId);
         if (count >= MAX_API_KEYS) {
           const message = `The account has ${count} API keys, and may have ${MAX_API_KEYS}; delete one first.`;
           throw new Refusal('over_quota', message);
@@ -42,7 +42,7 @@ export const makeApiKeys = (
     },
 
     async listApiKeys({ accountId }) {
-      const rows = await keysOf(store.read, 'apiKey', accountId);
+      const rows = await keyRowsOf(store.read, 'apiKey', accountId);
       return {
         keys: rows.map(({ id, name, lastFour, createdAtMs: createdAt }) => ({ id, name, lastFour, createdAt })),
       };
@@ -86,7 +86,7 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
       const fingerprint = fingerprintOf(key.blob);
       const id = uuidFrom(deps.randomBytes);
       return writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
-        const { length: count } = await keysOf(tx, 'sshKey', accountId);
+        const { length: count } = await keyRowsOf(tx, 'sshKey', accountId);
         if (count >= MAX_SSH_KEYS) {
           const message = `The account has ${count} ssh keys, and may have ${MAX_SSH_KEYS}; delete one first.`;
           throw new Refusal('over_quota', message);
@@ -104,7 +104,7 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
     },
 
     async listSshKeys({ accountId }) {
-      const rows = await keysOf(deps.store.read, 'sshKey', accountId);
+      const rows = await keyRowsOf(deps.store.read, 'sshKey', accountId);
       return {
         sshKeys: rows.map(({ id, name, fingerprint, createdAtMs: createdAt }) => ({
           id,

@@ -4,7 +4,7 @@ import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../..
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
-import type { Log } from '../base/log.ts';
+import type { Log } from '../base/logger.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { lockOwnAccount, notLoggedIn, parseRoles, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';

@@ -12,7 +12,7 @@ import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeStopPolicy } from '../../store/tables/instances.ts';
-import { requireOwned } from '../inside/instance.ts';
+import { requireOwned } from '../inside/require-instance.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Caller } from '../base/caller.ts';
 import type { UseCaseDeps, TaskDeps } from '../base/deps.ts';

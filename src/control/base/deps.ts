@@ -4,7 +4,7 @@ import type { Store } from '../../store/store.ts';
 import type { CatalogSnapshot } from './catalog-cache.ts';
 import type { PublishChanges } from './changes.ts';
 import type { WriteDeps } from './idempotent.ts';
-import type { Log } from './log.ts';
+import type { Log } from './logger.ts';
 import type { Regions } from './regions.ts';
 import type { Time } from './time.ts';
 

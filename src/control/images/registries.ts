@@ -3,7 +3,7 @@ import { parseRegistryServer, isLocalServer } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { deleteKey, insertRegistryCredential, keysOf, registryCredentialFor } from '../../store/tables/keys.ts';
+import { deleteKey, insertRegistryCredential, keyRowsOf, registryCredentialFor } from '../../store/tables/keys.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite, type WriteDeps } from '../base/idempotent.ts';
@@ -51,7 +51,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
       if (!localRegistries) refuseLocalRegistry('server', written, server);
       return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
         await lockOwnAccount(tx, accountId);
-        const { length } = await keysOf(tx, 'registryCredential', accountId);
+        const { length } = await keyRowsOf(tx, 'registryCredential', accountId);
         if (length >= MAX_REGISTRIES) {
           const text = `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`;
           throw new Refusal('over_quota', text);
@@ -71,7 +71,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
     },
 
     async list({ accountId }) {
-      const rows = await keysOf(store.read, 'registryCredential', accountId);
+      const rows = await keyRowsOf(store.read, 'registryCredential', accountId);
       return {
         registries: rows.map(({ id, server, username, createdAtMs: createdAt }) => ({
           id,

@@ -4,7 +4,7 @@ import { onAbort } from '../../async/abort.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
-import { refusalOfFault, requireRunning } from './instance.ts';
+import { refusalOfFault, requireRunning } from './require-instance.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
 import type { Caller } from '../base/caller.ts';

@@ -10,7 +10,7 @@ import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { ensureContainer, growDisks, refreshFiles } from './bring-up.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
-import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './put-away.ts';
+import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './take-down.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import {
   failInstance,

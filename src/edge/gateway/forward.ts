@@ -15,7 +15,7 @@ import {
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
-import { IdleWatched, type IdleWatch } from './idle.ts';
+import { IdleWatched, type IdleWatch } from './idle-timeouts.ts';
 import type { GatewayLimits } from './limits.ts';
 import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';

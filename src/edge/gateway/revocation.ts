@@ -1,7 +1,7 @@
 /** Revokes access of open connections: rechecks on a revocation and periodically, and cuts. */
 import { makeRechecker } from '../../async/coalesce.ts';
 import { isStillAuthorized, type AdmissionDeps, type AccessGrant } from './admission.ts';
-import { SwapRemoveList, type ListItem } from './idle.ts';
+import { SwapRemoveList, type ListItem } from './swap-remove-list.ts';
 import type { Forwarding, Log } from '../../control/index.ts';
 import type { PortAddress } from './routing.ts';
 

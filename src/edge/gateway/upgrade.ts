@@ -9,7 +9,7 @@ import { sendRawAnswer } from './answers.ts';
 import { reset } from './client-exchange.ts';
 import { answerTo, type Exchange } from './forward.ts';
 import { downstreamHeaders } from './downstream-headers.ts';
-import { IdleWatched } from './idle.ts';
+import { IdleWatched } from './idle-timeouts.ts';
 import type { PortPool } from './instance-pools.ts';
 import { requestHead } from './upstream-headers.ts';
 import { ResponseFault, type ResponseHead } from './response-head.ts';

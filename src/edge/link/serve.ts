@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { serveSocket, type SocketServer } from './socket-server.ts';
+import { serveLinkSocket, type LinkServer } from './link-server.ts';
 import {
   authenticateQuestion,
   HEARTBEAT_MS,
@@ -28,11 +28,11 @@ interface LinkDeps {
   log: Log;
 }
 
-export async function serveLink(deps: LinkDeps): Promise<SocketServer> {
+export async function serveLink(deps: LinkDeps): Promise<LinkServer> {
   const { path, log } = deps;
   const ending = new AbortController();
   const served = { ...deps, gateways: new Map<string, TrafficCounts>(), ending: ending.signal };
-  const server = await serveSocket({ path, answer: (req, res) => answer(served, req, res), log });
+  const server = await serveLinkSocket({ path, answer: (req, res) => answer(served, req, res), log });
   return {
     async stop() {
       ending.abort();

@@ -10,7 +10,7 @@ import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../cont
 import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
-import { makeSocketClient } from './socket-client.ts';
+import { makeLinkClient } from './link-client.ts';
 import { parseRefusal, listAnswer } from './wire.ts';
 
 /** Longer than the gateway's own deadlines. */
@@ -23,7 +23,7 @@ export interface TerminalClient extends TerminalHost {
 
 export function makeTerminalClient({ path }: { path: string }): TerminalClient {
   const away = 'the process that holds the terminals is away for a moment: try again soon';
-  const client = makeSocketClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS, away });
+  const client = makeLinkClient({ socketPath: path, headers: {}, timeoutMs: REQUEST_MS, away });
 
   return {
     list: (instanceId) => client.ask('list', { instanceId }, listAnswer),
@@ -31,7 +31,7 @@ export function makeTerminalClient({ path }: { path: string }): TerminalClient {
       await client.ask('close', place, z.null());
     },
     async attach(request, signal) {
-      const url = `ws://berth.invalid/attach?wish=${encodeURIComponent(JSON.stringify(request))}`;
+      const url = `ws://berth.invalid/attach?request=${encodeURIComponent(JSON.stringify(request))}`;
       const socket = new WebSocket(url, TERMINAL_PROTOCOL, {
         createConnection: () => connect(path),
         perMessageDeflate: false,

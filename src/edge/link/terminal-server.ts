@@ -8,7 +8,7 @@ import type { TerminalHost, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { bridgeTerminal } from '../socket/carry-terminal.ts';
 import type { SocketConnection } from '../socket/socket-connection.ts';
-import { serveSocket, type SocketServer } from './socket-server.ts';
+import { serveLinkSocket, type LinkServer } from './link-server.ts';
 import { listQuestion, terminalKey, terminalRequest } from './wire.ts';
 
 interface TerminalServerDeps {
@@ -17,7 +17,7 @@ interface TerminalServerDeps {
   log: Log;
 }
 
-export async function serveTerminals({ path, terminals, log }: TerminalServerDeps): Promise<SocketServer> {
+export async function serveTerminals({ path, terminals, log }: TerminalServerDeps): Promise<LinkServer> {
   const connections = new Set<SocketConnection>();
   const sockets = new WebSocketServer({
     noServer: true,
@@ -42,7 +42,7 @@ export async function serveTerminals({ path, terminals, log }: TerminalServerDep
   async function upgrade(req: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
     const url = new URL(req.url ?? '', 'http://berth.invalid');
     if (url.pathname !== '/attach') throw new Refusal('not_found', `nothing answers to an upgrade at ${url.pathname}`);
-    const request = terminalRequest.parse(JSON.parse(url.searchParams.get('wish') ?? ''));
+    const request = terminalRequest.parse(JSON.parse(url.searchParams.get('request') ?? ''));
     const gone = new AbortController();
     socket.once('close', () => gone.abort());
     const attached = await terminals.attach(request, gone.signal);
@@ -57,7 +57,7 @@ export async function serveTerminals({ path, terminals, log }: TerminalServerDep
     if (!isUpgraded) attached.leave();
   }
 
-  const server = await serveSocket({ path, answer, upgrade, log });
+  const server = await serveLinkSocket({ path, answer, upgrade, log });
   return {
     async stop() {
       for (const connection of connections) connection.close(1001, 'the process that holds the terminals stops');

@@ -66,7 +66,7 @@ export interface SessionRequest {
   terminal: TerminalSize | null;
 }
 
-export const execRequest = ({ begun, env, terminal }: SessionRequest): ExecRequest => ({
+export const sessionExecRequest = ({ begun, env, terminal }: SessionRequest): ExecRequest => ({
   command: shell(BEGIN, begun.kind, begun.kind === 'command' ? begun.command : '', terminal === null ? '' : 'terminal'),
   env,
   terminal,
@@ -89,7 +89,7 @@ export const signalNumbers: Readonly<Record<string, number>> = {
   TERM: 15,
 };
 
-export const signalCommand = (signal: string, pid: number): string[] => shell(SIGNAL, signal, String(pid));
+export const killCommand = (signal: string, pid: number): string[] => shell(SIGNAL, signal, String(pid));
 
 export const hangUpCommand: readonly string[] = shell(HANG_UP);
 

@@ -5,7 +5,7 @@ import { onAbort, withDeadline } from '../../async/abort.ts';
 import { makeLimit } from '../../async/limits.ts';
 import type { SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import type { Client } from './client.ts';
+import type { SshClient } from './ssh-client.ts';
 import { joinStreams, forwardConnection } from './join.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
@@ -19,7 +19,7 @@ const MAX_LISTENING = 64;
 /** As sshd without `GatewayPorts`: reachable from the instance only. */
 const INSIDE = '127.0.0.1';
 
-export function serveForwards(client: Client, network: InstanceNetwork): void {
+export function serveForwards(client: SshClient, network: InstanceNetwork): void {
   const listening = new Map<string, { close(): void }>();
   /** Counts pending listens too: one packet of the client may request many. */
   const beginListening = makeLimit(MAX_LISTENING, client.tryAcquire);
@@ -108,7 +108,7 @@ const keyOf = ({ bindAddr, bindPort }: TcpipBindInfo): string => `${bindAddr} ${
  * Returns a function to its path there; null if listening failed.
  */
 export function makeAgent(
-  client: Client,
+  client: SshClient,
   backend: Pick<SshBackend, 'listenUnix'>,
   id: InstanceId,
 ): () => Promise<string | null> {

@@ -13,7 +13,7 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { hangUpCommand } from './commands.ts';
-import { makeClient, type Client } from './client.ts';
+import { makeSshClient, type SshClient } from './ssh-client.ts';
 import type { UnauthenticatedConnections } from './unauthenticated.ts';
 import { makeAgent, serveForwards, type InstanceNetwork, type NetworkConnection } from './forwards.ts';
 import type { BufferedBytes } from './buffered-bytes.ts';
@@ -161,10 +161,10 @@ function makeClients(deps: FrontDeps) {
   const acquireChannel = makeLimit(MAX_CHANNELS, share);
   const acquireCommand = makeLimit(MAX_COMMANDS, share);
   /** Key of each logged-in client. */
-  const loggedIn = new Map<Client, string>();
+  const loggedIn = new Map<SshClient, string>();
 
   function add(network: InstanceNetwork, ssh: Connection, onLogin: () => void): void {
-    const client = makeClient({ ssh, log, instanceId: id, buffered, acquireChannel });
+    const client = makeSshClient({ ssh, log, instanceId: id, buffered, acquireChannel });
     const agentPath = makeAgent(client, backend, id);
     onAbort(client.gone, () => loggedIn.delete(client));
     authenticate({

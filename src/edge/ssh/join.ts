@@ -1,9 +1,9 @@
 /** Joins a channel and a connection of the instance. Each direction ends alone. */
 import type { Duplex } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
-import type { Client } from './client.ts';
+import type { SshClient } from './ssh-client.ts';
 
-export function joinStreams(client: Client, channel: ServerChannel, stream: Duplex): void {
+export function joinStreams(client: SshClient, channel: ServerChannel, stream: Duplex): void {
   const outlet = client.adopt(channel);
   let isLeft = false;
   const leave = (): void => {
@@ -46,7 +46,7 @@ export function feed(channel: ServerChannel, into: NodeJS.WritableStream & { des
 
 type OpenChannel = (opened: (channel: ServerChannel | null) => void) => void;
 
-export function forwardConnection(client: Client, connection: Duplex, open: OpenChannel): void {
+export function forwardConnection(client: SshClient, connection: Duplex, open: OpenChannel): void {
   connection.on('error', () => {});
   const release = client.tryAcquire();
   if (release === null) return void connection.destroy();

@@ -1,13 +1,13 @@
 /** Authentication: user root with a key of the owning account. All else is refused silently. */
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
 import type { Forwarding } from '../../control/index.ts';
-import type { Client } from './client.ts';
+import type { SshClient } from './ssh-client.ts';
 import { isValidSignature } from './signature.ts';
 
 const MAX_TRIES = 20;
 
 export interface LoginDeps {
-  client: Client;
+  client: SshClient;
   access: () => ReturnType<Forwarding['ssh']>;
   /** Called with the base64 key before the client is accepted. */
   onLogin: (key: string) => void;

@@ -9,8 +9,8 @@ import type { ServerChannel } from 'ssh2';
 import type { SshBackend, Log } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import type { Client } from './client.ts';
-import { execRequest, readPid, signalCommand, signalNumbers } from './commands.ts';
+import type { SshClient } from './ssh-client.ts';
+import { sessionExecRequest, readPid, killCommand, signalNumbers } from './commands.ts';
 import type { SessionRequest, TerminalSize } from './commands.ts';
 import { feed } from './join.ts';
 import type { WriteQueue } from './write-queue.ts';
@@ -32,7 +32,7 @@ const BY_SIGNAL = 128;
 type OpenExec = Awaited<ReturnType<SshBackend['openExec']>>;
 
 export interface ProgramDeps {
-  client: Client;
+  client: SshClient;
   backend: Pick<SshBackend, 'openExec' | 'exec'>;
   id: InstanceId;
   log: Log;
@@ -61,7 +61,7 @@ export function runProgram(deps: ProgramDeps): Program {
   const signals = makeCoalescingQueue(async (signal: string) => {
     const leader = await pid;
     if (leader === null || hasEnded) return;
-    await backend.exec(id, signalCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
+    await backend.exec(id, killCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
       log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
     });
   });
@@ -76,7 +76,7 @@ export function runProgram(deps: ProgramDeps): Program {
     try {
       const request = await deps.request();
       if (client.gone.aborted) return;
-      exec = await backend.openExec(id, execRequest(request), withDeadline(client.gone, OPEN_MS));
+      exec = await backend.openExec(id, sessionExecRequest(request), withDeadline(client.gone, OPEN_MS));
       await carry(exec, request.terminal);
     } finally {
       resolvePid(null);

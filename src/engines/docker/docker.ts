@@ -21,7 +21,7 @@ import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine } from '../contract.ts';
 import { dial, makeAddressCache } from './network/addresses.ts';
-import { makeClient, type Endpoint } from './client/client.ts';
+import { makeClient, type Endpoint } from './client/docker-client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';

@@ -11,7 +11,7 @@ import { emptyLog, follow, inRange, read } from './logs.ts';
 import { emptyNetwork, joinNetwork, listenUnix, type NetworkJoin } from './networks.ts';
 import { makePair } from './pair.ts';
 import { openProcess, type Io } from './processes.ts';
-import { runCommand } from './shell.ts';
+import { runInShell } from './shell.ts';
 
 type LogVerbs = Pick<Engine, 'logs' | 'followLogs'>;
 type CommandVerbs = Pick<Engine, 'openExec' | 'exec'>;
@@ -61,7 +61,7 @@ function commandVerbs({ host, call, requireRunning, attachTo }: EngineContext): 
       return call({ verb: 'openExec', about: id, signal, lie }, () => {
         const container = requireRunning(id);
         const shell = { inside: insideOf(container), clock: host.clock, env: request.env };
-        const program = (io: Io): Promise<number> => runCommand({ ...shell, io }, request);
+        const program = (io: Io): Promise<number> => runInShell({ ...shell, io }, request);
         return openProcess(request, program, attachTo(container));
       });
     },

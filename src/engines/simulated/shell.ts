@@ -30,7 +30,7 @@ class Exit extends Error {
   }
 }
 
-export async function runCommand(context: ShellContext, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
+export async function runInShell(context: ShellContext, { command }: Pick<ExecRequest, 'command'>): Promise<number> {
   try {
     return await run(context, command, context.io.signal, false);
   } catch (thrown) {

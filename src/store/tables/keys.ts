@@ -11,7 +11,7 @@ interface KeyRows {
 }
 
 /** Oldest first. */
-export async function keysOf<Table extends keyof KeyRows>(
+export async function keyRowsOf<Table extends keyof KeyRows>(
   db: Db,
   table: Table,
   accountId: string,
@@ -86,7 +86,7 @@ export async function keysOfInstance(db: Db, instanceId: string): Promise<string
 
 /** Content of `authorized_keys`, a line per key; equal keys give equal text. */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
-  return (await keysOf(db, 'sshKey', accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
+  return (await keyRowsOf(db, 'sshKey', accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
 }
 
 /** Inserts the credentials, or returns those of the account for the server. */

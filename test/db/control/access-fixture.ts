@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import { makeAccess, type AccessDeps, type InternalAccess } from '../../../src/control/access/access.ts';
 import type { Argon2id } from '../../../src/control/access/passwords.ts';
 import type { Caller, Idempotency } from '../../../src/control/index.ts';
-import type { Log } from '../../../src/control/base/log.ts';
+import type { Log } from '../../../src/control/base/logger.ts';
 import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
 import type { Store } from '../../../src/store/store.ts';

@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
-import { makeClient } from '../../../src/engines/docker/client/client.ts';
+import { makeClient } from '../../../src/engines/docker/client/docker-client.ts';
 import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
 import { inHostNetwork } from '../engines/host-network.ts';
 import { until } from '../../fixtures/server-process.ts';

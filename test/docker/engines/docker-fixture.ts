@@ -15,7 +15,7 @@ import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
-import { endpointOf, makeClient, type Endpoint } from '../../../src/engines/docker/client/client.ts';
+import { endpointOf, makeClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
 import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
 import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host.ts';

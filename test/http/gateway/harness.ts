@@ -10,7 +10,7 @@ import type { Duplex } from 'node:stream';
 import { afterEach } from 'vitest';
 import type { Caller, Credential, Forwarding, GatewayRoute, TrafficKind } from '../../../src/control/index.ts';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
-import type { Log } from '../../../src/control/base/log.ts';
+import type { Log } from '../../../src/control/base/logger.ts';
 import type { RevocationSubject } from '../../../src/control/routing/gateway-types.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';

@@ -10,9 +10,9 @@ import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from '../../..
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
-import { followLink, type Following } from '../../../src/edge/link/follow.ts';
+import { followLink, type Following } from '../../../src/edge/link/follow-control.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
-import type { SocketServer } from '../../../src/edge/link/socket-server.ts';
+import type { LinkServer } from '../../../src/edge/link/link-server.ts';
 import { updateLine } from '../../../src/edge/link/wire.ts';
 import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
 
@@ -34,7 +34,7 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
 
 let folder: string;
 let path: string;
-let links: SocketServer[];
+let links: LinkServer[];
 let followings: Following[];
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'berth-link-'));

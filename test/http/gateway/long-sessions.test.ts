@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import type { Caller, Forwarding, IdentifyCredential } from '../../../src/control/index.ts';
-import { followLink } from '../../../src/edge/link/follow.ts';
+import { followLink } from '../../../src/edge/link/follow-control.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';

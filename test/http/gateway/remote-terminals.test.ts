@@ -12,7 +12,7 @@ import { makeTerminalHost } from '../../../src/control/inside/terminals/local-ho
 import type { TerminalHost, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { makeTerminalClient } from '../../../src/edge/link/terminal-client.ts';
-import type { SocketServer } from '../../../src/edge/link/socket-server.ts';
+import type { LinkServer } from '../../../src/edge/link/link-server.ts';
 import { serveTerminals } from '../../../src/edge/link/terminal-server.ts';
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-fixture.ts';
@@ -33,7 +33,7 @@ interface Apart extends ExecRoom {
 async function apart(): Promise<Apart> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-terminals-'));
   const path = join(folder, 'terminals.sock');
-  let served: SocketServer | null = null;
+  let served: LinkServer | null = null;
   let end = async (): Promise<void> => {};
   let up = async (): Promise<void> => {};
   const room = await execRoom({
@@ -229,7 +229,7 @@ test('restricts the socket to Berth’s user, and survives garbage', async () =>
     { path: '/list', method: 'POST', body: '{' },
     { path: '/list', method: 'POST', body: '{"instanceId":"../x"}' },
     { path: '/attach', headers: upgrade },
-    { path: '/attach?wish={}', headers: upgrade },
+    { path: '/attach?request={}', headers: upgrade },
     { path: '/other', headers: upgrade },
   ])
     expect(await statusOf(asked), asked.path).toBe(409);

@@ -7,7 +7,7 @@ import { PassThrough } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client as Ssh2Client, ClientChannel, Connection, ServerChannel } from 'ssh2';
 import { expect, test, vi } from 'vitest';
-import { makeClient, type Client } from '../../../src/edge/ssh/client.ts';
+import { makeSshClient, type SshClient } from '../../../src/edge/ssh/ssh-client.ts';
 import { serveForwards } from '../../../src/edge/ssh/forwards.ts';
 import { makeBufferedBytes } from '../../../src/edge/ssh/buffered-bytes.ts';
 import { forwardConnection } from '../../../src/edge/ssh/join.ts';
@@ -22,10 +22,10 @@ const mine = keyPair();
 const ID = instanceId('11111111-1111-4111-8111-111111111111');
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
-function fakeClient(more: Partial<Client> & { ssh?: EventEmitter }): Client {
+function fakeClient(more: Partial<SshClient> & { ssh?: EventEmitter }): SshClient {
   const ending = new AbortController();
   const given = { gone: ending.signal, whileBusy: () => null, begin: () => () => {}, end: () => ending.abort() };
-  return { ...given, adopt: () => ({ write: async () => true }), ...more } as unknown as Client;
+  return { ...given, adopt: () => ({ write: async () => true }), ...more } as unknown as SshClient;
 }
 
 test('coalesces resizes and signals: one at a time, the last size, each signal once', async () => {
@@ -225,7 +225,7 @@ test('counts pending listens with open ones', () => {
   };
   const connectNever = (): Promise<never> => new Promise(() => {});
   const network = { listen, connect: connectNever, ended: new Promise<void>(() => {}), close: () => {} };
-  serveForwards(fakeClient({ ssh } as unknown as Partial<Client>), network);
+  serveForwards(fakeClient({ ssh } as unknown as Partial<SshClient>), network);
   for (let n = 0; n < 100; n++) {
     ssh.emit('request', undefined, undefined, 'tcpip-forward', { bindAddr: 'localhost', bindPort: 9_000 + n });
   }
@@ -300,7 +300,7 @@ test('detects a client that neither reads nor sends', () => {
   const ssh = Object.assign(new EventEmitter(), { _sock: socket, _protocol: { _kexinit: undefined } });
   const held = makeBufferedBytes({ perInstance: 1e9, total: 1e9, recountEvery: 1 }).forInstance();
   const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered: held };
-  const { gone } = makeClient({ ...deps, acquireChannel: () => () => {} });
+  const { gone } = makeSshClient({ ...deps, acquireChannel: () => () => {} });
   vi.advanceTimersByTime(10_000);
   expect(gone.aborted).toBe(false);
   Object.defineProperty(socket, 'writableLength', { value: 33 * 1024 ** 2 });

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { targetOf, resolveName } from '../../../src/engines/docker/network/names.ts';
+import { nameTargetOf, resolveName } from '../../../src/engines/docker/network/names.ts';
 
 const hosts =
   '127.0.0.1\tlocalhost\n::1 localhost ip6-localhost\n# 10.0.0.9 berth-0\n10.0.0.2 Berth-0 other # here\nnonsense\n';
@@ -12,16 +12,20 @@ const resolvConf =
 
 describe('name resolution in an instance', () => {
   test('reads the hosts file, case-insensitively', () => {
-    expect(targetOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
-    expect(targetOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
-    expect(targetOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
+    expect(nameTargetOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
+    expect(nameTargetOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
+    expect(nameTargetOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
   });
 
   test('falls back to the name servers, with the search domains', () => {
     const asked = { addresses: [], servers: ['127.0.0.11'] };
-    expect(targetOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
-    expect(targetOf('db.test', hosts, resolvConf).names).toEqual(['db.test', 'db.test.one.test', 'db.test.two.test']);
-    expect(targetOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
+    expect(nameTargetOf('db', hosts, resolvConf)).toEqual({ ...asked, names: ['db.one.test', 'db.two.test', 'db'] });
+    expect(nameTargetOf('db.test', hosts, resolvConf).names).toEqual([
+      'db.test',
+      'db.test.one.test',
+      'db.test.two.test',
+    ]);
+    expect(nameTargetOf('db.test.', hosts, resolvConf).names).toEqual(['db.test.']);
   });
 
   test('resolves only localhost without files', async () => {

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
-import { endpointOf } from '../../../src/engines/docker/client/client.ts';
+import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { chooseGpus, gpuLabel, gpusOf } from '../../../src/engines/docker/container/gpus.ts';
 import {

@@ -2,7 +2,7 @@
 import { checkSsh2, missingMembers } from '../../../src/edge/ssh/ssh2-inside.ts';
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { execRequest, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
+import { sessionExecRequest, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
 import {
   makeUnauthenticatedConnections,
   connectionToClose,
@@ -81,8 +81,8 @@ test('sets client variables except those that choose programs', () => {
   expect(mayBeSet('EDITOR', 'a\0b')).toBe(false);
 });
 
-const ran = (given: Parameters<typeof execRequest>[0]['begun'], env: Record<string, string> = {}): string => {
-  const [program = '', ...args] = execRequest({ begun: given, env: {}, terminal: null }).command;
+const ran = (given: Parameters<typeof sessionExecRequest>[0]['begun'], env: Record<string, string> = {}): string => {
+  const [program = '', ...args] = sessionExecRequest({ begun: given, env: {}, terminal: null }).command;
   return execFileSync(program, args, { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
 };
 

@@ -9,7 +9,7 @@ import {
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import type { Store } from '../../../store/store.ts';
-import { requireOwned } from '../instance.ts';
+import { requireOwned } from '../require-instance.ts';
 import type { Sampler } from './sampler.ts';
 import type { Caller } from '../../base/caller.ts';
 

@@ -1,10 +1,10 @@
 import type { InstanceId } from '../../../domain/ids.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Engine } from '../../../engines/contract.ts';
-import { refusalOfFault } from '../instance.ts';
-import type { Log } from '../../base/log.ts';
+import { refusalOfFault } from '../require-instance.ts';
+import type { Log } from '../../base/logger.ts';
 import type { Time } from '../../base/time.ts';
-import { hangUpOrphans, shellRequest } from './shell.ts';
+import { hangUpOrphans, shellRequest } from './terminal-shell.ts';
 import { makeTerminal, type Terminal } from './terminal.ts';
 import type { TerminalHost, AttachRequest } from './terminal-host.ts';
 

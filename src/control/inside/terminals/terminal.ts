@@ -5,11 +5,11 @@
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { errorText } from '../../../domain/unknown-error.ts';
 import type { OpenExec, TerminalSize } from '../../../engines/contract.ts';
-import type { Log } from '../../base/log.ts';
+import type { Log } from '../../base/logger.ts';
 import { drained } from '../../../async/abort.ts';
 import type { Time } from '../../base/time.ts';
 import { makeScrollback, SCROLLBACK_BYTES } from './scrollback.ts';
-import { makeShellSize } from './shell.ts';
+import { makeShellSize } from './terminal-shell.ts';
 import type { AttachedTerminal, TerminalMessage } from './terminal-host.ts';
 
 const PIECE_BYTES = 32 * 1024;

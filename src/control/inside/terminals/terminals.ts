@@ -1,6 +1,6 @@
 import { once } from '../../../async/limits.ts';
 import type { Store } from '../../../store/store.ts';
-import { requireOwned, requireRunning } from '../instance.ts';
+import { requireOwned, requireRunning } from '../require-instance.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
 import type { AttachedTerminal, TerminalInfo, TerminalHost } from './terminal-host.ts';

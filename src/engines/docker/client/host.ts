@@ -3,7 +3,7 @@ import { access, constants, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
-import type { Client } from './client.ts';
+import type { Client } from './docker-client.ts';
 
 export type DockerMode = 'rootless' | 'nested';
 

@@ -3,7 +3,7 @@ import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
-import type { Client } from './client.ts';
+import type { Client } from './docker-client.ts';
 import { linesOf } from './streams.ts';
 
 const event = z.object({

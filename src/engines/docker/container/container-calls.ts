@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
 
 const POLL_MS = 50;

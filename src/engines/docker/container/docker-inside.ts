@@ -12,7 +12,7 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { errorCode } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { inspectContainer } from './container-calls.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';

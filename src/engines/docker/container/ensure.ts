@@ -5,7 +5,7 @@ import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { containerName, networkName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import {
   abortFault,
   faultOf,

@@ -3,7 +3,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { installationLabel } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { abortFault } from '../client/faults.ts';
 import type { HostFacts } from '../client/host.ts';
 import { listContainers } from './container-calls.ts';

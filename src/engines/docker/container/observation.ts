@@ -4,7 +4,7 @@ import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { linesOf } from '../client/streams.ts';
 
 type Labels = Record<string, string> | undefined | null;

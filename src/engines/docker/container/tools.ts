@@ -11,7 +11,7 @@ import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from '
 import path from 'node:path';
 import type { Logger } from 'pino';
 import { installationLabel, labels } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
 import { canAccess, type Host } from '../client/host.ts';
 import type { Images } from '../image/images.ts';

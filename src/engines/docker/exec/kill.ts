@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ExecSignal } from '../../contract.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 
 /**
  * Stops each process on discovery, so no child appears, and rescans until three rounds find nothing

@@ -2,7 +2,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { onAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { LogLine, LogRange, LogSource } from '../../contract.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { openExec } from './exec.ts';
 import { faultOf } from '../client/faults.ts';
 import { makeFrameReader, makeLineReader, type LineReader } from './log-lines.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { checkAccess, pull, push } from './transfers.ts';

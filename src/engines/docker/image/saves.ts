@@ -17,7 +17,7 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
 import type { Engine } from '../../contract.ts';
 import { labels, labelsOf } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import type { Containers } from '../container/containers.ts';
 import { gpuLabel } from '../container/gpus.ts';
 import { isOwnImage, type ImageInfo, type Images } from './images.ts';

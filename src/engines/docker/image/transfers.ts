@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OnProgress, RegistryCredentials } from '../../contract.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { faultOf } from '../client/faults.ts';
 import { refPath, splitRef } from './refs.ts';
 import { registryFault, TransferError } from './registry-faults.ts';

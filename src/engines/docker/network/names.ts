@@ -15,10 +15,10 @@ const READ_BYTES = 64 * 1024;
 export async function resolveName(name: string, files: { hosts: string; resolvConf: string }): Promise<NameTarget> {
   if (net.isIP(name) !== 0) return { addresses: [name], names: [], servers: [] };
   const [hosts, resolvConf] = await Promise.all([readStart(files.hosts), readStart(files.resolvConf)]);
-  return targetOf(name, hosts, resolvConf);
+  return nameTargetOf(name, hosts, resolvConf);
 }
 
-export function targetOf(name: string, hosts: string, resolvConf: string): NameTarget {
+export function nameTargetOf(name: string, hosts: string, resolvConf: string): NameTarget {
   const lowerCased = name.toLowerCase();
   const addresses = linesOf(hosts).flatMap(([address = '', ...names]) =>
     net.isIP(address) !== 0 && names.some((alias) => alias.toLowerCase() === lowerCased) ? [address] : [],

@@ -15,7 +15,7 @@ import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../../domain/ids.ts';
 import { installationLabel, labels, labelsOf, networkName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 import { listContainers } from '../container/container-calls.ts';

@@ -4,7 +4,7 @@ import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
 import type { Host } from '../client/host.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';

@@ -11,7 +11,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, GpuUsage, Usage, UsageOptions } from '../../contract.ts';
 import { containerName } from '../../labels.ts';
-import type { Client } from '../client/client.ts';
+import type { Client } from '../client/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';

@@ -19,7 +19,7 @@ import {
   type Log,
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { makeSocketClient, type Ask } from './socket-client.ts';
+import { makeLinkClient, type Ask } from './link-client.ts';
 import { callerAnswer, redeemAnswer, routeMessage, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
@@ -49,7 +49,7 @@ export interface Following {
 
 export function followLink({ path, log, now = Date.now }: FollowDeps): Following {
   const ending = new AbortController();
-  const api = makeSocketClient({
+  const api = makeLinkClient({
     socketPath: path,
     headers: { 'x-gateway': randomUUID() },
     timeoutMs: REQUEST_MS,

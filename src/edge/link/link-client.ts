@@ -13,7 +13,7 @@ export type Ask = <Answer extends z.ZodType>(
   answer: Answer,
 ) => Promise<z.output<Answer>>;
 
-export interface SocketClient {
+export interface LinkClient {
   /** Throws the refusal of the other process, or `unavailable`. */
   ask: Ask;
   open(path: string, signal: AbortSignal): Promise<IncomingMessage>;
@@ -21,7 +21,7 @@ export interface SocketClient {
   stop(): void;
 }
 
-interface SocketClientDeps {
+interface LinkClientDeps {
   socketPath: string;
   headers: Record<string, string>;
   /** Longest wait for an answer. */
@@ -30,7 +30,7 @@ interface SocketClientDeps {
   away: string;
 }
 
-export function makeSocketClient({ socketPath, headers, timeoutMs, away }: SocketClientDeps): SocketClient {
+export function makeLinkClient({ socketPath, headers, timeoutMs, away }: LinkClientDeps): LinkClient {
   const agent = new Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS });
   const unavailable = (cause?: unknown): Refusal => new Refusal('unavailable', away, { detail: cause, retryAfterS: 2 });
 

@@ -15,7 +15,7 @@ const MAX_UNREAD_BYTES = 32 * 1024 ** 2;
 const CHECK_MS = 5_000;
 const KEY_EXCHANGE_MS = 60_000;
 
-export interface Client {
+export interface SshClient {
   ssh: Connection;
   gone: AbortSignal;
   adopt(channel: ServerChannel): WriteQueue;
@@ -25,7 +25,7 @@ export interface Client {
   end(why: string): void;
 }
 
-export interface ClientDeps {
+export interface SshClientDeps {
   ssh: Connection;
   log: Log;
   instanceId: string;
@@ -33,7 +33,7 @@ export interface ClientDeps {
   acquireChannel: TryAcquire;
 }
 
-export function makeClient({ ssh, log, instanceId, buffered, acquireChannel }: ClientDeps): Client {
+export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }: SshClientDeps): SshClient {
   const ending = new AbortController();
   setMaxListeners(0, ending.signal);
   const { _sock: socket } = ssh;

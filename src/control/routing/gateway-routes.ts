@@ -24,7 +24,7 @@ export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine,
   invalidate(instanceId: string): void;
 }
 
-export function routeOf(row: InstanceRow): GatewayRoute {
+export function gatewayRouteOf(row: InstanceRow): GatewayRoute {
   const instance = instanceFromRow(row);
   return {
     instanceId: instance.id,
@@ -46,7 +46,7 @@ export function makeRoutes({ store, regions, time }: RouteDeps): Routes {
   const load = async (id: string): Promise<CachedRoute> => {
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
     if (!row || row.desired === 'released') return { route: null, engine: null };
-    return { route: routeOf(row), engine: regions.of(row.regionId).engine };
+    return { route: gatewayRouteOf(row), engine: regions.of(row.regionId).engine };
   };
   const cache = makeCache<CachedRoute>({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: MAX_CACHED });
 
@@ -84,14 +84,14 @@ export function makeRouteTable({ store, time, log }: RouteTableDeps): PublishedR
     for (let afterId = ''; ;) {
       const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
       const isLast = rows.length < PAGE;
-      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
+      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(gatewayRouteOf), gone: [] });
       if (isLast) return;
       afterId = rows.at(-1)?.id ?? '';
     }
   }
 
   async function sendChanges(ids: readonly string[], send: (update: RouteUpdate) => void): Promise<void> {
-    const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
+    const routes = (await activeRowsAmong(store.read, ids)).map(gatewayRouteOf);
     const activeIds = new Set<string>(routes.map(({ instanceId }) => instanceId));
     send({ snapshot: null, routes, gone: ids.filter((id) => !activeIds.has(id)) });
   }

@@ -6,7 +6,7 @@ import { Socket } from 'node:net';
 import type { Log } from '../../control/index.ts';
 import { sendJson, sendRefusal } from './wire.ts';
 
-interface SocketServerDeps {
+interface LinkServerDeps {
   path: string;
   /** Resolves to the JSON of the answer, or answers by itself. */
   answer: (req: IncomingMessage, res: ServerResponse) => Promise<unknown>;
@@ -14,12 +14,12 @@ interface SocketServerDeps {
   log: Pick<Log, 'error'>;
 }
 
-export interface SocketServer {
+export interface LinkServer {
   stop(): Promise<void>;
 }
 
 /** Replaces the socket of a process that died. Only Berth's own user may open the new one. */
-export async function serveSocket({ path, answer, upgrade, log }: SocketServerDeps): Promise<SocketServer> {
+export async function serveLinkSocket({ path, answer, upgrade, log }: LinkServerDeps): Promise<LinkServer> {
   const server = createServer((req, res) => {
     answer(req, res).then(
       (body) => res.headersSent || sendJson(res, body),

@@ -1,7 +1,7 @@
 /** The shell of a terminal: its command, its size, and shells that a dead process left. */
 import type { ExecRequest, TerminalSize, Engine, OpenExec } from '../../../engines/contract.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { Log } from '../../base/log.ts';
+import type { Log } from '../../base/logger.ts';
 import type { Time } from '../../base/time.ts';
 
 /** Adds the start script's environment (images/start.sh), and prefers bash. */
