@@ -9,7 +9,7 @@ enableCompileCache();
 
 const { z } = await import('zod');
 const { followLink } = await import('../../src/edge/link/follow-control.ts');
-const { bindGateway, linkPath } = await import('../../src/main/gateway.ts');
+const { bindGateway, linkPath } = await import('../../src/main/start-gateway.ts');
 const { answerAsks, settingsOf } = await import('../lib/child.ts');
 const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');
 

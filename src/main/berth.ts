@@ -25,7 +25,7 @@ log.info(masked(config), `Berth ${VERSION} starts`);
 
 async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
   if (config.role === 'gateway') {
-    const { startGateway } = await import('./gateway.ts');
+    const { startGateway } = await import('./start-gateway.ts');
     const gateway = await startGateway({ config, log });
     return { greeting: `\n  The gateway serves at ${gateway.gatewayUrl}\n\n`, stop: () => gateway.stop() };
   }

@@ -10,7 +10,7 @@ import type { BuildLocalImage } from '../engines/docker/image/images.ts';
 import { buildRecipe } from '../engines/docker/image/build.ts';
 import { readRecipe, recipeRef } from '../engines/docker/image/recipes.ts';
 import type { Logger } from 'pino';
-import { nodePortAddressOf } from './addresses.ts';
+import { nodePortAddressOf } from './public-addresses.ts';
 import type { Config } from './config.ts';
 import type { OfferedImage } from './first-run.ts';
 

@@ -24,13 +24,13 @@ import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { readSpace } from '../storage/layout.ts';
-import { addressesOf, type Addresses, openUrl, portUrls, sharedParent, shareUrl } from './addresses.ts';
+import { addressesOf, type Addresses, openUrl, portUrls, sharedParent, shareUrl } from './public-addresses.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
-import { bindGateway, linkPath, terminalsPath } from './gateway.ts';
+import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
 import { sshFiles } from './open-files.ts';
-import { allowEmptyReplacements, makePools } from './pools.ts';
+import { allowEmptyReplacements, makePools } from './region-pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
 import { ensureAdmin, ensureSecretsKey, type ShownPassword } from './secret-files.ts';
 

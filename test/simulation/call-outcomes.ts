@@ -1,7 +1,7 @@
 /** Faults of a simulated world, drawn from a seed or chosen by a test. */
 import type { FaultKind } from '../../src/domain/engine-fault.ts';
 import { faultKinds } from '../../src/domain/engine-fault.ts';
-import type { Verb } from '../../src/engines/simulated/faults.ts';
+import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { Schedule } from './schedule.ts';
 
 export const engineFaultModes = [

@@ -5,7 +5,7 @@
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
-import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/faults.ts';
+import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { ServerRun } from './server-run.ts';
 
 interface Ask<T> {

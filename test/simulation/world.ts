@@ -3,7 +3,7 @@
  * restarted. Each commit, call, answer and timer is a step. The server may die at any of them;
  * invariants are checked after each.
  */
-import type { Verb } from '../../src/engines/simulated/faults.ts';
+import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';

@@ -16,7 +16,7 @@ import {
 import type { Answer } from './answers.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import { IdleWatched, type IdleWatch } from './idle-timeouts.ts';
-import type { GatewayLimits } from './limits.ts';
+import type { GatewayLimits } from './gateway-limits.ts';
 import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
 import { announcedTrailers, downstreamHeaders, downstreamTrailers } from './downstream-headers.ts';

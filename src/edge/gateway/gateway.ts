@@ -46,7 +46,7 @@ import { Http2Clients } from './http2.ts';
 import { IdleWatch } from './idle-timeouts.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
 import { upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
-import { defaultGatewayLimits, type GatewayLimits } from './limits.ts';
+import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { makeListener } from './listener.ts';
 import { open } from './open-link.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';

@@ -12,7 +12,7 @@ import { badRequest, sendAnswer } from './answers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 import { StreamRequest, StreamResponse } from './http2-exchange.ts';
 import { http2Head } from './http2-head.ts';
-import type { GatewayLimits } from './limits.ts';
+import type { GatewayLimits } from './gateway-limits.ts';
 
 export type OnRequest = (req: ClientRequest, res: ClientResponse, expectsContinue: boolean) => void;
 

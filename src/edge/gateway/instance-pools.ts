@@ -11,7 +11,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { InstanceConnection, type ConnectionDeps } from './instance-connection.ts';
-import type { GatewayLimits } from './limits.ts';
+import type { GatewayLimits } from './gateway-limits.ts';
 import type { PortAddress } from './routing.ts';
 
 const FIRST_WAIT_MS = 100;

@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
 import type { Certificates } from '../tls-files.ts';
-import type { GatewayLimits } from './limits.ts';
+import type { GatewayLimits } from './gateway-limits.ts';
 
 export function makeListener(
   limits: Pick<GatewayLimits, 'maxHeaderBytes' | 'headMs' | 'idleClientMs'>,

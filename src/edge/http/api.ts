@@ -29,7 +29,7 @@ import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN, type ErrorStyle } fro
 import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
-import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './server.ts';
+import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
 import { errorKinds } from './status.ts';
 import type { Certificates } from '../tls-files.ts';

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { answerWireError } from './server.ts';
+import { answerWireError } from './http-server.ts';
 
 /** A client that still sends reads no refusal: drop the rest of the body. */
 const DROPPED_FOR_MS = 10_000;

@@ -12,7 +12,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
-import { hangUpCommand } from './commands.ts';
+import { hangUpCommand } from './session-commands.ts';
 import { makeSshClient, type SshClient } from './ssh-client.ts';
 import type { UnauthenticatedConnections } from './unauthenticated.ts';
 import { makeAgent, serveForwards, type InstanceNetwork, type NetworkConnection } from './forwards.ts';

@@ -1,5 +1,5 @@
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
-import { mayBeSet, type SessionProgram, type TerminalSize } from './commands.ts';
+import { mayBeSet, type SessionProgram, type TerminalSize } from './session-commands.ts';
 import { runProgram, type Program, type ProgramDeps } from './program.ts';
 
 const MOST_VARIABLES = 128;

@@ -26,7 +26,7 @@ import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
-import { makeHost } from './client/host.ts';
+import { makeHost } from './client/host-facts.ts';
 import { makeImages, type BuildLocalImage } from './image/images.ts';
 import { openExec, runCommand } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';

@@ -5,7 +5,7 @@ import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Capabilities } from '../contract.ts';
 import { containerName } from '../labels.ts';
 import type { Container } from './container.ts';
-import { aborted, simulatedFault, type Faults, type SimulatedFault, type Verb } from './faults.ts';
+import { aborted, simulatedFault, type Faults, type SimulatedFault, type Verb } from './injected-faults.ts';
 import type { SimulatedHost, Span } from './host.ts';
 
 interface SimulatedCall<T> {

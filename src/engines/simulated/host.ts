@@ -15,11 +15,11 @@ import type { EngineSpec } from '../contract.ts';
 import { realClock, type Clock, type Random } from './clock.ts';
 import * as containers from './container.ts';
 import type { Container } from './container.ts';
-import { aborted, simulatedFault } from './faults.ts';
+import { aborted, simulatedFault } from './injected-faults.ts';
 import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
 import { Journal, emptyState, type JournalState } from './journal.ts';
 import { makePair } from './pair.ts';
-import { makePorts, type Ports } from './ports.ts';
+import { makePorts, type Ports } from './host-ports.ts';
 import { echo, makeGuests, makeHttpService, notebookAnswer, ssh, type Guests, type Service } from './services.ts';
 
 /** Milliseconds, or a range to draw from. */

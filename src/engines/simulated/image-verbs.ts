@@ -4,7 +4,7 @@ import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Engine, ImageProgress, RegistryCredentials } from '../contract.ts';
 import { brokenOff, type EngineContext } from './context.ts';
-import { aborted, simulatedFault } from './faults.ts';
+import { aborted, simulatedFault } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 import { pulledImage } from './images.ts';
 

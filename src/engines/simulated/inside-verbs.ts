@@ -2,10 +2,10 @@
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Engine, LogSource } from '../contract.ts';
-import { emulate, type CommandContext } from './commands.ts';
+import { emulate, type CommandContext } from './emulated-commands.ts';
 import type { Container } from './container.ts';
 import type { EngineContext } from './context.ts';
-import { simulatedFault } from './faults.ts';
+import { simulatedFault } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 import { emptyLog, follow, inRange, read } from './logs.ts';
 import { emptyNetwork, joinNetwork, listenUnix, type NetworkJoin } from './networks.ts';

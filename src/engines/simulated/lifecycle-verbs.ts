@@ -4,7 +4,7 @@ import type { Engine, EngineSpec, Observation, OwnedObject } from '../contract.t
 import { containerName, dockerName, networkName } from '../labels.ts';
 import { copyOf, observationOf, scriptOf } from './container.ts';
 import { brokenOff, type EngineContext } from './context.ts';
-import { simulatedFault } from './faults.ts';
+import { simulatedFault } from './injected-faults.ts';
 import { removeImage } from './image-verbs.ts';
 import { lieOf } from './observation-verbs.ts';
 

@@ -3,7 +3,7 @@ import { untilAborted } from '../../async/abort.ts';
 import type { LogLine, LogRange, LogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Container, Line } from './container.ts';
-import { aborted } from './faults.ts';
+import { aborted } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 
 const linesIn = (container: Container, source: LogSource): readonly Line[] =>

@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { InsideSocket, InstanceAddress, InstanceNetwork, NetworkListener } from '../contract.ts';
 import { addressOf, type Container } from './container.ts';
-import { simulatedFault } from './faults.ts';
+import { simulatedFault } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 
 /** First port of the system's ephemeral range. */

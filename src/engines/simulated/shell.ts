@@ -5,7 +5,7 @@
  */
 import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
-import { permissionOf, emulate, type CommandContext } from './commands.ts';
+import { permissionOf, emulate, type CommandContext } from './emulated-commands.ts';
 import type { Io } from './processes.ts';
 
 const [INTERRUPTED, KILLED] = [130, 137];

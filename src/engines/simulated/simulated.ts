@@ -15,7 +15,7 @@
 import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
 import { copyOf } from './container.ts';
 import { makeContext } from './context.ts';
-import type { Faults } from './faults.ts';
+import type { Faults } from './injected-faults.ts';
 import { SimulatedHost, type HostOptions } from './host.ts';
 import { imageVerbs } from './image-verbs.ts';
 import { insideVerbs } from './inside-verbs.ts';

@@ -21,7 +21,7 @@ import {
   writeMetadata,
   type DiskMetadata,
 } from './image-folder.ts';
-import { mountImage, mountNewImage, reflink } from './mounts.ts';
+import { mountImage, mountNewImage, reflink } from './image-mounts.ts';
 import { makeTemplates, type EmptyUsage } from './templates.ts';
 import { growFileSystem, makeFileSystem, readUsage } from './xfs.ts';
 

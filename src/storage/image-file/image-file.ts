@@ -32,7 +32,7 @@ import {
   withMounted,
   writeMetadata,
 } from './image-folder.ts';
-import { listMountPoints, mountImage } from './mounts.ts';
+import { listMountPoints, mountImage } from './image-mounts.ts';
 import { growFileSystem } from './xfs.ts';
 
 const PROBE_DEADLINE_MS = 60_000;

@@ -6,7 +6,14 @@ import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../contract.ts';
 import { ifMissing, isFolder, isMissing, removeTree, run } from '../layout.ts';
-import { DEVICE_PAUSE_MS, DEVICE_TRIES, detachDevice, findLoopDevice, listMountPoints, mountImage } from './mounts.ts';
+import {
+  DEVICE_PAUSE_MS,
+  DEVICE_TRIES,
+  detachDevice,
+  findLoopDevice,
+  listMountPoints,
+  mountImage,
+} from './image-mounts.ts';
 import { readUsage } from './xfs.ts';
 
 export const imageIn = (folder: string): string => join(folder, 'image');

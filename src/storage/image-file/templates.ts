@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { ifMissing, moveDurably, removeTree } from '../layout.ts';
-import { imageMutex } from './mounts.ts';
+import { imageMutex } from './image-mounts.ts';
 import { readSparse, writeSparse, type SparseContent } from './sparse.ts';
 import { TEMPLATE_VERSION } from './xfs.ts';
 

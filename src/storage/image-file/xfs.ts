@@ -5,7 +5,7 @@
 import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
-import { findLoopDevice } from './mounts.ts';
+import { findLoopDevice } from './image-mounts.ts';
 
 const MIB = 1024 ** 2;
 const LOG_BYTES = 64 * MIB;

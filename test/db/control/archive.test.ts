@@ -3,7 +3,7 @@ import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { defaultLimits, MAX_COPY_MS } from '../../../src/domain/instance-states.ts';
-import { simulatedFault, type Verb } from '../../../src/engines/simulated/faults.ts';
+import { simulatedFault, type Verb } from '../../../src/engines/simulated/injected-faults.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';

@@ -1,7 +1,7 @@
 /** Counters are exact at rest, after any order of actions and faults. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { makeRandomFaults } from '../../../src/engines/simulated/faults.ts';
+import { makeRandomFaults } from '../../../src/engines/simulated/injected-faults.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';

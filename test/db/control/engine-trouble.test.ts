@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import type { PublicInstance } from '../../../src/domain/public-instance.ts';
-import type { SimulatedFault, Verb } from '../../../src/engines/simulated/faults.ts';
+import type { SimulatedFault, Verb } from '../../../src/engines/simulated/injected-faults.ts';
 import { makeDue } from '../../../src/store/tables/instances.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';

@@ -5,7 +5,7 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { allowEmptyReplacements } from '../../../src/main/pools.ts';
+import { allowEmptyReplacements } from '../../../src/main/region-pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

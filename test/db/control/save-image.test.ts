@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { instanceId as idOf } from '../../../src/domain/ids.ts';
 import type { Operation } from '../../../src/domain/operation.ts';
-import { simulatedFault } from '../../../src/engines/simulated/faults.ts';
+import { simulatedFault } from '../../../src/engines/simulated/injected-faults.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';

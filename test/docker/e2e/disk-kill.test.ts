@@ -11,7 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { instanceId as asInstanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
-import { listMountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { bannerOfSshd, importBusybox } from '../engines/docker-fixture.ts';
 import { shell } from './container-shell.ts';

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { InstanceObject } from '../../../src/contract/instance.ts';
 import type { AnswerOf } from '../../../src/contract/routes.ts';
-import { listMountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { bannerOfSshd } from '../engines/docker-fixture.ts';
 import { shell } from './container-shell.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';

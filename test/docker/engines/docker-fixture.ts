@@ -18,7 +18,7 @@ import { createOptions } from '../../../src/engines/docker/container/create-opti
 import { endpointOf, makeClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
 import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
-import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host.ts';
+import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { Engine } from '../../../src/engines/contract.ts';

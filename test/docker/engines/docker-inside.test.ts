@@ -14,7 +14,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { InstanceId, UserId } from '../../../src/domain/ids.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
-import type { DockerMode } from '../../../src/engines/docker/client/host.ts';
+import type { DockerMode } from '../../../src/engines/docker/client/host-facts.ts';
 import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { dockerName } from '../../../src/engines/labels.ts';

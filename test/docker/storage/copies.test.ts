@@ -24,7 +24,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { findLoopDevice, listMountPoints, thawFileSystems } from '../../../src/storage/image-file/mounts.ts';
+import { findLoopDevice, listMountPoints, thawFileSystems } from '../../../src/storage/image-file/image-mounts.ts';
 import { canReflink } from '../../../src/storage/layout.ts';
 import {
   describeStorage,

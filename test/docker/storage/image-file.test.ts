@@ -8,7 +8,7 @@ import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'nod
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import {
   describeStorage,
   expectFault,

@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { regionId, userId } from '../../../src/domain/ids.ts';
 import type { PoolName } from '../../../src/domain/disk.ts';
-import { makePools } from '../../../src/main/pools.ts';
+import { makePools } from '../../../src/main/region-pools.ts';
 import type { PoolConfig } from '../../../src/main/disk-config.ts';
 import { insertDisk } from '../../../src/store/tables/disks.ts';
 import { savePool } from '../../../src/store/tables/pools.ts';

@@ -9,7 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { DiskId } from '../../../src/domain/disk.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/mounts.ts';
+import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
 import { expectFault, placeFor, run, soon, volume, type Place } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';

@@ -5,7 +5,7 @@ import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, Outgoi
 import { generate } from 'selfsigned';
 import type { GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
 import type { Certificates } from '../../../src/edge/tls-files.ts';
-import type { GatewayLimits } from '../../../src/edge/gateway/limits.ts';
+import type { GatewayLimits } from '../../../src/edge/gateway/gateway-limits.ts';
 import { idOf, onCleanup, start } from './harness.ts';
 import type { Harness } from './harness.ts';
 

@@ -4,7 +4,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { generate } from 'selfsigned';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { GatewayLimits } from '../../../src/edge/gateway/limits.ts';
+import type { GatewayLimits } from '../../../src/edge/gateway/gateway-limits.ts';
 import { IdleWatch, IdleWatched } from '../../../src/edge/gateway/idle-timeouts.ts';
 import { ask, idOf, onCleanup, serve, serveTcp, start, until, type Harness } from './harness.ts';
 

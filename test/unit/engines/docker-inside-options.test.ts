@@ -10,7 +10,7 @@ import {
   type DaemonOptions,
 } from '../../../src/engines/docker/container/docker-inside-options.ts';
 import { limitingGroup } from '../../../src/engines/docker/container/docker-inside.ts';
-import { whyNoDocker, type DockerHost, type HostFacts } from '../../../src/engines/docker/client/host.ts';
+import { whyNoDocker, type DockerHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 
 const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
 const spec: EngineSpec & { docker: { storage: string } } = {

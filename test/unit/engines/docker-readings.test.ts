@@ -15,7 +15,7 @@ import {
   portTakenText,
   takenPort,
 } from '../../../src/engines/docker/client/faults.ts';
-import type { HostFacts } from '../../../src/engines/docker/client/host.ts';
+import type { HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/client/streams.ts';
 import {
   checkPool,

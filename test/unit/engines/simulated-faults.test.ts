@@ -12,7 +12,7 @@ import {
   type Faults,
   type SimulatedFault,
   type Verb,
-} from '../../../src/engines/simulated/faults.ts';
+} from '../../../src/engines/simulated/injected-faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { imageRef, noSignal, specOf, uuidOf } from './simulated-spec.ts';
 

@@ -2,7 +2,7 @@
 import { checkSsh2, missingMembers } from '../../../src/edge/ssh/ssh2-inside.ts';
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { sessionExecRequest, mayBeSet, readPid } from '../../../src/edge/ssh/commands.ts';
+import { sessionExecRequest, mayBeSet, readPid } from '../../../src/edge/ssh/session-commands.ts';
 import {
   makeUnauthenticatedConnections,
   connectionToClose,

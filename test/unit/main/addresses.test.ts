@@ -6,7 +6,7 @@ import {
   portUrls,
   sharedParent,
   shareUrl,
-} from '../../../src/main/addresses.ts';
+} from '../../../src/main/public-addresses.ts';
 import { readConfig } from '../../../src/main/config.ts';
 
 const ports = { api: 8080, gateway: 8081 };

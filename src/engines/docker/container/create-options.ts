@@ -7,7 +7,7 @@
 import { containerName, labels, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions } from 'dockerode';
-import type { HostFacts } from '../client/host.ts';
+import type { HostFacts } from '../client/host-facts.ts';
 import { gpuLabel } from './gpus.ts';
 
 const MIB = 1024 * 1024;

@@ -17,7 +17,7 @@ import type { ContainerCreateOptions } from 'dockerode';
 import { dockerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { bindOf, limitsOf, openFilesOf, SOCKET_FOLDER } from './create-options.ts';
-import type { DockerMode, HostFacts } from '../client/host.ts';
+import type { DockerMode, HostFacts } from '../client/host-facts.ts';
 
 const DATA_FOLDER = '/srv/docker';
 

@@ -3,7 +3,7 @@
  *
  * One container per daemon, in the instance's network and, where the host allows, under its limits.
  * Each start of the instance has a new network, so the container is recreated, and removed at the
- * stop. Data is on a disk. Rights: `docker-inside-options.ts`; hosts: `client/host.ts`.
+ * stop. Data is on a disk. Rights: `docker-inside-options.ts`; hosts: `client/host-facts.ts`.
  */
 import { lchown, mkdir, readFile } from 'node:fs/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -17,7 +17,7 @@ import { inspectContainer } from './container-calls.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
 import { isContainerGone, isImageGone, isNameTaken, statusOf } from '../client/faults.ts';
-import type { DockerMode, Host } from '../client/host.ts';
+import type { DockerMode, Host } from '../client/host-facts.ts';
 import { isDockerOf, isRunning, startedAtMs } from './observation.ts';
 
 export interface DockerInsideConfig {

@@ -18,7 +18,7 @@ import {
   statusOf,
   takenPort,
 } from '../client/faults.ts';
-import type { Host, HostFacts } from '../client/host.ts';
+import type { Host, HostFacts } from '../client/host-facts.ts';
 import type { Networks } from '../network/networks.ts';
 import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';

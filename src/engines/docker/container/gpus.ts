@@ -5,7 +5,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import { installationLabel } from '../../labels.ts';
 import type { Client } from '../client/docker-client.ts';
 import { abortFault } from '../client/faults.ts';
-import type { HostFacts } from '../client/host.ts';
+import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
 
 /** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */

@@ -13,7 +13,7 @@ import type { Logger } from 'pino';
 import { installationLabel, labels } from '../../labels.ts';
 import type { Client } from '../client/docker-client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
-import { canAccess, type Host } from '../client/host.ts';
+import { canAccess, type Host } from '../client/host-facts.ts';
 import type { Images } from '../image/images.ts';
 import { listContainers } from './container-calls.ts';
 

@@ -17,7 +17,7 @@ import { userId, type UserId } from '../../../domain/ids.ts';
 import { installationLabel, labels, labelsOf, networkName } from '../../labels.ts';
 import type { Client } from '../client/docker-client.ts';
 import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
-import type { Host } from '../client/host.ts';
+import type { Host } from '../client/host-facts.ts';
 import { listContainers } from '../container/container-calls.ts';
 import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 

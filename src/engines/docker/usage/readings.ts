@@ -6,7 +6,7 @@ import type { Usage } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
 import type { Client } from '../client/docker-client.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
-import type { Host } from '../client/host.ts';
+import type { Host } from '../client/host-facts.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 
 /** Some engines delay each answer to their next tick, up to a second, at no cost. */

@@ -15,7 +15,7 @@ import type { Client } from '../client/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
-import type { Host } from '../client/host.ts';
+import type { Host } from '../client/host-facts.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
 import { runCommand } from '../exec/exec.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';

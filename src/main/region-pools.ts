@@ -10,7 +10,7 @@ import { diskKey, poolNames, type DiskId, type PoolName } from '../domain/disk.t
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
-import { thawFileSystems } from '../storage/image-file/mounts.ts';
+import { thawFileSystems } from '../storage/image-file/image-mounts.ts';
 import { canReflink, prepareRoot, type DiskRoot } from '../storage/layout.ts';
 import { hasDisks, markProvisioned } from '../store/tables/disks.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';

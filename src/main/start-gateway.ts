@@ -14,7 +14,7 @@ import { serveTerminals } from '../edge/link/terminal-server.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
 import { checkSsh2 } from '../edge/ssh/ssh2-inside.ts';
 import { openTlsFiles } from '../edge/tls-files.ts';
-import { addressesOf } from './addresses.ts';
+import { addressesOf } from './public-addresses.ts';
 import { bindPort } from './bind-port.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './drivers.ts';

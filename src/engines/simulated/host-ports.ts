@@ -4,7 +4,7 @@ import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { NodePort } from '../../domain/instance.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
-import { simulatedFault } from './faults.ts';
+import { simulatedFault } from './injected-faults.ts';
 
 const foreignProgram = Symbol('another program of the host');
 
