@@ -1,11 +1,12 @@
 /** Archive, start and save of root disks on a real engine, stored locally and in a registry. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Limits } from '../../../src/domain/instance-states.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { hasContainer, namesUnder, shell } from './container-shell.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { until } from '../../fixtures/server-process.ts';
 
-const limits = { maxAttempts: 3, backOffBaseMs: 300, askAgainMs: 200, stopGraceMs: 1_000 };
+const limits = { maxAttempts: 3, backOffBaseMs: 300, engineRetryMs: 200, stopGraceMs: 1_000 } satisfies Partial<Limits>;
 const pager = { currentPage: 1, pageSize: 100 };
 
 const sshPortOf = async (inside: ServerInside, id: string): Promise<number> =>

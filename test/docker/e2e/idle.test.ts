@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
+import type { IdleLimits } from '../../../src/domain/idle.ts';
 import { executeRequest } from '../../fixtures/jupyter.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { login, until } from '../../fixtures/server-process.ts';
@@ -22,7 +23,7 @@ let headers: Record<string, string>;
 
 beforeAll(async () => {
   key = await makeSshKey();
-  const limits = { lookEveryMs: 2_000, staleMs: 20_000, recentMs: 2_500 };
+  const limits = { checkEveryMs: 2_000, staleMs: 20_000, recentMs: 2_500 } satisfies Partial<IdleLimits>;
   inside = await startInside({ nodePorts: '31700-31749', limits: {}, idle: { afterMs: AFTER_MS, limits } });
   headers = { authorization: `Bearer ${(await login(inside.server)).token}` };
   await inside.client.createSshKey({ name: 'e2e', publicKey: key.publicKey });

@@ -7,12 +7,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Limits } from '../../../src/domain/instance-states.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { docker, login, until, type Client } from '../../fixtures/server-process.ts';
 
-const limits = { backOffBaseMs: 300, backOffMaxMs: 1_000, askAgainMs: 200, stopGraceMs: 1_000, maxAttempts: 2 };
+const limits = {
+  backOffBaseMs: 300,
+  backOffMaxMs: 1_000,
+  engineRetryMs: 200,
+  stopGraceMs: 1_000,
+  maxAttempts: 2,
+} satisfies Partial<Limits>;
 const PASSWORD = 'battery staple';
 
 let registries: DebianRegistries;

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, test, type TestContext } from 'vitest';
+import type { Limits } from '../../../src/domain/instance-states.ts';
 import { startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { makeRegistry, type Registry } from '../engines/docker-registry.ts';
@@ -17,7 +18,12 @@ import { makeWire, type End, type Wire } from './fault-proxy.ts';
 
 /** Random bytes, which do not compress. */
 const IMAGE_BYTES = 6_000_000;
-const common = { backOffBaseMs: 300, backOffMaxMs: 1_000, askAgainMs: 200, stopGraceMs: 1_000 };
+const common = {
+  backOffBaseMs: 300,
+  backOffMaxMs: 1_000,
+  engineRetryMs: 200,
+  stopGraceMs: 1_000,
+} satisfies Partial<Limits>;
 
 let registries: DebianRegistries;
 /** One server waits as long as a pull takes, the other gives up soon. */

@@ -5,6 +5,7 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, type TestContext } from 'vitest';
+import type { Limits } from '../../../src/domain/instance-states.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { diagnoses } from '../../../src/domain/instance-states.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
@@ -15,7 +16,7 @@ import { docker, until } from '../../fixtures/server-process.ts';
 import { hastened, startInside, type ServerInside } from './in-process-server.ts';
 import { makeWire, type Wire } from './fault-proxy.ts';
 
-const limits = { maxAttempts: 3, backOffBaseMs: 400, askAgainMs: 200, stopGraceMs: 1_000 };
+const limits = { maxAttempts: 3, backOffBaseMs: 400, engineRetryMs: 200, stopGraceMs: 1_000 } satisfies Partial<Limits>;
 const SOCKET = (process.env['DOCKER_HOST'] ?? '/var/run/docker.sock').replace(/^unix:\/\//, '');
 
 const containerOf = (id: string) => docker.getContainer(containerName(instanceId(id)));
