@@ -27,7 +27,10 @@ export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<vo
   };
 }
 
-/** Calls `fn` for one value at a time, in order; a waiting value is in line once. */
+/**
+ * Calls `fn` for one value at a time, in order; a waiting value is in line once. `fn` must not
+ * reject.
+ */
 export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
   add(value: T): void;
   /** Drops the values that wait. */
@@ -38,11 +41,14 @@ export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
   const drain = async (): Promise<void> => {
     if (isRunning) return;
     isRunning = true;
-    for (const next of waiting) {
-      waiting.delete(next);
-      await fn(next);
+    try {
+      for (const next of waiting) {
+        waiting.delete(next);
+        await fn(next);
+      }
+    } finally {
+      isRunning = false;
     }
-    isRunning = false;
   };
   const add = (value: T): void => {
     waiting.add(value);

@@ -67,14 +67,15 @@ export type Foundation = ReturnType<typeof makeFoundation>;
 
 /** Makes all parts in one object: use cases and tasks get the object, and type what they use. */
 export function makeFoundation(given: ControlDeps) {
-  const { randomBytes, secretsKey } = given;
+  const { secretsKey, ...options } = given;
+  const { randomBytes } = options;
   const { now } = given.time;
   const limits = { ...defaultLimits, ...given.limits };
   const shutdown = new AbortController();
   const changes = makeChanges();
   const stopPolicyRules = given.endsRules ?? { capRunMs: null, idle: null };
   const base = {
-    ...given,
+    ...options,
     now,
     limits,
     stopGraceMs: limits.stopGraceMs,

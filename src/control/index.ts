@@ -1,8 +1,8 @@
 /**
  * The face of control: all that edge may use. Every use case validates against the state,
  * authorizes, and in ONE transaction writes desired state, event and idempotency record; answers;
- * then wakes the reconcilers. None calls an engine. A refusal is a `Refusal`; anything else thrown
- * is a fault of ours (500).
+ * then wakes the reconcilers. None of them calls an engine, except adopt, which observes first. A
+ * refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
 import type { TaskStatus } from './base/scheduler.ts';
 import type { Access } from './access/types.ts';

@@ -69,38 +69,13 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     const before = inHand.get(row.id);
     before?.abort.abort();
     const done = Promise.resolve(before?.done)
-      .then(() => work({ row, leaseToken, signal: abort.signal }))
+      .then(() => reconcileAndRelease(deps, { row, leaseToken, signal: abort.signal }, stopping.signal))
       .finally(() => {
         if (inHand.get(row.id) === mine) inHand.delete(row.id);
         wake();
       });
     const mine: InHand = { generation: row.generation, abort, done };
     inHand.set(row.id, mine);
-  };
-
-  const work = async (held: LeasedRow<LeaseRow<Table>>): Promise<void> => {
-    let reconciled: ReconcileResult;
-    try {
-      reconciled = await deps.reconcile(held);
-    } catch (error) {
-      if (!held.signal.aborted)
-        log.error({ table, id: held.row.id, err: error }, 'a reconcile failed; Berth retries it');
-      reconciled = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
-    }
-    if (reconciled === 'gone') return;
-    // PostgreSQL accepts only whole numbers for a bigint.
-    const dueAtMs = reconciled.dueAtMs === null ? null : Math.ceil(reconciled.dueAtMs);
-    // Stays in the map until released: the heartbeat extends all leases of this process.
-    for (;;) {
-      try {
-        await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
-        return;
-      } catch (error) {
-        log.error({ table, id: held.row.id, err: error }, 'could not release a lease; Berth retries');
-      }
-      if (stopped) return;
-      await time.sleep(RETRY_AFTER_FAULT_MS, stopping.signal).catch(() => {});
-    }
   };
 
   const claimAll = async (): Promise<void> => {
@@ -177,6 +152,37 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
       await Promise.all([...inHand.values()].map(({ done }) => done));
     },
   };
+}
+
+/** Passes the row to its reconciler, and releases the lease, with retries until the loop stops. */
+async function reconcileAndRelease<Table extends LeaseTable>(
+  deps: ReconcileLoopDeps<Table>,
+  held: LeasedRow<LeaseRow<Table>>,
+  stopping: AbortSignal,
+): Promise<void> {
+  const { table, store, time, log } = deps;
+  const { now } = time;
+  let reconciled: ReconcileResult;
+  try {
+    reconciled = await deps.reconcile(held);
+  } catch (error) {
+    if (!held.signal.aborted) log.error({ table, id: held.row.id, err: error }, 'a reconcile failed; Berth retries it');
+    reconciled = { dueAtMs: held.signal.aborted ? now() : now() + RETRY_AFTER_FAULT_MS };
+  }
+  if (reconciled === 'gone') return;
+  // PostgreSQL accepts only whole numbers for a bigint.
+  const dueAtMs = reconciled.dueAtMs === null ? null : Math.ceil(reconciled.dueAtMs);
+  // Stays in the map until released: the heartbeat extends all leases of this process.
+  for (;;) {
+    try {
+      await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));
+      return;
+    } catch (error) {
+      log.error({ table, id: held.row.id, err: error }, 'could not release a lease; Berth retries');
+    }
+    if (stopping.aborted) return;
+    await time.sleep(RETRY_AFTER_FAULT_MS, stopping).catch(() => {});
+  }
 }
 
 interface SupersededCheck {

@@ -21,10 +21,9 @@ export interface LinkServer {
 /** Replaces the socket of a process that died. Only Berth's own user may open the new one. */
 export async function serveLinkSocket({ path, answer, upgrade, log }: LinkServerDeps): Promise<LinkServer> {
   const server = createServer((req, res) => {
-    answer(req, res).then(
-      (body) => res.headersSent || sendJson(res, body),
-      (error: unknown) => sendRefusal(log, res, error),
-    );
+    answer(req, res)
+      .then((body) => res.headersSent || sendJson(res, body))
+      .catch((error: unknown) => sendRefusal(log, res, error));
   });
   if (upgrade)
     server.on('upgrade', (req, socket, head) => {
