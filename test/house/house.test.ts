@@ -17,6 +17,7 @@ import {
   parse,
   sqlOnlyInStore,
   staysInRepository,
+  storedJsonHasASchema,
   typesAreWhole,
   type Rule,
 } from './rules.ts';
@@ -148,6 +149,24 @@ const rules: Record<string, HouseRule> = {
       'interface A { crypto: string; fetch(): void; process: Process }',
       'function planStep(now: number): Step { return wait; }',
     ].map((text) => ({ path: 'src/domain/a.ts', text })),
+  },
+  'stored JSON is read by a schema': {
+    rule: storedJsonHasASchema,
+    bad: [
+      { path: 'src/control/images/a.ts', text: 'const a = JSON.parse(row.operation);' },
+      { path: 'src/control/a.ts', text: 'const all = rows.map(JSON.parse);' },
+      { path: 'src/store/tables/a.ts', text: 'const { parse } = JSON;' },
+      { path: 'src/store/tables/json-schemas.ts', text: 'export const a = (text: string): A => JSON.parse(text);' },
+    ],
+    good: [
+      {
+        path: 'src/control/a.ts',
+        text: "const a = parseJson(schema, text, where); // JSON.parse\nconst b = 'JSON.parse';",
+      },
+      { path: 'src/store/tables/a.ts', text: 'const a = JSON.stringify(value); const b = schema.parse(value);' },
+      { path: 'src/store/db/columns.ts', text: 'const value: unknown = JSON.parse(text);' },
+      { path: 'src/edge/a.ts', text: 'const a: unknown = JSON.parse(text);' },
+    ],
   },
   'control uses no clock or timer but its own': {
     rule: controlTakesItsTime,

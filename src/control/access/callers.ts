@@ -3,6 +3,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
+import { parseRoles } from '../../store/tables/json-schemas.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { sha256Hex, type RandomBytes } from './random.ts';
@@ -42,18 +43,12 @@ export const writeOwnAccount = <Answer>(
     return deps.idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
   });
 
-export const parseRoles = (json: string): readonly string[] => {
-  const roles: unknown = JSON.parse(json);
-  if (!Array.isArray(roles)) throw new Error('the roles of an account are not a JSON array');
-  return Object.freeze(roles.map(String));
-};
-
 const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>): Caller =>
   Object.freeze({
     accountId: holder.accountId,
     username: holder.username,
     email: holder.email,
-    roles: parseRoles(holder.roles),
+    roles: Object.freeze(parseRoles(holder.roles, holder.accountId)),
     ...from,
   });
 

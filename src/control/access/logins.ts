@@ -3,10 +3,11 @@ import { Refusal } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
+import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/logger.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
-import { lockOwnAccount, notLoggedIn, parseRoles, type Callers, type CredentialDeps } from './callers.ts';
+import { lockOwnAccount, notLoggedIn, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom } from './random.ts';
@@ -48,7 +49,11 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
 
       const accountId = account.id;
       const sessionId = uuidFrom(randomBytes);
-      const { token, expiresAtMs } = await tokens.sign({ accountId, sessionId, roles: parseRoles(account.roles) });
+      const { token, expiresAtMs } = await tokens.sign({
+        accountId,
+        sessionId,
+        roles: parseRoles(account.roles, accountId),
+      });
       await store.write(async (tx) => {
         const row = await lockAccount(tx, accountId);
         // The password changed meanwhile, which ended every login: refuse this one too.

@@ -8,7 +8,9 @@ import {
   deleteSigningKeysRetiredBefore,
   signingKeysSince,
   replaceSigningKey,
+  type SigningKeyRow,
 } from '../../store/tables/signing-keys.ts';
+import { parseSigningKey } from '../../store/tables/json-schemas.ts';
 import type { Store } from '../../store/store.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
 
@@ -33,8 +35,8 @@ interface Ring {
   publicKeys: ReadonlyMap<string, { key: CryptoKey; untilMs: number }>;
 }
 
-const keyFrom = async (jwk: string): Promise<CryptoKey> => {
-  const key = await importJWK(JSON.parse(jwk), ALGORITHM);
+const keyFrom = async (row: SigningKeyRow, column: 'privateJwk' | 'publicJwk'): Promise<CryptoKey> => {
+  const key = await importJWK(parseSigningKey(row[column], row.kid, column), ALGORITHM);
   if (key instanceof Uint8Array) throw new Error('a stored signing key is not an Ed25519 key');
   return key;
 };
@@ -56,10 +58,10 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
     const publicKeys = new Map<string, { key: CryptoKey; untilMs: number }>();
     for (const row of rows) {
       const untilMs = row.retiredAtMs === null ? Infinity : row.retiredAtMs + lifeMs;
-      publicKeys.set(row.kid, { key: await keyFrom(row.publicJwk), untilMs });
+      publicKeys.set(row.kid, { key: await keyFrom(row, 'publicJwk'), untilMs });
     }
     const row = rows.find(({ kid, privateJwk }) => kid === currentId && privateJwk !== '');
-    ring = { current: row ? { kid: row.kid, privateKey: await keyFrom(row.privateJwk) } : null, publicKeys };
+    ring = { current: row ? { kid: row.kid, privateKey: await keyFrom(row, 'privateJwk') } : null, publicKeys };
     readAtMs = atMs;
   };
 

@@ -17,6 +17,7 @@ import {
   type OwnImage,
 } from '../../store/tables/images.ts';
 import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
+import { parseOperation } from '../../store/tables/json-schemas.ts';
 import { archiveOperation } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
@@ -150,7 +151,7 @@ const deleteImage =
       } else {
         refuseUsed(id, await instancesUsingImage(tx, accountId, id));
         if (operation !== null) {
-          const before = { subjectId: id, generation, operation: JSON.parse(operation) };
+          const before = { subjectId: id, generation, operation: parseOperation(operation, 'image', id) };
           await archiveOperation(tx, accountId, before, nowMs);
         }
         await requestImageDeletion(tx, { id, generation: next, operation: removal }, nowMs);

@@ -15,6 +15,7 @@ import { endOperation, beginStage, failOperation, type Operation } from '../../d
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteLeasedImageRow, writeReconciledImage, type ImageRow } from '../../store/tables/images.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
+import { parseOperation } from '../../store/tables/json-schemas.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -157,4 +158,4 @@ async function writeResult(
 }
 
 const operationOf = (row: ImageRow, next: (operation: Operation) => Operation): string | null =>
-  row.operation === null ? null : JSON.stringify(next(JSON.parse(row.operation)));
+  row.operation === null ? null : JSON.stringify(next(parseOperation(row.operation, 'image', row.id)));

@@ -146,8 +146,30 @@ export const accessByPort = z.record(z.string(), z.enum(portAccesses));
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
 
+/** Metrics spans in compact form: null is a figure that was not read. */
+const figures = z.array(z.number().nullable());
+
+const metricsSamples = z.array(z.tuple([z.string()], z.tuple([z.number()], z.number().nullable())));
+
+const metricsMinutes = z.array(z.tuple([z.number(), figures, figures]));
+
+/** JWK of an Ed25519 key; a public key has no `d`. */
+const signingKey = z.looseObject({ kty: z.string(), crv: z.string(), x: z.string(), d: z.string().exactOptional() });
+
+export const parseSigningKey = (text: string, kid: string, column: 'privateJwk' | 'publicJwk') =>
+  parseJson(signingKey, text, { table: 'signingKey', id: kid, column });
+
+export const parseMetricsSamples = (text: string, row: string): z.infer<typeof metricsSamples> =>
+  parseJson(metricsSamples, text, { table: 'metricMinute', id: row, column: 'body' });
+
+export const parseMetricsMinutes = (text: string, row: string): z.infer<typeof metricsMinutes> =>
+  parseJson(metricsMinutes, text, { table: 'metricHour', id: row, column: 'body' });
+
 export const parseOperation = (text: string, table: string, id: string): Operation =>
   parseJson(operation, text, { table, id, column: 'operation' });
 
 export const parseTags = (text: string, imageRow: string): string[] =>
   parseJson(texts, text, { table: 'image', id: imageRow, column: 'tags' });
+
+export const parseRoles = (text: string, account: string): string[] =>
+  parseJson(texts, text, { table: 'account', id: account, column: 'roles' });

@@ -75,11 +75,11 @@ export function makeSampler(deps: TaskDeps): Sampler {
     seriesById.clear();
     for (let fromMs = nowMs - MINUTE_ROWS_KEPT_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
       const parts = await minutesBetween(store.read, fromMs, Math.min(nowMs, fromMs + READ_AT_ONCE_MS));
-      for (const { atMs, body } of parts)
-        for (const { id, spans } of unpackSamples(body)) {
+      for (const part of parts)
+        for (const { id, spans } of unpackSamples(part)) {
           const series = seriesOf(id);
           series.samples.push(...spans);
-          closeMinutes(series, atMs + MINUTE_MS);
+          closeMinutes(series, part.atMs + MINUTE_MS);
         }
     }
     for (const [id, series] of seriesById) if (!forgetOld(series, nowMs)) seriesById.delete(id);
@@ -166,9 +166,10 @@ export function makeSampler(deps: TaskDeps): Sampler {
       const inMemory = seriesById.get(id);
       // Minutes of a written hour are complete; those in memory may have lost samples.
       const byTime = new Map(
-        [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(({ body }) => unpackMinutes(body))].map(
-          (span) => [span.atMs, span],
-        ),
+        [...(inMemory ? minutesInMemory(inMemory) : []), ...hours.flatMap(unpackMinutes)].map((span) => [
+          span.atMs,
+          span,
+        ]),
       );
       return [...byTime.values()].toSorted((one, other) => one.atMs - other.atMs);
     },

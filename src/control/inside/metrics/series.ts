@@ -13,6 +13,8 @@ import {
   type MetricsValues,
 } from '../../../domain/metrics.ts';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { parseMetricsMinutes, parseMetricsSamples } from '../../../store/tables/json-schemas.ts';
+import type { InstanceHour, MinutePart } from '../../../store/tables/metrics.ts';
 
 const IN_MEMORY_MS = SAMPLE_RETENTION_MS + 2 * CLOCK_SLACK_MS;
 
@@ -67,8 +69,6 @@ export const minutesInMemory = (series: Series): MetricsSpan[] => [
 
 /** Encoded spans are deflated JSON. Synchronous, to keep simulations deterministic. */
 type EncodedValues = (number | null)[];
-type EncodedSamples = [id: string, ...[atMs: number, ...EncodedValues][]][];
-type EncodedMinutes = [atMs: number, mean: EncodedValues, max: EncodedValues][];
 
 export interface InstanceSamples {
   id: string;
@@ -78,9 +78,8 @@ export interface InstanceSamples {
 export const packSamples = (all: readonly InstanceSamples[]): Uint8Array =>
   pack(all.map(({ id, spans }) => [id, ...spans.map(({ atMs, mean }) => [atMs, ...mean])]));
 
-export function unpackSamples(body: Uint8Array): InstanceSamples[] {
-  const all: EncodedSamples = unpack(body);
-  return all.map(([id, ...samples]) => ({
+export function unpackSamples({ atMs: minuteMs, part, body }: MinutePart): InstanceSamples[] {
+  return parseMetricsSamples(inflate(body), `${minuteMs}/${part}`).map(([id, ...samples]) => ({
     id,
     spans: samples.map(([atMs, ...encoded]) => {
       const values = decodeValues(encoded);
@@ -92,13 +91,15 @@ export function unpackSamples(body: Uint8Array): InstanceSamples[] {
 export const packMinutes = (spans: readonly MetricsSpan[]): Uint8Array =>
   pack(spans.map(({ atMs, mean, max }) => [atMs, mean, max]));
 
-export function unpackMinutes(body: Uint8Array): MetricsSpan[] {
-  const minutes: EncodedMinutes = unpack(body);
-  return minutes.map(([atMs, mean, max]) => ({ atMs, mean: decodeValues(mean), max: decodeValues(max) }));
-}
+export const unpackMinutes = ({ instanceId, atMs: hourMs, body }: InstanceHour): MetricsSpan[] =>
+  parseMetricsMinutes(inflate(body), `${instanceId}/${hourMs}`).map(([atMs, mean, max]) => ({
+    atMs,
+    mean: decodeValues(mean),
+    max: decodeValues(max),
+  }));
 
 const decodeValues = (encoded: EncodedValues): MetricsValues => encoded.map((value) => value ?? Number.NaN);
 
 const pack = (encoded: unknown): Uint8Array => deflateRawSync(JSON.stringify(encoded), { level: 1 });
 
-const unpack = (body: Uint8Array) => JSON.parse(inflateRawSync(body).toString('utf8'));
+const inflate = (body: Uint8Array): string => inflateRawSync(body).toString('utf8');
