@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import { sharedBaseNames, staleLayers } from './base-names.ts';
 import {
   arrowsHold,
   atMost500Lines,
@@ -271,6 +272,38 @@ describe.each(Object.entries(rules))('%s', (_name, { rule, bad, good }) => {
   test('in every file', () => {
     const wrong = sources.flatMap((file) => rule(file).map((finding) => `${file.path}:${finding}`));
     expect(wrong).toEqual([]);
+  });
+});
+
+describe('two files of src share a base name only for the same thing on two layers', () => {
+  const layers = { volume: ['contract', 'domain'] };
+
+  const bad = [
+    ['src/edge/gateway/idle.ts', 'src/domain/idle.ts'],
+    ['src/contract/volume.ts', 'src/domain/volume.ts', 'src/edge/volume.ts'],
+    ['src/engines/docker/child.mjs', 'src/main/child.ts'],
+  ];
+  test.each(bad)('catches %s and %s', (...files) => {
+    expect(sharedBaseNames(files, layers)).toHaveLength(1);
+  });
+
+  const good = [
+    ['src/contract/volume.ts', 'src/domain/volume.ts'],
+    ['src/control/index.ts', 'src/edge/index.ts'],
+    ['src/domain/idle.ts', 'test/unit/domain/idle.ts', 'src/edge/gateway/idle-timeouts.ts'],
+  ];
+  test.each(good)('lets pass %s and %s', (...files) => {
+    expect(sharedBaseNames(files, layers)).toEqual([]);
+  });
+
+  test('catches a layer in the list without the file', () => {
+    expect(staleLayers(['src/contract/volume.ts'], layers)).toHaveLength(1);
+    expect(staleLayers(['src/contract/volume.ts', 'src/domain/volume.ts'], layers)).toEqual([]);
+  });
+
+  test('in every file', () => {
+    expect(sharedBaseNames(allFiles)).toEqual([]);
+    expect(staleLayers(allFiles)).toEqual([]);
   });
 });
 
