@@ -1,5 +1,6 @@
 /** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
+import { sessionCredentials } from '../domain/port-access.ts';
 import { answer, decimal, id, integer, label, plainText, request, secret, text, unixMs } from './common.ts';
 
 export const loginRequest = request('LoginRequest', {
@@ -87,7 +88,7 @@ const session = answer(
     instanceId: text('Instance the session opens'),
     openedAtUnixMs: unixMs('Start of the session'),
     lastUsedAtUnixMs: integer('Last use, Unix milliseconds, to the minute'),
-    from: z.enum(['login', 'apiKey']).describe('Credential that opened the session and whose end ends it'),
+    from: z.enum(sessionCredentials).describe('Credential that opened the session and whose end ends it'),
   },
   'Session of a browser at the gateway',
 );

@@ -21,6 +21,9 @@ export const answer = <Fields extends z.ZodRawShape>(name: string, fields: Field
 
 /** Fields of answers, each with its description. */
 export const text = (description: string) => z.string().describe(description);
+/** Lists the known values in the API document; clients also accept values of newer servers. */
+export const oneOfText = (values: readonly string[], description: string) =>
+  z.string().meta({ description, enum: [...values] });
 export const integer = (description: string) => z.number().int().describe(description);
 export const decimal = (description: string) => z.number().describe(description);
 export const integerOrNull = (description: string) => z.number().int().nullable().describe(description);

@@ -1,7 +1,7 @@
 /** The instance object and the launch (docs/interface.md §2.1 and §4.1), fields in that order. */
 import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
-import { actions, instanceStatuses } from '../domain/instance-states.ts';
+import { actions, diagnoses, instanceStatuses, phases } from '../domain/instance-states.ts';
 import {
   answer,
   decimal,
@@ -10,6 +10,7 @@ import {
   integer,
   label,
   named,
+  oneOfText,
   pagerAnswer,
   pagerRequest,
   plainText,
@@ -198,9 +199,9 @@ const diskAmount = answer('InstanceDiskAmount', {
 const instanceRuntimeInfo = answer('InstanceRuntime', {
   createAtUnixMs: unixMs('Creation time'),
   status: z.enum(instanceStatuses).describe('Status'),
-  phase: text('Step of the current transition'),
+  phase: oneOfText(phases, 'Step of the current transition'),
   message: text('Status message'),
-  diagnosisReason: text('Reason of a problem; empty without one'),
+  diagnosisReason: oneOfText(Object.keys(diagnoses), 'Reason of a problem; empty without one'),
   diagnosisMessage: text('Cause of the problem and the next step; empty without one'),
   healthy: flag('Health of the instance'),
   subUrl: text('Path of the notebook at the gateway'),

@@ -1,5 +1,6 @@
 /** Operations: the progress of a change that takes time. The header `X-Operation-Id` names one. */
 import { z } from 'zod';
+import { sizeLimits } from '../domain/disk.ts';
 import { operationKinds, operationStates, stageNames } from '../domain/operation.ts';
 import {
   answer,
@@ -79,7 +80,7 @@ const disk = answer('InstanceDisk', {
   id: text('Volume ID for a volume; empty for the root disk'),
   mountPath: text('Mount path inside the instance'),
   sizeGB: decimal('Size in GB'),
-  sizeLimit: z.enum(['hard', 'soft']).describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
+  sizeLimit: z.enum(sizeLimits).describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
   usageGB: decimal('Used space in GB, as last measured'),
   percent: integer('Used share in percent'),
   biggest: z.array(largePath).describe('Largest paths of a nearly full disk, largest first'),

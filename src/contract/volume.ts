@@ -1,8 +1,20 @@
 /** Storage volumes: docs/interface.md §2.2, §4.3 and §4.4. */
 import { z } from 'zod';
 import { consistencies, snapshotStatuses } from '../domain/snapshot.ts';
-import { volumeTypes } from '../domain/disk.ts';
-import { answer, decimal, id, pagerAnswer, request, text, unixMs, volumeName, wholeNumber } from './common.ts';
+import { sizeLimits, volumeTypes } from '../domain/disk.ts';
+import { volumeSourceKinds, volumeStatuses } from '../domain/volume.ts';
+import {
+  answer,
+  decimal,
+  id,
+  oneOfText,
+  pagerAnswer,
+  request,
+  text,
+  unixMs,
+  volumeName,
+  wholeNumber,
+} from './common.ts';
 import { operation } from './operation.ts';
 
 export const snapshot = answer('Snapshot', {
@@ -11,7 +23,7 @@ export const snapshot = answer('Snapshot', {
   volumeId: text('Volume ID'),
   volumeName: text('Name of the volume at the time'),
   region: text('Region ID'),
-  volumeType: text('Volume type'),
+  volumeType: oneOfText(volumeTypes, 'Volume type'),
   sizeGB: decimal('Size of the volume at the time, reserved in the pool, in GB'),
   consistency: z
     .enum(consistencies)
@@ -38,10 +50,10 @@ export const volume = answer('Volume', {
   id: text('Volume ID'),
   volumeName: text('Volume name'),
   region: text('Region ID'),
-  volumeType: text('Volume type'),
+  volumeType: oneOfText(volumeTypes, 'Volume type'),
   sizeGB: decimal('Size in GB'),
   usageGB: decimal('Used space in GB, as last measured'),
-  status: text('Status: `Pending`, `Bound`, `Terminating`, `Lost` or `Failed`'),
+  status: oneOfText(volumeStatuses, 'Status'),
   username: text('User name of the owner'),
 });
 
@@ -65,7 +77,7 @@ export const volumeIdBody = request('VolumeIdRequest', { id: id.describe('ID of 
 export const volumeIdAnswer = answer('VolumeIdAnswer', { id: text('ID of the volume or snapshot') });
 
 export const sizeLimit = z
-  .enum(['hard', 'soft'])
+  .enum(sizeLimits)
   .describe('`hard`: writes beyond the size fail; `soft`: usage is measured only');
 
 export const volumeExpandRequest = request('ExpandVolumeRequest', {
@@ -84,7 +96,7 @@ export const volumeCopyRequest = request('CopyVolumeRequest', {
 });
 
 const source = answer('VolumeSource', {
-  kind: z.enum(['volume', 'snapshot']).describe('Kind of source'),
+  kind: z.enum(volumeSourceKinds).describe('Kind of source'),
   id: text('ID of the source'),
 });
 export const volumeGetAnswer = answer('GetVolumeAnswer', {

@@ -1,4 +1,13 @@
-import { inGB, type Disk, type DiskId, type DiskUsage, type FullDisk, type DiskEntry, BYTES_PER_GB } from './disk.ts';
+import {
+  inGB,
+  type Disk,
+  type DiskId,
+  type DiskUsage,
+  type FullDisk,
+  type DiskEntry,
+  type SizeLimit,
+  BYTES_PER_GB,
+} from './disk.ts';
 import { ownDisks, ownMountPaths } from './instance-disks.ts';
 import type { Instance } from './instance.ts';
 
@@ -105,7 +114,7 @@ export interface PublicDisk {
   mountPath: string;
   sizeGB: number;
   /** Whether writers fail at the size, or usage is only measured. */
-  sizeLimit: 'hard' | 'soft';
+  sizeLimit: SizeLimit;
   usageGB: number;
   percent: number;
   biggest: { path: string; usageGB: number }[];

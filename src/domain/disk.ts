@@ -11,6 +11,10 @@ export type VolumeType = (typeof volumeTypes)[number];
 export const poolNames = ['default', ...volumeTypes] as const;
 export type PoolName = (typeof poolNames)[number];
 
+/** `hard`: writes past the size fail with ENOSPC. `soft`: usage is only measured. */
+export const sizeLimits = ['hard', 'soft'] as const;
+export type SizeLimit = (typeof sizeLimits)[number];
+
 export interface DiskId {
   kind: DiskKind;
   /** Volume, snapshot or instance id, or `<userId>/<regionId>` of a shared folder. */

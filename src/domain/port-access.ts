@@ -48,3 +48,7 @@ export function allowsAccount(access: PortAccess, accountId: string | null, owne
       return access satisfies never;
   }
 }
+
+/** Credential that opened a session at the gateway. */
+export const sessionCredentials = ['login', 'apiKey'] as const;
+export type SessionCredential = (typeof sessionCredentials)[number];

@@ -12,8 +12,11 @@ import { failOperation, type Operation } from './operation.ts';
 export const volumeStatuses = ['Pending', 'Bound', 'Terminating', 'Lost', 'Failed'] as const;
 export type VolumeStatus = (typeof volumeStatuses)[number];
 
+export const volumeSourceKinds = ['volume', 'snapshot'] as const;
+export type VolumeSourceKind = (typeof volumeSourceKinds)[number];
+
 export interface VolumeSource extends DiskId {
-  kind: 'volume' | 'snapshot';
+  kind: VolumeSourceKind;
 }
 
 export interface Volume {

@@ -8,7 +8,8 @@
  * of the caller and a full host reject with `StorageFault`, faults of the host with any other error
  * (`test/conformance/storage.ts`).
  */
-import type { DiskId, DiskEntry } from '../domain/disk.ts';
+import type { Consistency } from '../domain/snapshot.ts';
+import type { DiskId, DiskEntry, SizeLimit } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';
 
 /**
@@ -18,12 +19,11 @@ export type DiskObservation =
   { kind: 'unknown'; reason: string } | { kind: 'absent' } | { kind: 'present'; sizeGB: number | null };
 
 export interface StorageCapabilities {
-  /** `hard`: writes past the size fail with ENOSPC. `soft`: usage is only measured. */
-  sizeLimit: 'hard' | 'soft';
+  sizeLimit: SizeLimit;
   /** `walk`: `usage` reads all files, so callers should ask rarely. */
   usage: 'instant' | 'walk';
   /** A copy shows one moment (`atomic`), or each file at the time it was read (`live`). */
-  copies: 'atomic' | 'live';
+  copies: Consistency;
   /** Supports the overlay file systems of a Docker inside. */
   dockerInside: boolean;
 }

@@ -1,7 +1,7 @@
 /** Types between control and the gateway. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
-import type { AccessByPort, PortAccess } from '../../domain/port-access.ts';
+import type { AccessByPort, PortAccess, SessionCredential } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import type { Caller, Credential, Mutation } from '../base/caller.ts';
 
@@ -46,7 +46,7 @@ export interface SessionInfo {
   openedAtMs: number;
   /** Rounded to the minute. */
   lastUsedAtMs: number;
-  from: 'login' | 'apiKey';
+  from: SessionCredential;
 }
 
 export interface GatewaySessions {

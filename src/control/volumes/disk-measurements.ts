@@ -1,7 +1,15 @@
 /** Publishes disk usage, and the largest folders of full disks, on the instances that use them. */
 import { instanceRowsOfRegion } from '../../store/tables/instance-queries.ts';
 import { isFull, usedPercent, diskIdsOf, updateDiskUsage, type RootDiskUsage } from '../../domain/disk-usage.ts';
-import { diskKey, inGB, type Disk, type DiskUsage, type FullDisk, type DiskEntry } from '../../domain/disk.ts';
+import {
+  diskKey,
+  inGB,
+  type Disk,
+  type DiskUsage,
+  type FullDisk,
+  type DiskEntry,
+  type SizeLimit,
+} from '../../domain/disk.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
@@ -142,7 +150,7 @@ export async function publishDiskWarning(
 interface DiskWarning extends Pick<Disk, 'ownerId' | 'sizeGB' | 'usageBytes'> {
   kind: FullDisk['disk'];
   subjectId: string;
-  sizeLimit: 'hard' | 'soft';
+  sizeLimit: SizeLimit;
   largest: readonly DiskEntry[];
 }
 

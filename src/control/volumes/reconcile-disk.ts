@@ -7,7 +7,7 @@ import { raceAbort } from '../../async/abort.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Snapshot } from '../../domain/snapshot.ts';
-import type { Volume, VolumeObservation } from '../../domain/volume.ts';
+import type { Volume, VolumeObservation, VolumeSourceKind } from '../../domain/volume.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -46,7 +46,7 @@ export interface DiskWork<OneSubject> {
 }
 
 interface DiskReconciler<Row, OneSubject> {
-  kind: 'volume' | 'snapshot';
+  kind: VolumeSourceKind;
   fromRow: (row: Row) => OneSubject;
   reconcile: (work: DiskWork<OneSubject>, disk: LocatedDisk) => Promise<ReconcileResult>;
 }

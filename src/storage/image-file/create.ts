@@ -1,6 +1,7 @@
 /** Creation of disks in image files: empty from templates, copied by reflink or file by file. */
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Consistency } from '../../domain/snapshot.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
@@ -51,7 +52,7 @@ interface CreateRequest {
   signal: AbortSignal;
 }
 
-export function makeDiskCreator({ root, copies }: { root: string; copies: 'atomic' | 'live' }) {
+export function makeDiskCreator({ root, copies }: { root: string; copies: Consistency }) {
   const emptySlots = makeSemaphore(EMPTY_LIMIT);
   const copySlots = makeSemaphore(COPY_LIMIT);
   const writeEmpty = makeTemplates({ root, build: buildTemplate, discard: discardStaging });

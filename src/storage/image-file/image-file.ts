@@ -1,4 +1,5 @@
 /** Disks as XFS in sparse image files on loop devices: hard limits on any Linux host, as root. */
+import type { Consistency } from '../../domain/snapshot.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault, type Storage } from '../contract.ts';
@@ -52,7 +53,7 @@ export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
   }
 }
 
-export function makeImageFileStorage(at: DiskRoot & { copies: 'atomic' | 'live' }): Storage {
+export function makeImageFileStorage(at: DiskRoot & { copies: Consistency }): Storage {
   const createDisk = makeDiskCreator(at);
   const folderOf = (disk: DiskId): string => diskPaths(at.root, disk).folder;
 

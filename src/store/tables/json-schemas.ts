@@ -9,7 +9,7 @@ import type { Archive, InstanceSpec, NodePort, Observed } from '../../domain/ins
 import { portAccesses } from '../../domain/port-access.ts';
 import { operationKinds, operationStates, stageNames, type Operation, type Progress } from '../../domain/operation.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
-import type { VolumeSource } from '../../domain/volume.ts';
+import { volumeSourceKinds, type VolumeSource } from '../../domain/volume.ts';
 import { keysOf, parseJson } from '../db/columns.ts';
 
 export const texts: z.ZodType<string[]> = z.array(z.string());
@@ -140,7 +140,7 @@ export const diskUsage: z.ZodType<DiskUsage> = z.object({
   ),
 });
 
-export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(['volume', 'snapshot']), id: z.string() });
+export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(volumeSourceKinds), id: z.string() });
 
 export const accessByPort = z.record(z.string(), z.enum(portAccesses));
 

@@ -6,7 +6,7 @@ import type { Operation, OperationKind } from '../../domain/operation.ts';
 import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import type { Snapshot } from '../../domain/snapshot.ts';
-import type { Volume } from '../../domain/volume.ts';
+import type { Volume, VolumeSourceKind } from '../../domain/volume.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 import { parseOperation } from './json-schemas.ts';
@@ -63,7 +63,7 @@ export async function archiveOperation(
 /** Deletes a leased row, and archives its operation as done. Returns false when superseded. */
 export async function deleteLeasedRow(
   tx: Db,
-  table: 'volume' | 'snapshot',
+  table: VolumeSourceKind,
   lease: LeaseGuard,
   subject: Pick<Volume | Snapshot, 'id' | 'ownerId' | 'generation' | 'operation'>,
   nowMs: number,
