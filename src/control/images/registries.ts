@@ -4,9 +4,9 @@ import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteKey, insertRegistryCredential, keyRowsOf, registryCredentialFor } from '../../store/tables/keys.ts';
-import { lockOwnAccount } from '../access/callers.ts';
+import { writeOwnAccount } from '../access/callers.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
-import { idempotentWrite, type WriteDeps } from '../base/idempotent.ts';
+import type { WriteDeps } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import type { Caller, Mutation } from '../base/caller.ts';
 
@@ -49,8 +49,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
     async create({ accountId }, { server: written, username, secret }, idempotency) {
       const server = readServer(written);
       if (!localRegistries) refuseLocalRegistry('server', written, server);
-      return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
-        await lockOwnAccount(tx, accountId);
+      return writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const { length } = await keyRowsOf(tx, 'registryCredential', accountId);
         if (length >= MAX_REGISTRIES) {
           const text = `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`;
@@ -83,8 +82,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
     },
 
     async delete({ accountId }, { id }, idempotency) {
-      await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
-        await lockOwnAccount(tx, accountId);
+      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const row = await deleteKey(tx, 'registryCredential', accountId, id);
         if (!row) {
           const text = `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`;
