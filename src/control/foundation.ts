@@ -67,18 +67,17 @@ export type Foundation = ReturnType<typeof makeFoundation>;
 
 /** Makes all parts in one object: use cases and tasks get the object, and type what they use. */
 export function makeFoundation(given: ControlDeps) {
-  const { secretsKey, ...options } = given;
+  const { secretsKey, endsRules, ...options } = given;
   const { randomBytes } = options;
   const { now } = given.time;
   const limits = { ...defaultLimits, ...given.limits };
   const shutdown = new AbortController();
   const changes = makeChanges();
-  const stopPolicyRules = given.endsRules ?? { capRunMs: null, idle: null };
+  const stopPolicyRules = endsRules ?? { capRunMs: null, idle: null };
   const base = {
     ...options,
     now,
     limits,
-    stopGraceMs: limits.stopGraceMs,
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },
     orphans: given.orphans ?? defaultOrphanPolicy,
     localRegistries: given.localRegistries ?? false,

@@ -1,6 +1,7 @@
 /** Stops and deletes orphans. Each action is claimed first, so that it never races an adoption. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
+import type { Limits } from '../../domain/instance-states.ts';
 import { orphanStep, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
@@ -10,7 +11,7 @@ import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 
 export interface HandleOrphansDeps extends TaskDeps {
   orphans: OrphanPolicy;
-  stopGraceMs: number;
+  limits: Pick<Limits, 'stopGraceMs'>;
 }
 
 const ACTION_DEADLINE_MS = 60_000;
@@ -41,7 +42,7 @@ async function halt(deps: HandleOrphansDeps, { engine }: RegionDrivers, orphan: 
   if (!(await claim(deps, orphan, { to: orphan.handling, note: can ? 'is being stopped' : OTHER_NAME })) || !can)
     return;
   await attempt(deps, orphan, async () => {
-    await engine.halt(instanceId(orphan.subjectId), deps.stopGraceMs, deadlineWithin(deps, ACTION_DEADLINE_MS));
+    await engine.halt(instanceId(orphan.subjectId), deps.limits.stopGraceMs, deadlineWithin(deps, ACTION_DEADLINE_MS));
     await deps.store.write((tx) => setOrphanNote(tx, orphan.id, 'was stopped'));
     deps.log.warn({ orphan: orphan.id }, 'stopped an orphan');
   });

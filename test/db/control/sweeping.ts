@@ -47,7 +47,7 @@ export function sweeping(
     releasedListedMs: 3_600_000,
     eventsKeptMs: 30 * DAY_MS,
     orphans: policy,
-    stopGraceMs: 200,
+    limits: { stopGraceMs: 200 },
     stopping: new AbortController().signal,
   };
   return {
