@@ -1,6 +1,7 @@
 /**
- * A base name means one thing in `src`: an editor's tab and a stack trace show little more. Two files
- * share a base name only if they hold the same thing on two layers, or are a folder's `index.ts`.
+ * A base name means one thing in `src`: an editor's tab and a stack trace show little more. Two
+ * files share a base name only if they hold the same thing on two layers, or are a folder's
+ * `index.ts`.
  */
 import path from 'node:path';
 

@@ -1,4 +1,4 @@
-/** The Docker engine conforms to the engine contract: instances, faults, and what belongs to whom. */
+/** The Docker engine conforms to the engine contract: instances, faults and ownership. */
 import { describeConformance } from '../../conformance/engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';
 

@@ -15,8 +15,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { InstanceId, UserId } from '../../../src/domain/ids.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import type { DockerMode } from '../../../src/engines/docker/client/host-facts.ts';
-import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
-import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 import { dockerName } from '../../../src/engines/labels.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { prepareRoot } from '../../../src/storage/layout.ts';
@@ -36,7 +35,6 @@ import { withSocket } from './sockets.ts';
 
 const run = promisify(execFile);
 const IMAGES = join(import.meta.dirname, '../../../images');
-const BUILD_MS = 600_000;
 const DISK_GB = 1;
 
 let fixture: DockerFixture;
@@ -56,15 +54,12 @@ beforeAll(async () => {
   const at = { root: join(lab, 'disks'), installation: fixture.installation };
   await prepareRoot(at);
   storage = makeImageFileStorage({ ...at, copies: 'live' });
-  const folder = join(IMAGES, 'notebook');
-  const recipe = await readRecipe(folder);
-  notebook = recipeRef(recipe);
-  const signal = AbortSignal.timeout(BUILD_MS);
-  await buildRecipe({ docker: fixture.docker, recipe, folder, signal, onProgress: () => {} });
+  notebook = await ensureDefaultImage(fixture.docker, 'notebook');
+  const signal = AbortSignal.timeout(BUILD_DEADLINE_MS);
   await fixture.engine.ensureImage(fixture.engine.dockerImageRef ?? '', () => {}, signal);
   dataDisk = join(lab, 'data');
   await packTiny(dataDisk);
-}, BUILD_MS);
+}, BUILD_DEADLINE_MS);
 afterAll(async () => {
   await rm(lab, { recursive: true });
 });

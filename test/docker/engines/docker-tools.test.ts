@@ -5,14 +5,12 @@
 import { mkdir, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
-import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { control, deadline, echoPort, expectRunning, until, type Subject } from '../../conformance/subject.ts';
 import { importBusybox, onDocker, type DockerFixture } from './docker-fixture.ts';
 
-const RECIPE = path.join(import.meta.dirname, '../../../images/notebook');
 const START = path.join(import.meta.dirname, '../../../images/start.sh');
 
 let fixture: DockerFixture;
@@ -21,11 +19,8 @@ onDocker((made) => ({ fixture, subject } = made));
 
 let notebook: string;
 beforeAll(async () => {
-  const recipe = await readRecipe(RECIPE);
-  notebook = recipeRef(recipe);
-  const signal = AbortSignal.timeout(600_000);
-  await buildRecipe({ docker: fixture.docker, recipe, folder: RECIPE, signal, onProgress: () => {} });
-}, 600_000);
+  notebook = await ensureDefaultImage(fixture.docker, 'notebook');
+}, BUILD_DEADLINE_MS);
 
 interface Prepared {
   engine: Engine;

@@ -12,8 +12,7 @@ import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import WebSocket from 'ws';
 import { z } from 'zod';
-import { buildRecipe } from '../../../src/engines/docker/image/build.ts';
-import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
+import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 
 const run = promisify(execFile);
 const images = new URL('../../../images/', import.meta.url).pathname;
@@ -26,11 +25,8 @@ beforeAll(async () => {
   lab = await mkdtemp(join(tmpdir(), 'start-test-'));
   key = join(lab, 'key');
   await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]);
-  const folder = join(images, 'notebook');
-  const recipe = await readRecipe(folder);
-  image = recipeRef(recipe);
-  await buildRecipe({ docker, recipe, folder, signal: AbortSignal.timeout(600_000), onProgress: () => {} });
-}, 600_000);
+  image = await ensureDefaultImage(docker, 'notebook');
+}, BUILD_DEADLINE_MS);
 afterAll(() => rm(lab, { recursive: true }));
 
 /**

@@ -165,8 +165,8 @@ export const upgrade = (
 const ANSWER_MS = 120_000;
 
 /**
- * Sends each part once the previous is answered, and waits for the end of the connection, or for the
- * head of an answer without end; `null` on timeout.
+ * Sends each part once the previous is answered, and waits for the end of the connection, or for
+ * the head of an answer without end; `null` on timeout.
  */
 export async function exchange(
   port: number,
