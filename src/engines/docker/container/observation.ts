@@ -1,4 +1,5 @@
 import type { ContainerInspectInfo } from 'dockerode';
+import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { z } from 'zod';
 import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
@@ -83,12 +84,13 @@ export function addressOf(info: ContainerInspectInfo): string | null {
 const KILLED_EXIT_CODE = 128 + 9;
 /** Maximum delay of the event after the exit. The query waits that long, once per killed run. */
 const SETTLED_S = 0.25;
+const MAX_VERDICTS = 1_000;
 
 const oomEvent = z.object({ Action: z.literal('oom') });
 
 /** Docker up to 23 sets `OOMKilled` only by chance; its event history (last 256) has the event. */
 export function makeOutOfMemory(client: Client): (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean> {
-  const verdicts = new Map<string, { startedAtMs: number; verdict: boolean }>();
+  const verdicts = makeBoundedMap<{ startedAtMs: number; verdict: boolean }>({ maxEntries: MAX_VERDICTS });
   return async ({ Id, State }, signal) => {
     if (State.Running) return false;
     if (State.OOMKilled || State.ExitCode !== KILLED_EXIT_CODE) return State.OOMKilled;
@@ -103,7 +105,6 @@ export function makeOutOfMemory(client: Client): (info: ContainerInspectInfo, si
       for await (const line of linesOf(stream)) if (oomEvent.safeParse(JSON.parse(line)).success) return true;
       return false;
     });
-    if (verdicts.size > 1000) verdicts.clear();
     verdicts.set(Id, { startedAtMs: started, verdict });
     return verdict;
   };

@@ -1,3 +1,4 @@
+import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
@@ -11,6 +12,7 @@ import { checkAccess, pull, push } from './transfers.ts';
 export type BuildLocalImage = (ref: string, onProgress: OnProgress, signal: AbortSignal) => Promise<void>;
 
 export const LOCAL_PREFIX = 'berth.local/';
+const MAX_PRESENT = 1_000;
 
 const inspectAnswer = z.object({
   Id: z.string(),
@@ -54,7 +56,7 @@ export function makeImages(deps: {
 }): Images {
   const { client, installation, buildLocalImage } = deps;
   const { docker, call } = client;
-  const present = new Set<string>();
+  const present = makeBoundedMap<true>({ maxEntries: MAX_PRESENT });
   const mutex = makeKeyedMutex<string>({ abortError: abortFault });
   const exclusively: Images['exclusively'] = (ref, signal, fn) => mutex.run(listedRef(ref), fn, signal);
 
@@ -120,7 +122,7 @@ export function makeImages(deps: {
   return {
     async ensure(ref, onProgress, signal, credentials, { askRegistry } = { askRegistry: false }) {
       if (signal.aborted) throw faultOf(signal.reason);
-      if (present.has(ref) && !askRegistry) return;
+      if (present.get(ref) && !askRegistry) return;
       if (askRegistry || !(await isPresent(ref, signal))) {
         if (!ref.startsWith(LOCAL_PREFIX)) {
           // The engine never asks the registry about a present image named by digest.
@@ -135,13 +137,12 @@ export function makeImages(deps: {
             reason: 'imageMissing',
           });
       }
-      if (present.size > 1000) present.clear();
-      present.add(ref);
+      present.set(ref, true);
     },
     push: (ref, onProgress, signal, credentials) =>
       exclusively(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),
     exclusively,
-    forget: (ref) => void present.delete(ref),
+    forget: present.delete,
     inspect,
     remove: (refOrId, signal, of) => exclusively(refOrId, signal, () => remove(refOrId, signal, of)),
     removeNameless,

@@ -3,6 +3,7 @@
  * the previous call's, or one taken now. Facts of a run are cached, and read again when a counter
  * shows another run or the container is gone.
  */
+import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
@@ -25,11 +26,12 @@ const GPU_DEADLINE_MS = 5_000;
 const INSPECTS_AT_ONCE = 8;
 /** Sizing a root disk walks all files: many at once saturate the host's disk. */
 const DISKS_AT_ONCE = 2;
+const MAX_INSTANCES = 100_000;
 
 export function makeUsage(client: Client, installation: string, host: Host): Engine['usage'] {
   const { docker, call } = client;
-  const previous = new Map<InstanceId, Reading>();
-  const runs = new Map<InstanceId, Run>();
+  const previous = makeBoundedMap<Reading>({ maxEntries: MAX_INSTANCES });
+  const runs = makeBoundedMap<Run>({ maxEntries: MAX_INSTANCES });
   const read = makeReadings(client, host);
   const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
   const disks = makeSemaphore(DISKS_AT_ONCE, { abortError: abortFault });
@@ -49,7 +51,6 @@ export function makeUsage(client: Client, installation: string, host: Host): Eng
       now = await read(id, run, signal);
     }
     if (now.atMs <= since.atMs) return null;
-    if (previous.size > 100_000) previous.clear();
     previous.set(id, now);
     return [since, now];
   }
@@ -81,7 +82,6 @@ export function makeUsage(client: Client, installation: string, host: Host): Eng
       hasDocker: hasDocker(info.Mounts),
       cpuNs: 0,
     };
-    if (runs.size > 100_000) runs.clear();
     runs.set(id, run);
     return { run, rootDiskBytes };
   }
@@ -127,7 +127,11 @@ export function makeUsage(client: Client, installation: string, host: Host): Eng
         const usage = await usageOfInstance(id, signal, options);
         if (usage !== null) found.set(id, usage);
       } catch (error) {
-        if (isContainerGone(error)) return void (previous.delete(id) || runs.delete(id));
+        if (isContainerGone(error)) {
+          previous.delete(id);
+          runs.delete(id);
+          return;
+        }
         // An unreadable instance is omitted; an engine that is away fails the call.
         if (!(error instanceof EngineFault) && !(error instanceof z.ZodError)) throw error;
         if (error instanceof EngineFault && error.kind === 'unreachable') throw error;
