@@ -13,7 +13,7 @@ import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
-import { runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
+import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
 import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
 import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 
@@ -37,6 +37,9 @@ const testNeeds = [
   },
 ];
 
+/** @param {string} project */
+const needOf = (project) => allProjects.find(({ name }) => name === project)?.needs ?? 'node';
+
 const levels = ['short', 'long', 'soak'];
 
 await runCommand(async () => {
@@ -45,10 +48,16 @@ await runCommand(async () => {
   const node = findNode24();
   /** @type {NodeJS.ProcessEnv} */
   const env = { ...envWithNode(node), BERTH_TEST_LEVEL: level };
-  if (projects.some((project) => allProjects.some(({ name, needs }) => name === project && needs !== 'node'))) {
+  // Each test file is a process: without the cache each compiles the libraries again.
+  env['NODE_COMPILE_CACHE'] ??= path.join(root, 'node_modules/.cache/node-compile');
+  if (projects.some((project) => needOf(project) !== 'node')) {
     const engine = await ensureEngine({ alsoNeeded: testNeeds });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
+
+  const needsImages = projects.some((project) => needOf(project) === 'engine');
+  // Docker tests need the default images; building them takes most of a minute.
+  const images = needsImages ? capture({ command: node, args: ['test/fixtures/docker-images-setup.ts'], env }) : null;
 
   const folder = mkdtempSync(path.join(os.tmpdir(), 'berth-totals-'));
   const all = [];
@@ -57,6 +66,7 @@ await runCommand(async () => {
   try {
     for (const project of projects) {
       const startedAt = performance.now();
+      if (needOf(project) === 'engine') await images;
       const file = path.join(folder, `${project}.json`);
       say(`\n== ${project} tests`);
       const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', project, '--passWithNoTests'];

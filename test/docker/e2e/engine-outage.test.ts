@@ -1,5 +1,5 @@
 /**
- * The engine goes away during twenty launches, and later ends all containers: each instance runs
+ * The engine goes away during launches, and later ends all containers: each instance runs
  * again, in one container.
  */
 import { DatabaseSync } from 'node:sqlite';
@@ -22,7 +22,7 @@ import {
 } from '../../fixtures/server-process.ts';
 
 const OUTAGE_MS = atLevel({ short: 5_000, long: 10_000, soak: 60_000 });
-const LAUNCHES = 20;
+const LAUNCHES = atLevel({ short: 10, long: 20 });
 const MOST_RESTARTS = 4;
 const SETTLE_DEADLINE_MS = 120_000;
 const pager = { currentPage: 1, pageSize: 500 };
@@ -42,7 +42,7 @@ afterAll(async () => {
   await engine?.stop();
 }, 120_000);
 
-/** Twenty of the smallest type need more memory than some machines have. */
+/** Instances of the smallest type together need more memory than some machines have. */
 function shrinkTypes(): void {
   const database = new DatabaseSync(join(server.folder, 'berth.db'));
   database.exec('pragma busy_timeout = 5000');

@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { atLevel } from '../../fixtures/level.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import {
@@ -88,9 +89,11 @@ test('grows under a writer and holds the larger size; never shrinks', async () =
   expect(await fill(join(await storage.mount(disk), 'third'))).toBeGreaterThan(0.98 * GB);
 });
 
-test('a hundred disks made, mounted, written and destroyed leave no device, mount or file', async () => {
+const CYCLES = atLevel({ short: 30, long: 100 });
+
+test(`${CYCLES} disks made, mounted, written and destroyed leave no device, mount or file`, async () => {
   const { storage, root } = await place();
-  for (let count = 0; count < 100; count++) {
+  for (let count = 0; count < CYCLES; count++) {
     const disk = volume();
     await storage.create(disk, 1, soon());
     await writeFile(join(await storage.mount(disk), 'file'), 'x');
