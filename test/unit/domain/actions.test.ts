@@ -1,4 +1,4 @@
-/** Which action each state allows, what a refusal says, and that each legal action has a move. */
+/** Actions allowed in each state, texts of refusals, and a transition for each legal action. */
 import { expect, test } from 'vitest';
 import { applyAction } from '../../../src/domain/desired-state.ts';
 import {
@@ -15,7 +15,7 @@ test('terminate is legal in every state', () => {
     for (const desired of desiredStates) expect(refusalOfAction('terminate', status, desired)).toBeNull();
 });
 
-test('from every state that lasts, something but the end leads on', () => {
+test('every lasting state but Released allows an action besides terminate', () => {
   for (const { desired, status } of possibleStates) {
     if (!isLasting(status) || status === 'Released') continue;
     if (desired === 'stopped' && status === 'Running') continue; // already stopping
@@ -25,7 +25,7 @@ test('from every state that lasts, something but the end leads on', () => {
   expect(legalActions('Released', 'released')).toEqual([]);
 });
 
-test('each refusal says what would work', () => {
+test('each refusal names an alternative', () => {
   expect(refusalOfAction('start', 'Running', 'running')).toMatch(/stop or restart/);
   expect(refusalOfAction('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
   expect(refusalOfAction('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
@@ -43,7 +43,7 @@ test('each refusal says what would work', () => {
   expect(refusalOfAction('archive', 'Running', 'archived')).toMatch(/already/);
 });
 
-test('every action that is said to be legal has a move in the state page, and a wish that follows it', () => {
+test('each legal action has a transition and can be applied', () => {
   for (const { desired, status } of possibleStates) {
     const { observed } = anInstance();
     const instance = anInstance({ desired, observed: { ...observed, status } });
@@ -57,7 +57,7 @@ test('every action that is said to be legal has a move in the state page, and a 
   }
 });
 
-test('a failed start may be started again, and an archive under way be given up', () => {
+test('allows start after a failed start, and stop during an archive', () => {
   expect(refusalOfAction('start', 'StartingFailed', 'stopped')).toBeNull();
   expect(refusalOfAction('start', 'InitializationFailed', 'stopped')).toBeNull();
   for (const status of ['Running', 'Stopped', 'StartingFailed'] as const)

@@ -12,15 +12,15 @@ function warningsAt(...percents: number[]): number[] {
   });
 }
 
-test('a disk is told of at 80 and at 95 %, each once', () => {
+test('warns once at 80 % and once at 95 %', () => {
   expect(warningsAt(79, 80, 81, 94, 95, 96, 100, 100)).toEqual([80, 95]);
 });
 
-test('one that fills up at once is told of once, at the higher level', () => {
+test('warns only at the higher level when a disk passes both at once', () => {
   expect(warningsAt(10, 99, 99)).toEqual([99]);
 });
 
-test('it is told of again only after it fell by 5 points below the level', () => {
+test('warns again only after usage fell 5 points below the level', () => {
   expect(warningsAt(81, 79, 81, 76, 80)).toEqual([81]);
   expect(warningsAt(81, 75, 80)).toEqual([81, 80]);
   expect(warningsAt(96, 94, 96, 91, 95)).toEqual([96]);
@@ -28,7 +28,7 @@ test('it is told of again only after it fell by 5 points below the level', () =>
   expect(warningsAt(96, 75, 80, 95)).toEqual([96, 80, 95]);
 });
 
-test('a share is rounded down, and of a size of nothing there is none', () => {
+test('rounds the percentage down, and returns 0 for a size of 0', () => {
   const sizeGB = 10;
   expect(usedPercent({ usageBytes: 9.499 * BYTES_PER_GB, sizeGB })).toBe(94);
   expect(isFull({ usageBytes: 9.499 * BYTES_PER_GB, sizeGB })).toBe(false);
@@ -36,7 +36,7 @@ test('a share is rounded down, and of a size of nothing there is none', () => {
   expect(usedPercent({ usageBytes: 5, sizeGB: 0 })).toBe(0);
 });
 
-test('a full disk is said with what takes most of it, as the instance sees it', () => {
+test('describes a full disk with its largest entries, by their paths in the instance', () => {
   const biggest = [
     { path: 'runs', bytes: 12 * BYTES_PER_GB },
     { path: 'cache/pip', bytes: BYTES_PER_GB / 2 },

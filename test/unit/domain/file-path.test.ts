@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { namesOf, refusalOfFilePath } from '../../../src/domain/paths.ts';
 
-describe('a path of a file', () => {
+describe('a file path', () => {
   test.each([
     '',
     'a',
@@ -33,11 +33,11 @@ describe('a path of a file', () => {
     ['\udc00/a', 'has half of a surrogate pair'],
     ['é'.repeat(128), 'has a name that is too long: at most 255 bytes'],
     ['a/'.repeat(2048) + 'a', 'is too long: at most 4096 bytes'],
-  ])('may not be %j, and it is said why', (path, why) => {
+  ])('may not be %j, and the refusal names the reason', (path, why) => {
     expect(refusalOfFilePath(path)).toMatch(why);
   });
 
-  test('is as long as Linux takes, and no longer', () => {
+  test('has at most 255 bytes per name and 4096 in total, as on Linux', () => {
     expect(refusalOfFilePath('n'.repeat(255))).toBeNull();
     expect(refusalOfFilePath('n'.repeat(256))).toMatch('too long');
     const longest = 'a/'.repeat(2047) + 'ab';
@@ -46,7 +46,7 @@ describe('a path of a file', () => {
     expect(refusalOfFilePath(`${longest}c`)).toMatch('too long');
   });
 
-  test('is the names along it', () => {
+  test('is split into its names', () => {
     expect(namesOf('')).toEqual([]);
     expect(namesOf('a/b')).toEqual(['a', 'b']);
   });

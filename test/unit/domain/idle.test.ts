@@ -51,8 +51,8 @@ const evenly = (count: number, signalsAt: (atMs: number, index: number) => Signa
     return { atMs, signals: signalsAt(atMs, index) };
   });
 
-describe('a judgement', () => {
-  test('warns a third of the time before, and stops when nothing used it for the whole of it', () => {
+describe('an assessment', () => {
+  test('warns with a third of the idle time left, and stops at its end', () => {
     const judged = looks(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
     const warnedAt = judged.findIndex(({ action }) => action === 'warn');
@@ -62,7 +62,7 @@ describe('a judgement', () => {
     expect(judged.at(-1)).toMatchObject({ action: 'stop', idleSinceMs: startMs });
   });
 
-  test('the first signal that tells of use is the reason, whatever the later ones say', () => {
+  test('gives the first active signal as the reason, whatever the later signals report', () => {
     for (const [index, name] of signalNames.entries()) {
       const signals = allQuiet(startMs).map((signal) =>
         signalNames.indexOf(signal.name) >= index
@@ -73,7 +73,7 @@ describe('a judgement', () => {
     }
   });
 
-  test('a signal that is missing, unread, old or from the future is not known, and names itself', () => {
+  test('is unknown, and names the signal, when a signal is missing, unread, stale or from the future', () => {
     for (const name of required) {
       for (const [kind, change] of Object.entries({
         missing: () => [],
@@ -96,12 +96,12 @@ describe('a judgement', () => {
     }
   });
 
-  test('one that is not known begins idleness anew', () => {
+  test('restarts the idle time after an unknown signal', () => {
     const judged = looks(evenly(40, (atMs, index) => (index === 15 ? allQuiet(atMs).slice(1) : allQuiet(atMs))));
     expect(judged.findIndex(({ action }) => action === 'stop')).toBe(16 + policy.afterMs / checkEveryMs);
   });
 
-  test('a pause between looks, or a clock set back, begins idleness anew', () => {
+  test('restarts the idle time after a gap between checks or a clock step', () => {
     for (const jumpMs of [staleMs + 1, 24 * 60 * MINUTE_MS, -1, -24 * 60 * MINUTE_MS]) {
       const before = evenly(19, allQuiet);
       const fromMs = (before.at(-1)?.atMs ?? 0) + jumpMs;
@@ -110,7 +110,7 @@ describe('a judgement', () => {
     }
   });
 
-  test('use between two looks that its source remembers counts from then', () => {
+  test('counts the idle time from the last use, even between two checks', () => {
     const usedAtMs = startMs + 8 * MINUTE_MS;
     const judged = looks(
       evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })),
@@ -121,7 +121,7 @@ describe('a judgement', () => {
     expect(judged[stopped]?.idleSinceMs).toBe(usedAtMs);
   });
 
-  test('is not asked for what the policy ignores, nor for GPUs that it has not', () => {
+  test('requires no signal that the policy ignores, and no GPU signal without GPUs', () => {
     const lax = idlePolicy(MINUTE_MS, { ignore: ['ssh', 'cpu'] });
     expect(requiredSignals(lax, false)).toEqual(['keepAlive', 'kernel', 'terminal', 'http']);
     const signals = [
@@ -195,8 +195,8 @@ function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   return false;
 }
 
-describe('whatever happens', () => {
-  test('nothing is stopped unless fresh signals all said idle for the whole time', () => {
+describe('in any sequence of checks', () => {
+  test('stops only after fresh signals were all idle for the whole time', () => {
     let stops = 0;
     fc.assert(
       fc.property(anyLooks, (each) => {
@@ -209,10 +209,10 @@ describe('whatever happens', () => {
       }),
       { numRuns: 2_000 },
     );
-    expect(stops, 'stops that were looked at').toBeGreaterThan(200);
+    expect(stops, 'checked stops').toBeGreaterThan(200);
   });
 
-  test('a stop comes after a warning of the same idleness, at a later look', () => {
+  test('warns at an earlier check of the same idle time before each stop', () => {
     fc.assert(
       fc.property(anyLooks, (each) => {
         const judged = looks(each);
@@ -226,7 +226,7 @@ describe('whatever happens', () => {
     );
   });
 
-  test('a fresh signal in use makes it active, and nothing is done', () => {
+  test('is active exactly with a fresh active signal, and does nothing then', () => {
     fc.assert(
       fc.property(anyLooks, (each) => {
         for (const [index, { state, action }] of looks(each).entries()) {

@@ -9,7 +9,7 @@ import {
 
 const digest = `sha256:${'0123456789abcdef'.repeat(4)}`;
 
-describe('a name of an image', () => {
+describe('an image name', () => {
   test.each([
     ['debian', 'docker.io', 'debian:latest'],
     ['debian:12', 'docker.io', 'debian:12'],
@@ -24,7 +24,7 @@ describe('a name of an image', () => {
     ['[::1]:5000/a', '[::1]:5000', '[::1]:5000/a:latest'],
     [`ghcr.io/a/b@${digest}`, 'ghcr.io', `ghcr.io/a/b@${digest}`],
     [`ghcr.io/a/b:1@${digest}`, 'ghcr.io', `ghcr.io/a/b:1@${digest}`],
-  ])('%s is had from %s as %s', (text, server, ref) => {
+  ])('%s is pulled from %s as %s', (text, server, ref) => {
     expect(parseImageRef(text)).toEqual({ server, ref });
     expect(registryServerOf(ref)).toBe(server);
   });
@@ -57,24 +57,24 @@ describe('a name of an image', () => {
     ['10.0.0.256:5000/a'],
     ['a'.repeat(256)],
     ['a\nb'],
-  ])('%j is none, and it says why', (text) => {
+  ])('%j is refused with a reason', (text) => {
     expect(parseImageRef(text)).toBeTypeOf('string');
   });
 });
 
-describe('a server of credentials', () => {
+describe('a registry server', () => {
   test.each([
     ['docker.io', 'docker.io'],
     ['index.docker.io', 'docker.io'],
     ['GHCR.io', 'ghcr.io'],
     ['10.0.0.7:5000', '10.0.0.7:5000'],
     ['localhost', 'localhost'],
-  ])('%s is kept as %s', (text, server) => {
+  ])('%s is normalized to %s', (text, server) => {
     expect(parseRegistryServer(text)).toEqual({ server });
   });
 
   test.each(['host:65536', 'https://ghcr.io', 'ghcr.io/me', '', 'a b', 'berth.local', 'user@host'])(
-    '%j is none',
+    '%j is refused',
     (text) => {
       expect(parseRegistryServer(text)).toBeTypeOf('string');
     },
@@ -124,7 +124,7 @@ describe('a server on the engine’s own host or link', () => {
   });
 });
 
-describe('names under a prefix', () => {
+describe('image refs under a prefix', () => {
   test.each([
     ['r.example.org/kept/archive/x:1'],
     ['r.example.org:443/kept/archive/x:1'],
@@ -139,11 +139,11 @@ describe('names under a prefix', () => {
     ['r.example.org/kept/archive'],
     ['s.example.org/kept/archive/x'],
     ['kept/archive/x'],
-  ])('%s does not', (ref) => {
+  ])('%s does not lie under it', (ref) => {
     expect(isUnderPrefix(ref, 'r.example.org/kept/archive')).toBe(false);
   });
 
-  test('of the hub are the same under all of its names, and without any', () => {
+  test('accept every name of Docker Hub, and none, as the same server', () => {
     for (const ref of ['me/kept/x', 'index.docker.io/me/kept/x', 'docker.io:443/me/kept/x'])
       expect(isUnderPrefix(ref, 'docker.io/me/kept'), ref).toBe(true);
   });

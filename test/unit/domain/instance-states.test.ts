@@ -1,6 +1,7 @@
 /**
- * The state page, held to what people see: each journey is a life of an instance, event by event, with the status after each. Together
- * they walk every move of the table, and a table in which any move is another, is missing, or is added does not pass.
+ * Checks the table of transitions against journeys. A journey is a life of an instance: events, and
+ * the status after each. The journeys cover every transition; a table with any transition changed,
+ * missing or added fails.
  */
 import { describe, expect, test } from 'vitest';
 import {
@@ -23,14 +24,14 @@ const isDiagnosis = (text: string): text is Diagnosis => text in diagnoses;
 type Journey = readonly [from: InstanceStatus, ...moves: (readonly [StatusEvent, InstanceStatus])[]];
 
 const journeys: Record<string, Journey> = {
-  'a launch whose image is there': [
+  'a launch whose image is present': [
     'Initializing',
     ['create', 'Initializing'],
     ['made', 'Starting'],
     ['ready', 'Running'],
   ],
-  'a launch whose ssh answered before anybody looked': ['Initializing', ['ready', 'Running']],
-  'a launch that pulls, fails to for a while, and gets there': [
+  'a launch whose ssh answered before the first check': ['Initializing', ['ready', 'Running']],
+  'a launch whose pull fails at first, then succeeds': [
     'Initializing',
     ['pull', 'PullingImage'],
     ['pull', 'PullingImage'],
@@ -42,30 +43,30 @@ const journeys: Record<string, Journey> = {
     ['made', 'Starting'],
     ['ready', 'Running'],
   ],
-  'an image that is never had': [
+  'an image that can never be pulled': [
     'Initializing',
     ['imageFails', 'Starting'],
     ['giveUp', 'StartingFailed'],
     ['start', 'Starting'],
   ],
   'a pull that ends with the container running at once': ['PullingImage', ['made', 'Starting']],
-  'a pull after which it is ready at once': ['PullingImage', ['ready', 'Running']],
-  'a pull after which it ends at once': ['PullingImage', ['end', 'Starting']],
-  'a pull that is given up': ['PullingImage', ['giveUp', 'StartingFailed'], ['relaunch', 'Initializing']],
+  'a pull after which the instance is ready at once': ['PullingImage', ['ready', 'Running']],
+  'a pull after which the container ends at once': ['PullingImage', ['end', 'Starting']],
+  'a pull that fails permanently': ['PullingImage', ['giveUp', 'StartingFailed'], ['relaunch', 'Initializing']],
   'a launch that fails before its container': [
     'Initializing',
     ['giveUp', 'InitializationFailed'],
     ['relaunch', 'Initializing'],
   ],
-  'a container that ends again and again': [
+  'a container that ends repeatedly': [
     'Initializing',
     ['end', 'Starting'],
     ['end', 'Starting'],
     ['giveUp', 'StartingFailed'],
   ],
-  'a launch stopped on its way': ['Initializing', ['stop', 'Stopped'], ['relaunch', 'Initializing']],
-  'a pull stopped on its way': ['PullingImage', ['stop', 'Stopped'], ['start', 'Starting']],
-  'a start stopped on its way': ['Starting', ['stop', 'Stopped']],
+  'a launch stopped before Running': ['Initializing', ['stop', 'Stopped'], ['relaunch', 'Initializing']],
+  'a stopped pull': ['PullingImage', ['stop', 'Stopped'], ['start', 'Starting']],
+  'a start stopped before Running': ['Starting', ['stop', 'Stopped']],
   'a stop and a start': ['Running', ['stop', 'Stopped'], ['start', 'Starting'], ['ready', 'Running']],
   'a restart': [
     'Running',
@@ -74,19 +75,19 @@ const journeys: Record<string, Journey> = {
     ['made', 'Restarting'],
     ['ready', 'Running'],
   ],
-  'a restart that must pull': ['Restarting', ['imageFails', 'Restarting'], ['pull', 'PullingImage']],
+  'a restart that pulls': ['Restarting', ['imageFails', 'Restarting'], ['pull', 'PullingImage']],
   'a restart that ends': ['Restarting', ['end', 'Starting']],
-  'a restart that is given up': ['Restarting', ['giveUp', 'StartingFailed']],
+  'a restart that fails permanently': ['Restarting', ['giveUp', 'StartingFailed']],
   'a restart that is stopped': ['Restarting', ['stop', 'Stopped']],
   'a crash': ['Running', ['end', 'Starting'], ['create', 'Starting'], ['made', 'Starting'], ['ready', 'Running']],
-  'a crash seen only once it was being made again': ['Running', ['create', 'Starting']],
-  'a crash seen only once it ran again': ['Running', ['made', 'Starting']],
-  'an image lost under a running one': ['Running', ['pull', 'PullingImage']],
-  'an image lost under a running one that is not had': ['Running', ['imageFails', 'Starting']],
-  'one that is given up while it says Running': ['Running', ['giveUp', 'StartingFailed'], ['archive', 'Archived']],
-  'an archive of a failed one that is given up': ['StartingFailed', ['stop', 'Stopped']],
-  'an archive of a running one': ['Running', ['archive', 'Archived'], ['start', 'Starting']],
-  'an archive of a stopped one': ['Stopped', ['archive', 'Archived'], ['terminate', 'Released']],
+  'a crash observed while the container is recreated': ['Running', ['create', 'Starting']],
+  'a crash observed after the container was recreated': ['Running', ['made', 'Starting']],
+  'an image lost while Running': ['Running', ['pull', 'PullingImage']],
+  "an image lost while Running that can't be pulled": ['Running', ['imageFails', 'Starting']],
+  'a permanent failure while Running': ['Running', ['giveUp', 'StartingFailed'], ['archive', 'Archived']],
+  'a cancelled archive of a failed instance': ['StartingFailed', ['stop', 'Stopped']],
+  'an archive of a running instance': ['Running', ['archive', 'Archived'], ['start', 'Starting']],
+  'an archive of a stopped instance': ['Stopped', ['archive', 'Archived'], ['terminate', 'Released']],
   ...Object.fromEntries(
     instanceStatuses
       .filter((status) => status !== 'Released')
@@ -94,7 +95,7 @@ const journeys: Record<string, Journey> = {
   ),
 };
 
-/** Differences between a table and the one that the journeys walk. */
+/** Differences between a table and the journeys. */
 function faultsOf(table: Table): string[] {
   const walked = new Set<string>();
   const faults: string[] = [];
@@ -110,7 +111,7 @@ function faultsOf(table: Table): string[] {
   for (const status of instanceStatuses)
     for (const event of statusEvents)
       if (table[status][event] !== undefined && !walked.has(`${status} ${event}`))
-        faults.push(`no journey tells of ${event} from ${status}`);
+        faults.push(`no journey covers ${event} from ${status}`);
   return faults;
 }
 
@@ -120,11 +121,11 @@ const changed = (status: InstanceStatus, event: StatusEvent, to: InstanceStatus 
 });
 
 describe('the table of transitions', () => {
-  test('is what the journeys tell, and nothing beside', () => {
+  test('has exactly the transitions of the journeys', () => {
     expect(faultsOf(transitions)).toEqual([]);
   });
 
-  test('does not pass with any one move changed, taken away or added', () => {
+  test('fails the journeys with any one transition changed, removed or added', () => {
     let tried = 0;
     for (const status of instanceStatuses) {
       for (const event of statusEvents) {
@@ -138,7 +139,7 @@ describe('the table of transitions', () => {
     expect(tried).toBe(instanceStatuses.length * statusEvents.length * instanceStatuses.length);
   });
 
-  test('what is not in it does not happen: it throws', () => {
+  test('throws for each transition outside the table', () => {
     for (const status of instanceStatuses) {
       for (const event of statusEvents) {
         const to = transitions[status][event];
@@ -149,7 +150,7 @@ describe('the table of transitions', () => {
     }
   });
 
-  test('leads from every status to the end, and out of each that is not lasting without anybody wishing', () => {
+  test('allows terminate in every status, and leads each transient status to a lasting one without a request', () => {
     const requests: readonly StatusEvent[] = ['start', 'relaunch', 'restart', 'terminate'];
     for (const status of instanceStatuses) {
       if (status !== 'Released') expect(transitions[status].terminate).toBe('Released');
@@ -163,7 +164,7 @@ describe('the table of transitions', () => {
   });
 });
 
-test('no reason that stays when a wish is given up promises that anything goes on by itself', () => {
+test('no reason of a permanent failure promises recovery "by itself"', () => {
   for (const [reason, text] of Object.entries(diagnoses)) {
     const promises = / by itself/.test(text);
     const stays = permanentReason(isDiagnosis(reason) ? reason : '');
@@ -172,7 +173,7 @@ test('no reason that stays when a wish is given up promises that anything goes o
   }
 });
 
-test('every reason but none says what can be done', () => {
+test('every reason names a remedy', () => {
   for (const [reason, text] of Object.entries(diagnoses)) {
     if (reason === '') expect(text).toBe('');
     else expect(text).toMatch(/^[A-Z].+\. .+\.$|^[A-Z].+[;:].+\.$/);

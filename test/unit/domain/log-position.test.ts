@@ -34,7 +34,7 @@ const placesOf = (times: readonly number[]): (LogPosition | null)[] => {
 
 /** Lines that a reader gets after line `index`, from a log that lost its first `lost` lines. */
 function goneOn(times: readonly number[], index: number, lost = 0): { after: number[]; lost: boolean } {
-  const place = placesOf(times)[index] ?? expect.fail('the line has no place');
+  const place = placesOf(times)[index] ?? expect.fail('the line has no position');
   const kept = times.map((atMs, at) => ({ atMs, at })).slice(lost);
   const range = kept.filter(({ atMs }) => atMs >= place.atMs - DISORDER_MS);
   const [seek, placing] = [makePositionSearch(place), makeLogPositions()];
@@ -47,7 +47,7 @@ function goneOn(times: readonly number[], index: number, lost = 0): { after: num
   return { after, lost: false };
 }
 
-test('whoever goes on after any line is given each later one, once, and none before it', () => {
+test('a reader that resumes after any line gets each later line once, and no earlier line', () => {
   fc.assert(
     fc.property(logs, fc.nat(), (times, pick) => {
       const index = pick % times.length;
@@ -57,7 +57,7 @@ test('whoever goes on after any line is given each later one, once, and none bef
   );
 });
 
-test('a line that is no longer kept is found to be lost once later ones are there, and no line is taken for it', () => {
+test('reports a dropped line as lost once later lines exist, and mistakes no other line for it', () => {
   const times = [5_000, 5_000, 5_001, 6_500, 9_000];
   expect(goneOn(times, 1, 3)).toEqual({ after: [], lost: true });
   expect(goneOn(times, 2, 3)).toEqual({ after: [], lost: true });
@@ -65,7 +65,7 @@ test('a line that is no longer kept is found to be lost once later ones are ther
   expect(goneOn([5_000, 5_500], 0, 1)).toEqual({ after: [], lost: false });
 });
 
-test('a line that was begun long before the newest has no place of its own', () => {
+test('gives no position to a line much older than the newest', () => {
   const placing = makeLogPositions();
   expect([placing(9_000), placing(8_000), placing(7_999), placing(null), placing(9_000)]).toEqual([
     { atMs: 9_000, nth: 1 },
@@ -76,7 +76,7 @@ test('a line that was begun long before the newest has no place of its own', () 
   ]);
 });
 
-test('a place is text and back; what is none is null', () => {
+test('formats and parses a position, and parses invalid text as null', () => {
   const place = { atMs: 1_780_000_000_123, nth: 17 };
   expect(parseLogPosition(formatLogPosition(place))).toEqual(place);
   for (const text of ['', '1', '1.', '1.0', '.1', '1.1.1', '-1.1', '1.01', '1e3.1', '9'.repeat(16) + '.1', ' 1.1'])

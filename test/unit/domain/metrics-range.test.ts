@@ -11,8 +11,8 @@ import {
 const NOW = 1_700_000_007_000;
 const DAY_MS = 24 * HOUR_MS;
 
-describe('a range of figures', () => {
-  test('is the last hour by samples when nothing is said, and minutes when it begins before that', () => {
+describe('a metrics range', () => {
+  test('is the last hour in samples by default, and in minutes when it begins earlier', () => {
     expect(resolveMetricsRange({}, NOW)).toEqual({
       fromMs: 1_699_996_395_000 + 0,
       toMs: 1_700_000_010_000,
@@ -25,7 +25,7 @@ describe('a range of figures', () => {
     expect(hasSampleResolution(day, NOW)).toBe(false);
   });
 
-  test('that was asked for just in time is not refused for the time that the request took', () => {
+  test('tolerates a few seconds between the request and its evaluation', () => {
     expect(resolveMetricsRange({ fromMs: NOW - DAY_MS - 5_000 }, NOW)).toMatchObject({ stepMs: MINUTE_MS });
     expect(resolveMetricsRange({ fromMs: NOW - HOUR_MS - 5_000, stepMs: SAMPLE_MS }, NOW)).toMatchObject({
       stepMs: SAMPLE_MS,
@@ -46,11 +46,11 @@ describe('a range of figures', () => {
       /it must be a multiple of 60 .* or fromUnixMs must be at least 1699996407000/,
     ],
     [{ stepMs: 20_000 }, /^field "stepSeconds" is 20: it must be a multiple of 15/],
-  ])('that can not be answered is refused with what would work: %j', (request, words) => {
+  ])('is refused with the valid values: %j', (request, words) => {
     expect(resolveMetricsRange(request, NOW)).toMatch(words);
   });
 
-  test('has whole steps, never too many for one answer, and holds all that was asked for', () => {
+  test('covers the requested time in whole steps, at most 1,442', () => {
     const request = fc.record(
       { agoMs: fc.nat(DAY_MS + 2 * HOUR_MS), lastsMs: fc.nat(DAY_MS), steps: fc.integer({ min: 1, max: 400 }) },
       { requiredKeys: ['agoMs'] },

@@ -37,7 +37,7 @@ const reported = (values: MetricsValues, name: FigureName): number => values[fig
 const span = (atMs: number, ...values: number[]): MetricsSpan => ({ atMs, mean: values, max: values });
 
 describe('a rate', () => {
-  test('is what the counter grew by over the time between two readings, each of its own', () => {
+  test('is the growth of its counter divided by the time between two readings', () => {
     const before = reading({ cpuTimeMs: 500, receivedBytes: 1_000, sentBytes: 10, readBytes: 4_096, writtenBytes: 1 });
     const now = reading({
       atMs: AT + 10_000,
@@ -55,33 +55,33 @@ describe('a rate', () => {
     expect(reported(values, 'writtenBytesPerSecond')).toBe(5_000);
   });
 
-  test('of another run is counted from its beginning, however much the run before had counted', () => {
+  test('counts from the start of a new run, whatever the previous run had counted', () => {
     const before = reading({ cpuTimeMs: 900, receivedBytes: 7 });
     const again = reading({ atMs: AT + 15_000, startedAtMs: AT + 5_000, cpuTimeMs: 2_000, receivedBytes: 40_000 });
     expect(reported(sampleValues(again, before), 'cpuMilli')).toBe(200);
     expect(reported(sampleValues(again, before), 'receivedBytesPerSecond')).toBe(4_000);
-    expect(reported(sampleValues(again, null), 'cpuMilli'), 'never seen before').toBe(200);
+    expect(reported(sampleValues(again, null), 'cpuMilli'), 'first reading').toBe(200);
   });
 
-  test('is not known after a gap, of a first reading in the midst of a run, and where a counter is not told', () => {
+  test('is unknown after a gap, for a first reading during a run, and without a counter', () => {
     const counted = { cpuTimeMs: 1_000_000, receivedBytes: 1_000_000 };
     const late = reading({ atMs: AT + MAX_RATE_MS + 1, ...counted });
     expect(reported(sampleValues(late, reading()), 'cpuMilli')).toBeNaN();
     expect(reported(sampleValues(late, null), 'cpuMilli')).toBeNaN();
-    expect(reported(sampleValues(late, null), 'processes'), 'what is no rate is told').toBe(1);
+    expect(reported(sampleValues(late, null), 'processes'), 'values other than rates are reported').toBe(1);
     const soon = { atMs: AT + 15_000 };
     expect(reported(sampleValues(reading({ ...soon, readBytes: null }), reading()), 'readBytesPerSecond')).toBeNaN();
     expect(reported(sampleValues(reading(soon), reading({ readBytes: null })), 'readBytesPerSecond')).toBeNaN();
   });
 
-  test('is not known when a part of the run began anew: a total that shrank is no growth', () => {
+  test('is unknown when its counter decreased within a run', () => {
     const before = reading({ cpuTimeMs: 1_500_000 });
     const now = reading({ atMs: AT + 15_000, cpuTimeMs: 1_000_000 });
     expect(reported(sampleValues(now, before), 'cpuMilli')).toBeNaN();
-    expect(reported(sampleValues(now, before), 'receivedBytesPerSecond'), 'the others are').toBe(0);
+    expect(reported(sampleValues(now, before), 'receivedBytesPerSecond'), 'the other rates are known').toBe(0);
   });
 
-  test('is never less than nought nor more than all that was counted, and rates over a run add up to what it counted', () => {
+  test('is never negative, and rates multiplied by their times add up to the counted total', () => {
     const step = fc.record({
       ms: fc.integer({ min: 1, max: 60_000 }),
       grown: fc.nat(10_000_000),
@@ -116,20 +116,20 @@ describe('a rate', () => {
   });
 });
 
-test("the figures of each GPU stand behind the instance's, and what one does not tell is not known", () => {
+test("appends the figures of each GPU to the instance's, with NaN for unknown figures", () => {
   const gpu = { busyPercent: 90, memoryUsedBytes: 5, powerMilliwatts: null, temperatureCelsius: 60 };
   const values = sampleValues(reading({ gpus: [gpu, { ...gpu, busyPercent: 0 }] }), null);
   expect(values.slice(figureNames.length)).toEqual([90, 5, Number.NaN, 60, 0, 5, Number.NaN, 60]);
   expect(values).toHaveLength(figureNames.length + 2 * gpuFigureNames.length);
 });
 
-describe('samples that are folded', () => {
-  test('have mean and maximum of what is known', () => {
+describe('folded samples', () => {
+  test('have the mean and maximum of known values', () => {
     const spans = [span(1, 10, Number.NaN, 1), span(2, 20, Number.NaN), span(3, Number.NaN, Number.NaN)];
     expect(foldSpans(0, spans)).toEqual({ atMs: 0, mean: [15, Number.NaN, 1], max: [20, Number.NaN, 1] });
   });
 
-  test('the maximum of minutes is of their maxima, and not of their means', () => {
+  test('have the maximum of the maxima, not of the means', () => {
     const minutes = [
       { atMs: 0, mean: [10], max: [100] },
       { atMs: MINUTE_MS, mean: [20], max: [30] },
@@ -145,7 +145,7 @@ describe('samples that are folded', () => {
     expect(minutes.flatMap(({ max }) => max)).toEqual([...new Set(minutes.flatMap(({ max }) => max))]);
   });
 
-  test('become steps: each is in the one of its time, what is outside in none, and a step without any is null', () => {
+  test('become steps: each sample counts in the step of its time only, and an empty step is null', () => {
     const values = fc.array(fc.integer({ min: 0, max: 1e12 }), { minLength: 2, maxLength: 2 });
     const samples = fc.uniqueArray(fc.tuple(fc.nat(400), values), { selector: ([nth]) => nth, maxLength: 60 });
     const range = fc.record({

@@ -39,7 +39,7 @@ const refused: [string, RegExp][] = [
   [`/root/${'a'.repeat(300)}`, /longer than 255/],
 ];
 
-test.each(refused)('%j is refused, saying why', (path, why) => {
+test.each(refused)('%j is refused with the reason', (path, why) => {
   expect(refusalOfMountPath(path)).toMatch(why);
 });
 
@@ -55,11 +55,11 @@ test.each([
   '/root/ü',
   '/varx/log',
   '/root/...',
-])('%j is taken', (path) => {
+])('%j is accepted', (path) => {
   expect(refusalOfMountPath(path)).toBeNull();
 });
 
-test('two paths of which one is or lies in the other are told, whatever their order; siblings are not', () => {
+test('finds two paths of which one equals or contains the other, in any order, and no siblings', () => {
   expect(nestedPair(['/a/b', '/c', '/a'])).toEqual(['/a', '/a/b']);
   expect(nestedPair(['/a', '/a'])).toEqual(['/a', '/a']);
   expect(nestedPair(['/a', '/ab', '/a-b', '/b/a'])).toBeNull();
@@ -67,7 +67,7 @@ test('two paths of which one is or lies in the other are told, whatever their or
   expect(nestedPair(['/a', '/a-b', '/a/b'])).toEqual(['/a', '/a/b']);
 });
 
-test('no path that is taken leads up, is empty in parts or hides what the instance needs', () => {
+test('no accepted path contains "." or "..", has an empty part, or lies in a system folder', () => {
   const part = fc.oneof(fc.constantFrom('..', '.', '', 'etc', 'root', 'dataDisk', 'a', '/'), fc.string());
   fc.assert(
     fc.property(fc.array(part, { maxLength: 5 }), (parts) => {

@@ -38,11 +38,11 @@ const through = (kind: OperationKind, ...phases: Phase[]): Operation =>
 const names = ({ stages }: Operation): string[] => stages.map(({ name }) => name);
 const bytes = (done: number, total: number): Progress => ({ done, total, unit: 'bytes' });
 
-test('an id is its subject and the number of the wish', () => {
+test('builds an id from the resource and the generation', () => {
   expect(operationId('notebook-1', 3)).toBe('notebook-1.3');
 });
 
-test('what waits for a place is Pending, what is begun at once is Running', () => {
+test('launch and start begin as Pending, every other kind as Running', () => {
   for (const kind of operationKinds) {
     const waits = kind === 'launch' || kind === 'start';
     const begun = beginOperation(kind, 'user', 7);
@@ -58,7 +58,7 @@ test('what waits for a place is Pending, what is begun at once is Running', () =
   }
 });
 
-test('a launch goes through its stages, each ending when the next begins, and ends with the phase Ready', () => {
+test('advances a launch through its stages, each ending when the next begins, until the phase Ready', () => {
   const launch = through('launch', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady', 'Ready');
   expect(launch).toMatchObject({ state: 'Succeeded', endedAtMs: 5_000, error: null });
   expect(launch.stages.map(({ name, startedAtMs, endedAtMs }) => [name, startedAtMs, endedAtMs])).toEqual([
@@ -76,7 +76,7 @@ test.each([
   { kind: 'archive', phases: ['Stopping', 'Archiving', 'Archived'] },
   { kind: 'terminate', phases: ['Cleaning', 'RemovingDisks', 'Cleaned'] },
 ] satisfies { kind: OperationKind; phases: Phase[] }[])(
-  '$kind succeeds with its phase of rest, and not before',
+  '$kind succeeds at its final phase, not before',
   ({ kind, phases }) => {
     const before = through(kind, ...phases.slice(0, -1));
     expect(before).toMatchObject({ state: 'Running', endedAtMs: null });
@@ -87,7 +87,7 @@ test.each([
   },
 );
 
-test('the phase Failed ends it with the reason, the words, and what to do', () => {
+test('the phase Failed ends the operation with reason, message and remedy', () => {
   const failing = { ...at('Failed'), diagnosis: 'ImageDenied', diagnosisMessage: 'unauthorized' } as const;
   const failed = advanceOperation(through('launch', 'DownloadImage'), failing, 9_000);
   expect(failed).toMatchObject({
@@ -98,7 +98,7 @@ test('the phase Failed ends it with the reason, the words, and what to do', () =
   expect(publicStages(failed).at(-1)?.text).toBe('not finished: the image is made ready');
 });
 
-test('what has ended is not moved by anything that is seen later', () => {
+test('an ended operation ignores later observations', () => {
   const done = through('launch', 'Ready');
   for (const phase of ['Queued', 'DownloadImage', 'Failed', 'Stopped'] as const)
     expect(advanceOperation(done, at(phase), 99_000)).toBe(done);
@@ -106,13 +106,13 @@ test('what has ended is not moved by anything that is seen later', () => {
   expect(failOperation(done, operationErrorOf('StartTimeout', ''), 99_000)).toBe(done);
 });
 
-test('one that has its place is not put back in line by the phase that it shows until a pass looks', () => {
+test('a placed launch does not return to the queue when a stale phase says Queued', () => {
   const placed = beginStage(beginOperation('launch', 'user', 0), 'Placed', 0);
   expect(advanceOperation(placed, at('Queued'), 500)).toBe(placed);
   expect(names(advanceOperation(placed, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
 });
 
-test('bytes are counted in the stage they belong to, and not in the next', () => {
+test('counts bytes in their own stage, not in the next', () => {
   let launch = advanceOperation(
     beginOperation('launch', 'user', 0),
     at('DownloadImage', bytes(12_340_000, 45_600_000)),
@@ -131,7 +131,7 @@ test('bytes are counted in the stage they belong to, and not in the next', () =>
   expect(publicStages(launch).at(-1)).toMatchObject({ name: 'Container', done: 0, total: 0, unit: '' });
 });
 
-test('steps and bytes of an unknown whole are said as they are', () => {
+test('shows steps and bytes without a total when the total is unknown', () => {
   const say = (progress: Progress) =>
     publicStages(beginStage(beginOperation('launch', 'user', 0), 'Image', 1, progress)).at(-1)?.text;
   expect(say({ done: 3, total: 7, unit: 'steps' })).toBe('the image is made ready: step 3 of 7');
@@ -139,7 +139,7 @@ test('steps and bytes of an unknown whole are said as they are', () => {
   expect(say(bytes(2_000_000, 0))).toBe('the image is made ready: 2.0 MB');
 });
 
-test('percent grows with the stages and with the bytes of one, and only a success is 100', () => {
+test('the percentage grows with stages and bytes, and is 100 only on success', () => {
   const begun = beginOperation('launch', 'user', 0);
   const steps = [
     begun,
@@ -158,7 +158,7 @@ test('percent grows with the stages and with the bytes of one, and only a succes
   expect(percentOf(beginStage(begun, 'Image', 1, bytes(300, 100)))).toBeLessThan(100);
 });
 
-test('a step back takes up a stage where it was, and those after it are not said to be done', () => {
+test('a return to an earlier stage keeps its start time and shows later stages as not finished', () => {
   const back = through('launch', 'DownloadImage', 'CreateContainer', 'DownloadImage');
   expect(names(back)).toEqual(['Queued', 'Container', 'Image']);
   const texts = new Map(publicStages(back).map(({ name, text, startedAtUnixMs }) => [name, { text, startedAtUnixMs }]));
@@ -167,7 +167,7 @@ test('a step back takes up a stage where it was, and those after it are not said
   expect(texts.get('Queued')?.text).toBe('had its turn');
 });
 
-test('the init script outlasts the operation, ends by itself, and stands in the timeline once', () => {
+test('the init script may outlast the operation, and is in the timeline once', () => {
   const running = advanceOperation(beginInitScript(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
   expect(running.state).toBe('Succeeded');
   expect(publicStages(running).at(-1)).toMatchObject({
@@ -182,7 +182,7 @@ test('the init script outlasts the operation, ends by itself, and stands in the 
   });
 });
 
-test('another wish cancels what had not ended, and leaves what had as it ended; nothing of either goes on', () => {
+test('a new request cancels a running operation, keeps an ended one, and ends all stages of both', () => {
   const cut = supersedeOperation(through('launch', 'DownloadImage'), 9_000);
   expect(cut).toMatchObject({ state: 'Cancelled', endedAtMs: 9_000, error: null });
   const done = advanceOperation(beginInitScript(through('launch', 'WaitReady'), 2_000), at('Ready'), 3_000);
@@ -197,7 +197,7 @@ describe('cancelling', () => {
     ['start', 'stop'],
     ['restart', 'stop'],
     ['archive', 'stop'],
-  ] as const)('%s is taken back by %s while it is under way', (kind, action) => {
+  ] as const)('%s is cancelled by %s until it ends', (kind, action) => {
     const begun = beginOperation(kind, 'user', 0);
     expect(planCancellation(begun)).toEqual({ action });
     expect(publicOperation('x', 1, begun).cancellable).toBe(true);
@@ -207,7 +207,7 @@ describe('cancelling', () => {
   });
 
   test.each(['stop', 'terminate', 'saveImage', 'deleteImage', 'createVolume', 'deleteVolume'] as const)(
-    '%s is not taken back, and it is said what works',
+    "%s can't be cancelled, and the refusal names an alternative",
     (kind) => {
       expect(planCancellation(beginOperation(kind, 'user', 0))).toEqual({
         why: expect.stringMatching(/; (wait|launch|create|delete)/),

@@ -48,19 +48,19 @@ const placedOf = (
   return { placed, newcomer: fits(newcomer, turns.free()) };
 };
 
-test('who came first is placed first, and a smaller one behind does not take what is kept for it', () => {
+test('places entries in order; a smaller later entry does not take capacity reserved for an earlier one', () => {
   const at = room(of(8, 32), of(6, 24));
   expect(placedOf(at, [of(4, 16), of(1, 2)], of(1, 2))).toEqual({ placed: [false, false], newcomer: false });
 });
 
-test('a later small one passes one that waits for GPUs while CPU and memory are enough for both, and no longer', () => {
+test('a later small entry passes one that waits for GPUs only while CPU and memory suffice for both', () => {
   const at = room(of(16, 64, 2), of(4, 16, 2));
   const gpu = of(8, 32, 1);
   expect(placedOf(at, [gpu, of(4, 16)], of(1, 2))).toEqual({ placed: [false, true], newcomer: false });
   expect(placedOf(at, [gpu, of(5, 16)], of(4, 16))).toEqual({ placed: [false, false], newcomer: false });
 });
 
-test('one that has its place leaves the rest to those behind it', () => {
+test('leaves the rest to later entries after each placement', () => {
   const at = room(of(8, 32), of(2, 8));
   expect(placedOf(at, [of(2, 8), of(2, 8), of(4, 8), of(2, 8)], of(0.5, 1))).toEqual({
     placed: [true, true, false, false],
@@ -68,12 +68,12 @@ test('one that has its place leaves the rest to those behind it', () => {
   });
 });
 
-test('one that needs more than the region has in all keeps nothing from those behind it', () => {
+test("reserves nothing for an entry that exceeds the region's total", () => {
   const at = room(of(8, 32), of(2, 8));
   expect(placedOf(at, [of(8, 16, 4), of(4, 16)], of(2, 8))).toEqual({ placed: [false, true], newcomer: true });
 });
 
-test('one keeps nothing from others that only its own account could give it, and keeps what others can', () => {
+test('reserves capacity for an entry unless only instances of its own account could free enough', () => {
   const at = room(of(96, 384, 8), of(32, 128, 2));
   const gpu8 = of(64, 256, 8);
   const cpu1 = of(1, 4);
@@ -90,7 +90,7 @@ test('one keeps nothing from others that only its own account could give it, and
   });
 });
 
-test('room is kept for the first of an account in line, whatever more of it wait, and for the next once that is placed', () => {
+test('reserves capacity for the first queued entry of an account only, then for its next one', () => {
   const at = room(of(8, 32), of(4, 16));
   const a = { ownerId: 'a' };
   const second = [waits(of(5, 20), a), waits(of(5, 20), a)];
@@ -103,7 +103,7 @@ test('room is kept for the first of an account in line, whatever more of it wait
   });
 });
 
-test('room is kept for ten minutes from joining and not a millisecond longer, nor by a date that is yet to come', () => {
+test('reserves capacity for exactly ten minutes from joining, and not for a join time in the future', () => {
   expect(RESERVATION_MS).toBe(600_000);
   const at = room(of(8, 32), of(4, 16));
   const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
@@ -116,7 +116,7 @@ test('room is kept for ten minutes from joining and not a millisecond longer, no
   });
 });
 
-test('of GPUs that the engine has lost none is promised, and nothing else is held up by it', () => {
+test('allots no GPU that the engine lost, and delays no other entry', () => {
   const at = room(of(8, 32, 1), of(2, 8, 3));
   expect(freeCapacity(at).gpus).toBe(-2);
   expect(placedOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ placed: [false, true], newcomer: true });
@@ -161,7 +161,7 @@ const fitting = (all: QueuedRequest[]): QueuedRequest[] => {
   return running;
 };
 
-test('whom room is kept for waits no longer because of somebody who came later, whatever ends when', () => {
+test('later entries never delay an entry with a reservation, whatever ends when', () => {
   fc.assert(
     fc.property(
       fc.array(need, { minLength: 2, maxLength: 8 }),
@@ -204,7 +204,7 @@ const waiting = fc.record({
 });
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
-test('in any line of any accounts: whoever is placed leaves the room of those before it for whom it is kept', () => {
+test('every placement leaves the reserved capacity of all earlier entries, in any queue', () => {
   fc.assert(
     fc.property(fc.array(waiting, { maxLength: 12 }), fc.array(waiting, { maxLength: 6 }), (line, others) => {
       const running = fitting(others);
@@ -235,7 +235,7 @@ test('in any line of any accounts: whoever is placed leaves the room of those be
   );
 });
 
-test('nobody in line is held up for longer than ten minutes by any who wait before it, also if they join again and again', () => {
+test('earlier entries delay an entry by at most ten minutes, even when they rejoin repeatedly', () => {
   const step = fc.record({
     what: fc.constantFrom('joins', 'leaves', 'ends', 'time'),
     of: waiting,
@@ -272,7 +272,7 @@ test('nobody in line is held up for longer than ten minutes by any who wait befo
   );
 });
 
-test('no more is promised than is there, and nobody is placed before one of the same needs who came first', () => {
+test('allots at most the free capacity, and places equal requests in order', () => {
   fc.assert(
     fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
       const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
@@ -282,7 +282,7 @@ test('no more is promised than is there, and nobody is placed before one of the 
       for (const later of placed)
         for (const [earlier, one] of line.slice(0, later).entries())
           if (JSON.stringify(one.need) === JSON.stringify(line[later]?.need)) expect(placed).toContain(earlier);
-      expect(settle(world), 'once all are placed that may be, nobody else may').toEqual([]);
+      expect(settle(world), 'a second walk places nobody').toEqual([]);
     }),
   );
 });
@@ -312,7 +312,7 @@ const types = [
 const nearest = (asked: (typeof types)[number], open: Capacity, among = types): string | undefined =>
   nearestType(asked, among, open)?.name;
 
-test('the nearest type has as many GPUs if one such fits, else the closest below, and more only if nothing else fits', () => {
+test('the nearest type has equally many GPUs if one fits, else fewer, and more only if nothing else fits', () => {
   const plenty = of(64, 256, 8);
   expect(nearest(sized('gpu.2.big', 2, 16, 64), plenty)).toBe('gpu.2');
   expect(nearest(sized('gpu.3', 3, 12, 48), plenty)).toBe('gpu.2');
@@ -321,14 +321,14 @@ test('the nearest type has as many GPUs if one such fits, else the closest below
   expect(nearest(sized('cpu.4', 0, 4, 8), plenty, types.slice(3))).toBe('gpu.1');
 });
 
-test('the nearest type is of the same kind of GPU, and the closest in CPU and memory, not the largest', () => {
+test('the nearest type has the same GPU model, and the closest CPU and memory, not the most', () => {
   expect(nearest(sized('gpu.1.T4.big', 1, 8, 32, 'T4'), of(64, 256, 1))).toBe('gpu.1.T4');
   expect(nearest(sized('cpu.3', 0, 3, 6), of(64, 256, 8))).toBe('cpu.2');
   expect(nearest(sized('cpu.16', 0, 16, 32), of(4, 64, 0))).toBe('cpu.2');
   expect(nearest(sized('cpu.1', 0, 1, 2), of(0.5, 1))).toBeUndefined();
 });
 
-test('what is short is told in its own units, and what is not needed is not short', () => {
+test('reports each shortfall in its unit, and none of an unneeded resource', () => {
   expect(capacityShortfall(of(4, 8, 2), of(3.5, 4, 1))).toBe('0.5 CPU cores and 4096 MiB of memory and 1 GPU');
   expect(capacityShortfall(of(2, 2), of(1, 2, -3))).toBe('1 CPU core');
   expect(capacityShortfall(of(1, 1), of(1, 1))).toBe('');

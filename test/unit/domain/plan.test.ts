@@ -134,19 +134,19 @@ describe('plan, in every state and for every observation', () => {
 });
 
 describe('plan', () => {
-  test('a status that its wish can not have is a fault of ours that is thrown, not a step', () => {
+  test('throws for a status that the desired state excludes', () => {
     expect(() => plan(at('running', { status: 'Stopped' }), absent, now, limits)).toThrow(
       /no event "create" leads out of the status Stopped/,
     );
     expect(() => plan(at('archived', { status: 'Starting' }), absent, now, limits)).toThrow(/"archive"/);
   });
 
-  test('unknown is not absent: nothing is made, halted or destroyed on it', () => {
+  test('creates, halts and destroys nothing on an unknown observation', () => {
     for (const { desired, status } of possibleStates)
       expect(['rest', 'mark']).toContain(plan(at(desired, { status }), unknown, now, limits).do);
   });
 
-  test('an engine that answers again stops nothing: the deadlines count from then', () => {
+  test('counts deadlines from the end of an engine outage', () => {
     const away = { status: 'Starting', phase: 'PrepareDisks', diagnosis: 'EngineUnreachable' } as const;
     const old = { requestedAtMs: now - 10 * limits.startDeadlineMs };
     expect(plan(at('running', away, old), absent, now, limits)).toEqual({
@@ -158,7 +158,7 @@ describe('plan', () => {
     expect(plan(back, absent, now + limits.disksDeadlineMs + 1, limits).do).toBe('giveUp');
   });
 
-  test('whatever is not lasting has a deadline, and ends by it with what it last waited for', () => {
+  test('fails every transient status at its deadline, with the last cause of the wait', () => {
     for (const status of instanceStatuses.filter((one) => !isLasting(one))) {
       for (const phase of ['Queued', 'DownloadImage', 'PrepareDisks', 'CreateContainer', 'WaitReady'] as const) {
         const waiting = at('running', { status, phase }, { requestedAtMs: now });
@@ -188,7 +188,7 @@ describe('plan', () => {
     });
   });
 
-  test('who waits in line is placed, not made, however long it waits', () => {
+  test('places a queued launch, and does not create it, however long it waits', () => {
     const waiting = at(
       'running',
       { status: 'Initializing' },
@@ -197,7 +197,7 @@ describe('plan', () => {
     expect(plan(waiting, absent, now, limits)).toEqual({ do: 'place' });
   });
 
-  test('a stop that is not heard is a kill after its deadline, and says so', () => {
+  test('kills an instance that ignores a stop past its deadline, and shows StopDelayed', () => {
     const stopping = at('stopped', { status: 'Running', phase: 'Stopping' }, { requestedAtMs: now });
     expect(plan(stopping, running, now, limits)).toMatchObject({ do: 'halt', graceMs: limits.stopGraceMs });
     expect(plan(stopping, running, now + limits.stopDeadlineMs + 1, limits)).toMatchObject({
@@ -207,7 +207,7 @@ describe('plan', () => {
     });
   });
 
-  test('who was stopped by a schedule, its longest run or idleness says so, and who was asked to stop does not', () => {
+  test('shows the cause of a stop by schedule, longest run or idleness, and none for a requested stop', () => {
     const stop = (cause: Cause) =>
       at('stopped', { status: 'Running' }, { operation: beginOperation('stop', cause, now) });
     for (const cause of ['ScheduledStop', 'MaxRunTime', 'IdleStop'] as const)
@@ -218,7 +218,7 @@ describe('plan', () => {
     expect(plan(stop('user'), ended, now, limits)).toMatchObject({ show: { diagnosis: '' } });
   });
 
-  test('an archive halts, keeps the root disk, and only then removes the container', () => {
+  test('an archive halts, saves the root disk, and only then removes the container', () => {
     const requested = at('archived', { status: 'Running', phase: 'Stopping' }, { generation: 3 });
     expect(plan(requested, running, now, limits).do).toBe('halt');
     expect(plan(requested, ended, now, limits)).toEqual({ do: 'saveRoot' });
@@ -248,7 +248,7 @@ describe('plan', () => {
     });
   });
 
-  test('what an archive that was given up has left is removed once there is nothing else to do, whatever is wished then', () => {
+  test('removes leftovers of a cancelled archive once nothing else is to do, in every desired state', () => {
     const unfinished = ['half'];
     const atRest = [
       { instance: at('stopped', { status: 'Stopped', phase: 'Stopped' }), seen: ended },
@@ -264,7 +264,7 @@ describe('plan', () => {
     expect(plan(saving, ended, now, limits)).toEqual({ do: 'saveRoot' });
   });
 
-  test('one whose archive failed rests with its container, and says why', () => {
+  test('a failed archive settles as Stopped with its container and the reason', () => {
     const operation = { ...beginOperation('archive', 'user', now), state: 'Failed', endedAtMs: now } as const;
     const failed = at('stopped', { status: 'Running', diagnosis: 'ArchiveFailed' }, { operation });
     expect(plan(failed, ended, now, limits)).toMatchObject({
@@ -293,7 +293,7 @@ describe('plan', () => {
     });
   });
 
-  test('healthy is what was measured', () => {
+  test('healthy follows the last health check', () => {
     const up = at('running', { status: 'Running', phase: 'Ready', healthy: true });
     expect(plan(up, { ...running, answers: false }, now, limits)).toMatchObject({
       do: 'mark',
@@ -308,7 +308,7 @@ describe('plan', () => {
     expect(plan(ill, running, now, limits)).toEqual({ do: 'rest' });
   });
 
-  test('a wish to run makes what is absent, and finishes what ended before it was started', () => {
+  test('creates an absent container, and starts one that was created and never started', () => {
     expect(
       plan(at('running', { status: 'Initializing', phase: 'Queued' }, { everEnsured: false }), absent, now, limits),
     ).toEqual({
@@ -318,7 +318,7 @@ describe('plan', () => {
     expect(plan(at('running', { status: 'Starting', phase: 'CreateContainer' }), ended, now, limits).do).toBe('ensure');
   });
 
-  test('an ended container is started again with back-off, and given up after the last attempt', () => {
+  test('restarts an ended container with back-off, and fails permanently after the last attempt', () => {
     const first = plan(at('running', { status: 'Running', phase: 'Ready' }), ended, now, limits);
     expect(first).toMatchObject({
       do: 'mark',
@@ -335,7 +335,7 @@ describe('plan', () => {
     expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'CrashLoop' } });
   });
 
-  test('one whose container was removed by others is made again with back-off, and given up after the last attempt', () => {
+  test('recreates an externally removed container with back-off, and fails permanently after the last attempt', () => {
     for (const phase of ['Ready', 'WaitReady'] as const) {
       const first = plan(at('running', { status: 'Running', phase }), absent, now, limits);
       expect(first).toMatchObject({
@@ -351,7 +351,7 @@ describe('plan', () => {
     expect(plan(at('running', { status: 'Starting', phase: 'Queued' }), absent, now, limits).do).toBe('ensure');
   });
 
-  test('it is Initializing until a container was seen, and a failure of that time is InitializationFailed', () => {
+  test('is Initializing until a container is observed, and fails as InitializationFailed before that', () => {
     const early = at('running', { status: 'Initializing', phase: 'CreateContainer' });
     expect(plan(early, absent, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Initializing' } });
     expect(plan(early, { ...ended, exitCode: null }, now, limits)).toMatchObject({
@@ -365,7 +365,7 @@ describe('plan', () => {
     });
   });
 
-  test('one that rests says nothing of an engine that was away once it answers', () => {
+  test('clears EngineUnreachable at rest once the engine answers', () => {
     expect(
       plan(at('stopped', { status: 'Stopped', diagnosis: 'EngineUnreachable' }), ended, now, limits),
     ).toMatchObject({
@@ -378,7 +378,7 @@ describe('plan', () => {
     ).toBe('mark');
   });
 
-  test('a restart of one that has ended does not halt it, and tells of no crash', () => {
+  test('a restart of an ended container does not halt it, and reports no crash', () => {
     const instance = at('running', { status: 'Restarting', phase: 'Stopping' }, { mustHalt: true });
     for (const seen of [ended, absent])
       expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'ensure', show: { status: 'Restarting' } });
@@ -386,7 +386,7 @@ describe('plan', () => {
     expect(plan(inTheMiddle, ended, now, limits).do).toBe('ensure');
   });
 
-  test('one that ran for long begins with a clean count', () => {
+  test('resets the attempts after a long run', () => {
     const longAgo: InstanceObservation = { ...ended, startedAtMs: now - 3_600_000 };
     const step = plan(
       at('running', { status: 'Running', phase: 'Ready' }, { attempts: limits.maxAttempts }),
@@ -397,14 +397,14 @@ describe('plan', () => {
     expect(step).toMatchObject({ do: 'mark', attempts: 1 });
   });
 
-  test('out of memory has its own reason', () => {
+  test('shows OutOfMemory after an out-of-memory kill', () => {
     const killed: InstanceObservation = { ...ended, outOfMemory: true };
     expect(plan(at('running', { status: 'Running', phase: 'Ready' }), killed, now, limits)).toMatchObject({
       show: { diagnosis: 'OutOfMemory' },
     });
   });
 
-  test('one that never answers is given up after its deadline', () => {
+  test('fails with StartTimeout when an instance never answers by its deadline', () => {
     const instance = at(
       'running',
       { status: 'Starting', phase: 'WaitReady' },
@@ -423,13 +423,13 @@ describe('plan', () => {
     });
   });
 
-  test('a running one whose control files are out of date is handed new ones', () => {
+  test('refreshes outdated control files of a running instance', () => {
     const instance = at('running', { status: 'Running', phase: 'Ready' }, { filesStale: true });
     expect(plan(instance, running, now, limits).do).toBe('refresh');
     expect(plan({ ...instance, filesStale: false }, running, now, limits).do).toBe('rest');
   });
 
-  test('one whose Docker is lost is handed to its engine again, and one that was launched without is left alone', () => {
+  test('restores a lost Docker sidecar, and none of an instance without Docker', () => {
     const instance = at('running', { status: 'Running', phase: 'Ready' });
     const withDocker = { ...instance, spec: { ...instance.spec, enableDocker: true } };
     expect(plan(withDocker, { ...running, docker: 'stopped' }, now, limits).do).toBe('refresh');
@@ -437,7 +437,7 @@ describe('plan', () => {
     expect(plan(instance, { ...running, docker: 'stopped' }, now, limits).do).toBe('rest');
   });
 
-  test('one that is to stand still is halted for as long as its Docker runs on', () => {
+  test('halts a stopped or archived instance as long as its Docker sidecar runs', () => {
     const left = { ...ended, docker: 'running' } as const;
     const stopped = at('stopped', { status: 'Stopped', phase: 'Stopped' });
     expect(plan(stopped, left, now, limits).do).toBe('halt');
@@ -445,21 +445,21 @@ describe('plan', () => {
     expect(plan(at('archived', { status: 'Running', phase: 'Stopping' }), left, now, limits).do).toBe('halt');
   });
 
-  test('a wish to stop halts what runs, tells when it is stopped, and then rests', () => {
+  test('a stop halts a running container, settles once it ended, and then rests', () => {
     expect(plan(at('stopped', { status: 'Running', phase: 'Stopping' }), running, now, limits).do).toBe('halt');
     for (const seen of [ended, absent])
       expect(plan(at('stopped', { status: 'Running' }), seen, now, limits).do).toBe('settle');
     expect(plan(at('stopped', { status: 'Stopped', phase: 'Stopped' }), ended, now, limits).do).toBe('rest');
   });
 
-  test('a lasting failure stays told while its container is halted', () => {
+  test('keeps showing a permanent failure while its container is halted', () => {
     const instance = at('stopped', { status: 'StartingFailed', diagnosis: 'StartTimeout' });
     expect(plan(instance, running, now, limits)).toMatchObject({ do: 'halt', show: {} });
     expect(plan(instance, ended, now, limits).do).toBe('rest');
     expect(plan(instance, unknown, now, limits).do).toBe('rest');
   });
 
-  test('released is destroyed whatever is seen, and rests once it is clean', () => {
+  test('destroys a released instance whatever is observed, and rests once it is clean', () => {
     for (const seen of [running, ended, absent]) {
       expect(plan(at('released', { status: 'Released', phase: 'Cleaning' }), seen, now, limits).do).toBe('destroy');
     }

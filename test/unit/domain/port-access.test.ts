@@ -7,14 +7,14 @@ import {
   type PortAccess,
 } from '../../../src/domain/port-access.ts';
 
-test('where nothing is set, ports in nodePorts are public, and all others the owner’s; 22 is never public', () => {
+test('ports in nodePorts are public by default, all others the owner’s; port 22 is never public', () => {
   expect(defaultAccess(8000, [22, 8000])).toBe('public');
   expect(defaultAccess(8001, [22, 8000])).toBe('owner');
   expect(defaultAccess(22, [22, 8000])).toBe('owner');
   expect(effectiveAccess([22, 8000], new Map())).toEqual(new Map([[8000, 'public']]));
 });
 
-test('a setting goes before the default, either way', () => {
+test('a setting overrides the default, to more or less access', () => {
   const settings = new Map<number, PortAccess>([
     [8000, 'owner'],
     [8001, 'signedIn'],
@@ -30,7 +30,7 @@ test('a setting goes before the default, either way', () => {
   );
 });
 
-test('what is set to its default is set no longer', () => {
+test('setting a port to its default removes the setting', () => {
   const asked = [8000];
   const one = changeAccess(new Map(), { port: 8000, access: 'signedIn' }, asked);
   expect(one).toEqual(new Map([[8000, 'signedIn']]));
@@ -50,6 +50,6 @@ test.each([
   ['owner', null, false],
   ['owner', 'other', false],
   ['owner', 'ann', true],
-] as const)('to a port that is set to %s, %s comes: %s', (access, accountId, comes) => {
+] as const)('access %s admits the account %s: %s', (access, accountId, comes) => {
   expect(allowsAccount(access, accountId, 'ann')).toBe(comes);
 });

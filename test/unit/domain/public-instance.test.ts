@@ -104,7 +104,7 @@ const instances: fc.Arbitrary<Instance> = fc
     },
   );
 
-test('is what the interface says, for every instance, and survives being text', () => {
+test('matches the schema of the interface for every instance, also after a JSON round trip', () => {
   fc.assert(
     fc.property(instances, (one) => {
       const shown = publicInstance(one, region);
@@ -114,7 +114,7 @@ test('is what the interface says, for every instance, and survives being text', 
   );
 });
 
-test('shows node ports and their address while it is Running and at no other time', () => {
+test('shows node ports and their address only while Running', () => {
   fc.assert(
     fc.property(instances, (one) => {
       const { nodePorts } = publicInstance(one, region).instanceSpecInfo;
@@ -128,7 +128,7 @@ test('shows node ports and their address while it is Running and at no other tim
   );
 });
 
-test('the data disk is the base of the type and what was asked beside it', () => {
+test("adds the requested extra size to the type's data disk", () => {
   const base = anInstance();
   const shown = publicInstance({ ...base, spec: { ...base.spec, extraDataDiskGB: 30 } }, region);
   expect(shown.instanceSpecInfo.instanceConfiguration.InstanceDiskAmountRequest).toEqual({

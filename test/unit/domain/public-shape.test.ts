@@ -30,10 +30,10 @@ function allTexts(): string[] {
 /** Digest per version, from 2 on. Append only, once a version is released. */
 const digests = ['b5cebcc78b067650'];
 
-test('what instances say of themselves does not change without the number of its shape', () => {
+test('the public text of instances changes only together with its version', () => {
   const digest = createHash('sha256').update(allTexts().join('\n')).digest('hex').slice(0, 16);
   expect(
     { shape: PUBLIC_OBJECT_VERSION, digest },
-    'the texts of instances say something else than before: increment PUBLIC_OBJECT_VERSION and add this digest to the list',
+    'the texts of instances changed: increment PUBLIC_OBJECT_VERSION and add this digest to the list',
   ).toEqual({ shape: digests.length + 1, digest: digests.at(-1) });
 });

@@ -5,7 +5,7 @@ import type { VolumeObservation } from '../../../src/domain/volume.ts';
 const absent: VolumeObservation = { kind: 'absent' };
 const present: VolumeObservation = { kind: 'present', sizeGB: 1 };
 
-test('each status, with its copy seen or not, has its step', () => {
+test('plans a step for each status, with and without the copy', () => {
   const planned = (status: (typeof snapshotStatuses)[number], seen: VolumeObservation, destroyed = false) =>
     planSnapshot({ status }, seen, { destroyed }).do;
   expect(planned('Pending', absent)).toBe('copy');

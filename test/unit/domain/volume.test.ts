@@ -23,11 +23,11 @@ const planned = (
   { operation = done, destroyed = false }: { operation?: Operation; destroyed?: boolean } = {},
 ): VolumeStep => planVolume({ status, sizeGB: 5, operation }, seen, { destroyed });
 
-test.each(volumeStatuses)('%s: unknown is not absent, and changes nothing', (status) => {
+test.each(volumeStatuses)('%s: rests while the backing is unknown', (status) => {
   expect(planned(status, unknown, { destroyed: true })).toEqual({ do: 'rest' });
 });
 
-test('each status, with its backing seen or not, has its step', () => {
+test('plans a step for each status, with and without the backing', () => {
   expect(planned('Pending', absent)).toEqual({ do: 'create' });
   expect(planned('Pending', present(5))).toEqual({ do: 'mark', status: 'Bound' });
   expect(planned('Bound', present(5))).toEqual({ do: 'rest' });
@@ -38,7 +38,7 @@ test('each status, with its backing seen or not, has its step', () => {
   expect(planned('Terminating', present(5))).toEqual({ do: 'destroy' });
 });
 
-test('one that is smaller than it was wished is grown, whoever asks, and its operation ends when it is as large', () => {
+test('grows a backing below the requested size, with or without an operation, and ends the operation at that size', () => {
   expect(planned('Bound', present(4), { operation: underWay })).toEqual({ do: 'grow' });
   expect(planned('Bound', present(4))).toEqual({ do: 'grow' });
   expect(planned('Bound', present(5), { operation: underWay })).toEqual({ do: 'mark', status: 'Bound' });
@@ -47,13 +47,13 @@ test('one that is smaller than it was wished is grown, whoever asks, and its ope
   expect(planned('Terminating', present(4))).toEqual({ do: 'destroy' });
 });
 
-test('what goes is destroyed even if nothing is seen of it, and then forgotten: what is half made can not be seen', () => {
+test('destroys a deleted volume even when no backing is observed, then forgets it', () => {
   expect(planned('Terminating', absent)).toEqual({ do: 'destroy' });
   expect(planned('Terminating', absent, { destroyed: true })).toEqual({ do: 'forget' });
   expect(planned('Terminating', present(5), { destroyed: true })).toEqual({ do: 'destroy' });
 });
 
-test('a growth that is given up leaves the volume Bound at the size that it has; a making leaves it Failed', () => {
+test('a failed expand leaves the volume Bound at its actual size; a failed create leaves it Failed', () => {
   const volume = { ...aVolume, sizeGB: 9, status: 'Bound', source: null, operation: underWay } as const;
   const why = { reason: 'StorageFull', message: 'the host is full' };
   expect(failVolume(volume, { ...why, hasGB: 5 }, 7)).toMatchObject({
@@ -72,7 +72,7 @@ test('a growth that is given up leaves the volume Bound at the size that it has;
   });
 });
 
-test('only a Bound one can be copied or made larger; each other says why', () => {
+test('only a Bound volume can be copied or expanded; a refusal names the status', () => {
   const whys = volumeStatuses.map((status) => refusalOfVolumeUse({ status }));
   expect(whys.filter((why) => why === null)).toHaveLength(1);
   expect(refusalOfVolumeUse({ status: 'Bound' })).toBeNull();
@@ -93,7 +93,7 @@ const aVolume = {
   generation: 1,
 } as const;
 
-test('usage is told in GB to three places', () => {
+test('shows usage in GB to three decimals', () => {
   expect(publicVolume(aVolume)).toEqual({
     id: 'v',
     volumeName: 'data',
