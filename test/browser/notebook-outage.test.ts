@@ -186,7 +186,7 @@ async function expectAllPrinted(): Promise<void> {
 const NAME =
   'what a cell prints is whole on the page and on the disk, whether the API is killed meanwhile, the page reloaded, or nobody there';
 
-describe('in path mode', () => {
+describe('notebooks in path mode', () => {
   beforeAll(async () => {
     await serve('30850-30874', {});
     gateway = { url: server.gatewayUrl, dispatcher: new Agent() };
@@ -198,7 +198,7 @@ describe('in path mode', () => {
   test(NAME, expectAllPrinted, 3 * LONG_MS);
 });
 
-describe('below a wildcard domain, over TLS', () => {
+describe('notebooks below a wildcard domain, over TLS', () => {
   let domain: TlsDomain;
   beforeAll(async () => {
     if (!isSoak) return;

@@ -43,7 +43,7 @@ async function app(): Promise<{ harness: Harness; inward: string[] }> {
   return { harness, inward };
 }
 
-test('on the port’s host the whole app works until the link is revoked; the app never sees the token', async () => {
+test('the whole app works on the port’s host until the link is revoked, and never receives the token', async () => {
   const { harness, inward } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -64,7 +64,7 @@ test('on the port’s host the whole app works until the link is revoked; the ap
   await context.close();
 });
 
-test('on a path the page and its links load in a sandbox; subresources are requested without the cookie', async () => {
+test('the page and its links load in a sandbox on a path; subresources are requested without the cookie', async () => {
   const { harness, inward } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();

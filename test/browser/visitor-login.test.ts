@@ -245,7 +245,7 @@ describe('a foreign page', () => {
   );
 
   // docs/security.md documents this risk and its remedy.
-  test('on a node port of the API’s own host receives and can replace the cookie, but no script reads it and no request acts with it', async () => {
+  test('can receive and replace the cookie on a node port of the API’s host, but neither read it nor act with it', async () => {
     const api = server.apiUrl.replace('127.0.0.1', 'one.test');
     const context = await browser.newContext();
     const theirs = `http://one.test:${nodePort.nodePort}/`;

@@ -59,7 +59,7 @@ for (const [status, title] of [
   ['Stopped', 'The instance does not run'],
   ['StartingFailed', 'The instance could not be started'],
 ] as const)
-  test(`at ${status} the page names the next step, links the console and stops polling`, async () => {
+  test(`the page names the next step at ${status}, links the console and stops polling`, async () => {
     const { harness, page, answer } = await visiting({ running: false, status });
     expect(await page.title()).toBe(`${title} · Berth`);
     expect(await textOf(page)).toMatch(/owner/);

@@ -10,7 +10,7 @@ import { deadline, expectFault, expectPresent, expectRunning, skipWithout, type 
 const BUILD_MS = 600_000;
 
 export function describeDockerInside(current: () => Subject): void {
-  describe('a Docker inside', () => {
+  describe('a Docker sidecar', () => {
     beforeAll(async () => {
       const { engine, lacks } = current().fixture;
       if (engine.dockerImageRef !== undefined && lacks.dockerInside === undefined)

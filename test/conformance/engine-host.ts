@@ -13,7 +13,7 @@ import {
 
 export function describeSurroundings(current: () => Subject): void {
   describe('probe', () => {
-    it('tells version, capacity, architecture and capabilities', async () => {
+    it('reports version, capacity, architecture and capabilities', async () => {
       const probe = await current().fixture.engine.probe(deadline());
       expect(probe.version).not.toBe('');
       expect(probe.architecture).not.toBe('');
@@ -35,7 +35,7 @@ export function describeSurroundings(current: () => Subject): void {
   });
 
   describe('usage', () => {
-    it('tells of what runs, and is silent about what is not there', async () => {
+    it('reports running instances, and omits absent ones', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -44,13 +44,11 @@ export function describeSurroundings(current: () => Subject): void {
       const usage = await engine.usage([spec.id, absent], deadline());
       expect(usage.has(absent)).toBe(false);
       const { atMs, cpuMilli, cpuOverMs, memoryBytes, gpus, rootDiskBytes, ...more } =
-        usage.get(spec.id) ?? expect.fail('no usage told');
+        usage.get(spec.id) ?? expect.fail('no usage reported');
       expect(Math.abs(atMs - subject.fixture.time.now())).toBeLessThan(10_000 + subject.fixture.time.slackMs);
       expect(cpuMilli).toBeGreaterThanOrEqual(0);
       expect(cpuOverMs).toBeGreaterThanOrEqual(1_000);
-      expect(more.startedAtMs, 'when its counters were 0').toBe(
-        expectRunning(await subject.observe(spec.id)).startedAtMs,
-      );
+      expect(more.startedAtMs, 'start of the counters').toBe(expectRunning(await subject.observe(spec.id)).startedAtMs);
       expect(more.startedAtMs).toBeLessThanOrEqual(atMs);
       expect(more.cpuTimeMs).toBeGreaterThanOrEqual(0);
       expect(more.cpuTimeMs).toBeLessThan(60_000);
@@ -59,8 +57,8 @@ export function describeSurroundings(current: () => Subject): void {
       expect(more.processes).toBeGreaterThan(0);
       expect(more.processLimit).toBe(spec.pidsLimit);
       expect(more.memoryLimitBytes).toBe(spec.memoryMiB * 1024 * 1024);
-      expect(gpus, 'it has none').toBeNull();
-      expect(rootDiskBytes, 'it was not asked for').toBeNull();
+      expect(gpus, 'it has no GPU').toBeNull();
+      expect(rootDiskBytes, 'not requested').toBeNull();
       expect(memoryBytes).toBeGreaterThan(0);
       expect(memoryBytes).toBeLessThanOrEqual(spec.memoryMiB * 1024 * 1024);
       const measured = await engine.usage([spec.id], deadline(), { rootDisk: true });
@@ -95,8 +93,8 @@ export function describeSurroundings(current: () => Subject): void {
     });
   });
 
-  describe('a server that comes back', () => {
-    it('finds what runs, works with it, and leaves it running when it goes', async () => {
+  describe('a restarted server', () => {
+    it('finds running instances, uses them, and leaves them running when it stops', async () => {
       const subject = current();
       const spec = subject.spec();
       const before = await subject.ensure(spec);
@@ -112,7 +110,7 @@ export function describeSurroundings(current: () => Subject): void {
       expect(expectRunning(await subject.observe(spec.id))).toEqual(before);
     });
 
-    it('takes over in the midst: what one began the other halts and destroys', async () => {
+    it('halts and destroys an instance that another server created', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);

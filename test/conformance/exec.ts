@@ -133,7 +133,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await running.exited).toBe(0);
     });
 
-    it('what was written is not lost to a reader who comes when the command has ended', async () => {
+    it('loses no output to a reader that starts after the command ended', async () => {
       const { subject, id } = await started();
       // Larger than the buffers of engine and kernel, at varying offsets.
       const sizes = Array.from({ length: 20 }, (_, n) => 1_100_000 + n * 20_000);

@@ -63,8 +63,8 @@ export function describeFaults(current: () => Subject): void {
     });
   });
 
-  describe('what the engine can not do', () => {
-    it('is refused, not dropped: a GPU where there is none', async (context) => {
+  describe('unsupported requests', () => {
+    it('refuses a GPU on an engine without GPUs', async (context) => {
       const subject = current();
       const { capabilities } = await subject.fixture.engine.probe(deadline());
       if (capabilities.gpus) context.skip('gpus: the engine has them');

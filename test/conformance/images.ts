@@ -55,7 +55,7 @@ export function describeImages(current: () => Subject): void {
     );
 
   describe('a saved root disk', () => {
-    it('of a running instance is an image to launch from, while the instance is observed running', async () => {
+    it('is an image to launch from, while its instance is observed running', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject);
@@ -79,7 +79,7 @@ export function describeImages(current: () => Subject): void {
       expect(await hasFile(subject, ref)).toBe(true);
     });
 
-    it('of a stopped instance outlives its destruction, and launches again', async () => {
+    it("outlives its stopped instance's destruction, and launches again", async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const ref = newRef(subject); // first, so that clean-up removes the image after its instances
@@ -93,7 +93,7 @@ export function describeImages(current: () => Subject): void {
       expect(owned?.imageRef).toBe(ref);
     });
 
-    it('saved twice under one ref is one image, the later one', async () => {
+    it('replaces the image of an earlier save under its ref', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       const spec = await withFile(subject, '/root/first');
@@ -118,7 +118,7 @@ export function describeImages(current: () => Subject): void {
       expect(await hasFile(subject, imageRef)).toBe(false);
     });
 
-    it('of an absent instance is not_found', async () => {
+    it('is not_found for an absent instance', async () => {
       const subject = current();
       await expectFault(subject.fixture.engine.saveImage(newInstanceId(), newRef(subject), deadline()), 'not_found');
     });

@@ -100,7 +100,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await untilStopped(subject, spec.id)).toMatchObject({ outOfMemory: true, exitCode: 137 });
     });
 
-    it('with a higher generation keeps the instance, and reports the engine’s promised generation', async () => {
+    it('keeps the instance at a higher generation, and reports the engine’s promised generation', async () => {
       const subject = current();
       const spec = subject.spec();
       const first = expectPresent(await subject.ensure(spec));
@@ -131,7 +131,7 @@ export function describeLifecycle(current: () => Subject): void {
       for (const stranger of strangers) expect(seen.get(stranger)).toEqual({ kind: 'absent' });
     });
 
-    it('of no ids is an empty map', async () => {
+    it('returns an empty map for no ids', async () => {
       expect(await current().fixture.engine.observe([], deadline())).toEqual(new Map());
     });
   });
@@ -164,7 +164,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.observe(spec.id)).toMatchObject({ kind: 'present', running: false, exitCode: 137 });
     });
 
-    it('of an absent or stopped instance is success', async () => {
+    it('succeeds for an absent or stopped instance', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       await engine.halt(newInstanceId(), 1_000, deadline());
@@ -177,7 +177,7 @@ export function describeLifecycle(current: () => Subject): void {
   });
 
   describe('destroy', () => {
-    it('of a running instance leaves no owned object', async () => {
+    it('leaves no owned object of a running instance', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);
@@ -186,7 +186,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(spec.ownerId)).toEqual([]);
     });
 
-    it('of a stopped or half-created instance leaves nothing', async (context) => {
+    it('leaves nothing of a stopped or half-created instance', async (context) => {
       const subject = current();
       const stopped = subject.spec();
       await subject.ensure(stopped);
@@ -200,7 +200,7 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(half.ownerId)).toEqual([]);
     });
 
-    it('twice, and of an unknown id, is success', async () => {
+    it('succeeds twice, and for an unknown id', async () => {
       const subject = current();
       const { engine } = subject.fixture;
       await engine.destroy(newInstanceId(), deadline());

@@ -160,7 +160,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(lines)).toContain('to stderr');
     });
 
-    it('of the init script are separate, and followed until its end', async () => {
+    it('are separate for the init script, and followed until its end', async () => {
       const file = '/var/log/berth/init.log';
       const writes = `mkdir -p /var/log/berth; echo zero >${file}; for n in 1 2 3; do sleep 0.5; echo "init $n" >>${file}; done`;
       const script = `${writes}; echo 0 >/var/log/berth/init.exit; trap 'exit 0' TERM`;
@@ -183,7 +183,7 @@ export function describeLogs(current: () => Subject): void {
       await expectFault(read(subject, id, {}, 'init'), 'not_found');
     });
 
-    it('of a running init script contain complete lines only', async (context) => {
+    it('contain complete lines only while the init script runs', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const log = '/var/log/berth';
@@ -201,7 +201,7 @@ export function describeLogs(current: () => Subject): void {
       expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one', 'half']);
     });
 
-    it('of a replaced init log are bounded, with an endless line truncated', async (context) => {
+    it('are bounded when the init log is replaced, with an endless line truncated', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
@@ -215,7 +215,7 @@ export function describeLogs(current: () => Subject): void {
         expect(reported).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
     });
 
-    it('of a missing init script are empty', async () => {
+    it('are empty without an init script', async () => {
       const place = await started();
       const { lines, over } = await follow(place, {}, 'init');
       await over;
@@ -223,7 +223,7 @@ export function describeLogs(current: () => Subject): void {
       expect(await read(place.subject, place.id, {}, 'init')).toEqual([]);
     });
 
-    it('of the init script: the signal ends a follower, and leaves no process inside', async (context) => {
+    it('the signal ends a follower of the init script, and leaves no process inside', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
@@ -235,7 +235,7 @@ export function describeLogs(current: () => Subject): void {
       expect(await subject.until('it has left', async () => !(await tails()))).toBe(true);
     });
 
-    it('of an absent instance are not_found', async () => {
+    it('are not_found for an absent instance', async () => {
       const { engine } = current().fixture;
       for (const source of ['console', 'init'] as const) {
         await expectFault(engine.logs(newInstanceId(), source, {}, deadline()), 'not_found');

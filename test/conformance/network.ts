@@ -20,7 +20,7 @@ import {
 
 export function describeNetwork(current: () => Subject): void {
   describe('dial', () => {
-    it('carries data both ways, and what was sent before a half-close comes back after it', async () => {
+    it('carries data both ways, also after a half-close', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);

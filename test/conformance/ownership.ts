@@ -48,7 +48,7 @@ export function describeOwnership(current: () => Subject): void {
     });
   });
 
-  describe('neighbours', () => {
+  describe('foreign containers and networks', () => {
     const strangers: { whose: string; labelsFor: (spec: EngineSpec) => Record<string, string> }[] = [
       { whose: 'without any label', labelsFor: () => ({}) },
       {
@@ -72,7 +72,7 @@ export function describeOwnership(current: () => Subject): void {
       },
     ];
 
-    it.for(strangers)('$whose are neither listed nor touched', async ({ labelsFor }, context) => {
+    it.for(strangers)('neither lists nor touches a container $whose', async ({ labelsFor }, context) => {
       const subject = current();
       skipWithout('neighbours', subject, context);
       const spec = subject.spec();
@@ -90,7 +90,7 @@ export function describeOwnership(current: () => Subject): void {
     });
 
     it.for(strangers)(
-      '$whose that hold our name make ensure refuse, and are not touched',
+      'ensure refuses the name of a container $whose, and leaves the container untouched',
       async ({ labelsFor }, context) => {
         const subject = current();
         skipWithout('neighbours', subject, context);
@@ -152,7 +152,7 @@ export function describeOwnership(current: () => Subject): void {
     });
   });
 
-  describe('at the end', () => {
+  describe('afterwards', () => {
     it('nothing created by this suite is left', async () => {
       const { engine } = current().fixture;
       expect(await engine.listOwned(deadline())).toEqual([]);

@@ -65,7 +65,7 @@ const hashOf = async (file: string): Promise<string> =>
 
 export const used = async (storage: Storage, disk: DiskId): Promise<number> => {
   const bytes = await storage.usage(disk, soon());
-  if (bytes === null) throw new Error('it could not be measured');
+  if (bytes === null) throw new Error('the usage is unknown');
   return bytes;
 };
 
@@ -82,7 +82,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
   const place = (): Promise<Place> => placeFor(make, base());
 
   describe(`the storage contract: ${name}`, () => {
-    test('a disk is absent, then made, mounted, seen and listed, then destroyed and absent; each verb twice is as once', async () => {
+    test('creates, mounts, observes, lists, unmounts and destroys a disk; every verb is idempotent', async () => {
       const { storage, root } = await place();
       const disks: DiskId[] = [
         volume(),
@@ -121,7 +121,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])(
-      'an id that is not one is refused by every verb: %j',
+      'every verb refuses an invalid id: %j',
       async (id) => {
         const { storage, root } = await place();
         const verbs = [
@@ -144,7 +144,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       },
     );
 
-    test('what takes most of it is told to two levels, by names that are safe to print; a signal ends the search', async () => {
+    test('largestEntries reports two levels, by printable names, and ends with its signal', async () => {
       const { storage } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
@@ -165,7 +165,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.largestEntries(disk, soon())).toBeNull();
     });
 
-    test('what was written is there after it was unmounted and mounted again, and its usage is known meanwhile', async () => {
+    test('files survive an unmount, and the usage of an unmounted disk is known', async () => {
       const { storage } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
@@ -181,7 +181,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await hashOf(join(await storage.mount(disk), 'file'))).toBe(hash);
     });
 
-    test('links inside a disk are neither measured through, nor copied through, nor deleted through', async () => {
+    test('measuring, copying and destroying follow no symbolic link inside a disk', async () => {
       const { storage, outside } = await place();
       await writeFile(join(outside, 'large'), Buffer.alloc(4 * 1024 ** 2, 1));
       const disk = volume();
@@ -198,7 +198,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect((await stat(join(outside, 'large'))).size).toBe(4 * 1024 ** 2);
     });
 
-    test('a link in the place of a disk is no disk', async () => {
+    test('a symbolic link at the path of a disk is absent, and its target stays', async () => {
       const { storage, root, outside } = await place();
       const disk = volume();
       await mkdir(join(root, 'volume'));
@@ -209,7 +209,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await isThere(outside)).toBe(true);
     });
 
-    test('a copy has all files as they are, stands alone, and may be larger; of what is not there it is refused, and nothing is made', async () => {
+    test('a copy is exact, independent, and may be larger; copying an absent disk is refused and creates nothing', async () => {
       const { storage } = await place();
       const [disk, copy, none] = [volume(), volume(), volume()];
       await storage.create(disk, 1, soon());
@@ -237,7 +237,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.listOwned()).toEqual([copy]);
     });
 
-    test('a copy that is called off leaves nothing, and is made anew', async () => {
+    test('an aborted copy leaves nothing and can be repeated', async () => {
       const { storage } = await place();
       const [disk, copy] = [volume(), volume()];
       await storage.create(disk, 1, soon());
@@ -257,7 +257,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await readdir(await storage.mount(copy))).toHaveLength(300);
     });
 
-    test('a tree of any modes and names, and deeper than a path may be long, is measured and destroyed', async () => {
+    test('measures and destroys trees with any modes and names, deeper than the longest path', async () => {
       const { storage, root } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
@@ -281,7 +281,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await readdir(join(root, 'volume'))).toEqual([]);
     });
 
-    test('a deletion that was cut short is seen and listed, and done to its end', async () => {
+    test('an interrupted destroy is observed, listed and completed', async () => {
       const { storage, root } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
@@ -295,7 +295,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
     });
 
-    test('a making that was cut short is no disk, is listed, and is begun anew', async () => {
+    test('an interrupted create is absent, listed, and repeated from the start', async () => {
       const { storage, root } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());
@@ -308,7 +308,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await readdir(join(root, 'volume'))).toEqual([disk.id]);
     });
 
-    test('without its root nothing is known, nothing is made and nothing is lost', async () => {
+    test('without its root every disk is unknown, and creates are refused', async () => {
       const { storage, root } = await place();
       const disk = volume();
       await rm(root, { recursive: true });
@@ -325,7 +325,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       await expect(storage.create(disk, 1, soon())).rejects.toThrow(/another installation, others/);
     });
 
-    test('tells of the room on its place', async () => {
+    test('reports total and free space', async () => {
       const { storage } = await place();
       const { totalBytes, freeBytes } = await storage.space();
       expect(freeBytes).toBeGreaterThan(0);

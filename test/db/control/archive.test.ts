@@ -421,7 +421,7 @@ onBothEngines('an archive', (open) => {
   });
 });
 
-onBothEngines('with a registry of the operator’s', (open) => {
+onBothEngines('an archive in the operator’s registry', (open) => {
   const REGISTRY = 'private.invalid/kept';
   const operator = { username: 'operator', secret: 'harbour' };
 

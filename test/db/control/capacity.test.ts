@@ -18,7 +18,7 @@ const many = (world: Place, count: number, type: string) =>
     Array.from({ length: count }, () => world.running.control.instances.launch(world.caller, world.of(type), null)),
   );
 
-onBothEngines('the last place', { postgres: 'always' }, (open) => {
+onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
   for (const { cores, nearest } of [
     { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
@@ -71,7 +71,7 @@ onBothEngines('the last place', { postgres: 'always' }, (open) => {
     );
 });
 
-onBothEngines('an engine that has less than is promised', { postgres: 'always' }, (open) => {
+onBothEngines('an engine with less capacity than reserved', { postgres: 'always' }, (open) => {
   test('revokes nothing when capacity shrinks, reserves nothing more, and nothing twice once it is back', async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 2), withGpus);
     const { instances, catalog } = world.running.control;

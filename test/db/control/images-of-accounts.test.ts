@@ -84,7 +84,7 @@ onBothEngines('an image of an account', (open) => {
     ['localhost/x', /own host/],
     ['[::1]:5000/x', /own host/],
     ['two words', /is no name/],
-  ])('can not be called %s', async (ref, why) => {
+  ])('is refused under the name %s', async (ref, why) => {
     const world = await makeWorld(await open(), { start: false });
     world.drivers.archivePrefix = 'registry.example.org/kept/archive';
     world.drivers.savedPrefix = 'registry.example.org/kept/saved';
@@ -221,7 +221,7 @@ onBothEngines('an image of an account', (open) => {
     await world.until(instanceId, hasStatus('Running'));
   });
 
-  test("of the operator can't be deleted by an account", async () => {
+  test("can't be deleted by an account when the operator registered it", async () => {
     const world = await makeWorld(await open(), { start: false });
     const refused = world.running.control.images.delete(world.caller, { imageId: world.imageId }, null);
     await expect(refused).rejects.toMatchObject({ code: 'forbidden', message: expect.stringMatching(/operator's/) });

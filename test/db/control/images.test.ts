@@ -17,7 +17,7 @@ const registry = (state: Source) => {
 
 onEngine('sqlite', 'an image', (open) => {
   test.each(['not_found', 'denied', 'unreachable'] as const)(
-    'that is %s is told as BackOff with its cause, tried again, and had when the registry heals',
+    'shows BackOff with its cause and is retried while %s; the instance runs once the registry recovers',
     async (kind) => {
       const { reported, engine } = registry({ kind });
       const world = await makeWorld(await open(), { engine });

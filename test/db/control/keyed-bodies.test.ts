@@ -15,7 +15,7 @@ const keyed = (body: object): Idempotency => ({
 });
 const body = { server: 'registry.example.org', username: 'ann', secret: 'a secret' };
 
-onBothEngines('of a keyed request', { postgres: 'always' }, (open) => {
+onBothEngines('a keyed request', { postgres: 'always' }, (open) => {
   test('stores no hash that allows guessing secrets offline', async () => {
     const store = await open();
     const { running, caller } = await makeWorld(store, { start: false });

@@ -286,7 +286,7 @@ onEngine('sqlite', 'the loop in trouble', (open) => {
     await eventually(() => begun === 4_200);
   });
 
-  test("one launch of an owner doesn't wait for two hundred of another", async () => {
+  test("one owner's launch doesn't wait for two hundred launches of another", async () => {
     const world = await makeWorld(await open(), {
       engineWidth: 2,
       machine: { cpuCores: 512, memoryMiB: 1024 * 1024, gpus: [], architecture: 'amd64' },

@@ -257,7 +257,7 @@ onBothEngines('figures of a running instance', (open) => {
 
 const all = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
-describe('on running control', () => {
+describe('metrics of running control', () => {
   onBothEngines('figures', (open) => {
     test('answers from the first sample on, to the owner alone', async () => {
       const clock = { aheadMs: 0 };

@@ -322,7 +322,7 @@ onBothEngines('operations', (open) => {
     expect(await latestSeq(world.store.read, world.caller.accountId)).toBe(events);
   });
 
-  test('one of fifty concurrent cancels and stops wins; the others are told why', async () => {
+  test('accepts one of fifty concurrent cancels and stops, and refuses the others with the reason', async () => {
     const world = await makeWorld(await open(), { engine: { times: { pull: 60_000 } } });
     const one = await launch(world);
     const { instances, operations } = world.running.control;

@@ -105,7 +105,7 @@ onBothEngines('pools', (open) => {
   });
 
   test.each(['the pool', 'the database'])(
-    'once the place of %s is nearly full nothing new is begun, and what is there goes on',
+    'refuses launches and volumes while the file system of %s is nearly full; existing instances stop and start',
     async (which) => {
       const space: Space = { totalBytes: 100 * GB, freeBytes: 60 * GB };
       const dataSpace = async (): Promise<Space> =>

@@ -27,7 +27,7 @@ const eventsOf = async (world: World, id: string) =>
     .map(({ kind }) => kind)
     .filter((kind) => kind.startsWith('instance.port'));
 
-onBothEngines('who may come to a port', (open) => {
+onBothEngines('access to a port', (open) => {
   test('snapshots contain all active instances, or those with desired running only', async () => {
     const world = await makeWorld(await open());
     const [runs, stopped] = [await launched(world), await launched(world)];

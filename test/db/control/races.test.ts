@@ -65,12 +65,12 @@ const desiredOf: Record<Action, keyof typeof atRest> = {
   terminate: 'released',
 };
 
-onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
+onBothEngines('two concurrent actions', { postgres: 'always' }, (open) => {
   // A round costs three times as much on PostgreSQL, and there are thirty pairs.
   const rounds = open.kind === 'postgres' ? ROUNDS / 2 : ROUNDS;
   for (const from of ['Running', 'Stopped'] as const) {
     test(
-      `of every pair on one that is ${from}, the last accepted request wins`,
+      `the last accepted request wins, for every pair on a ${from} instance`,
       async () => {
         const world = await makePlace(await open(), machineOf(rounds, rounds * 2), cpus);
         const { instances } = world.running.control;
@@ -132,7 +132,7 @@ onBothEngines('two actions at once', { postgres: 'always' }, (open) => {
   }
 });
 
-onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) => {
+onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'always' }, (open) => {
   /** One place, held by one instance, with a queued entry. */
   const taken = async (world: Place, at: { first?: string }) => {
     const holding = {
@@ -189,7 +189,7 @@ onBothEngines('the end of one that has a place', { postgres: 'always' }, (open) 
   );
 });
 
-onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (open) => {
+onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, (open) => {
   const mounting = (world: World, id: string) =>
     world.launchInput({
       remoteStorages: [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' }],
@@ -274,7 +274,7 @@ onBothEngines('two wishes about one volume at once', { postgres: 'always' }, (op
   );
 });
 
-onBothEngines('a hundred at once', { postgres: 'always' }, (open) => {
+onBothEngines('a hundred concurrent requests', { postgres: 'always' }, (open) => {
   test('allots distinct node ports, and no more than there are', async () => {
     const world = await makePlace(await open(), machineOf(128, 256), cpus, {
       nodePorts: { first: 30_000, last: 30_119 },

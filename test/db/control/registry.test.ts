@@ -112,7 +112,7 @@ onBothEngines('registry credentials', (open) => {
   });
 
   test.each(['https://registry.example.org', 'registry.example.org/me', 'berth.local', ''])(
-    'for %j are refused, saying what would work, and nothing is kept',
+    'are refused for the server %j with a valid example, and not stored',
     async (server) => {
       const world = await makeWorld(await open(), { start: false });
       const { registries } = world.running.control;

@@ -54,7 +54,7 @@ async function admin(server: Server) {
 
 const pager = { currentPage: 1, pageSize: 10 };
 
-test('it starts, launches, and finds all again at its next start; a second server is refused', async () => {
+test('a restarted server lists its instances; a second server on the database is refused', async () => {
   const { url } = await database();
   const folder = await newFolder();
   const first = await start(url, folder);
@@ -84,7 +84,7 @@ test('it starts, launches, and finds all again at its next start; a second serve
   expect(instances.map(({ instanceMetadata }) => instanceMetadata.instanceId)).toEqual([instanceId]);
 });
 
-test('a connection that is cut in the midst of a request fails that request and nothing else', async () => {
+test('a connection terminated during a request fails only that request', async () => {
   const { url, adminClient } = await database();
   const { server } = await start(url, await newFolder());
   const client = await admin(server);
@@ -107,7 +107,7 @@ test('a connection that is cut in the midst of a request fails that request and 
   await eventually(async () => (await client.listVolumes({ pager }).catch(() => null)) !== null);
 });
 
-test('disks that are not there are not taken for lost, and no empty ones are made in their place', async () => {
+test('with the disk folder missing, volumes stay Bound and no empty disk is created', async () => {
   const { url } = await database();
   const folder = await newFolder();
   const first = await start(url, folder);

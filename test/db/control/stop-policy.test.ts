@@ -43,7 +43,7 @@ const endsOf = async (world: World, id: string) => instanceFromRow(await rowOf(w
 const eventsOf = (world: World, id: string, kind: string) =>
   world.store.read.selectFrom('event').selectAll().where('subjectId', '=', id).where('kind', '=', kind).execute();
 
-onBothEngines('what ends an instance by the clock', (open) => {
+onBothEngines('stop policy', (open) => {
   test('stops at the scheduled time with the reason, which a start removes', async () => {
     const { world, clock, nowMs } = await movable(await open());
     const id = await running(world);
@@ -257,7 +257,7 @@ onBothEngines('what ends an instance by the clock', (open) => {
   });
 });
 
-onBothEngines('instances whose time is over and that can not be stopped', (open) => {
+onBothEngines("overdue instances that can't be stopped", (open) => {
   test('a failing stop delays no other, and each reason is logged once', async () => {
     const store = await open();
     // More than one read returns, and more than share one time.

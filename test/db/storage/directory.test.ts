@@ -6,7 +6,7 @@ import { describeStorage, placeFor, soon, used, volume } from '../../conformance
 
 describeStorage('directory', async (at) => makeDirectoryStorage(at));
 
-test('usage counts what is allocated, each hard link once, and goes on when files vanish', async () => {
+test('usage counts allocated blocks, each hard link once, and tolerates files that vanish', async () => {
   const { storage } = await placeFor(async (at) => makeDirectoryStorage(at));
   const disk = volume();
   await storage.create(disk, 1, soon());

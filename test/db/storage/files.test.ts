@@ -85,8 +85,8 @@ const expectEscapeUntouched = async (): Promise<void> => {
   expect(await readFile(join(escape, 'secret'), 'utf8')).toBe('secret');
 };
 
-describe('what is written is read again', () => {
-  test('whole, in part, and in place of the file before; root has it, and all may read it', async () => {
+describe('reading and writing', () => {
+  test("reads a written file in whole or part, replaces it, and makes it root's and readable by all", async () => {
     await files.makeFolder(root, 'a/b');
     expect(await write('a/b/c', pieces('hello ', 'world'))).toMatchObject({ sizeBytes: 11, created: true });
     expect(await read('a/b/c')).toBe('hello world');
@@ -99,7 +99,7 @@ describe('what is written is read again', () => {
     expect(await uploadsLeft()).toEqual([]);
   });
 
-  test('a version is another after each change, also of the same size at the same time', async () => {
+  test('each change makes a new version, also with the same size and time', async () => {
     const version = (): Promise<string> => files.withFile(root, 'f', async (file) => file.version);
     const before = [(await write('f', pieces('one'))).version];
     expect(await version()).toBe(before[0]);
@@ -112,7 +112,7 @@ describe('what is written is read again', () => {
     expect(before).not.toContain(await version());
   });
 
-  test('a hard link is a file like any other', async () => {
+  test('reads a hard link as a file; a write replaces only the written name', async () => {
     await write('f', pieces('shared'));
     await link(join(root, 'f'), join(root, 'g'));
     expect(await read('g')).toBe('shared');
@@ -120,7 +120,7 @@ describe('what is written is read again', () => {
     expect(await read('f')).toBe('shared');
   });
 
-  test('a file that becomes shorter while it is read is not taken for whole', async () => {
+  test('throws when a file is truncated while it is read', async () => {
     await write('f', pieces(Buffer.alloc(2 ** 20, 1)));
     const shortened = files.withFile(root, 'f', async (file) => {
       for await (const _ of file.bytes(0, file.sizeBytes)) await truncate(join(root, 'f'), 1000);
@@ -128,7 +128,7 @@ describe('what is written is read again', () => {
     await expect(shortened).rejects.toThrow('became shorter');
   });
 
-  test('an upload that breaks off leaves the file before, and nothing of its own', async () => {
+  test('an interrupted upload leaves the previous file and no partial one', async () => {
     await write('f', pieces('before'));
     async function* broken(): AsyncGenerator<Uint8Array, void> {
       yield Buffer.alloc(2 ** 20);
@@ -142,7 +142,7 @@ describe('what is written is read again', () => {
     expect(await uploadsLeft()).toEqual([]);
   });
 
-  test('what a server that died has left goes with the next upload, and no upload under way does', async () => {
+  test('an upload removes partial files of a dead server, and none of a running upload', async () => {
     await mkdir(files.uploadFolder(root));
     await put(join(files.uploadFolder(root), 'of-a-dead-one.1'), 'half');
     async function* slow(): AsyncGenerator<Uint8Array, void> {
@@ -155,7 +155,7 @@ describe('what is written is read again', () => {
     expect(await uploadsLeft()).toEqual([]);
   });
 
-  test('of several uploads to one path at once the last is there whole; of those that want it new, the first alone', async () => {
+  test('concurrent uploads to one path leave one complete file; with onlyNew exactly one succeeds', async () => {
     const contents = Array.from({ length: 8 }, () => randomBytes(300_000));
     await Promise.all(contents.map((one) => write('f', pieces(one.subarray(0, 100_000), one.subarray(100_000)))));
     const now = await readFile(join(root, 'f'));
@@ -168,10 +168,10 @@ describe('what is written is read again', () => {
     expect(await uploadsLeft()).toEqual([]);
   });
 
-  test('more than the volume is refused as full: what is announced at once, the rest where it passes the size', async () => {
+  test('refuses an upload over the limit as full: by its announced size before the first byte, else at the limit', async () => {
     const untouched = upload(
       (async function* () {
-        yield await Promise.reject<Uint8Array>(new Error('no byte of it may be asked for'));
+        yield await Promise.reject<Uint8Array>(new Error('no byte may be read'));
       })(),
       { sizeBytes: 101, maxBytes: 100 },
     );
@@ -183,10 +183,10 @@ describe('what is written is read again', () => {
   });
 });
 
-describe('nothing outside of the disk', () => {
+describe('nothing outside the disk is reachable', () => {
   const outside = (): string => join(escape, 'secret');
 
-  test.each(Object.keys(everyVerb))('%s takes no path that is none', async (verb) => {
+  test.each(Object.keys(everyVerb))('%s refuses an invalid path', async (verb) => {
     for (const path of [
       '..',
       '../escape/secret',
@@ -203,7 +203,7 @@ describe('nothing outside of the disk', () => {
     await expectEscapeUntouched();
   });
 
-  test.each(Object.keys(everyVerb))('%s follows no link on the way', async (verb) => {
+  test.each(Object.keys(everyVerb))('%s follows no symbolic link within a path', async (verb) => {
     await symlink(escape, join(root, 'out'));
     await symlink('../../escape', join(root, 'up'));
     await symlink('.', join(root, 'here'));
@@ -214,7 +214,7 @@ describe('nothing outside of the disk', () => {
     expect(await names('')).toEqual(['here', 'host', 'out', 'up']);
   });
 
-  test('a link at the end is neither read, listed, written through nor made a folder of: it is told, and deleted itself', async () => {
+  test('a symbolic link at the end of a path is listed and deleted as a link, and never followed', async () => {
     await symlink(outside(), join(root, 'file'));
     await symlink(escape, join(root, 'folder'));
     await symlink('nowhere', join(root, 'dangling'));
@@ -231,7 +231,7 @@ describe('nothing outside of the disk', () => {
     await expectEscapeUntouched();
   });
 
-  test('a folder is deleted with the links in it, and not with what they lead to', async () => {
+  test('deletes a folder with the symbolic links in it, not their targets', async () => {
     await files.makeFolder(root, 'a/b');
     await symlink(escape, join(root, 'a/b/out'));
     await symlink(outside(), join(root, 'a/file'));
@@ -241,7 +241,7 @@ describe('nothing outside of the disk', () => {
     await expectEscapeUntouched();
   });
 
-  test('a pipe, a socket and a device are told, never opened, and can be deleted', async () => {
+  test('lists and deletes a pipe, a socket and a device, and never opens one', async () => {
     execFileSync('mkfifo', [join(root, 'pipe')]);
     execFileSync('mknod', [join(root, 'zero'), 'c', '1', '5']);
     const { createServer } = await import('node:net');
@@ -278,7 +278,7 @@ describe('nothing outside of the disk', () => {
     const ended = once(swapper, 'close');
     try {
       await race();
-      expect(swapper.exitCode, 'it swapped to the end').toBeNull();
+      expect(swapper.exitCode, 'the swapper ran until the end').toBeNull();
     } finally {
       swapper.kill('SIGKILL');
       await ended;
@@ -300,7 +300,7 @@ describe('nothing outside of the disk', () => {
     return counts;
   }
 
-  test('a folder that is swapped for a link in the middle of the walk leads nowhere else, whatever is done in it', async () => {
+  test('a folder swapped for a symbolic link during the walk is never followed, by any operation', async () => {
     await files.makeFolder(root, 'victim/empty');
     await write('victim/secret', pieces('mine'));
     await withSwapper(escape, async () => {
@@ -328,7 +328,7 @@ describe('nothing outside of the disk', () => {
     await expectEscapeUntouched();
   });
 
-  test('a file that is swapped for a link before it is opened is the file, or none', async () => {
+  test('a file swapped for a symbolic link is opened as the file or not at all', async () => {
     await write('victim', pieces('mine'));
     await withSwapper(join(escape, 'secret'), async () => {
       const met = [
@@ -346,8 +346,8 @@ describe('nothing outside of the disk', () => {
   });
 });
 
-describe('a folder is listed', () => {
-  test('by name in the order of bytes, with what each is, a page at a time', async () => {
+describe('listing a folder', () => {
+  test('returns entries page by page, in byte order of their names, with their kinds', async () => {
     for (const name of ['b', 'B', 'é', 'a', '🚀', '~', 'a b']) await write(name, pieces(name));
     await files.makeFolder(root, 'Z');
     const all = ['B', 'Z', 'a', 'a b', 'b', '~', 'é', '🚀'];
@@ -372,7 +372,7 @@ describe('a folder is listed', () => {
     await expect(list('a')).rejects.toMatchObject({ kind: 'wrongKind' });
   });
 
-  test('names that are no UTF-8 are told as such, and pages go on behind them', async () => {
+  test('marks names that are not UTF-8 as unreachable, and pages past them', async () => {
     for (const byte of [0xe9, 0xff]) await put(Buffer.concat([Buffer.from(`${root}/a`), Buffer.from([byte])]), '');
     await write('z');
     const page = await list('', 1);
@@ -382,7 +382,7 @@ describe('a folder is listed', () => {
     expect((await list('', 1, second.next)).entries).toEqual([expect.objectContaining({ name: 'z', reachable: true })]);
   });
 
-  test('what is added and deleted between two pages neither doubles nor hides the rest', async () => {
+  test('changes between two pages neither repeat nor hide other entries', async () => {
     for (const name of ['b', 'd', 'f']) await write(name);
     const { next } = await list('', 2);
     await rename(join(root, 'd'), join(root, 'a'));
@@ -391,7 +391,7 @@ describe('a folder is listed', () => {
     expect((await list('', 10, next)).entries.map(({ name }) => name)).toEqual(['e', 'f']);
   });
 
-  test('of a hundred thousand files a page takes a page, and leaves the process to others', async () => {
+  test('lists a page of a hundred thousand files without blocking the event loop', async () => {
     execFileSync('sh', ['-c', `mkdir "$0/many" && cd "$0/many" && seq -f %06g 0 99999 | xargs touch`, root]);
     let turns = 0;
     const turn = (): void => {

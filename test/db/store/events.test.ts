@@ -47,7 +47,7 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
     expect(answered.sort(byName)).toEqual(kept.map((row) => ({ ...row })).sort(byName));
   });
 
-  test('one event updates version and counters, and returns the spendable balance', async () => {
+  test('an event updates version and counters, and returns the spendable balance', async () => {
     const store = await open();
     await store.write((tx) => insertOwners(tx, 'region', 'ann'));
     await store.write((tx) =>

@@ -39,7 +39,7 @@ async function startAgain(inside: ServerInside, id: string): Promise<void> {
   expect(await sshPortOf(inside, id)).toBeGreaterThan(0);
 }
 
-describe('in the engine’s image store', () => {
+describe('an archive in the engine’s image store', () => {
   let inside: ServerInside;
   let imageId: string;
   beforeAll(async () => {
@@ -110,7 +110,7 @@ describe('in the engine’s image store', () => {
   });
 });
 
-describe('in the operator’s registry', () => {
+describe('an archive in the operator’s registry', () => {
   let registries: DebianRegistries;
   let inside: ServerInside;
   let imageId: string;

@@ -196,7 +196,7 @@ test('unmounts disks of stopped instances, mounts them again at start, and mount
   await gone(kept);
 });
 
-test('deleting volumes during a launch that mounts them: one of the two wins, and nothing leaks', async () => {
+test('either the launch or the deletion of its volumes wins, and nothing leaks', async () => {
   const launched: string[] = [];
   const left: string[] = [];
   for (let round = 0; round < 6; round++) {

@@ -61,7 +61,7 @@ async function fill(): Promise<void> {
   }
 }
 
-test('no space for a container: DiskFull, then permanent failure; a start succeeds once there is space', async () => {
+test('shows DiskFull, then fails permanently, without space for a container; a start succeeds once there is space', async () => {
   await fill();
   // Berth's container for collecting tools may exist and will free its space; no other can be made.
   await expect.poll(() => engine.docker.listContainers({ all: true }), { timeout: 20_000 }).toEqual([]);
@@ -76,7 +76,7 @@ test('no space for a container: DiskFull, then permanent failure; a start succee
   await inside.removeAll(id);
 });
 
-test('no space for an image: DiskFull during retries and at the permanent failure', async () => {
+test('shows DiskFull during retries and at the permanent failure without space for an image', async () => {
   await fill();
   const id = await inside.launch({ imageId: await inside.offer(registry.imageRef) });
   const { instanceRuntimeInfo: now } = await inside.sees(id, { diagnosisReason: 'DiskFull' });

@@ -143,7 +143,7 @@ async function withDoor(
 }
 
 const wayNames: (keyof typeof ways)[] = ['host, HTTP/2', 'host, HTTP/1.1', 'path', 'node port'];
-describe.each(wayNames)('by %s', (way) => {
+describe.each(wayNames)('streaming by %s', (way) => {
   test('each token arrives before the next is made', async () => {
     await withDoor(way, async (open) => {
       const run = nameRun();

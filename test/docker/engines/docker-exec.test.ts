@@ -137,7 +137,7 @@ describe('cleanup', () => {
     expect(await running.exited).toBe(137);
   });
 
-  it('at the process limit a command can not fork, or fails to start with a fault, not an exit code', async () => {
+  it("a command at the process limit can't fork, or fails to start with a fault, not an exit code", async () => {
     const spec = subject.spec({ pidsLimit: 16 });
     await subject.ensure(spec);
     const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');

@@ -354,10 +354,10 @@ describe('an instance without a Docker', () => {
   });
 });
 
-describe('a rootless Docker gives no access', () => {
+describe('a rootless Docker', () => {
   const corePattern = '/proc/sys/kernel/core_pattern';
 
-  it('to the kernel, to devices, or to other programs', async () => {
+  it('gives no access to the kernel, to devices, or to other programs', async () => {
     const before = await readFile(corePattern, 'utf8');
     const inside = await launch();
     await inside.ok('docker run --rm --cap-add ALL --security-opt seccomp=unconfined tiny mount -t tmpfs none /mnt');
@@ -394,7 +394,7 @@ describe('a rootless Docker gives no access', () => {
     expect(status).toMatch(/^CapBnd:\t00000000000000c0$/m);
   });
 
-  it('to the instance’s processes and files, or those of other instances', async () => {
+  it('gives no access to processes and files of its instance or of other instances', async () => {
     const [one, other] = [await launch(), await launch()];
     await one.ok('echo secret >/root/secret; SECRET=known sleep 4321 &');
     await one.ok('docker tag tiny only-mine; docker run -d --name only-mine tiny sleep 600');

@@ -424,7 +424,7 @@ describe('sockets in an instance', () => {
     expect(taken).toBe(64);
   });
 
-  it('of an earlier process are removed by a halt, and before the next run', async () => {
+  it('are removed by a halt, and before the next run, when an earlier process left them', async () => {
     const folder = `${fixture.stateFolder}/${spec.id}/sockets`;
     const isThere = (): Promise<boolean> =>
       readdir(folder).then(
@@ -443,7 +443,7 @@ describe('sockets in an instance', () => {
     expect(await isThere()).toBe(false);
   });
 
-  it('of a run that ended by itself are absent in the next', async () => {
+  it('are absent in the next run after a run ended by itself', async () => {
     const { pathInside } = await fixture.engine.listenUnix(spec.id, (connection) => connection.end('in'), deadline());
     await fixture.stopOutside(spec.id);
     await until('it is gone', async () => (await readdir(`${fixture.stateFolder}/${spec.id}/sockets`)).length === 0);

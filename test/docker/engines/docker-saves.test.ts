@@ -60,7 +60,7 @@ describe('a saved image', () => {
     expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
   });
 
-  it('of a base image without settings has none, not our entry point', async () => {
+  it('has no settings of its own when its base image has none', async () => {
     const { ref } = await saved(fixture.imageRef, 'without-settings');
     const { Entrypoint, Cmd, WorkingDir } = await configOf(ref);
     expect([Entrypoint ?? [], Cmd ?? []]).toEqual([[], []]);

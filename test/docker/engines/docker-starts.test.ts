@@ -21,7 +21,7 @@ describe('a failed start', () => {
     return fault;
   };
 
-  it('for a missing folder, or a file in its place, is a retryable badMount without the host’s path', async () => {
+  it('is a retryable badMount without the host’s path for a missing folder or a file at its path', async () => {
     const folder = await fixture.hostFolder();
     const file = path.join(folder, 'file');
     await writeFile(file, '');
@@ -32,12 +32,12 @@ describe('a failed start', () => {
     }
   });
 
-  it('for a folder mounted over a file of the image is a permanent badMount', async () => {
+  it('is a permanent badMount for a folder mounted over a file of the image', async () => {
     const fault = await mounted(await fixture.hostFolder(), '/bin/busybox');
     expect(fault).toMatchObject({ reason: 'badMount', retry: false });
   });
 
-  it('for a folder removed while stopped is a badMount, and succeeds once the folder is back', async () => {
+  it('is a badMount for a folder removed while stopped, and succeeds once the folder is back', async () => {
     const source = path.join(await fixture.hostFolder(), 'disk');
     await mkdir(source);
     const spec = subject.spec({ mounts: [{ source, target: '/root/dataDisk', readOnly: false }] });
@@ -49,14 +49,14 @@ describe('a failed start', () => {
     expectRunning(await subject.ensure(spec));
   });
 
-  it('for a type too small to start names the memory; for too many cores, the host', async () => {
+  it('names the memory for a type too small to start, and the host for too many cores', async () => {
     const small = await expectFault(subject.ensure(subject.spec({ memoryMiB: 1 })), 'no_capacity');
     expect(small).toMatchObject({ reason: 'outOfMemory', retry: false });
     const wide = await expectFault(subject.ensure(subject.spec({ cpuMilli: 10_000_000 })), 'no_capacity');
     expect(wide.reason).toBe('hostTooSmall');
   });
 
-  it('for a port of another program names the port and the cause', async () => {
+  it('names the port and the cause for a port of another program', async () => {
     const nodePort = await fixture.releaseNodePort();
     const leave = await squat(fixture.nodePortAddress, nodePort);
     subject.after(leave);

@@ -36,7 +36,7 @@ onDocker((made) => {
 });
 
 describe('node ports', () => {
-  it('of an instance that has run are fixed: a taken port is busy, and the instance starts once it is free', async () => {
+  it('are fixed after the first run: a taken port is busy, and the instance starts once it is free', async () => {
     const nodePorts = [{ port: echoPort, nodePort: await fixture.releaseNodePort() }];
     const spec = subject.spec({ nodePorts });
     await subject.ensure(spec);
@@ -51,7 +51,7 @@ describe('node ports', () => {
     expect((await subject.exec(spec.id, 'ls', '/root/kept')).exitCode).toBe(0);
   });
 
-  it('of an instance that has run can not be changed, and the root disk stays', async () => {
+  it("can't be changed after the first run, and the root disk stays", async () => {
     const spec = subject.spec({ nodePorts: [{ port: 22, nodePort: await fixture.releaseNodePort() }] });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'touch', '/root/kept');
@@ -81,7 +81,7 @@ describe('networks', () => {
     expect((await subject.owned(stopped.ownerId)).map(({ kind }) => kind)).toEqual(['instance', 'instance', 'network']);
   });
 
-  it('with duplicate names, as of two servers, are usable, and the duplicate is removed', async () => {
+  it('are usable when two servers created duplicates of a name, and the duplicate is removed', async () => {
     const spec = subject.spec();
     const name = networkName(fixture.installation, spec.ownerId);
     const Labels = {

@@ -56,7 +56,7 @@ const placeOf = (kind: keyof typeof makes): Promise<Place> => placeFor(makes[kin
 const hashes = async (folder: string): Promise<string> =>
   (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
 
-describe('with shared blocks', () => {
+describe('copies with shared blocks', () => {
   describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
 
   test('detects block sharing', async () => {
@@ -238,8 +238,8 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 });
 
-describe('on a full host', () => {
-  test.each(['directory', 'live'])('a copy is refused with a reason, and leaves nothing (%s)', async (kind) => {
+describe('copies on a full host', () => {
+  test.each(['directory', 'live'])('are refused with a reason, and leave nothing (%s)', async (kind) => {
     const small = await mountXfs(3);
     try {
       const { storage } = await placeFor(makes[kind] as Make, small.folder);

@@ -87,7 +87,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(/mount them there/);
   });
 
-  test('refuses two pools that both promise a whole file system, and resolves a symbolic link', async () => {
+  test('refuses two pools that each use a whole file system, and resolves a symbolic link', async () => {
     const { make, dataFolder } = await place();
     const filesystem = { ...none, engine: 'directory' as const };
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/set size=<GB> in BERTH_POOL_FILESYSTEM/);
@@ -128,7 +128,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/another installation, theirs/);
   });
 
-  test('where image files are impossible, refuses them with the reason or uses folders', async () => {
+  test("refuses image files with the reason, or uses folders, on a host that can't mount them", async () => {
     const { make, dataFolder } = await place();
     // A path where no file system can be made.
     await mkdir(join(dataFolder, 'disks'));

@@ -236,7 +236,7 @@ describe('forged tokens', () => {
     }
   });
 
-  test('with any one character of a good token changed are refused', async () => {
+  test('are refused with any one character of a valid token changed', async () => {
     for (let at = 0; at < alice.token.length; at += 1) {
       const is = alice.token[at];
       const token = `${alice.token.slice(0, at)}${is === 'A' ? 'B' : 'A'}${alice.token.slice(at + 1)}`;

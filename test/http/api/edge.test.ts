@@ -184,7 +184,7 @@ describe('errors', () => {
     expect(reply.text).not.toContain('store away');
   });
 
-  test('takes a request id that is safe to log, and generates a unique one otherwise', async () => {
+  test('uses a request id that is safe to log, and generates a unique one otherwise', async () => {
     const api = await start();
     const idOf = async (headers: Record<string, string>) =>
       (await api.send('/healthz', { headers })).headers['x-request-id'];

@@ -53,7 +53,7 @@ async function readWithBreaks(port: number, who: Someone, last: number): Promise
 }
 
 onBothEngines('the event stream', (open) => {
-  test('under heavy writes and broken connections each account reads exactly its own numbers, in order', async () => {
+  test('each account reads exactly its own numbers, in order, under heavy writes and broken connections', async () => {
     const room = await eventRoom(await open());
     const [ann, bob] = [await room.another(), await room.another()];
     const storm = async (who: Someone): Promise<void> => {

@@ -6,7 +6,7 @@ import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './f
 
 const { api, folder, ask } = filesRoom();
 
-describe('only the caller’s own files are reached', () => {
+describe('only the caller’s own files are reachable', () => {
   const FORMS: [string, number][] = [
     ['..', 400],
     ['../../../../../etc/passwd', 400],

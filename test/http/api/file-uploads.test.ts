@@ -26,7 +26,7 @@ import { startEdge } from './harness.ts';
 const { api, folder, ask } = filesRoom();
 
 describe('an upload', () => {
-  test('that is cut midway, by length or chunks, leaves the previous file and nothing else', async () => {
+  test('leaves the previous file and nothing else when it is cut midway, by length or chunks', async () => {
     await ask('PUT', 'kept', { body: 'before' });
     const names = await readdir(folder());
     for (const length of ['Content-Length: 1000000', 'Transfer-Encoding: chunked']) {
@@ -45,7 +45,7 @@ describe('an upload', () => {
     expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('that does not fit is refused: by its length before the first byte, by its bytes at the limit', async () => {
+  test('is refused when it does not fit: by its length before the first byte, by its bytes at the limit', async () => {
     const announced = await api().exchange(
       head('PUT', 'huge', `Content-Length: ${2 * 2 ** 30 + 1}`, 'Connection: close'),
     );
@@ -66,7 +66,7 @@ describe('an upload', () => {
     expect(await readdir(folder())).not.toContain('huge');
   });
 
-  test('that is refused midway gets its answer, although the client keeps sending for a while', async () => {
+  test('gets its answer when refused midway, although the client keeps sending for a while', async () => {
     const reply = await new Promise<number>((resolve, reject) => {
       const asked = request({
         port: api().port,
@@ -86,7 +86,7 @@ describe('an upload', () => {
     expect(reply).toBe(404);
   });
 
-  test('that was refused does not delay a stopping server', async () => {
+  test('does not delay a stopping server after its refusal', async () => {
     const other = await startFilesRoom();
     const [unknown, stranger] = [
       head('PUT', 'no/such/folder', 'Content-Length: 9'),
@@ -130,7 +130,7 @@ describe('an upload', () => {
     }
   });
 
-  test('that stalls is cut off, like a download that nobody reads', async () => {
+  test('is cut off when it stalls, as is a download whose reader stalls', async () => {
     const hasty = await startFilesRoom({ fileStalledMs: 300 });
     try {
       await writeFile(join(hasty.folderOf(ALICES), 'large'), '');
@@ -174,7 +174,7 @@ describe('an upload', () => {
     await edge.stop();
   });
 
-  test('to a path with a concurrent one leaves either file complete', async () => {
+  test('leaves one complete file when two go to one path concurrently', async () => {
     const [one, two] = [randomBytes(3_000_000), randomBytes(3_000_000)];
     await Promise.all([one, two, one, two].map((body) => ask('PUT', 'raced', { body })));
     const now = await readFile(join(folder(), 'raced'));
@@ -217,7 +217,7 @@ describe('an upload', () => {
 });
 
 describe('a volume', () => {
-  test('that is not Bound serves no files, and the refusal names the fix', async () => {
+  test('serves no files unless Bound, and the refusal names the fix', async () => {
     const volume = api().volumes.get(BOBS);
     if (!volume) throw new Error('no volume');
     const words = { Pending: /once it is Bound/, Terminating: /being deleted/, Lost: /when the operator/ };
@@ -233,7 +233,7 @@ describe('a volume', () => {
     api().volumes.set(BOBS, volume);
   });
 
-  test('that is deleted cuts its own transfers only', async () => {
+  test('cuts only its own transfers when it is deleted', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
     const upload = connect(api().port, '127.0.0.1');
     const closed = new Promise((resolve) => upload.on('error', () => {}).on('close', resolve));

@@ -51,7 +51,7 @@ describe('a file', () => {
     expectRefused(await ask('GET', 'a/b'), 404, 'not_found');
   });
 
-  test('of no bytes, by chunks, and with an encoded slash is a file like any other', async () => {
+  test('may be empty, sent in chunks, or have an encoded slash in its path', async () => {
     expect((await ask('PUT', 'empty')).json).toMatchObject({ sizeBytes: 0 });
     expect((await ask('GET', 'empty')).headers['content-length']).toBe('0');
     expectRefused(await ask('GET', 'empty', { headers: { range: 'bytes=0-' } }), 416, 'range_not_satisfiable');
@@ -109,7 +109,7 @@ describe('a file', () => {
     expect(headers['set-cookie']).toBeUndefined();
   });
 
-  test('that shrinks during a download is cut, not ended', async () => {
+  test('cuts its download, without a regular end, when it shrinks meanwhile', async () => {
     await writeFile(join(folder(), 'shrinks'), '');
     await truncate(join(folder(), 'shrinks'), 200 * 2 ** 20);
     const cut = new Promise<number>((resolve, reject) => {

@@ -59,7 +59,7 @@ test('answers non-HTTP bytes with a JSON 400', async () => {
   }
 });
 
-test('refuses two lengths, and a length beside chunks, against request smuggling', async () => {
+test('refuses two lengths, and a length with chunks, against request smuggling', async () => {
   const smuggled = 'GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n';
   for (const lengths of [
     ['Content-Length: 2', 'Content-Length: 40'],

@@ -98,7 +98,7 @@ test('an engine outage ends no stream and loses no line', async () => {
   expect(saidIn(linesIn(one))).toEqual(six);
 });
 
-test("follows an init script's log to its end; a reconnect to an ended log is told to stop", async () => {
+test("follows an init script's log to its end; a reconnect to an ended log gets a 204", async () => {
   const { client, launched, stream } = await logRoom();
   const script = [1, 2, 3].map((n) => `# berth-sim: init says after ${n * 150}ms line ${n}\n`).join('');
   const instanceId = await launched(`${script}# berth-sim: exit 3 after 600ms\n`);

@@ -93,7 +93,7 @@ test('refuses invalid times and rules with field, value and allowed values; noth
   expect(await alice.client.ends({ instanceId })).toEqual({ instanceId, ...nothing });
 });
 
-test('a removing null is kept when another field is corrected', async () => {
+test('null removes a field also in a body that is parsed a second time', async () => {
   await alice.client.ends({ instanceId, maxRunMinutes: 60 });
   // Null counts as left out where the schema has no null: the body is parsed a second time without
   // it.

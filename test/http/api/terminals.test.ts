@@ -209,7 +209,7 @@ test('the instance is in use exactly while a viewer is attached', async () => {
   expect((await admin.client.listTerminals({ instanceId })).terminals).toHaveLength(1);
 });
 
-test('a slow viewer alone blocks the shell; beside another it restarts from the buffer', async () => {
+test('a slow viewer alone blocks the shell; with a second viewer it restarts from the buffer', async () => {
   const { admin, api } = await execRoom();
   const instanceId = await admin.launch();
   const slow = await openTerminal(api.port, { instanceId }, admin);

@@ -40,7 +40,7 @@ describe('access control', () => {
   });
 
   test.each(own)(
-    'somebody logged in by %s gets the same 404 for what is of others and what is unknown',
+    'returns the same 404 for foreign and unknown instances to an account logged in by %s',
     async (_name, headers) => {
       const harness = await twoAccounts();
       const bodies = new Set<string>();
@@ -56,21 +56,21 @@ describe('access control', () => {
   );
 
   test.each([
-    ['nothing', {}],
+    ['no credential', {}],
     ['the cookie of the API', cookie(`AccessToken=${jwtOf(ALICE)}`)],
     ['a forged token', { authorization: `Bearer ${jwtOf('nobody')}` }],
     ['a token as X-API-Key', { 'x-api-key': jwtOf(ALICE) }],
     ['Basic', { authorization: `Basic ${Buffer.from(`alice:${keyOf(ALICE)}`).toString('base64')}` }],
     ['an unknown key', { 'x-api-key': 'berth_unknown' }],
     ['an ended session', cookie('berth_gateway=ended')],
-    ['two sessions that differ', cookie('berth_gateway=session-a; berth_gateway=session-m')],
-    ['a session by another name', cookie('Berth_Gateway=session-a')],
+    ['two different sessions', cookie('berth_gateway=session-a; berth_gateway=session-m')],
+    ['a session cookie of another name', cookie('Berth_Gateway=session-a')],
     ['the token in the query', {}],
     [
-      'a forged token beside a good session',
+      'a forged token with a valid session',
       { authorization: `Bearer ${jwtOf('nobody')}`, ...cookie('berth_gateway=session-a') },
     ],
-  ])('with %s a stranger gets the same 401 for what is private and what is unknown', async (_name, headers) => {
+  ])('returns the same 401 for private and unknown instances with %s', async (_name, headers) => {
     const harness = await twoAccounts();
     const bodies = new Set<string>();
     for (const id of [A, UNKNOWN]) {
@@ -84,7 +84,7 @@ describe('access control', () => {
     expect(harness.dials).toBe(0);
   });
 
-  test('admits everybody at a public port, whatever the credentials', async () => {
+  test('admits everybody at a public port, with any credentials', async () => {
     const harness = await twoAccounts();
     for (const headers of [
       {},

@@ -91,7 +91,7 @@ test.each([
   [20_000, 7_116],
   [1_048_576, 519_680],
   [10, 1],
-])('of %i open files the half of what the rest leaves is for clients: %i', (files, connections) => {
+])('derives the connection limit from %i open files: %i', (files, connections) => {
   expect(connectionsOf(files)).toBe(connections);
 });
 

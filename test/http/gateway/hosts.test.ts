@@ -39,12 +39,12 @@ describe('a host addresses one instance and one port', () => {
     `.${DOMAIN}`,
     `80--${A}.${DOMAIN}`,
     `80-${M.slice(1)}.${DOMAIN}`,
-  ])('%s means none', (host) => {
+  ])('%s addresses no port', (host) => {
     expect(targetOf(host, `/forward/${A}/80/`, DOMAIN)).toEqual({ kind: 'unknown' });
   });
 
   test.each([DOMAIN, `x${DOMAIN}`, `80-${A}.gpu.test`, `80-${A}.gpu.test:8444`, `80-${A}.${DOMAIN}.evil`, 'evil'])(
-    '%s is no port’s host: paths count there as on the gateway’s own',
+    "%s is no port's host; its paths are read as on the gateway's host",
     (host) => {
       expect(targetOf(host, `/forward/${M}/81/`, DOMAIN)).toMatchObject({
         mount: 'forward',

@@ -391,7 +391,7 @@ describe('limits', () => {
   test.each([
     ['SETTINGS', raw.frame(raw.SETTINGS, 0, 0)],
     ['PINGs', raw.frame(raw.PING, 0, 0, Buffer.alloc(8))],
-  ])('who sends %s and reads no acknowledgement is listened to no longer', async (_what, one) => {
+  ])('stops reading from a client that sends %s and reads no acknowledgement', async (_what, one) => {
     const { socket } = await raw.rawClient(await gateway());
     socket.pause();
     const many = Buffer.concat(Array.from({ length: 1_000 }, () => one));

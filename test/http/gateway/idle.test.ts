@@ -174,7 +174,7 @@ describe('an instance', () => {
     expect(await asked).toMatchObject({ status: 200, body: 'thought' });
   });
 
-  test('that misses its deadline makes a 504; one that stalls makes a truncated response', async () => {
+  test('that misses its deadline makes a 504; a stall truncates the response', async () => {
     const inside = await serve((req, res) => {
       if (req.url === '/half') res.write('half');
     });

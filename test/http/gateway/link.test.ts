@@ -269,7 +269,7 @@ test('reports traffic to the API until the gateway ends', async () => {
   await expect.poll(() => open).toEqual([]);
 });
 
-test('reports open connections to an API that comes back', async () => {
+test('reports open connections to a restarted API', async () => {
   const first = await api([route(ONE)]);
   const following = follow();
   await following.ready;

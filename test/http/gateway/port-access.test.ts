@@ -111,9 +111,9 @@ async function statusOf(harness: Harness, surface: Surface, how: 'request' | 'up
   return status === 101 ? 200 : status;
 }
 
-describe.each(['owner', 'signedIn', 'public'] as const)('to a port that is set to %s', (access) => {
+describe.each(['owner', 'signedIn', 'public'] as const)('a port with access %s', (access) => {
   test.each(Object.keys(places) as Surface[])(
-    'come by %s, requests and WebSockets, whoever may and nobody else',
+    'admits by %s exactly the authorized callers, with requests and WebSockets',
     async (surface) => {
       const { harness, heads } = await gateway(access);
       const got: Record<string, number> = {};
@@ -158,7 +158,7 @@ test('answers alike for private and unknown ports with an invalid link', async (
   }
 });
 
-describe('a browser that follows a link', () => {
+describe('a browser that opens a link', () => {
   const page = {
     accept: 'text/html,*/*',
     'sec-fetch-mode': 'navigate',
@@ -209,7 +209,7 @@ describe('a browser that follows a link', () => {
       '__Host-berth_share=good; Path=/; HttpOnly; SameSite=Lax; Secure',
     ],
     [
-      'on a host, with an address that could be read as another',
+      "on a host, with an address that resembles another host's",
       {},
       `80-${A}.${DOMAIN}`,
       '//evil.test/?berth_share=good',
@@ -217,7 +217,7 @@ describe('a browser that follows a link', () => {
       'berth_share=good; Path=/; HttpOnly; SameSite=Lax',
     ],
   ])(
-    '%s is sent to the address without the token, and keeps a cookie of that port alone',
+    '%s is redirected to the address without the token, with a cookie for that port only',
     async (_name, proto, host, path, location, cookie) => {
       const { harness, heads } = await gateway('owner', { trustedProxies: ['127.0.0.1'] });
       const answered = await ask(harness, path, { headers: { host, ...page, ...proto } });
@@ -299,18 +299,18 @@ describe('link cookies are ignored in cross-site requests, like session cookies'
   const own = `http://${DOMAIN}`;
   test.each([
     ['own page', { origin: own }, 'POST', 200],
-    ['own page, reading', { 'sec-fetch-site': 'same-origin' }, 'GET', 200],
-    ['typed in', { 'sec-fetch-site': 'none' }, 'GET', 200],
+    ['own page, GET', { 'sec-fetch-site': 'same-origin' }, 'GET', 200],
+    ['a typed address', { 'sec-fetch-site': 'none' }, 'GET', 200],
     [
-      'a link of elsewhere',
+      'a link on a foreign page',
       { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' },
       'GET',
       200,
     ],
-    ['a form of elsewhere', { origin: 'http://evil.test' }, 'POST', 403],
+    ['a form on a foreign page', { origin: 'http://evil.test' }, 'POST', 403],
     ['another port of the host', { origin: `${own}:31000` }, 'POST', 403],
-    ['no word of where from', {}, 'POST', 403],
-    ['what is embedded elsewhere', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' }, 'GET', 401],
+    ['no Origin or fetch metadata', {}, 'POST', 403],
+    ['embedded in a foreign page', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' }, 'GET', 401],
     ['a page in a sandbox', { origin: 'null' }, 'GET', 401],
     ['a form in a sandbox', { origin: 'null' }, 'POST', 401],
   ] as const)('%s', async (_name, from, method, status) => {
@@ -350,10 +350,20 @@ test('never forwards the credential that authorized an account', async () => {
 
 describe('open connections are cut when access is revoked', () => {
   const ends: [string, PortAccess, Headers, (harness: Harness) => void][] = [
-    ['a link that is revoked', 'owner', { 'x-berth-share': 'good' }, (harness) => harness.shares.delete('good')],
-    ['an account, when the port becomes the owner’s', 'signedIn', { 'x-api-key': keyOf(MALLORY) }, setTo('owner')],
-    ['a session, when the port becomes the owner’s', 'signedIn', { cookie: 'berth_gateway=session-m' }, setTo('owner')],
-    ['a stranger, when the port becomes that of accounts', 'public', {}, setTo('signedIn')],
+    ['a revoked link', 'owner', { 'x-berth-share': 'good' }, (harness) => harness.shares.delete('good')],
+    [
+      'an account, when the port is restricted to the owner',
+      'signedIn',
+      { 'x-api-key': keyOf(MALLORY) },
+      setTo('owner'),
+    ],
+    [
+      'a session, when the port is restricted to the owner',
+      'signedIn',
+      { cookie: 'berth_gateway=session-m' },
+      setTo('owner'),
+    ],
+    ['a caller without a login, when the port is restricted to accounts', 'public', {}, setTo('signedIn')],
   ];
 
   function setTo(access: PortAccess): (harness: Harness) => void {
@@ -391,7 +401,7 @@ describe('open connections are cut when access is revoked', () => {
     await over;
   });
 
-  test('but not when a port’s access is extended', async () => {
+  test('stays open when a port’s access is extended', async () => {
     const { harness, state, over } = await streaming('signedIn', { 'x-api-key': keyOf(MALLORY) });
     setTo('public')(harness);
     const { asked } = state;

@@ -269,9 +269,9 @@ describe('disconnects are detected', () => {
 });
 
 test.each([
-  ['when it would not be let in any more', async (harness: Harness) => void harness.instances.delete(A)],
+  ['when its access is revoked', async (harness: Harness) => void harness.instances.delete(A)],
   ['at a stop', async (harness: Harness) => harness.gateway.stop()],
-])('a client of HTTP/1.0 that is cut off %s can not take what it got for all', async (_when, end) => {
+])('a response cut %s reaches an HTTP/1.0 client as a reset, not as complete', async (_when, end) => {
   const inside = await serve((_req, res) => res.write('beginning'));
   const harness = await start({ limits: { revocationMs: 20, stopGraceMs: 20 } });
   harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });

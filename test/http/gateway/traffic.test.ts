@@ -80,7 +80,7 @@ test('does not report unauthorized requests', async () => {
 test.each([
   ['CONNECT', 'CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n'],
   ['an upgrade', `GET /forward/${ID}/7000/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
-])('%s behind requests that are not answered yet ends them all, and no place stays taken', async (_name, last) => {
+])('%s behind unanswered requests ends them all, and releases their permits', async (_name, last) => {
   const { harness } = await answering();
   const get = (path: string): string =>
     `GET /forward/${ID}/${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${credential.authorization}\r\n\r\n`;

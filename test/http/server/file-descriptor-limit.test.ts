@@ -19,7 +19,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-test('under a flood of incomplete clients the API keeps serving, and the gateway recovers', async () => {
+test('the API keeps serving under a flood of incomplete clients, and the gateway recovers', async () => {
   const port = Number(new URL(server.gatewayUrl).port);
   const sockets = Array.from({ length: FLOOD }, () => {
     const socket = connect(port, '127.0.0.1');

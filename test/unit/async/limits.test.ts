@@ -32,7 +32,7 @@ test('a keyed limit counts each key and all together, and forgets a key that hol
   expect(limit.tryAcquire('c')).not.toBeNull();
 });
 
-test('a limit by what is free leaves permits for keys that come later', () => {
+test('a limit by free permits leaves some for later keys', () => {
   const limit = makeKeyedLimit({ total: 100, perKey: (free) => free });
   const takeAll = (key: string): number => {
     while (limit.tryAcquire(key));

@@ -41,7 +41,7 @@ test('serves waiting owners round-robin', async () => {
   expect(begun).toEqual(['a1', 'a2', 'b1', 'c1', 'a3']);
 });
 
-test('one owner never holds more than its share, while others get the rest', async () => {
+test('limits each owner to a share, so others get the rest', async () => {
   const semaphore = makeSemaphore(3, { perOwner: 1 });
   const { begun, operation, end } = operations();
   for (const name of ['a1', 'a2', 'b1']) void semaphore.run(operation(name), { owner: name.slice(0, 1) });

@@ -74,11 +74,11 @@ describe('answers', () => {
 
 describe('requests', () => {
   test.each(['launch', 'createVolume'] as const)(
-    '%s has each field of §4 with its type, required as the table says, in the order of the tables',
+    '%s has each field of §4 with its type, required or not, in the order of the tables',
     (name) => expect(schemaFields(routes[name].body)).toEqual(fields.requests[name]),
   );
 
-  test.each(['listInstances', 'listVolumes'] as const)('%s takes the pager of §4.2', (name) => {
+  test.each(['listInstances', 'listVolumes'] as const)('%s accepts the pager of §4.2', (name) => {
     expect(schemaFields(routes[name].body)).toEqual(fields.requests['listInstances']);
   });
 

@@ -57,7 +57,7 @@ const refusalOf = (line: string): Refusal => {
 const ED25519_TYPE = 'ssh-ed25519';
 const ed25519Blob = (...tail: (string | Uint8Array)[]) => packed(ED25519_TYPE, Buffer.alloc(32, 7), ...tail);
 
-describe('keys that are taken', () => {
+describe('accepted keys', () => {
   test.each([
     ['ed25519', []],
     ['ecdsa', ['-b', '256']],
@@ -65,7 +65,7 @@ describe('keys that are taken', () => {
     ['ecdsa', ['-b', '521']],
     ['rsa', ['-b', '3072']],
     ...(isLong ? [['rsa', ['-b', '4096']] satisfies [string, string[]]] : []),
-  ])('%s %s: bits and fingerprint are those that ssh-keygen prints', (type, more) => {
+  ])('%s %s: bits and fingerprint equal those of ssh-keygen', (type, more) => {
     const { line } = makePair(type, more);
     const key = parseSshPublicKey(line);
     expect({ bits: key.bits, fingerprint: fingerprintOf(key.blob) }).toEqual(listed(line));
@@ -73,7 +73,7 @@ describe('keys that are taken', () => {
     expect(key.line).toBe(line.trim());
   });
 
-  test('security keys: ed25519 and ecdsa', () => {
+  test('accepts security keys of ed25519 and ecdsa', () => {
     const ed = queueEntries(
       'sk-ssh-ed25519@openssh.com',
       packed('sk-ssh-ed25519@openssh.com', Buffer.alloc(32, 9), 'ssh:'),
@@ -87,7 +87,7 @@ describe('keys that are taken', () => {
     }
   });
 
-  test('spaces around, tabs between, the line end of a file and a missing comment do not matter', () => {
+  test('ignores surrounding space, tabs, the line end of a file and a missing comment', () => {
     const { line } = makePair('ed25519');
     const [type = '', base64 = ''] = line.split(' ');
     for (const text of [`\n  ${type} ${base64}\r\n`, `${type}\t${base64}`, `${type}   ${base64}   `]) {
@@ -95,7 +95,7 @@ describe('keys that are taken', () => {
     }
   });
 
-  test('a comment keeps what can be read and loses what a terminal would act on', () => {
+  test('removes control and format characters from a comment, and truncates it', () => {
     const hostile = 'Анна 🔑 my private key \u001b[31m\u0000\u202eevil\u2028\ud800';
     const { comment, line } = parseSshPublicKey(queueEntries(ED25519_TYPE, ed25519Blob(), hostile));
     expect(comment).toBe('Анна 🔑 my private key [31mevil');
@@ -107,8 +107,8 @@ describe('keys that are taken', () => {
   });
 });
 
-describe('what is refused, and how', () => {
-  test('a private key in any form is refused loudly, and the words do not repeat it', () => {
+describe('refuses', () => {
+  test('a private key in any form, with a warning that does not repeat it', () => {
     const { file } = makePair('ed25519');
     const openssh = readFileSync(file, 'utf8');
     const pem = makePair('rsa', ['-b', '3072', '-m', 'PEM']).file;
@@ -122,14 +122,14 @@ describe('what is refused, and how', () => {
     }
   });
 
-  test('a certificate that ssh-keygen signed', () => {
+  test('a certificate', () => {
     const authority = makePair('ed25519');
     const { file } = makePair('ed25519');
     sshKeygen(['-q', '-s', authority.file, '-I', 'anna', '-n', 'root', `${file}.pub`]);
     expect(refusalOf(readFileSync(`${file}-cert.pub`, 'utf8')).message).toMatch(/is a certificate/);
   });
 
-  test('DSA and short RSA, with what to make instead', () => {
+  test('DSA and short RSA, with the command for a better key', () => {
     expect(refusalOf(makePair('dsa').line).message).toMatch(/DSA.*ssh-keygen -t ed25519/);
     expect(refusalOf(makePair('rsa', ['-b', '2048']).line).message).toMatch(
       /2048 bits; at least 3072.*ssh-keygen -t ed25519/,
@@ -165,12 +165,12 @@ describe('what is refused, and how', () => {
     queueEntries('ecdsa-sha2-nistp256', packed('ecdsa-sha2-nistp256', curve, point));
   const sk = 'sk-ssh-ed25519@openssh.com';
 
-  test('the RSA key that the table below spoils would be taken', () => {
+  test('no intact RSA key, the base of the table below', () => {
     expect(parseSshPublicKey(rsa(e, n)).bits).toBe(3072);
   });
 
   test.each([
-    ['nothing', '', /is empty/],
+    ['an empty text', '', /is empty/],
     ['a type alone', ED25519_TYPE, /nothing follows its type/],
     ['an unknown type', 'ssh-dilithium AAAA', /none of the types taken: ssh-ed25519/],
     ['text', 'hello', /none of the types taken/],
@@ -208,7 +208,7 @@ describe('what is refused, and how', () => {
     expect(message).toMatch(words);
   });
 
-  test('a blob cut at any byte, of every type', () => {
+  test('a blob of any type truncated at any byte', () => {
     for (const line of [makePair('ed25519').line, makePair('ecdsa').line, rsa(e, n)]) {
       const [type = ''] = line.split(' ');
       const blob = blobOf(line);

@@ -6,7 +6,7 @@ const one = { kind: 'volume', id: 'one' } as const;
 const other = { kind: 'volume', id: 'other' } as const;
 const sameId = { kind: 'snapshot', id: 'one' } as const;
 
-test('a disk is in use as long as somebody holds it, and no other is', () => {
+test('a disk is in use until its last hold is released, and no other disk is', () => {
   const uses = makeDiskUses();
   const [first, second] = [uses.acquire(one), uses.acquire(one)];
   expect([uses.inUse(one), uses.inUse(other), uses.inUse(sameId)]).toEqual([true, false, false]);
@@ -17,7 +17,7 @@ test('a disk is in use as long as somebody holds it, and no other is', () => {
   expect(uses.inUse(one)).toBe(false);
 });
 
-test('a cut ends all holds of the disk with its reason, and waits until the last is released', async () => {
+test('abort ends all holds of a disk with its reason, and waits until the last is released', async () => {
   const uses = makeDiskUses();
   const [first, second, elsewhere] = [uses.acquire(one), uses.acquire(one), uses.acquire(other)];
   const reason = new Error('it is being deleted');
@@ -36,7 +36,7 @@ test('a cut ends all holds of the disk with its reason, and waits until the last
   await uses.abort(sameId, reason);
 });
 
-test('a stop ends all holds, also those that come late', async () => {
+test('stop ends all holds, also later ones', async () => {
   const uses = makeDiskUses();
   const holds = [uses.acquire(one), uses.acquire(other)];
   const reason = new Error('the server is being stopped');

@@ -56,7 +56,7 @@ describe('the container of a Docker daemon', () => {
     expect(writable).toEqual(['/disks/docker/rootless', '/disks/docker/socket', '/disks/data']);
   });
 
-  test('in rootless mode has two capabilities, and a filter of dangerous system calls', () => {
+  test('has two capabilities in rootless mode, and a filter of dangerous system calls', () => {
     const { CapDrop, CapAdd, SecurityOpt = [] } = options.HostConfig ?? {};
     expect([CapDrop, CapAdd]).toEqual([['ALL'], ['SETUID', 'SETGID']]);
     const filter: { syscalls: { names: string[]; action: string }[] } = JSON.parse(
@@ -77,7 +77,7 @@ describe('the container of a Docker daemon', () => {
     for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
   });
 
-  test('in nested mode may mount and change networks, no more, and has data of its own', () => {
+  test('may only mount and change networks in nested mode, and has data of its own', () => {
     const { HostConfig } = daemonOptions(spec, { ...daemonOptionsInput, mode: 'nested' });
     expect(HostConfig?.CapAdd).toEqual(['SYS_ADMIN', 'NET_ADMIN']);
     expect(HostConfig?.Privileged).toBeUndefined();
@@ -143,14 +143,14 @@ describe('requirements on the host', () => {
   test.each([
     ['its engine', { engine: 'podman' }, /Podman/],
     ['its engine’s rights', { engine: 'rootless' }, /runs without root; one that runs as root can/],
-    ['the way to its engine', { engine: 'elsewhere' }, /another machine/],
+    ['its connection to the engine', { engine: 'elsewhere' }, /another machine/],
     ['Berth’s rights', { berthIsRoot: false }, /does not run as root/],
     ['its kernel', { kernel: '5.10.0-28-amd64' }, /5\.10.*5\.11/],
     ['its devices', { tun: false }, /modprobe tun/],
     ['its limits', { maxUserNamespaces: 0 }, /sysctl user\.max_user_namespaces/],
     ['Debian’s switch', { userNamespacesForAll: 0 }, /kernel\.unprivileged_userns_clone/],
     ['Ubuntu’s switch', { apparmorHoldsNamespaces: 1 }, /kernel\.apparmor_restrict_unprivileged_userns=0/],
-  ] as const)('and on others not, for %s, with what would help', (_, lack, words) => {
+  ] as const)('are not met for %s, and the refusal names a remedy', (_, lack, words) => {
     expect(whyNoDocker('rootless', { ...fit, ...lack })).toMatch(words);
   });
 
@@ -169,11 +169,11 @@ describe('the cgroup of an instance’s limits', () => {
   });
 
   test.each([
-    ['version 2, where a group with processes has none below it', '0::/system.slice/docker-x.scope\n'],
-    ['paths that differ', '8:pids:/docker/x\n4:memory:/docker/y\n1:cpu:/docker/x\n'],
-    ['one outside of what is seen', '8:pids:/../x\n4:memory:/../x\n1:cpu:/../x\n'],
-    ['nothing to read', ''],
-  ])('is none: %s', (_, text) => {
+    ['cgroup version 2', '0::/system.slice/docker-x.scope\n'],
+    ['different paths', '8:pids:/docker/x\n4:memory:/docker/y\n1:cpu:/docker/x\n'],
+    ['a path outside the visible tree', '8:pids:/../x\n4:memory:/../x\n1:cpu:/../x\n'],
+    ['an empty file', ''],
+  ])('is undefined for %s', (_, text) => {
     expect(limitingGroup(text)).toBeNull();
   });
 });

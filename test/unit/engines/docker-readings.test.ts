@@ -252,7 +252,7 @@ describe('subnets', () => {
     expect(new Set(first).size).toBeGreaterThan(80);
   });
 
-  it('of the host are its direct ones in either byte order, none behind a gateway', () => {
+  it("include the host's direct ones in either byte order, and none behind a gateway", () => {
     const row = (...fields: string[]): string => `${fields.join('\t')}\t0\t0\t0\t`;
     const table = [
       row('Iface', 'Destination', 'Gateway', 'Flags', 'RefCnt', 'Use', 'Metric', 'Mask'),
@@ -267,7 +267,7 @@ describe('subnets', () => {
     expect(subnetsOfRoutes(big, false)).toEqual(['10.210.92.0/24']);
   });
 
-  it('of an invalid pool are refused with a remedy', () => {
+  it('are refused with a remedy for an invalid pool', () => {
     checkPool(defaultPool);
     for (const [cidr, prefix] of [
       ['10.0.0.0/24', 16],

@@ -407,7 +407,7 @@ describe('the state file', () => {
 });
 
 describe('scale', () => {
-  it('holds 20,000 instances, with no timer for any of them', async () => {
+  it('has 20,000 instances without a timer for any', async () => {
     const { engine, clock } = emulator({ times: { create: 0, start: 0 } });
     const specs = Array.from({ length: 20_000 }, (_, index) => specOf(`instance ${index}`));
     for (const spec of specs) await engine.ensure(spec, noSignal());

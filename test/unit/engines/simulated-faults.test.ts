@@ -243,7 +243,7 @@ describe('the host', () => {
   });
 });
 
-describe('by seed', () => {
+describe('seeded faults', () => {
   const everywhere = (share: number): Partial<Record<FaultMode, number>> =>
     Object.fromEntries(faultModes.map((mode) => [mode, share / faultModes.length]));
 

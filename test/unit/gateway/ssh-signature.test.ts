@@ -105,7 +105,7 @@ test('rejects RSA with SHA-1, named or implied', () => {
 });
 
 test.each(['ed25519', 'p256'] as const)(
-  'a security key that nobody touched, or of another application, proves nothing: %s',
+  'rejects an untouched security key, and one for another application: %s',
   (curve) => {
     expect(isValidSignature(securityKey(curve, { flags: 0 }))).toBe(false);
     expect(isValidSignature(securityKey(curve, { flags: 4 }))).toBe(false);

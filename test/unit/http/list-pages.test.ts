@@ -24,7 +24,7 @@ function world(maxBytes?: number) {
   return { versions, pages, ask, reads: () => reads };
 }
 
-test('an unchanged page is read once; after a change it is read again', async () => {
+test('reads an unchanged page once, and again after a change', async () => {
   const { ask, versions, reads } = world();
   expect(await ask('"a"')).toBe('{"instances":["a"],"pager":{"currentPage":1,"pageSize":2,"totalEntries":1}}');
   expect(await ask('"b"')).toContain('"a"');
@@ -34,7 +34,7 @@ test('an unchanged page is read once; after a change it is read again', async ()
   expect(reads()).toBe(2);
 });
 
-test('another account, page, size or list is another entry', async () => {
+test('caches each account, page, size and list separately', async () => {
   const { ask } = world();
   await ask('"mine"');
   expect(await ask('"theirs"', { caller: { ...fakeCaller, accountId: 'account-2' } })).toContain('"theirs"');
@@ -44,7 +44,7 @@ test('another account, page, size or list is another entry', async () => {
   expect(await ask('"again"')).toContain('"mine"');
 });
 
-test('a change that comes while the page is read is not lost: the page is read again', async () => {
+test('reads a page again when it changed during the read', async () => {
   const { pages, versions, ask } = world();
   const read = async () => {
     versions.set(fakeCaller.accountId, 2);
@@ -54,7 +54,7 @@ test('a change that comes while the page is read is not lost: the page is read a
   expect(await ask('"new"')).toContain('"new"');
 });
 
-test('memory is bounded: the page not asked for longest goes first, and a huge page is never kept', async () => {
+test('bounds its memory: evicts the least recently used page, and never caches a huge one', async () => {
   const { ask, reads } = world(16_000);
   const text = (size: number): string => JSON.stringify('x'.repeat(size));
   const page = (currentPage: number) => ({ pager: { currentPage, pageSize: 2 } });

@@ -48,7 +48,7 @@ test.each(['', '\n', 'short\n'])('a partial password file (%j) is never used', a
   expect(shown?.text.length).toBeGreaterThanOrEqual(8);
 });
 
-test('with an existing account, prints no password and stores no wrong one', async () => {
+test('prints and stores no password when the account exists', async () => {
   const dataFolder = await folder();
   const { access } = accounts({ there: true });
   expect(await ensureAdmin(access, { dataFolder, adminPassword: null })).toBeNull();

@@ -59,7 +59,7 @@ const says =
     diagnosisReason === reason &&
     (typeof words === 'string' ? diagnosisMessage.includes(words) : words.test(diagnosisMessage));
 
-onBothEngines('the line', { postgres: 'always' }, (open) => {
+onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   test("serves twenty in joining order across a killed server, and shows each one's position", async () => {
     const world = await makePlace(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];

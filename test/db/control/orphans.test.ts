@@ -172,7 +172,7 @@ onBothEngines('orphans', (open) => {
   });
 
   test.each(['archive', 'terminate'] as const)(
-    'that bear the label of an instance stay known, with what was said of them, through its %s; what that makes is none',
+    'stay listed with their handling during %s of the labelled instance, whose own objects are no orphans',
     async (action) => {
       const world = await makeWorld(await open(), { engine: { times: { save: 300 } } });
       const { instances } = world.running.control;
