@@ -79,15 +79,21 @@ const asMallory = (name: string, ...shows: string[]): Visitor => ({
 });
 
 export const visitors: readonly Visitor[] = [
-  { name: 'a stranger', shows: [], isAccount: false, isCompared: true, mayEnter: `/forward/${A}/80/` },
   {
-    name: 'who has a link to another port',
+    name: 'a visitor without credentials',
+    shows: [],
+    isAccount: false,
+    isCompared: true,
+    mayEnter: `/forward/${A}/80/`,
+  },
+  {
+    name: 'a visitor with a link to another port',
     shows: ['X-Berth-Share: of-83'],
     isAccount: false,
     mayEnter: `/forward/${A}/83/`,
   },
   {
-    name: 'who has the cookie of a link to another port',
+    name: 'a visitor with the cookie of a link to another port',
     shows: ['Cookie: berth_share=of-83', 'Sec-Fetch-Site: none'],
     isAccount: false,
     mayEnter: `/forward/${A}/83/`,

@@ -123,7 +123,7 @@ describe('credentials of Berth never reach an instance', () => {
 
   test.each([
     ['a bearer', { authorization: `Bearer ${jwtOf(ALICE)}` }],
-    ['an expired bearer of ours', { authorization: `Bearer ${jwtOf('nobody')}` }],
+    ['an expired Berth token', { authorization: `Bearer ${jwtOf('nobody')}` }],
     ['a key', { 'x-api-key': keyOf(ALICE) }],
     ['a key as bearer', { authorization: `Bearer ${keyOf(ALICE)}` }],
     ['a bare key', { authorization: keyOf(ALICE) }],
@@ -211,7 +211,7 @@ describe('cross-site pages cannot use a browser’s login', () => {
     ['DELETE from another port of the host', 'DELETE', { origin: 'http://127.0.0.1:1' }, 403],
     ['POST from a sandbox', 'POST', { origin: 'null' }, 401],
     ['GET from a sandbox', 'GET', { origin: 'null' }, 401],
-    ['POST that says nothing of where from', 'POST', {}, 403],
+    ['POST without Origin or fetch metadata', 'POST', {}, 403],
     ['POST from the same site', 'POST', { 'sec-fetch-site': 'same-site' }, 403],
     [
       'fetch with credentials from another site',

@@ -37,45 +37,45 @@ const byHostName: Trick[] = [
   ...(
     [
       [
-        'twice, this first',
+        'twice, the closed host first',
         ({ path, host }, shows) => raw(path, [`Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...shows]),
       ],
       [
-        'twice, this last',
+        'twice, the closed host last',
         ({ path, host }, shows) => raw(path, [`Host: ${OWN.hostOfPort}`, `Host: ${host}`, ...shows]),
       ],
-      ['twice the same', ({ path, host }, shows) => raw(path, [`Host: ${host}`, `host: ${host}`, ...shows])],
+      ['the closed host twice', ({ path, host }, shows) => raw(path, [`Host: ${host}`, `host: ${host}`, ...shows])],
       ['folded', ({ path, host }, shows) => raw(path, [`Host: ${OWN.hostOfPort}`, ` ${host}`, ...shows])],
       [
         'folded before',
         ({ path, host }, shows) => raw(path, ['X: y', ` Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...shows]),
       ],
       ['with a space before the colon', ({ path, host }, shows) => raw(path, [`Host : ${host}`, ...shows])],
-      ['of a bare line feed', ({ path, host }, shows) => raw(path, [`X: y\nHost: ${host}`, ...shows])],
-      ['none, of HTTP/1.1', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows])],
-      ['none, of HTTP/1.0', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows], '1.0')],
+      ['after a bare line feed', ({ path, host }, shows) => raw(path, [`X: y\nHost: ${host}`, ...shows])],
+      ['missing, in HTTP/1.1', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows])],
+      ['missing, in HTTP/1.0', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows], '1.0')],
       ['empty', ({ path, host }, shows) => raw(path, ['Host:', `X-Forwarded-Host: ${host}`, ...shows])],
       [
-        'an own one, and this in the absolute form',
+        'an open host, and the closed one in the absolute form',
         ({ path, host }, shows) => raw(`http://${host}${path}`, [`Host: ${OWN.hostOfPort}`, ...shows]),
       ],
       [
-        'this, and an own one in the absolute form',
+        'the closed host, and an open one in the absolute form',
         ({ path, host }, shows) => raw(`http://${OWN.hostOfPort}${path}`, [`Host: ${host}`, ...shows]),
       ],
       [
-        'an own one, and the path of this',
+        'an open host, and the closed path',
         ({ path, port }, shows) =>
           raw(isOwnPath(path) ? path : `/forward/${A}/${port}/`, [`Host: ${OWN.hostOfPort}`, ...shows]),
       ],
       [
-        'an own one, and up to the path of this',
+        'an open host, and dots up to the closed path',
         ({ path, port }, shows) =>
           raw(`/..${isOwnPath(path) ? path : `/forward/${A}/${port}/`}`, [`Host: ${OWN.hostOfPort}`, ...shows]),
       ],
-      ['127.0.0.1, and the path of this', ({ path }, shows) => raw(path, ['Host: 127.0.0.1', ...shows])],
-      ['localhost, and the path of this', ({ path }, shows) => raw(path, ['Host: localhost', ...shows])],
-      ['instance.invalid, and the path of this', ({ path }, shows) => raw(path, ['Host: instance.invalid', ...shows])],
+      ['127.0.0.1, and the closed path', ({ path }, shows) => raw(path, ['Host: 127.0.0.1', ...shows])],
+      ['localhost, and the closed path', ({ path }, shows) => raw(path, ['Host: localhost', ...shows])],
+      ['instance.invalid, and the closed path', ({ path }, shows) => raw(path, ['Host: instance.invalid', ...shows])],
     ] as [string, Trick['bytes']][]
   ).map(([name, bytes]) => ({ name: `host: ${name}`, bytes })),
 ];
@@ -147,11 +147,11 @@ const NAMES = Object.keys(believed({ name: '', host: '', path: '', port: 0, forA
 
 const byHeader = NAMES.flatMap((name): Trick[] => [
   {
-    name: `header: ${name} at the door`,
+    name: `header: ${name} at the closed address`,
     bytes: (door, shows) => plain(door, [...shows, `${name}: ${believed(door)[name]}`]),
   },
   {
-    name: `header: ${name} at an own place`,
+    name: `header: ${name} at an open address`,
     bytes: (door, shows) => plain(OWN, [...shows, `${name}: ${believed(door)[name]}`]),
   },
 ]);
@@ -223,17 +223,17 @@ const byMethod: Trick[] = [
     bytes: ({ host, port }, shows) => plain({ host, path: `${A}:${port}` }, shows, { method: 'CONNECT' }),
   },
   {
-    name: 'method: one in the query',
+    name: 'method: an override in the query',
     bytes: ({ host, path }, shows) => plain({ host, path: `${path}?_method=OPTIONS` }, shows),
   },
-  { name: 'method: of HTTP/0.9', bytes: ({ path }) => `GET ${path}\r\n\r\n` },
-  { name: 'method: of HTTP/1.0', bytes: (door, shows) => plain(door, shows, { version: '1.0' }) },
+  { name: 'method: GET of HTTP/0.9', bytes: ({ path }) => `GET ${path}\r\n\r\n` },
+  { name: 'method: GET of HTTP/1.0', bytes: (door, shows) => plain(door, shows, { version: '1.0' }) },
   {
-    name: 'query: a token of the notebook',
+    name: 'query: a notebook token',
     bytes: ({ host, path }, shows) => plain({ host, path: `${path}?token=x` }, shows),
   },
   {
-    name: 'query: a link that is none',
+    name: 'query: an unknown link token',
     bytes: ({ host, path }, shows) => plain({ host, path: `${path}?berth_share=x` }, shows),
   },
   {
@@ -254,17 +254,17 @@ const goOn = ({ host, path }: { host: string; path: string }, shows: readonly st
 /** A second request behind or within an authorized one. */
 const byFraming: Trick[] = (
   [
-    ['behind an own request', (door, shows) => goOn(OWN, shows) + plain(door, shows)],
-    ['behind nine own requests', (door, shows) => goOn(OWN, shows).repeat(9) + plain(door, shows)],
-    ['before an own request', (door, shows) => goOn(door, shows) + plain(OWN, shows)],
+    ['behind an authorized request', (door, shows) => goOn(OWN, shows) + plain(door, shows)],
+    ['behind nine authorized requests', (door, shows) => goOn(OWN, shows).repeat(9) + plain(door, shows)],
+    ['before an authorized request', (door, shows) => goOn(door, shows) + plain(OWN, shows)],
     ['behind empty lines', (door, shows) => `\r\n\r\n${plain(door, shows)}`],
     [
-      'as the body of an own request',
+      'as the body of an authorized request',
       (door, shows) =>
         open(OWN, [...shows, 'Connection: close'], `Content-Length: ${plain(door, shows).length}`) + plain(door, shows),
     ],
     [
-      'as a chunk of an own request',
+      'as a chunk of an authorized request',
       (door, shows) =>
         `${open(OWN, [...shows, 'Connection: close'], 'Transfer-Encoding: chunked')}${plain(door, shows).length.toString(16)}\r\n${plain(door, shows)}\r\n0\r\n\r\n`,
     ],
@@ -284,7 +284,7 @@ const byFraming: Trick[] = (
         `${open(OWN, shows, 'Content-Length: 5', 'Transfer-Encoding: chunked')}0\r\n\r\n${plain(door, shows)}`,
     ],
     [
-      'behind both lengths, the other way round',
+      'behind both lengths, in reverse order',
       (door, shows) =>
         `${open(OWN, shows, 'Transfer-Encoding: chunked', 'Content-Length: 5')}0\r\n\r\n${plain(door, shows)}`,
     ],
@@ -323,7 +323,7 @@ const byFraming: Trick[] = (
       (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}-1\r\n${plain(door, shows)}`,
     ],
     [
-      'behind a chunk whose line ends bare',
+      'behind a chunk with bare line feeds',
       (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}0\n\n${plain(door, shows)}`,
     ],
     [
@@ -336,15 +336,15 @@ const byFraming: Trick[] = (
         `POST ${OWN.path} HTTP/1.0\r\nHost: ${DOMAIN}\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${plain(door, shows)}`,
     ],
     [
-      'behind a wish to go on',
+      'behind Expect: 100-continue',
       (door, shows) => open(OWN, shows, 'Content-Length: 0', 'Expect: 100-continue') + plain(door, shows),
     ],
     [
-      'behind a head of bare line feeds',
+      'behind a head with bare line feeds',
       (door, shows) => `GET ${OWN.path} HTTP/1.1\nHost: ${DOMAIN}\n\n${plain(door, shows)}`,
     ],
-    ['in a tunnel to an own place', (door, shows) => upgrade(OWN, shows) + plain(door, shows)],
-    ['behind a WebSocket that is refused', (door, shows) => upgrade(door, shows) + plain(door, shows)],
+    ['in a tunnel to an open address', (door, shows) => upgrade(OWN, shows) + plain(door, shows)],
+    ['behind a refused WebSocket', (door, shows) => upgrade(door, shows) + plain(door, shows)],
     [
       'behind a WebSocket with a body',
       (door, shows) =>
@@ -354,14 +354,14 @@ const byFraming: Trick[] = (
       'behind a CONNECT',
       (door, shows) => `CONNECT ${DOMAIN}:80 HTTP/1.1\r\nHost: ${DOMAIN}\r\n\r\n${plain(door, shows)}`,
     ],
-    ['as HTTP/2 that nobody asked for', (door, shows) => `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${plain(door, shows)}`],
+    ['as unrequested HTTP/2', (door, shows) => `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${plain(door, shows)}`],
     [
       'as HTTP/2 behind an upgrade',
       (door, shows) =>
         `${goOn(OWN, [...shows, 'Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__'])}${plain(door, shows)}`,
     ],
     [
-      'behind a head of the PROXY protocol',
+      'behind a header of the PROXY protocol',
       (door, shows) => `PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n${plain(door, shows)}`,
     ],
   ] as [string, Trick['bytes']][]
@@ -370,27 +370,27 @@ const byFraming: Trick[] = (
 /** Authorization of the owner must not extend to the next request on the connection. */
 const byOwner: Trick[] = [
   {
-    name: 'second: behind a request of the owner’s',
+    name: 'second: behind a request of the owner',
     owner: 1,
     bytes: (door, shows) => goOn(door, OWNER_SHOWS) + plain(door, shows),
   },
   {
-    name: 'second: behind one of the owner’s that is answered',
+    name: 'second: behind an answered request of the owner',
     owner: 1,
     bytes: (door, shows) => [goOn(door, OWNER_SHOWS), plain(door, shows)],
   },
   {
-    name: 'second: between two of the owner’s that are answered',
+    name: 'second: between two answered requests of the owner',
     owner: 2,
     bytes: (door, shows) => [goOn(door, OWNER_SHOWS), goOn(door, shows), plain(door, OWNER_SHOWS)],
   },
   {
-    name: 'second: a WebSocket behind one of the owner’s that is answered',
+    name: 'second: a WebSocket behind an answered request of the owner',
     owner: 1,
     bytes: (door, shows) => [goOn(door, OWNER_SHOWS), upgrade(door, shows)],
   },
   {
-    name: 'second: behind one of the owner’s that is answered, with a body',
+    name: 'second: behind an answered request of the owner, with a body',
     owner: 1,
     bytes: (door, shows) => [
       `POST ${door.path} HTTP/1.1\r\n${['Host: ' + door.host, ...OWNER_SHOWS, 'Content-Length: 4'].join('\r\n')}\r\n\r\nbody`,
@@ -398,12 +398,12 @@ const byOwner: Trick[] = [
     ],
   },
   {
-    name: 'second: between two of the owner’s',
+    name: 'second: between two requests of the owner',
     owner: 2,
     bytes: (door, shows) => goOn(door, OWNER_SHOWS) + goOn(door, shows) + plain(door, OWNER_SHOWS),
   },
   {
-    name: 'second: a WebSocket behind a request of the owner’s',
+    name: 'second: a WebSocket behind a request of the owner',
     owner: 1,
     bytes: (door, shows) => goOn(door, OWNER_SHOWS) + upgrade(door, shows),
   },
@@ -411,15 +411,15 @@ const byOwner: Trick[] = [
 
 const byUpgrade: Trick[] = (
   [
-    ['as it is done', (door, shows) => upgrade(door, shows)],
+    ['regular', (door, shows) => upgrade(door, shows)],
     [
-      'in other letters',
+      'in another case',
       (door, shows) => upgrade(door, shows, ['Connection: UPGRADE', ...HANDSHAKE.map((line) => line.toUpperCase())]),
     ],
-    ['among options', (door, shows) => upgrade(door, shows, ['Connection: keep-alive, Upgrade', ...HANDSHAKE])],
+    ['among other options', (door, shows) => upgrade(door, shows, ['Connection: keep-alive, Upgrade', ...HANDSHAKE])],
     ['without a key', (door, shows) => upgrade(door, shows, ['Connection: Upgrade', 'Upgrade: websocket'])],
     [
-      'of an old version',
+      'with an old version',
       (door, shows) => upgrade(door, shows, ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 8']),
     ],
     ['without Connection', (door, shows) => upgrade(door, shows, [...HANDSHAKE, 'Connection: close'])],
@@ -433,7 +433,7 @@ const byUpgrade: Trick[] = (
       (door, shows) => upgrade(door, shows, ['Connection: Upgrade, close', ...HANDSHAKE], `POST ${door.path} HTTP/1.1`),
     ],
     [
-      'of HTTP/1.0',
+      'in HTTP/1.0',
       (door, shows) => upgrade(door, shows, ['Connection: Upgrade', ...HANDSHAKE], `GET ${door.path} HTTP/1.0`),
     ],
     [
@@ -445,18 +445,24 @@ const byUpgrade: Trick[] = (
       'with a credential as protocol',
       (door, shows) => upgrade(door, [...shows, `Sec-WebSocket-Protocol: bearer, ${jwtOf('nobody')}`]),
     ],
-    ['of a page of the gateway', (door, shows) => upgrade(door, [...shows, `Origin: http://${door.host}`])],
-    ['at an own place, for the path', (door, shows) => upgrade(OWN, [...shows, `X-Original-URL: ${door.path}`])],
-    ['at an own place, for the host', (door, shows) => upgrade(OWN, [...shows, `X-Forwarded-Host: ${door.host}`])],
+    ['with the Origin of the gateway', (door, shows) => upgrade(door, [...shows, `Origin: http://${door.host}`])],
     [
-      'up from an own place',
+      'at an open address, for the closed path',
+      (door, shows) => upgrade(OWN, [...shows, `X-Original-URL: ${door.path}`]),
+    ],
+    [
+      'at an open address, for the closed host',
+      (door, shows) => upgrade(OWN, [...shows, `X-Forwarded-Host: ${door.host}`]),
+    ],
+    [
+      'up from an open address',
       (door, shows) => upgrade({ ...OWN, path: `${OWN.path}%2e%2e/%2e%2e/..${door.path}` }, shows),
     ],
   ] as [string, Trick['bytes']][]
 ).map(([name, bytes]) => ({ name: `WebSocket: ${name}`, bytes }));
 
 export const tricks: readonly Trick[] = [
-  { name: 'the plain way', bytes: (door, shows) => plain(door, shows) },
+  { name: 'a plain request', bytes: (door, shows) => plain(door, shows) },
   ...bySpelling,
   ...byHostName,
   ...byHeader,

@@ -110,7 +110,7 @@ export const places: Hostile[] = [
     holds: nobodyIsAsked,
   })),
   {
-    name: 'any host leads to the instance of the path',
+    name: 'selects the instance by the path, whatever the Host',
     sent: request([], { host: '169.254.169.254' }),
     holds: ({ dials, inward }) => {
       expect(dials).toEqual([`${A}:80`]);
@@ -118,19 +118,19 @@ export const places: Hostile[] = [
     },
   },
   ...['', 'h:', 'h:99999', '[::1]:80', 'H.', 'a..b', '_x', '-', 'xn--nxasmq6b', '1.2.3.4:5'].map((host): Hostile => ({
-    name: `the odd host ${host || '(none)'} goes in as it came`,
+    name: `the odd host ${host || '(none)'} is forwarded unchanged`,
     sent: request([], { host }),
     holds: goesInAs(host),
   })),
   ...['h,i', 'h i', 'h@i', 'h#', 'h?', 'h%00', 'h*', '(h)', 'h;', `h${'x'.repeat(300)}`, '\xe9.test', 'h\x7f'].map(
     (host): Hostile => ({
-      name: `the host ${JSON.stringify(host).slice(0, 30)} is none`,
+      name: `the host ${JSON.stringify(host).slice(0, 30)} is refused`,
       sent: request([], { host }),
       holds: nobodyIsAsked,
     }),
   ),
   {
-    name: 'a policy that calls on other hosts is the browser’s business',
+    name: 'never requests the hosts named in response headers',
     inside: answerOf([
       'Refresh: 0; url=http://169.254.169.254/',
       'Link: <http://127.0.0.1:8080/>; rel=preconnect',
@@ -142,7 +142,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'an authentication that an instance asks for is not given by the gateway',
+    name: 'passes on a 401 of an instance without answering it',
     inside: 'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
     sent: request([asOwner], { path: `/notebook/${A}/` }),
     holds: ({ answer, inward }) => {
@@ -151,7 +151,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'a 407 of an instance makes the gateway no client of a proxy',
+    name: 'does not answer a 407 of an instance, and removes its challenge',
     inside: 'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
     holds: ({ answer, inward }) => {
       expect(answer).not.toMatch(/proxy-authenticate/i);
@@ -159,7 +159,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'an upgrade without a key is the instance’s to refuse',
+    name: 'forwards an upgrade without a key, and the instance’s refusal',
     inside: 'HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket']),
     holds: (seen) => {
@@ -169,24 +169,24 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'an upgrade with two keys is the instance’s to refuse, and sees both',
+    name: 'forwards both keys of an upgrade with two keys',
     inside: 'HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY, KEY]),
     holds: ({ inward }) => expect(inward[0]?.match(/^sec-websocket-key:/gim)).toHaveLength(2),
   },
   {
-    name: 'an upgrade with a length of zero is one without a body',
+    name: 'accepts or refuses an upgrade with a length of zero',
     inside: `${SWITCH}\r\nhi`,
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY, 'Content-Length: 0']),
     holds: ({ answer }) => expect(answer).toMatch(/^HTTP\/1\.1 (101|400) /),
   },
   {
-    name: 'an upgrade with chunks is refused',
+    name: 'refuses an upgrade with chunks',
     sent: `${upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY, 'Transfer-Encoding: chunked'])}0\r\n\r\n`,
     holds: nobodyIsAsked,
   },
   {
-    name: 'an upgrade by POST is none',
+    name: 'treats an upgrade by POST as a plain request',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY], { first: `POST ${PATH}/ HTTP/1.1` }),
     holds: ({ answer, inward }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
@@ -194,7 +194,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'an upgrade that Connection does not name is none',
+    name: 'treats an upgrade that Connection does not name as a plain request',
     sent: upgrade(['Upgrade: websocket', KEY, 'Connection: close']),
     holds: ({ answer, inward }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
@@ -202,7 +202,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'what Connection names besides does not go in with an upgrade',
+    name: 'removes other headers named in Connection from an upgrade',
     inside: `${SWITCH}\r\n`,
     sent: upgrade([
       'Connection: Upgrade, X-Mine',
@@ -215,7 +215,7 @@ export const places: Hostile[] = [
     holds: ({ inward }) => expect(inward[0]).not.toMatch(/^(x-mine|keep-alive|te):/im),
   },
   {
-    name: 'a switch with our cookies and what speaks for the origin',
+    name: 'a 101 with Berth cookies and headers for the whole origin',
     inside: `${SWITCH}Set-Cookie: berth_gateway=evil\r\nSet-Cookie: =evil\r\nStrict-Transport-Security: evil\r\nAlt-Svc: evil\r\nConnection: X-Evil\r\nX-Evil: evil\r\n\r\nhi`,
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY]),
     holds: ({ answer }) => {
@@ -225,7 +225,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'a switch to another protocol than was asked for',
+    name: 'a 101 to another protocol than requested',
     inside: 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nraw',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY]),
     holds: ({ answer }) => {
@@ -234,7 +234,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'a switch that names no protocol',
+    name: 'a 101 without a protocol',
     inside: 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\nraw',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY]),
     holds: ({ answer }) => {
@@ -243,7 +243,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'a WebSocket that is answered with information, then refused',
+    name: 'a WebSocket answered with 103, then refused',
     inside: `HTTP/1.1 103 Early Hints\r\nLink: <evil>\r\n\r\n${OK}`,
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY]),
     holds: (seen) => {
@@ -252,7 +252,7 @@ export const places: Hostile[] = [
     },
   },
   {
-    name: 'a WebSocket that is refused with a redirect to the API',
+    name: 'a WebSocket refused with a redirect to the API',
     inside: `HTTP/1.1 302 Found\r\nLocation: ${API_ORIGIN}/api/user/info\r\nContent-Length: 0\r\n\r\n`,
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY]),
     holds: ({ answer, dials }) => {

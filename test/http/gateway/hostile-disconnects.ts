@@ -25,7 +25,7 @@ const kindsOfHead: [kind: string, isThere: (text: string, at: number) => boolean
   ['at the beginning of a line', (text, at) => text[at - 1] === '\n'],
   ['in the length', (text, at) => /\r\nContent-Length: \d*$/i.test(text.slice(0, at))],
   ['in a name', (text, at) => /\r\n[\w-]+$/.test(text.slice(0, at))],
-  ['behind a colon', (text, at) => /: ?$/.test(text.slice(0, at))],
+  ['after a colon', (text, at) => /: ?$/.test(text.slice(0, at))],
   ['in a value', () => true],
 ];
 
@@ -36,15 +36,15 @@ const kindsOfChunks: typeof kindsOfHead = [
   ['in trailers', (text, at) => /\r\n0\r\n[^\r\n]+\r?$/.test(text.slice(0, at))],
   ['in the last empty line', (text, at) => at >= text.length - 2],
   ['in a size', (text, at) => /\r\n6(;[a-z=]*)?\r?$/.test(text.slice(0, at))],
-  ['behind a size', (text, at) => /6(;x=y)?\r\n$/.test(text.slice(0, at))],
-  ['behind the bytes of a chunk', (text, at) => /(hello,|world)\r?$/.test(text.slice(0, at))],
+  ['after a size', (text, at) => /6(;x=y)?\r\n$/.test(text.slice(0, at))],
+  ['after the bytes of a chunk', (text, at) => /(hello,|world)\r?$/.test(text.slice(0, at))],
   ['between chunks', (text, at) => /(hello,|world)\r\n$/.test(text.slice(0, at))],
   ['in the bytes of a chunk', () => true],
 ];
 
 const kindsOfBody: typeof kindsOfHead = [
   ['before the body', (text, at) => at === text.indexOf(BODY) + 4],
-  ['a byte before the end of the body', (text, at) => at === text.length - 1],
+  ['one byte before the end of the body', (text, at) => at === text.length - 1],
   ['in the body', () => true],
 ];
 
@@ -139,12 +139,12 @@ export const dying: Hostile[] = [
     }),
   ]),
   {
-    name: 'an instance that resets a body which the end of the connection ends',
+    name: 'an instance that resets within a body without a length',
     inside: diesAt('HTTP/1.1 200 OK\r\n\r\nhello', [24], 'reset'),
     holds: isNoSuccess,
   },
   {
-    name: 'an instance that resets such a body, to HTTP/1.0',
+    name: 'an instance that resets within a body without a length, to HTTP/1.0',
     inside: diesAt('HTTP/1.1 200 OK\r\n\r\nhello', [24], 'reset'),
     sent: request([], { version: '1.0' }),
     holds: isNoSuccess,

@@ -18,48 +18,48 @@ const inward: Row[] = [
   ['Proxy-Authenticate', ['Proxy-Authenticate: Basic'], /^proxy-authenticate:/im],
   ['TE', ['TE: trailers, deflate'], /^te:/im],
   ['Trailer', ['Trailer: X-Sum'], /^trailer:/im],
-  ['Upgrade to what is not passed on', ['Upgrade: TLS/1.0'], /^upgrade:/im],
+  ['Upgrade to an unsupported protocol', ['Upgrade: TLS/1.0'], /^upgrade:/im],
   ['HTTP2-Settings', ['HTTP2-Settings: AAA'], /^http2-settings:/im],
   ['Expect', ['Expect: 100-continue'], /^expect:/im],
-  ['Forwarded of the client', ['Forwarded: for=6.6.6.6'], /6\.6\.6\.6/, /^forwarded: for=127\.0\.0\.1;/im],
+  ['Forwarded from the client', ['Forwarded: for=6.6.6.6'], /6\.6\.6\.6/, /^forwarded: for=127\.0\.0\.1;/im],
   ['X-Real-IP', ['X-Real-IP: 6.6.6.6'], /^x-real-ip:/im],
   ['X-Berth-Share', ['X-Berth-Share: x'], /^x-berth-share:/im],
+  ['other X-Forwarded headers', ['X-Forwarded-Ssl: on', 'X-Forwarded-Groups: admin'], /^x-forwarded-(ssl|groups):/im],
   [
-    'X-Forwarded-Ssl and others of its family',
-    ['X-Forwarded-Ssl: on', 'X-Forwarded-Groups: admin'],
-    /^x-forwarded-(ssl|groups):/im,
+    'X-Forwarded headers with underscores',
+    ['X_Forwarded_For: 6.6.6.6', 'X-Forwarded_Proto: https'],
+    /6\.6\.6\.6|_proto/i,
   ],
-  ['underscores in the family', ['X_Forwarded_For: 6.6.6.6', 'X-Forwarded_Proto: https'], /6\.6\.6\.6|_proto/i],
   [
     'underscores in hop-by-hop headers',
     ['Keep_Alive: 1', 'Transfer_Encoding: chunked', 'Proxy_Authorization: x'],
     /_(alive|encoding|authorization):/i,
   ],
   ['a header that Connection names', ['Connection: X-Mine', 'X-Mine: 1'], /^x-mine:/im],
-  ['one that it names in other letters', ['Connection: x-MINE', 'X-Mine: 1'], /^x-mine:/im],
+  ['a header that Connection names in another case', ['Connection: x-MINE', 'X-Mine: 1'], /^x-mine:/im],
   [
-    'several in one list, with spaces and empty places',
+    'several named headers in one list, with spaces and empty entries',
     ['Connection: ,X-One ,, \tX-Two,', 'X-One: 1', 'X-Two: 2', 'X-Three: 3'],
     /^x-(one|two):/im,
     /^x-three: 3/im,
   ],
   ['several in two headers', ['Connection: X-One', 'Connection: X-Two', 'X-One: 1', 'X-Two: 2'], /^x-(one|two):/im],
-  ['one that came before Connection', ['X-Mine: 1', 'Connection: X-Mine'], /^x-mine:/im],
-  ['one that came several times', ['X-Mine: 1', 'Connection: X-Mine', 'X-Mine: 2'], /^x-mine:/im],
-  ['Host, named: it stays', ['Connection: Host'], /^connection: host/im, /^host: h\r$/im],
-  ['Cookie, named: what is ours is off anyway', ['Connection: Cookie', session], /session-a/],
+  ['a named header before Connection', ['X-Mine: 1', 'Connection: X-Mine'], /^x-mine:/im],
+  ['a repeated named header', ['X-Mine: 1', 'Connection: X-Mine', 'X-Mine: 2'], /^x-mine:/im],
+  ['Host is kept although Connection names it', ['Connection: Host'], /^connection: host/im, /^host: h\r$/im],
+  ['Cookie named in Connection: Berth cookies are removed', ['Connection: Cookie', session], /session-a/],
   [
-    'Authorization, named: what is ours is off anyway',
+    'Authorization named in Connection: Berth keys are removed',
     ['Connection: Authorization', `Authorization: Bearer ${keyOf(ALICE)}`],
     /berth_/,
   ],
   [
-    'our word of the client, named: it stays',
+    'forwarding headers are kept although Connection names them',
     ['Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix, Forwarded'],
     /^connection: x-/im,
     /^x-forwarded-for: 127\.0\.0\.1\r[^]*^x-forwarded-proto: http\r[^]*^x-forwarded-host: h\r[^]*^forwarded: for=/im,
   ],
-  ['what Connection names and is not there', ['Connection: X-Absent'], /absent/i],
+  ['an absent header that Connection names', ['Connection: X-Absent'], /absent/i],
   ['the session', [session], /session-a|berth_/, /^cookie: a=1;\s+b=2\r/im],
   ['the session alone', ['Cookie: berth_gateway=session-a'], /cookie/i],
   [
@@ -78,25 +78,25 @@ const inward: Row[] = [
   ['the cookie of the API', [`Cookie: AccessToken=${jwtOf(ALICE)}; a=1`], /AccessToken|eyJ/, /a=1/],
   ['the cookie of a link', ['Cookie: berth_share=x; __Secure-berth_share=y; a=1'], /berth_share/, /a=1/],
   [
-    'a name that only begins as ours: it stays',
+    'cookies whose names only contain Berth names are kept',
     ['Cookie: berth_gateways=1; xberth_gateway=2; AccessTokens=3'],
     /^$/,
     /berth_gateways=1; xberth_gateway=2; AccessTokens=3/,
   ],
-  ['a token of ours', [`Authorization: Bearer ${jwtOf(ALICE)}`], /eyJ/],
-  ['a token of ours by another scheme', [`Authorization: Token ${jwtOf(ALICE)}`], /eyJ/],
+  ['a Berth token', [`Authorization: Bearer ${jwtOf(ALICE)}`], /eyJ/],
+  ['a Berth token in another scheme', [`Authorization: Token ${jwtOf(ALICE)}`], /eyJ/],
   [
-    'a key of ours as a user of Basic',
+    'a Berth key as the user of Basic',
     [`Authorization: Basic ${Buffer.from(`${keyOf(ALICE)}:`).toString('base64')}`],
     /basic/i,
   ],
   [
-    'a key of the instance’s own: it stays',
+    'the instance’s own keys are kept',
     ['Authorization: Bearer sk-1', 'X-API-Key: k'],
     /^$/,
     /bearer sk-1[^]*x-api-key: k\r/i,
   ],
-  ['a link in the address of the page before', [`Referer: http://h${PATH}/?berth_share=x`], /berth_share/],
+  ['a link token in Referer', [`Referer: http://h${PATH}/?berth_share=x`], /berth_share/],
 ];
 
 const outward: Row[] = [
@@ -122,20 +122,25 @@ const outward: Row[] = [
     /^x-(one|two):/im,
   ],
   [
-    'our sandbox, named: it stays',
+    'the sandbox is kept although Connection names its headers',
     ['Connection: Content-Security-Policy, X-Content-Type-Options, Vary'],
     /^connection: content/im,
     /^content-security-policy: sandbox[^]*^x-content-type-options: nosniff\r[^]*^vary: cookie/im,
   ],
-  ['the length, named: it stays', ['Connection: Content-Length'], /^transfer-encoding/im, /^content-length: 2\r/im],
   [
-    'a policy that would undo ours',
+    'Content-Length is kept although Connection names it',
+    ['Connection: Content-Length'],
+    /^transfer-encoding/im,
+    /^content-length: 2\r/im,
+  ],
+  [
+    'a policy weaker than the sandbox',
     ['Content-Security-Policy: sandbox allow-same-origin allow-scripts'],
     /^$/,
     /^content-security-policy: sandbox allow-scripts allow-forms/im,
   ],
   [
-    'a policy of reports alone',
+    'a report-only policy',
     ['Content-Security-Policy-Report-Only: sandbox'],
     /^$/,
     /^content-security-policy: sandbox allow-scripts/im,
@@ -143,7 +148,7 @@ const outward: Row[] = [
   ['the cookie of the API', ['Set-Cookie: AccessToken=evil; Path=/'], /evil/],
   ['the session', ['Set-Cookie: berth_gateway=evil'], /evil/],
   ['the session by a prefix', ['Set-Cookie: __Host-berth_gateway=evil; Secure; Path=/'], /evil/],
-  ['the session in other letters and spaces', ['Set-Cookie: \t BERTH_Gateway \t=evil'], /evil/],
+  ['the session in another case, with spaces', ['Set-Cookie: \t BERTH_Gateway \t=evil'], /evil/],
   ['the cookie of a link', ['Set-Cookie: berth_share=evil', 'Set-Cookie: __Secure-berth_share=evil'], /evil/],
   [
     'a cookie without a name',
@@ -151,13 +156,13 @@ const outward: Row[] = [
     /set-cookie/i,
   ],
   [
-    'ours behind one that is good',
+    'a Berth cookie between others',
     ['Set-Cookie: a=1', 'Set-Cookie: AccessToken=evil', 'Set-Cookie: b=2'],
     /evil/,
     /a=1[^]*b=2/,
   ],
   [
-    'ours as an attribute',
+    'a Berth cookie as an attribute',
     ['Set-Cookie: a=1; berth_gateway=evil'],
     /^set-cookie: berth/im,
     new RegExp(`a=1; berth_gateway=evil; Path=${PATH}/`),
@@ -169,7 +174,7 @@ const outward: Row[] = [
     new RegExp(`a=1; Path=${PATH}/`),
   ],
   [
-    'a cookie for the path of another',
+    'a cookie for the path of another instance',
     [`Set-Cookie: a=1; Path=/notebook/${A}/`],
     /Path=\/notebook/,
     new RegExp(`Path=${PATH}/notebook`),
@@ -215,29 +220,29 @@ const comesOut =
 
 export const heads: Hostile[] = [
   ...inward.map(([name, lines, stops, passes]): Hostile => ({
-    name: `inward: ${name}`,
+    name: `upstream: ${name}`,
     sent: request(lines),
     holds: goesIn(stops, passes),
   })),
   ...outward.map(([name, lines, stops, passes]): Hostile => ({
-    name: `outward: ${name}`,
+    name: `downstream: ${name}`,
     inside: answerOf(lines),
     holds: comesOut(stops, passes),
   })),
   {
-    name: 'outward: a length in other letters',
+    name: 'downstream: a length in another case',
     inside: 'HTTP/1.1 200 OK\r\nCONTENT-length: 2\r\n\r\nok',
     holds: ({ answer }) =>
       expect(finalOf(answer).head.match(/^content-length: .*(?=\r|$)/gim)).toEqual(['Content-Length: 2']),
   },
   {
-    name: 'inward: a length that Connection names stays with its body',
+    name: 'upstream: a length that Connection names stays with its body',
     inside: after('body'),
     sent: request(['Connection: Content-Length', 'Content-Length: 4'], { method: 'POST', body: 'body' }),
     holds: ({ inward: got }) => expect(got[0]).toMatch(/^content-length: 4\r\n[^]*\r\n\r\nbody$/im),
   },
   {
-    name: 'inward: an encoding that Connection names stays with its body',
+    name: 'upstream: an encoding that Connection names stays with its body',
     inside: after('\r\n0\r\n\r\n'),
     sent: request(['Connection: Transfer-Encoding', 'Transfer-Encoding: chunked'], {
       method: 'POST',
@@ -247,7 +252,7 @@ export const heads: Hostile[] = [
       expect(got[0]).toMatch(/^transfer-encoding: chunked\r[^]*\r\n4\r\nbody\r\n0\r\n\r\n$/im),
   },
   {
-    name: 'inward: trailers of a request end at the gateway',
+    name: 'upstream: drops trailers of a request',
     inside: after('\r\n0\r\n\r\n'),
     sent: request(['Transfer-Encoding: chunked'], {
       method: 'POST',
@@ -256,7 +261,7 @@ export const heads: Hostile[] = [
     holds: ({ inward: got }) => expect(got[0]).not.toMatch(/bearer x|x-trailer/i),
   },
   {
-    name: 'inward: to a notebook goes no credential but its own',
+    name: 'upstream: a notebook receives no credential but its own token',
     sent: request([session, 'Authorization: Bearer sk-1', 'X-API-Key: k'], { path: `/notebook/${A}/` }),
     holds: ({ inward: got, answer }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);

@@ -27,10 +27,10 @@ const isOne = (seen: Seen, body = 'ok'): void => {
 const refused: Record<string, string> = {
   'a status of two digits': 'HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n',
   'a status of four digits': 'HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n',
-  'a status that is no number': 'HTTP/1.1 OK 200\r\nContent-Length: 0\r\n\r\n',
+  'a status that is not a number': 'HTTP/1.1 OK 200\r\nContent-Length: 0\r\n\r\n',
   'another protocol': 'ICY 200 OK\r\n\r\nmusic',
-  'a protocol in small letters': 'http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
-  'a version that is none': 'HTTP/1 200 OK\r\nContent-Length: 0\r\n\r\n',
+  'a protocol in lower case': 'http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n',
+  'an invalid version': 'HTTP/1 200 OK\r\nContent-Length: 0\r\n\r\n',
   'a preface of HTTP/2': '\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x64',
   'an alert of TLS': '\x15\x03\x01\0\x02\x02\x28',
   'a banner of ssh': 'SSH-2.0-OpenSSH_9.2\r\n',
@@ -43,34 +43,33 @@ const refused: Record<string, string> = {
   'a length below zero': 'HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok',
   'a length with a sign': 'HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok',
   'a length in hexadecimal': 'HTTP/1.1 200 OK\r\nContent-Length: 0x2\r\n\r\nok',
-  'a length in words': 'HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok',
+  'a length as a word': 'HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok',
   'a length that wraps around': 'HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551618\r\n\r\nok',
   'lengths in a list': 'HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok',
   'a length and chunks':
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
-  'a head that does not end': `HTTP/1.1 200 OK\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(64)}`,
-  'a header that does not end': `HTTP/1.1 200 OK\r\nX-Long: ${'x'.repeat(100_000)}`,
-  'a name that does not end': `HTTP/1.1 200 OK\r\n${'x'.repeat(100_000)}`,
-  'a great head': `HTTP/1.1 200 OK\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(40)}Content-Length: 2\r\n\r\nok`,
-  'a switch that nobody asked for':
-    'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw',
-  'a switch to nothing': 'HTTP/1.1 101 Switching Protocols\r\n\r\nraw',
-  'a body without any head': 'ok',
-  'a version of HTTP/2 in words': 'HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
-  'a chunk whose line ends bare at once': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n',
+  'an endless head': `HTTP/1.1 200 OK\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(64)}`,
+  'an endless header': `HTTP/1.1 200 OK\r\nX-Long: ${'x'.repeat(100_000)}`,
+  'an endless header name': `HTTP/1.1 200 OK\r\n${'x'.repeat(100_000)}`,
+  'a head over the limit': `HTTP/1.1 200 OK\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(40)}Content-Length: 2\r\n\r\nok`,
+  'an unrequested 101': 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw',
+  'a 101 without headers': 'HTTP/1.1 101 Switching Protocols\r\n\r\nraw',
+  'a body without a head': 'ok',
+  'a status line of HTTP/2.0': 'HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
+  'a first chunk with bare line feeds': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n',
 };
 
 const chunks = (trailers: readonly string[]): string =>
   `HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${[...trailers, 'X-Sum: 1'].join('\r\n')}\r\n\r\n`;
 const broken: Record<string, string> = {
-  'a chunk of a size that is none': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nx\r\n',
-  'a chunk of a size that wraps around':
+  'a chunk with an invalid size': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nx\r\n',
+  'a chunk with a size that wraps around':
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n10000000000000002\r\nok\r\n0\r\n\r\n',
-  'a chunk of a size below zero':
+  'a chunk with a negative size':
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n-1\r\nok\r\n0\r\n\r\n',
-  'a chunk longer than it says': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokok\r\n0\r\n\r\n',
-  'a chunk whose line ends bare': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n2\nok\n0\n\n',
-  'trailers that do not end': `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(64)}`,
+  'a chunk longer than its size': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokok\r\n0\r\n\r\n',
+  'a chunk with bare line feeds': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n2\nok\n0\n\n',
+  'endless trailers': `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(64)}`,
   'a trailer with a NUL': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: a\0b\r\n\r\n',
 };
 
@@ -126,11 +125,9 @@ const twice: Record<string, (socket: Socket) => void> = {
       if (count++ === 0) setTimeout(() => socket.write(answerOf(['X-Evil: 1'], 'evil')), 20);
     });
   },
-  'with more than it says': first(`${OK}evil`),
-  'and begins another': first(`${OK}HTTP/1.1 200 O`),
-  'and says that there is nothing more to say, then more': first(
-    'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nokevil',
-  ),
+  'with more bytes than its length': first(`${OK}evil`),
+  'and begins another response': first(`${OK}HTTP/1.1 200 O`),
+  'with Connection: close, then more': first('HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nokevil'),
 };
 
 const waits = async (what: string, holds: () => boolean): Promise<void> => until(what, holds);
@@ -160,7 +157,7 @@ export const answers: Hostile[] = [
     },
   })),
   {
-    name: 'an instance that answers before it is asked',
+    name: 'an instance that answers before the request',
     inside: (socket) => {
       socket.write(OK);
       socket.on('data', () => socket.write(answerOf(['X-Evil: 1'], 'evil')));
@@ -190,22 +187,22 @@ export const answers: Hostile[] = [
     holds: (seen) => expect([200, 502]).toContain(finalOf(seen.answer).status),
   },
   {
-    name: 'folded headers come out in one line, or not at all',
+    name: 'unfolds or drops folded headers',
     inside: answerOf(['X-Folded: a', ' X-Evil: b']),
     holds: ({ answer }) => expect(finalOf(answer).head).not.toMatch(/^\s*x-evil/im),
   },
   {
-    name: 'a bare line feed makes no header of another',
+    name: 'a bare line feed starts no header',
     inside: 'HTTP/1.1 200 OK\r\nX: a\nSet-Cookie: berth_gateway=evil\r\nContent-Length: 2\r\n\r\nok',
     holds: ({ answer }) => expect(answer).not.toMatch(/evil/),
   },
   {
-    name: 'line ends in a reason phrase make no header',
+    name: 'a line end in a reason phrase starts no header',
     inside: 'HTTP/1.1 200 OK\rX-Evil: 1\r\nContent-Length: 2\r\n\r\nok',
     holds: ({ answer }) => expect(answer).not.toMatch(/^x-evil/im),
   },
   {
-    name: 'control characters in a reason phrase are left away',
+    name: 'removes control characters from a reason phrase',
     inside: 'HTTP/1.1 200 a\x07b\x7f\r\nContent-Length: 2\r\n\r\nok',
     holds: ({ answer }) => expect(answer.split('\r\n')[0]).toMatch(/^HTTP\/1\.1 (200|502) [ -~]*$/),
   },
@@ -215,12 +212,12 @@ export const answers: Hostile[] = [
     holds: (seen) => isOne(seen),
   },
   {
-    name: 'a response of HTTP/1.0',
+    name: 'a response in HTTP/1.0',
     inside: 'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
     holds: (seen) => isOne(seen),
   },
   {
-    name: 'a body that only the end of the connection ends',
+    name: 'a body without a length',
     inside: 'HTTP/1.1 200 OK\r\n\r\nok',
     holds: (seen) => {
       expect(isWhole(seen)).toBe(true);
@@ -228,7 +225,7 @@ export const answers: Hostile[] = [
     },
   },
   {
-    name: 'encodings that the gateway does not know are passed as a body that the connection ends, or refused',
+    name: 'passes unknown encodings as a body without a length, or refuses them',
     inside: 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
     holds: ({ answer }) => expect(finalOf(answer).head).not.toMatch(/gzip/i),
   },
@@ -242,18 +239,18 @@ export const answers: Hostile[] = [
     },
   },
   {
-    name: 'information alone',
+    name: 'a 103 without a response',
     inside: 'HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n',
     holds: ({ answer }) => expect(finalOf(answer).status).toBe(502),
   },
   {
-    name: '100 that nobody waits for is not passed on',
+    name: 'drops an unrequested 100',
     inside: `HTTP/1.1 100 Continue\r\n\r\n${OK}`,
     holds: (seen) => isOne(seen),
   },
-  { name: '102 before the answer', inside: `HTTP/1.1 102 Processing\r\n\r\n${OK}`, holds: (seen) => isOne(seen) },
+  { name: '102 before the response', inside: `HTTP/1.1 102 Processing\r\n\r\n${OK}`, holds: (seen) => isOne(seen) },
   {
-    name: '103 with what is not for browsers',
+    name: '103 with headers not for browsers',
     inside: `HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nSet-Cookie: berth_gateway=evil\r\nConnection: evil\r\nX-Evil: evil\r\n\r\n${OK}`,
     holds: (seen) => {
       isOne(seen);
@@ -262,18 +259,18 @@ export const answers: Hostile[] = [
     },
   },
   {
-    name: '103 with a link that is none',
+    name: '103 with an invalid Link',
     inside: `HTTP/1.1 103 Early Hints\r\nLink: evil\r\n\r\n${OK}`,
     holds: (seen) => isOne(seen),
   },
   {
-    name: '103 to a client of HTTP/1.0',
+    name: '103 to an HTTP/1.0 client',
     inside: `HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n${OK}`,
     sent: request([], { version: '1.0' }),
     holds: ({ answer }) => expect(answer).toMatch(/^HTTP\/1\.1 200 [^]*ok$/),
   },
   {
-    name: '199, which nobody knows',
+    name: 'an unknown 199',
     inside: `HTTP/1.1 199 Odd\r\nX-Evil: 1\r\n\r\n${OK}`,
     holds: (seen) => {
       isOne(seen);
@@ -281,7 +278,7 @@ export const answers: Hostile[] = [
     },
   },
   {
-    name: 'information without end',
+    name: 'endless 1xx responses',
     inside: (socket) => {
       socket.once('data', () => {
         const hint = 'HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n';
@@ -323,7 +320,7 @@ export const answers: Hostile[] = [
     holds: hasNoBody,
   })),
   {
-    name: 'an instance that never answers is left when its client leaves',
+    name: 'disconnects an instance that never answers when its client leaves',
     inside: () => {},
     sent: 'x\r\n\r\n',
     holds: async ({ harness }) => {
@@ -336,7 +333,7 @@ export const answers: Hostile[] = [
     },
   },
   {
-    name: 'an instance that never ends is left when its client leaves',
+    name: 'disconnects an instance that never finishes when its client leaves',
     inside: (socket) => {
       socket.once('data', () => {
         const piece = Buffer.alloc(65_536);

@@ -182,8 +182,8 @@ describe('disconnects are detected', () => {
   });
 
   test.each([
-    ['as it is done', NGHTTP2_CANCEL],
-    ['as if all were well', NGHTTP2_NO_ERROR],
+    ['with CANCEL', NGHTTP2_CANCEL],
+    ['with NO_ERROR', NGHTTP2_NO_ERROR],
   ])('an upload that is reset %s never looks whole', async (_how, code) => {
     let received = 0;
     let how = '';

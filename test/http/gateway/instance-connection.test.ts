@@ -26,10 +26,10 @@ const answer = (text: string, more = ''): string =>
   `HTTP/1.1 200 OK\r\n${more}Content-Length: ${text.length}\r\n\r\n${text}`;
 
 test.each([
-  ['says nothing', '', ['1', '1', '1']],
-  ['keeps it for long', 'Keep-Alive: timeout=60\r\n', ['1', '1', '1']],
-  ['closes it soon', 'Keep-Alive: timeout=2\r\n', ['1', '2', '3']],
-  ['closes it', 'Connection: close\r\n', ['1', '2', '3']],
+  ['sends no Keep-Alive', '', ['1', '1', '1']],
+  ['keeps the connection for a minute', 'Keep-Alive: timeout=60\r\n', ['1', '1', '1']],
+  ['keeps the connection for two seconds', 'Keep-Alive: timeout=2\r\n', ['1', '2', '3']],
+  ['closes the connection', 'Connection: close\r\n', ['1', '2', '3']],
 ])('an instance that %s', async (_what, header, connections) => {
   const harness = await instance((socket, connection) => socket.write(answer(String(connection), header)));
   const seen: string[] = [];

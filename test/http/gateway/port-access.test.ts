@@ -19,8 +19,8 @@ interface Visitor {
 }
 
 const visitors: Record<string, Visitor> = {
-  stranger: { is: 'nobody' },
-  'stranger with a forged token': { is: 'nobody', headers: { authorization: `Bearer ${jwtOf('nobody')}` } },
+  'caller without credentials': { is: 'nobody' },
+  'caller with a forged token': { is: 'nobody', headers: { authorization: `Bearer ${jwtOf('nobody')}` } },
   'another account, by key': { is: 'other', headers: { 'x-api-key': keyOf(MALLORY) } },
   'another account, by session': { is: 'other', browser: true, headers: { cookie: 'berth_gateway=session-m' } },
   'owner, by token': { is: 'owner', headers: { authorization: `Bearer ${jwtOf(ALICE)}` } },
@@ -29,7 +29,7 @@ const visitors: Record<string, Visitor> = {
   'link, by an encoded query': { is: 'linked', query: 'x=1&berth%5Fshare=good' },
   'link, by header': { is: 'linked', headers: { 'x-berth-share': 'good' } },
   'link, by cookie': { is: 'linked', browser: true, headers: { cookie: 'berth_share=good' } },
-  'link, beside a key of the instance’s own': {
+  'link, with a key for the instance': {
     is: 'linked',
     headers: { 'x-berth-share': 'good', authorization: 'Bearer sk-own' },
   },
@@ -37,15 +37,15 @@ const visitors: Record<string, Visitor> = {
     is: 'linked other',
     headers: { 'x-berth-share': 'good', 'x-api-key': keyOf(MALLORY) },
   },
-  'link that ended, by query': { is: 'nobody', query: 'berth_share=ended' },
-  'link that ended, by cookie': { is: 'nobody', browser: true, headers: { cookie: 'berth_share=ended' } },
-  'link that ended, and another account': {
+  'expired link, by query': { is: 'nobody', query: 'berth_share=ended' },
+  'expired link, by cookie': { is: 'nobody', browser: true, headers: { cookie: 'berth_share=ended' } },
+  'expired link, and another account': {
     is: 'other',
     headers: { 'x-berth-share': 'ended', 'x-api-key': keyOf(MALLORY) },
   },
   'link to another port': { is: 'nobody', query: 'berth_share=port-81' },
   'link to another instance': { is: 'nobody', headers: { 'x-berth-share': 'of-m' } },
-  'two links that differ': { is: 'nobody', query: 'berth_share=good&berth_share=ended' },
+  'two different links': { is: 'nobody', query: 'berth_share=good&berth_share=ended' },
 };
 
 /** Expected status, independent of the code under test. */

@@ -15,7 +15,7 @@ const refused: [string, string][] = [
     `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${body}`,
   ],
   [
-    'both lengths, the other way round',
+    'both lengths, in reverse order',
     `POST ${P}/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
   ],
   ['two lengths', `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab`],
@@ -50,7 +50,7 @@ const refused: [string, string][] = [
   ['a NUL in a header', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nX-A: 1\x002\r\n${close}\r\n`],
   ['no host', `GET ${P}/ HTTP/1.1\r\n${close}\r\n`],
   ['two hosts', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nHost: other\r\n${close}\r\n`],
-  ['a host that is none', `GET ${P}/ HTTP/1.1\r\nHost: h"; x\r\n${close}\r\n`],
+  ['an invalid host', `GET ${P}/ HTTP/1.1\r\nHost: h"; x\r\n${close}\r\n`],
   ['a host with a path', `GET ${P}/ HTTP/1.1\r\nHost: h/../x\r\n${close}\r\n`],
   ['two authorizations', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nAuthorization: a\r\nAuthorization: b\r\n${close}\r\n`],
   ['two origins', `GET ${P}/ HTTP/1.1\r\nHost: h\r\nOrigin: a\r\nOrigin: b\r\n${close}\r\n`],
@@ -62,7 +62,7 @@ const refused: [string, string][] = [
   ['TRACE', `TRACE ${P}/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['an unknown method', `SMUGGLE ${P}/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['another version', `GET ${P}/ HTTP/1.2\r\nHost: h\r\n${close}\r\n`],
-  ['HTTP/2 without asking', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+  ['unrequested HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
   ['two spaces and a path', `GET  ${P}/ HTTP/1.1 x\r\nHost: h\r\n${close}\r\n`],
   ['dots to another instance', `GET ${P}/../../${B}/80/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
   ['encoded dots', `GET ${P}/%2e%2e/%2E./${B}/80/ HTTP/1.1\r\nHost: h\r\n${close}\r\n`],
@@ -72,7 +72,7 @@ const refused: [string, string][] = [
     'headers beyond the limit',
     `GET ${P}/ HTTP/1.1\r\nHost: h\r\n${`X-Long: ${'x'.repeat(1_000)}\r\n`.repeat(40)}${close}\r\n`,
   ],
-  ['what is no HTTP', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+  ['bytes that are not HTTP', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
 ];
 
 test.each(refused)('%s', async (_name, text) => {
