@@ -118,15 +118,15 @@ export function describeOpenExec(current: () => Subject): void {
         () => {},
       );
       await subject.fixture.time.sleep(1_500);
-      expect(running.stdout.readableLength, 'nobody reads, so little is held').toBeLessThan(mebibyte);
-      expect(over, 'and the command waits').toBe(false);
+      expect(running.stdout.readableLength, 'bounded while nobody reads').toBeLessThan(mebibyte);
+      expect(over, 'the command waits').toBe(false);
       let [bytes, pauses] = [0, 0];
       for await (const chunk of running.stdout) {
         bytes += Buffer.from(chunk).length;
         if (bytes > (pauses + 1) * (total / 20)) {
           pauses++;
           await subject.fixture.time.sleep(50);
-          expect(await settlesBelow(before + 4 * mebibyte), 'little of it is held').toBe(true);
+          expect(await settlesBelow(before + 4 * mebibyte), 'buffered bytes').toBe(true);
         }
       }
       expect(bytes).toBe(total);
@@ -156,13 +156,13 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       const running = await open(subject, id, ['sh'], { terminal: { columns: 100, rows: 40 } });
       const said = collect(running.stdout);
-      await subject.until('it asks', async () => said().length > 0);
+      await subject.until('the shell prompts', async () => said().length > 0);
       running.stdin.write('stty size\r');
-      await subject.until('its first size', async () => said().includes('\r\n40 100\r\n'));
+      await subject.until('the first size', async () => said().includes('\r\n40 100\r\n'));
       expect(said()).toContain('stty size\r\n');
       await running.resize({ columns: 77, rows: 33 });
       running.stdin.write('stty size\r');
-      await subject.until('its next size', async () => said().includes('\r\n33 77\r\n'));
+      await subject.until('the next size', async () => said().includes('\r\n33 77\r\n'));
       running.stdin.write('sh -c "exit 5"\r');
       await subject.until('it is echoed', async () => said().includes('sh -c "exit 5"\r\n'));
       // A key is lost while the shell reconfigures its terminal.
@@ -180,7 +180,7 @@ export function describeOpenExec(current: () => Subject): void {
       running.stdin.write('cat\r');
       await subject.until('it has echoed', async () => said().includes('cat\r\n'));
       running.stdin.write('a\x10\x11b\r');
-      await subject.until('cat has it', async () => said().includes('a\x10') && said().includes('b\r\n'));
+      await subject.until('cat echoes the keys', async () => said().includes('a\x10') && said().includes('b\r\n'));
       running.stdin.write('\x03');
       await subject.until('it is interrupted', async () => said().includes('^C'));
       running.stdin.write('echo code $?\r');
@@ -226,10 +226,10 @@ export function describeOpenExec(current: () => Subject): void {
         [...(await subject.exec(id, 'ps')).stdout.matchAll(/^ *\d+ \S+ +sleep (\d00\d)$/gm)].map(
           ([, seconds]) => seconds ?? '',
         );
-      await subject.until('all sleep', async () => (await sleepers()).length === 7);
+      await subject.until('all children sleep', async () => (await sleepers()).length === 7);
       await running.kill();
       expect(await running.exited).toBe(137);
-      await subject.until('they are gone', async () => (await sleepers()).length < 2);
+      await subject.until('the children are gone', async () => (await sleepers()).length < 2);
       expect(await sleepers()).toEqual(['2000']);
       await other.kill();
     });

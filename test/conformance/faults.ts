@@ -15,7 +15,7 @@ const ownedOf = ({ id, ownerId, generation, imageRef }: EngineSpec): OwnedObject
   imageRef,
 });
 
-/** One call of every verb with an answer, with this signal. */
+/** Calls every verb that returns an answer, with this signal. */
 const calls = (engine: Engine, spec: EngineSpec, signal: AbortSignal): Record<string, () => Promise<unknown>> => ({
   probe: () => engine.probe(signal),
   listOwned: () => engine.listOwned(signal),

@@ -1,4 +1,4 @@
-/** What an engine provides for the conformance suite. */
+/** Interface of an engine to the conformance suite. */
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Engine, EngineSpec, RegistryCredentials } from '../../src/engines/contract.ts';
@@ -40,7 +40,7 @@ export interface Registries {
   wrongCredentials: RegistryCredentials;
 }
 
-/** Clock of the engine: real, or virtual time that advances while somebody waits. */
+/** Clock of the engine: real, or virtual time that advances during waits. */
 export interface FixtureTime {
   /** Epoch milliseconds. */
   now(): number;

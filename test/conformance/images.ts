@@ -233,7 +233,7 @@ export function describeImages(current: () => Subject): void {
       await again.ensureImage(ref, tell, deadline(), credentials);
       expectProgress(reported);
       expect(await hasFile(subject, ref)).toBe(true);
-      expect(await imagesOwned(ref), 'it is known again as ours').toMatchObject([{ id: spec.id }]);
+      expect(await imagesOwned(ref), 'its owner is known after the pull').toMatchObject([{ id: spec.id }]);
     });
 
     it('an open registry needs no credentials; an absent image can not be pushed', async () => {
@@ -266,7 +266,7 @@ export function describeImages(current: () => Subject): void {
       await engine.saveImage(one.id, ref, deadline());
       const owned = await subject.owned(ownerId);
       const pick = (kind: OwnedObject['kind'], id: string): OwnedObject =>
-        owned.find((entry) => entry.kind === kind && entry.id === id) ?? expect.fail(`no ${kind} ${id} is told of`);
+        owned.find((entry) => entry.kind === kind && entry.id === id) ?? expect.fail(`no ${kind} ${id} is listed`);
       expect((await expectFault(engine.discard(pick('network', ownerId), deadline()), 'busy')).retry).toBe(true);
 
       for (const gone of [pick('instance', one.id), pick('image', one.id)]) {

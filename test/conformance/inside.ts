@@ -1,4 +1,4 @@
-/** Instance as seen from inside, through exec; exec and logs. */
+/** The instance from inside, through exec; exec and logs. */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -88,7 +88,7 @@ export function describeInside(current: () => Subject): void {
         ...spec,
         files: [...files, control('note', 'new'), control('added', 'now')],
       });
-      expect(after, 'it was left running').toEqual(before);
+      expect(after, 'the same run continues').toEqual(before);
       expect((await subject.exec(spec.id, 'cat', '/etc/berth/note')).stdout).toBe('new');
       expect((await subject.exec(spec.id, 'cat', '/etc/berth/added')).stdout).toBe('now');
       expect((await subject.exec(spec.id, 'cat', '/etc/berth/same')).stdout).toBe('same');
@@ -129,13 +129,16 @@ export function describeInside(current: () => Subject): void {
       const noteOf = (round: number): string => texts[round % 2] ?? '';
       const spec = subject.spec({ files: [control('note', noteOf(0))] });
       await subject.ensure(spec);
-      // counts reads with unexpected content until told to stop
+      // counts reads with unexpected content until stopped
       const script =
         ': >/tmp/looking; bad=0; looks=0; while [ ! -e /tmp/enough ]; do looks=$((looks + 1)); ' +
         'case $(tr -s ab </etc/berth/note)$(wc -c </etc/berth/note) in a100000 | b100000) ;; *) bad=$((bad + 1)) ;; esac; done; ' +
         'echo "$bad bad, some: $((looks > 0))"';
       const reader = subject.exec(spec.id, 'sh', '-c', script);
-      await subject.until('it looks', async () => (await subject.exec(spec.id, 'ls', '/tmp/looking')).exitCode === 0);
+      await subject.until(
+        'the reader loop runs',
+        async () => (await subject.exec(spec.id, 'ls', '/tmp/looking')).exitCode === 0,
+      );
       for (let round = 1; round <= 30; round++) {
         await subject.ensure({ ...spec, files: [...spec.files.slice(0, 1), control('note', noteOf(round))] });
       }

@@ -70,7 +70,7 @@ export function describeJoining(current: () => Subject): void {
         await subject.until('the node port greets', async () => (await greetingAt(subject, nodePort)) === 'hello, you');
       }
       listening.close();
-      await subject.until('it is closed', () => isRefused(engine.dial(spec.id, freePort, deadline())));
+      await subject.until('the port is closed', () => isRefused(engine.dial(spec.id, freePort, deadline())));
       const near = await network.listen({ host: 'localhost', port: 0 }, greet, deadline());
       expect(near.port).toBeGreaterThan(1024);
       expect(await greeted(await network.connect({ host: loopback, port: near.port }, deadline()))).toBe('hello, you');
@@ -202,7 +202,7 @@ export function describeJoining(current: () => Subject): void {
       subject.after(async () => other.close());
       expect(other.pathInside).not.toBe(pathInside);
       close();
-      await subject.until('it is gone', () => isRefused(fixture.connectUnix(id, pathInside)));
+      await subject.until('the socket is gone', () => isRefused(fixture.connectUnix(id, pathInside)));
       expect(await greeted(await fixture.connectUnix(id, other.pathInside))).toBe('hello, you');
       close();
     });

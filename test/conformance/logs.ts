@@ -70,11 +70,11 @@ export function describeLogs(current: () => Subject): void {
 
     it('carry their time, and are read by time range', async () => {
       const { subject, id } = await started({}, slowly);
-      const lines = await subject.until('all five', async () => {
+      const lines = await subject.until('five lines', async () => {
         const now = ofSlow(await read(subject, id));
         return now.length === 5 && now;
       });
-      const times = lines.map(({ atMs }) => atMs ?? expect.fail('a line has no time'));
+      const times = lines.map(({ atMs }) => atMs ?? expect.fail('a line without a time'));
       expect(times.toSorted((a, b) => a - b)).toEqual(times);
       expect((times[4] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(1_000);
       const [sinceMs, untilMs] = [times[1] ?? 0, times[3] ?? 0];
@@ -90,7 +90,7 @@ export function describeLogs(current: () => Subject): void {
       // Earlier output could not be attributed to this second.
       const followedMs = place.subject.fixture.time.now();
       const later = () => lines.filter(({ atMs }) => (atMs ?? 0) > followedMs);
-      await place.subject.until('three that are written while it is followed', async () => later().length >= 3);
+      await place.subject.until('three lines written while following', async () => later().length >= 3);
       const { slackMs } = place.subject.fixture.time;
       for (const { atMs, heardMs } of later()) expect(heardMs - (atMs ?? 0)).toBeLessThan(1_000 + slackMs);
       await place.subject.fixture.stopOutside(place.id);
@@ -105,7 +105,7 @@ export function describeLogs(current: () => Subject): void {
     it('follow from a time or a number of lines without gaps or duplicates', async () => {
       const place = await started({}, slowly);
       const first = await follow(place);
-      await place.subject.until('two', async () => ofSlow(first.lines).length >= 2);
+      await place.subject.until('two lines', async () => ofSlow(first.lines).length >= 2);
       const sinceMs = ofSlow(first.lines)[1]?.atMs ?? 0;
       const [fromTime, fromLine, fromNow] = await Promise.all([
         follow(place, { sinceMs }),
@@ -113,7 +113,7 @@ export function describeLogs(current: () => Subject): void {
         follow(place, { tail: 0 }),
       ]);
       const all = [first, fromTime, fromLine, fromNow];
-      await place.subject.until('the last', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
+      await place.subject.until('the last line', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
       expect(textsOf(fromTime.lines)[0]).toBe('line 1');
       for (const { lines } of all) {
         const texts = textsOf(ofSlow(lines));
@@ -123,9 +123,12 @@ export function describeLogs(current: () => Subject): void {
 
     it('the signal ends a follower without a fault, and so does a break', async () => {
       const place = await started();
-      await place.subject.until('it has spoken', async () => (await read(place.subject, place.id)).length >= 2);
+      await place.subject.until(
+        'the first lines are written',
+        async () => (await read(place.subject, place.id)).length >= 2,
+      );
       const { lines, over, leave } = await follow(place);
-      await place.subject.until('both', async () => lines.length === 2);
+      await place.subject.until('both lines', async () => lines.length === 2);
       leave();
       await over;
       for await (const { text } of await place.subject.fixture.engine.followLogs(place.id, 'console', {}, deadline())) {
@@ -170,7 +173,7 @@ export function describeLogs(current: () => Subject): void {
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith(played, script));
       const { subject, id } = place;
       const { lines, over } = await follow(place, {}, 'init');
-      await subject.until('the first', async () => lines.length > 0);
+      await subject.until('the first line', async () => lines.length > 0);
       expect(lines.length).toBeLessThan(4);
       await over;
       expect(textsOf(lines)).toEqual(['zero', 'init 1', 'init 2', 'init 3']);
@@ -192,7 +195,10 @@ export function describeLogs(current: () => Subject): void {
         `printf f >>${log}/init.log; echo 0 >${log}/init.exit; trap 'exit 0' TERM`;
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
       const { lines, over } = await follow(place, {}, 'init');
-      await subject.until('the first is there', async () => (await read(subject, place.id, {}, 'init')).length > 0);
+      await subject.until(
+        'the first line is readable',
+        async () => (await read(subject, place.id, {}, 'init')).length > 0,
+      );
       expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one']);
       expect(textsOf(lines).includes('hal')).toBe(false);
       await subject.exec(place.id, 'touch', `${log}/go`);
@@ -229,10 +235,10 @@ export function describeLogs(current: () => Subject): void {
       const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
       const { over, leave } = await follow(place, {}, 'init');
       const tails = async () => (await subject.exec(place.id, 'ps')).stdout.includes('tail -n');
-      await subject.until('it looks', tails);
+      await subject.until('the follower process runs', tails);
       leave();
       await over;
-      expect(await subject.until('it has left', async () => !(await tails()))).toBe(true);
+      expect(await subject.until('the follower process is gone', async () => !(await tails()))).toBe(true);
     });
 
     it('are not_found for an absent instance', async () => {

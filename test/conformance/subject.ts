@@ -150,8 +150,7 @@ export async function until<T>(
   for (;;) {
     const answer = await ask();
     if (answer !== undefined && answer !== false) return answer;
-    if (performance.now() > giveUpAt)
-      throw new Error(`waited 120 s in vain: ${typeof what === 'string' ? what : what()}`);
+    if (performance.now() > giveUpAt) throw new Error(`not within 120 s: ${typeof what === 'string' ? what : what()}`);
     await time.sleep(20);
   }
 }
@@ -170,7 +169,7 @@ export async function faultOf(call: Promise<unknown>): Promise<EngineFault> {
 export async function expectFault(call: Promise<unknown>, ...kinds: FaultKind[]): Promise<EngineFault> {
   const fault = await faultOf(call);
   expect(kinds, fault.message).toContain(fault.kind);
-  expect(fault.message, 'a fault says what was wrong').not.toBe('');
+  expect(fault.message, 'a fault has a message').not.toBe('');
   return fault;
 }
 

@@ -56,7 +56,7 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
     if (runs !== (status === 'Running'))
       return world.fail(`after ${action} ${first} ${runs ? 'runs' : 'does not run'}`);
     if (action === 'restart' && (container?.startedAtMs ?? 0) < sinceMs)
-      return world.fail(`${first} was restarted, and runs on`);
+      return world.fail(`${first} was restarted, and still has its earlier run`);
   }
   const second = await launchNew(world, caller, until);
   if (second === null) return;
@@ -121,7 +121,7 @@ async function reaches(
   if (await until(() => observed()?.status === status, withinMs)) return true;
   const is = observed();
   world.fail(
-    `in fair weather ${id} does not become ${status}: it is ${is?.status} ${is?.phase} ${is?.diagnosisMessage}`,
+    `without faults ${id} does not become ${status}: it is ${is?.status} ${is?.phase} ${is?.diagnosisMessage}`,
   );
   return false;
 }

@@ -1,6 +1,6 @@
 /**
- * Engine as seen by one server run: over a connection that delays, loses, doubles and falsifies
- * calls. A call sent before a kill may arrive afterwards.
+ * Engine from the view of one server run: over a connection that delays, loses, doubles and
+ * falsifies calls. A call sent before a kill may arrive afterwards.
  */
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf } from '../../src/domain/ids.ts';

@@ -1,5 +1,6 @@
 /**
- * Storage as seen by one server run: slow and unreliable. Calls must follow from committed rows.
+ * Storage from the view of one server run: slow and unreliable. Calls must follow from committed
+ * rows.
  */
 import type { DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';

@@ -10,7 +10,7 @@ interface PendingPolicy {
   alone: boolean;
 }
 
-/** Unanswered requests by instance; those without any answer stay. */
+/** Unanswered requests by instance; requests without any answer stay. */
 const pendingPolicies = new WeakMap<World, Map<string, Set<PendingPolicy>>>();
 
 function pendingOf(world: World, id: string): Set<PendingPolicy> {

@@ -50,7 +50,7 @@ const quickTimes: Partial<Times> = {
 };
 /** Longer than several leases. */
 const farRegistry: Partial<Times> = { pull: [40_000, 100_000], save: [30_000, 60_000] };
-/** One call of the engine outlasts heartbeats. */
+/** A single call of the engine outlasts heartbeats. */
 const busyHost: Partial<Times> = { create: [2_000, 8_000], start: [2_000, 12_000] };
 const hosts: readonly Partial<Times>[] = [farRegistry, busyHost];
 /** Shorter deadlines save simulated time in most worlds. */

@@ -34,7 +34,7 @@ async function runningOf(world: Place, by: Caller, type: string): Promise<One> {
   return one;
 }
 
-/** One account each: a reservation is per account, and entries are limited. */
+/** Creates one account each: a reservation is per account, and entries are limited. */
 const accounts = async (world: Place, count: number): Promise<Caller[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => world.account(`account-${index}`)));
 
@@ -78,7 +78,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
 
     for (const [turn, next] of order.entries()) {
       const gone = holding.shift();
-      if (!gone) throw new Error('nobody holds a place');
+      if (!gone) throw new Error('nobody holds capacity');
       // Terminate frees capacity at once, stop once stopped.
       if (turn % 2 === 0) await terminate(world, gone);
       else await stop(world, gone);
@@ -145,7 +145,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     expect(await world.line()).toEqual([big.instanceId, small.instanceId]);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
     await world.until(small.instanceId, says('NoCapacity', '1 before it'));
-    // One core was free all the time, reserved for the head.
+    // A core was free all the time, reserved for the head.
     await instances.stop(world.caller, big, null);
     await world.until(small.instanceId, hasStatus('Running'));
     await world.until(big.instanceId, hasStatus('Stopped'));
@@ -432,7 +432,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     // Another account has ten of its own; a departure frees one.
     await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     const [gone] = done;
-    if (!gone) throw new Error('nobody is in line');
+    if (!gone) throw new Error('the queue is empty');
     await instances.terminate(world.caller, gone, null);
     const again = await outcomesOf([wait(world, 'cpu.1'), wait(world, 'cpu.1')]);
     expect(again.refused.map(({ code }) => code)).toEqual(['over_quota']);

@@ -18,7 +18,7 @@ import {
 } from '../../simulation/invariants.ts';
 import { eventually, type World } from '../../fixtures/control.ts';
 
-/** All tables but those of access. */
+/** Every table except those of access. */
 const tables = [
   'account',
   'region',

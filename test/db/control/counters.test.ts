@@ -115,7 +115,7 @@ type Shared = Awaited<ReturnType<typeof makeWorld>> & {
 };
 const worlds = new WeakMap<object, Promise<Shared>>();
 
-/** One world for all runs on a store, so the counters must be exact over all of them. */
+/** All runs on a store share a world, so the counters must be exact over all of them. */
 function shared(store: Parameters<typeof makeWorld>[0]): Promise<Shared> {
   const made = async (): Promise<Shared> => {
     const world = await makeWorld(store, {

@@ -25,7 +25,7 @@ const idleLimits: IdleLimits = {
 const AFTER_MS = 600;
 const quick = (more: Partial<IdlePolicy> = {}): IdlePolicy => idlePolicy(AFTER_MS, more);
 
-/** One database suffices where the store doesn't matter. */
+/** A single database suffices where the store doesn't matter. */
 async function open(): Promise<Store> {
   const { store, remove } = await openTempStore();
   onTestFinished(remove);
@@ -225,7 +225,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     expect(keepAliveUntilMs).toBeGreaterThan(Date.now());
     expect(
       (await stopPolicies.keepAlive(world.caller, id, 1_000)).keepAliveUntilMs,
-      'a short call takes back no long one',
+      'a shorter call does not shorten a longer one',
     ).toBe(keepAliveUntilMs);
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: it is to be kept until 2/);
@@ -255,9 +255,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     await world.until(id, hasStatus('Stopped'));
     const [stop] = await kindsOf(world, id, 'instance.stopWished');
     expect(usedMs).toBeGreaterThan(0);
-    expect(JSON.parse(stop?.data ?? '{}').idleSince, 'it was stopped for later idleness').toBeGreaterThanOrEqual(
-      usedMs,
-    );
+    expect(JSON.parse(stop?.data ?? '{}').idleSince, 'the stop counts later idle time').toBeGreaterThanOrEqual(usedMs);
   });
 
   test('unless the policy ignores that signal', async () => {

@@ -139,7 +139,7 @@ onBothEngines('an image of an account', (open) => {
     await registries.create(world.caller, credentials, null);
     const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
     await world.until((await launch(world, mine.imageId)).instanceId, hasStatus('Running'));
-    expect(world.engine.host.image(REF), 'it lies on the host').toBeDefined();
+    expect(world.engine.host.image(REF), 'the host has the image').toBeDefined();
 
     const thief = await world.account('thief');
     const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
@@ -150,7 +150,7 @@ onBothEngines('an image of an account', (open) => {
     expect((await world.instance(instanceId)).instanceRuntimeInfo.status).toBe('Starting');
     expect(registered.pulls).toContain(`${REF} -`);
     const { images: listed } = await images.list(thief, pager);
-    expect(listed.at(-1)?.state, 'nor is it told that another has it').not.toBe('Ready');
+    expect(listed.at(-1)?.state, 'the state reveals no pull of another account').not.toBe('Ready');
   });
 
   test('is not shared with a pull of another account', async () => {

@@ -50,7 +50,9 @@ onBothEngines('the loop', (open) => {
     const store = await open();
     const ids = ['a', 'b', 'c'];
     await insertRows(store, ids, null);
-    /** Requests made per row, and those a reconcile has seen: a counter outside of the store. */
+    /**
+     * Requests made per row, and requests observed by a reconcile: a counter outside of the store.
+     */
     const desired = new Map(ids.map((id) => [id, 0]));
     const seen = new Map(ids.map((id) => [id, 0]));
     const loop = loopOver(store, async ({ row }) => {
@@ -211,7 +213,7 @@ onBothEngines('the loop', (open) => {
     const loop = loopOver(counted, async () => ((reconciled += 1), { dueAtMs: null }));
     await eventually(() => asked.length >= 1);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    // At the start: rows waiting for a future time, then due rows.
+    // Starts with rows waiting for a future time, then due rows.
     expect({ reconciled, writes, reads: asked.length }).toEqual({ reconciled: 0, writes: 2, reads: 1 });
     loop.wake();
     await eventually(() => asked.length >= 2);

@@ -122,7 +122,7 @@ onBothEngines('figures of a running instance', (open) => {
     await room.pass(MINUTE_MS);
     room.engine.host.goAway(2 * MINUTE_MS);
     await room.pass(MINUTE_MS);
-    expect((await room.read()).now, 'nothing is told of now').toBeNull();
+    expect((await room.read()).now, 'no current sample').toBeNull();
     await room.pass(MINUTE_MS);
     room.engine.host.comeBack();
     await room.pass(MINUTE_MS);
@@ -169,7 +169,7 @@ onBothEngines('figures of a running instance', (open) => {
     const after = await room.series('memoryBytes', { ...of, toMs: room.clock.now() });
     expect(after.slice(0, 40)).toEqual(before.slice(0, 40));
     expect(after.slice(0, 40)).not.toContain(null);
-    expect(after.slice(40, 42), 'the minute under way').toEqual([null, null]);
+    expect(after.slice(40, 42), 'the current minute').toEqual([null, null]);
     expect(after.at(42)).not.toBeNull();
     await room.pass(MINUTE_MS);
     const minutes = await room.series('memoryBytes', { ...of, stepMs: MINUTE_MS }, room.ids[1]);
@@ -206,7 +206,7 @@ onBothEngines('figures of a running instance', (open) => {
     expect(await room.count('metricHour')).toBe(1); // its last minutes are a day old
     await room.clock.advance(HOUR_MS);
     await room.pass(2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(1); // of the current day
+    expect(await room.count('metricHour')).toBe(1); // rows of the current day
     expect(await room.count('metricMinute')).toBeLessThanOrEqual(4);
     const old = (await room.store.read.selectFrom('metricHour').select('atMs').execute()).map(({ atMs }) => atMs);
     expect(old.every((atMs) => atMs > room.begunMs + DAY_MS)).toBe(true);
@@ -278,11 +278,11 @@ describe('metrics of running control', () => {
       });
       await control.instances.stop(world.caller, { instanceId }, null);
       await world.until(instanceId, hasStatus('Stopped'));
-      expect(await now(), 'what is stopped uses nothing now').toBeNull();
+      expect(await now(), 'a stopped instance has no current sample').toBeNull();
       const { steps } = await control.metrics.read(world.caller, instanceId, {});
       expect(
         steps.some((step) => step !== null),
-        'and what it used is told',
+        'earlier samples remain',
       ).toBe(true);
     });
   });

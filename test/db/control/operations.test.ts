@@ -425,7 +425,7 @@ onBothEngines('operations', (open) => {
       const rows = Array.from({ length: 1_500 }, (_, index) => ({
         accountId: caller.accountId,
         seq: index + 1,
-        // One event has a clock that was ahead: later ones stay, so that no gap appears.
+        // An event has a clock that was ahead: later events stay, so that no gap appears.
         atMs: index === 1_200 ? 9_000 : index,
         kind: 'x',
         subjectId: 'x',

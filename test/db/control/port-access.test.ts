@@ -127,7 +127,7 @@ onBothEngines('access to a port', (open) => {
       }
       return asked.length - before;
     };
-    // One each, and a few more where fifty requests take seconds.
+    // Creates one each, and a few more where fifty requests take seconds.
     expect(await visit(50, false)).toBeLessThan(5);
     expect(await visit(50, true)).toBeLessThan(10);
   });

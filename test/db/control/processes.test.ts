@@ -170,7 +170,7 @@ onEngine('postgres', 'two control processes', (open) => {
     const clock = { aheadMs: 0 };
     const { world, other, otherEngine } = await twoProcesses(open, { clock, limits: { callDeadlineMs: 5_000 } });
     let letGo = (): void => {};
-    // No hint wakes the loop, which would see the row's new lease and give up, or the other, once at rest.
+    // No hint wakes the loops: this loop would see the new lease and stop, the other one at rest.
     for (const engine of [world.engine, otherEngine])
       engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     const { ensure } = world.engine;

@@ -133,7 +133,7 @@ onBothEngines('two concurrent actions', { postgres: 'always' }, (open) => {
 });
 
 onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'always' }, (open) => {
-  /** One place, held by one instance, with a queued entry. */
+  /** Capacity for one instance, taken by an instance, with a queued entry. */
   const taken = async (world: Place, at: { first?: string }) => {
     const holding = {
       instanceId:

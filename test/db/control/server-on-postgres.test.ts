@@ -14,7 +14,7 @@ import { eventually } from '../../fixtures/control.ts';
 
 const PASSWORD = 'correct horse battery';
 
-/** A PostgreSQL of its own, since connections are cut here, and a connection to look at it from beside. */
+/** Starts a separate PostgreSQL, since connections are cut here, with an admin connection. */
 async function database(): Promise<{ url: string; adminClient: pg.Client }> {
   const own = await startPostgres();
   onTestFinished(() => own.stop());

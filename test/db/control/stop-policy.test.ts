@@ -151,7 +151,7 @@ onBothEngines('stop policy', (open) => {
         const stopAtMs = nowMs() + HOUR_MS + turn;
         await set(world, id, { stopAtMs });
         last.set(id, stopAtMs);
-        expect(await endsOf(world, id), 'what was answered holds').toMatchObject({ stopAtMs });
+        expect(await endsOf(world, id), 'the acknowledged setting holds').toMatchObject({ stopAtMs });
       }
     });
     for (const id of ids) await world.until(id, hasStatus('Running'));

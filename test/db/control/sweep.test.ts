@@ -85,7 +85,7 @@ onBothEngines('the sweep', (open) => {
   });
 
   test('changes nothing when all is in order or the engine does not answer', async () => {
-    const world = await deafWorld(await open()); // a hint of its start that comes late is a look at it
+    const world = await deafWorld(await open()); // a late hint would reconcile it
     const { deps } = sweeping(world);
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(id, hasStatus('Running'));

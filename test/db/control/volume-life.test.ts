@@ -30,7 +30,7 @@ onBothEngines('a volume', (open) => {
     const mount = { mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId: id, type: 'filesystem' };
     const one = await instances.launch(world.caller, world.launchInput({ remoteStorages: [mount] }), null);
     await world.until(one.instanceId, hasStatus('Running'));
-    // On a limiting storage, the size changes only by growing.
+    // The size changes only by growing on a storage with size limits.
     const grown: number[] = [];
     let hasGB = 3;
     world.storage.observe = async () => ({ kind: 'present', sizeGB: hasGB });

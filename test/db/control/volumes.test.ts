@@ -129,7 +129,7 @@ onBothEngines('a volume', (open) => {
     const { id } = await create(world, 'overtaken');
     await began;
     await world.running.control.volumes.delete(world.caller, { id }, null);
-    // As long as a reconcile would need to observe the absence and delete the row.
+    // The time that a reconcile would need to observe the absence and delete the row.
     await new Promise((done) => setTimeout(done, 100));
     resolve();
     await made;

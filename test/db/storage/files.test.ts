@@ -1,6 +1,7 @@
 /**
- * Files of a disk by their paths, while somebody who is root in there plants links, pipes and devices, and swaps them under the walk.
- * `escape` stands for all of the host: a test fails when anything of it was read, changed or made.
+ * Files of a disk by path, while root inside plants links, pipes and devices, and swaps them during
+ * the walk. `escape` represents the host: a test fails when anything in it was read, changed or
+ * created.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -261,7 +262,9 @@ describe('nothing outside the disk is reachable', () => {
     server.close();
   });
 
-  /** Somebody inside swaps what is called `victim` for a link to the host, and back, as fast as a process of its own can. */
+  /**
+   * Runs a process that swaps `victim` for a symbolic link to the host, and back, in a tight loop.
+   */
   async function withSwapper(target: string, race: () => Promise<void>): Promise<void> {
     const swap = `
       const fs = require('node:fs');
@@ -285,7 +288,7 @@ describe('nothing outside the disk is reachable', () => {
     }
   }
 
-  /** How the tries ended: those that met the folder, and those that met something else. */
+  /** Repeats the operation for a second; counts outcomes by kind. */
   async function race(fn: (n: number) => Promise<unknown>): Promise<Record<string, number>> {
     const counts: Record<string, number> = {};
     const [untilMs, atLatestMs] = [performance.now() + 1_000, performance.now() + 8_000];
@@ -317,7 +320,7 @@ describe('nothing outside the disk is reachable', () => {
         await race(() => again('victim/tree', true)),
       ];
       for (const counts of met) {
-        // Both sides of the swap were seen, and nothing but these.
+        // Both sides of the swap occurred, and nothing else.
         expect(counts['done'], JSON.stringify(counts)).toBeGreaterThan(0);
         expect(
           Object.keys(counts).filter((how) => !['done', 'wrongKind', 'notFound', 'notEmpty'].includes(how)),

@@ -60,7 +60,7 @@ onBothEngines('pages of volumes', { postgres: 'always' }, (open) => {
     };
     const scattered = forth.map((page) => (page * 37) % forth.length);
     await check(newestFirst(numbers), [...scattered, ...forth, ...forth.toReversed()]);
-    // One volume leaves the middle and one joins, not as the newest: the total stays.
+    // A volume leaves the middle and another joins, not as the newest: the total stays.
     const gone = numbers[600] ?? 0;
     await moves(store, 'gone', -1, (tx) =>
       tx

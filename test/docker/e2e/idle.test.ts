@@ -126,7 +126,7 @@ test('a busy kernel and an open ssh session keep an instance up; afterwards it i
   });
   await says(instanceId, 'active', /^an ssh session is open$/);
   await outlastsIdleness(instanceId);
-  expect(open, 'the session outlasts what was waited for').toBe(true);
+  expect(open, 'the session is still open').toBe(true);
   await session;
 
   const reported = await says(instanceId, 'idle', /^nothing uses it$/);

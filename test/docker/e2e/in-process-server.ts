@@ -90,7 +90,7 @@ export async function startInside({
   nodePorts: string;
   limits: Partial<Limits>;
   time?: Time;
-  /** In the form of `DOCKER_HOST`. */
+  /** Address of the engine in the form of `DOCKER_HOST`. */
   engineAt?: string | undefined;
   /** The same engine, past Berth. */
   engine?: Docker;

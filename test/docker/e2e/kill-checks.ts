@@ -1,6 +1,6 @@
 /**
- * What `kill.test.ts` holds the server to: desired states, containers, images and volumes agree
- * exactly once it has settled.
+ * Checks of `kill.test.ts`: desired states, containers, images and volumes agree exactly once the
+ * server has settled.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -35,8 +35,7 @@ const isAsDesired: Readonly<Record<Desired, (one: InstanceObject) => boolean>> =
  * in its desired state.
  */
 export async function settledList(account: Account): Promise<InstanceObject[]> {
-  // A launch whose answer nobody got shows up in the list: from then on it is an instance as any
-  // other.
+  // A launch whose answer was lost appears in the list, and counts as any other from then on.
   for (const one of await listOf(account)) {
     const { name } = one.instanceSpecInfo;
     if (account.unsure.delete(name)) {

@@ -57,7 +57,7 @@ export interface Account {
   archivedOnce: Set<string>;
 }
 
-/** What is under load, and what came of the load so far. */
+/** Targets of the load, and its outcomes so far. */
 export interface Scene {
   server: ServerProcess;
   admin: Client;
@@ -70,9 +70,8 @@ export interface Scene {
 }
 
 /**
- * `unanswered`: given up while nobody answered. A refusal is an answer too. Now and then the answer
- * is lost on its way, as when the server dies between commit and answer, which is too short a time
- * for a kill to meet often.
+ * `unanswered`: no answer came; a refusal is an answer too. Some answers are dropped on purpose, as
+ * when the server dies between commit and answer, a moment that a kill rarely hits.
  */
 async function ask<T>(
   { random }: Scene,
@@ -166,7 +165,7 @@ async function act(scene: Scene, account: Account, one: InstanceObject): Promise
   desired.add(desiredBy[action]);
 }
 
-/** One of several workers of an account, each with instances of its own. */
+/** A worker of an account, with its own instances. */
 async function work(scene: Scene, account: Account, mine: Set<string>, ending: AbortSignal): Promise<void> {
   while (!ending.aborted) {
     const listed = await ask(scene, () => listOf(account));
@@ -181,7 +180,7 @@ async function work(scene: Scene, account: Account, mine: Set<string>, ending: A
 }
 
 /**
- * Kills the server so many times. Then the load goes on until each action was acknowledged once,
+ * Kills the server this many times. The load continues until each action was acknowledged once,
  * however slow the machine is.
  */
 async function killMany(scene: Scene, times: number): Promise<void> {

@@ -30,7 +30,7 @@ const SLOW = 5_000;
 /** Bound for one quick request, and for all slow clients to be connected. */
 const DEADLINE_MS = 60_000;
 
-/** One port takes at most 1,024 connections at once. */
+/** A port accepts at most 1,024 connections at once. */
 const [FAST, ...SLOW_PORTS] = [8000, 8001, 8002, 8003, 8004, 8005];
 const SOCKET_PORTS = [8006, 8007, 8008];
 

@@ -26,7 +26,7 @@ const common = {
 } satisfies Partial<Limits>;
 
 let registries: DebianRegistries;
-/** One server waits as long as a pull takes, the other gives up soon. */
+/** Two servers: the first waits as long as a pull takes, the second has a short deadline. */
 let patient: ServerInside;
 let hasty: ServerInside;
 let folder: string;

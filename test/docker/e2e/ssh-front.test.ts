@@ -80,7 +80,7 @@ const kinds: Kind[] = [
 
 const LARGE_MB = atLevel({ short: 20, long: 60, soak: 200 });
 
-// At short, the front and sshd once each.
+// The short level tests the front and sshd once each.
 describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ image, hasSshd, hasBash }) => {
   let id: string;
   let port: number;

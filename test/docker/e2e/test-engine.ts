@@ -25,7 +25,7 @@ const ANSWER_DEADLINE_MS = 2_000;
 const UNHEARD_OF_MS = 3_000;
 
 export interface OwnEngine {
-  /** In the form of `DOCKER_HOST`. */
+  /** Address of the engine in the form of `DOCKER_HOST`. */
   dockerHost: string;
   docker: Docker;
   /** Imports a tiny image with a shell and no listener under the name. */
@@ -44,7 +44,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
   if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
   const docker = new Docker({ socketPath });
-  // At most 15 characters, the limit for interface names.
+  // Has at most 15 characters, the limit for interface names.
   const bridge = `berth${randomBytes(4).toString('hex')}`;
   const { docker: main, stop: leaveMain } = makeClient(endpoint);
   const lent = await main.createNetwork({
@@ -93,8 +93,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     const gone = new Promise((resolve) => running.once('exit', resolve));
     running.kill(signal);
     await gone;
-    // containerd dies shortly after its parent; a dockerd started in between would wait for it in
-    // vain.
+    // containerd dies shortly after its parent; a dockerd started in between would wait forever.
     const containerd = Number(await readFile(join(folder, 'exec/containerd/containerd.pid'), 'utf8').catch(() => ''));
     if (containerd > 0)
       await until(

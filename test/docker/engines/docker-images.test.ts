@@ -211,7 +211,7 @@ describe('pulls', () => {
   it('reports an externally removed image at the launch, and pulls it again', async () => {
     await pull(registry.imageRef);
     await fixture.docker.getImage(registry.imageRef).remove({ force: true });
-    expect(await pull(registry.imageRef), 'it is believed to be there').toEqual([]);
+    expect(await pull(registry.imageRef), 'the cache says present').toEqual([]);
     const subject = makeSubject(fixture);
     try {
       const spec = subject.spec({ imageRef: registry.imageRef });

@@ -188,7 +188,7 @@ describe('Docker inside an instance', () => {
   it('publishes ports in the instance for the gateway, and resolves names', async () => {
     const inside = await launch();
     await inside.ok('docker run -d -p 8123:80 tiny sh -c "echo served >/tmp/index.html; exec httpd -f -p 80 -h /tmp"');
-    const got = await until('it is served', async () => (await inside.sh('curl -sf localhost:8123')).stdout);
+    const got = await until('the page is served', async () => (await inside.sh('curl -sf localhost:8123')).stdout);
     expect(got).toBe('served\n');
     (await fixture.engine.dial(inside.id, 8123, deadline())).destroy();
     const own = await inside.ok('hostname -i');
@@ -235,9 +235,10 @@ describe('Docker inside an instance', () => {
     await dockerAnswers(inside);
     await inside.ok('docker start -a kept');
     expect(await inside.ok('docker run --rm -v state:/state tiny cat /state/file')).toBe('one\none');
-    expect(await inside.ok('docker run --rm -v heard:/heard tiny cat /heard/file'), 'it was told to stop').toBe(
-      'heard',
-    );
+    expect(
+      await inside.ok('docker run --rm -v heard:/heard tiny cat /heard/file'),
+      'the container received SIGTERM',
+    ).toBe('heard');
     // A start has a new network; published ports belong to it.
     await inside.ok('docker run -d -p 8123:80 tiny httpd -f -p 80');
     await until('it answers', async () => (await inside.sh('curl -s localhost:8123')).exitCode === 0);
@@ -247,7 +248,7 @@ describe('Docker inside an instance', () => {
     const inside = await launch();
     const { State } = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
     process.kill(State.Pid, 'SIGKILL');
-    await until('another one runs', async () => {
+    await until('another sidecar runs', async () => {
       const now = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
       return now.State.Running && now.State.Pid !== State.Pid;
     });
@@ -261,7 +262,7 @@ describe('Docker inside an instance', () => {
     expect((await inside.sh('docker run --rm tiny tail /dev/zero')).exitCode).not.toBe(0);
     expectRunning(await subject.observe(inside.id));
     await dockerAnswers(inside);
-    await until('it is counted', () => holdsMuch(fixture.engine, inside));
+    await until('the memory is counted', () => holdsMuch(fixture.engine, inside));
   });
 
   it('has equal limits of its own where they can not be shared, and its usage is added', async () => {
@@ -290,7 +291,7 @@ describe('Docker inside an instance', () => {
       const inside = await launch({ engine });
       const { HostConfig } = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
       expect(HostConfig).toMatchObject({ Memory: 1024 * 2 ** 20, NanoCpus: 2e9, PidsLimit: 600, CgroupParent: '' });
-      await until('it is counted', () => holdsMuch(engine, inside));
+      await until('the memory is counted', () => holdsMuch(engine, inside));
       await engine.stop();
     });
   });

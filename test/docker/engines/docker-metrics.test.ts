@@ -19,7 +19,7 @@ onDocker((made) => {
 const MIB = 1024 * 1024;
 
 async function look(id: InstanceId): Promise<Usage> {
-  return (await fixture.engine.usage([id], deadline())).get(id) ?? expect.fail(`nothing is told of ${id}`);
+  return (await fixture.engine.usage([id], deadline())).get(id) ?? expect.fail(`no usage of ${id}`);
 }
 
 /** Sample over the time of `fn`. */
@@ -99,7 +99,7 @@ describe('metrics', () => {
     // Its reader is blocked, so it retains what it read.
     const { grownBytes } = await during(spec.id, async () => {
       await subject.exec(spec.id, 'sh', '-c', '(dd if=/dev/zero bs=160M count=1 | sleep 600) >/dev/null 2>&1 &');
-      await until('it has its memory', async () => (await look(spec.id)).memoryBytes > 150 * MIB);
+      await until('the memory is counted', async () => (await look(spec.id)).memoryBytes > 150 * MIB);
       await new Promise((resolve) => setTimeout(resolve, 1_000));
     });
     expect(grownBytes).toBeGreaterThan(144 * MIB);
@@ -135,6 +135,6 @@ describe('bytes by device', () => {
       entry('8:0', 'Total', 1_000),
     ];
     expect(await bytes(listed)).toEqual({ readBytes: 120, writtenBytes: 7 });
-    expect(await bytes([]), 'another that has done nothing yet').toEqual({ readBytes: 0, writtenBytes: 0 });
+    expect(await bytes([]), 'an idle device').toEqual({ readBytes: 0, writtenBytes: 0 });
   });
 });

@@ -53,7 +53,7 @@ async function children(parent = process.pid): Promise<number[]> {
 async function child(): Promise<number> {
   const [pid, ...more] = await children();
   expect(more).toEqual([]);
-  return pid ?? expect.fail('there is none');
+  return pid ?? expect.fail('no child process');
 }
 
 const openFiles = async (): Promise<string[]> =>
@@ -95,7 +95,9 @@ describe('connections and listeners in an instance’s network', () => {
     const { spec, network } = await joined();
     const comes = 'for n in 1 2 3 4 5 6 7 8; do while ! echo $n | nc 127.0.0.1 7003; do :; done & done; wait';
     const answers = subject.exec(spec.id, 'sh', '-c', comes);
-    await until('they knock', async () => (await subject.exec(spec.id, 'ps')).stdout.includes('nc 127.0.0.1 7003'));
+    await until('the clients are dialing', async () =>
+      (await subject.exec(spec.id, 'ps')).stdout.includes('nc 127.0.0.1 7003'),
+    );
     await says(network, echo);
     // Later requests wait in the child until the first connection is taken.
     const first = network.connect(echo, deadline());
@@ -112,10 +114,13 @@ describe('connections and listeners in an instance’s network', () => {
     await subject.exec(spec.id, 'sh', '-c', 'nc -l -p 7005 </dev/null >/tmp/came 2>&1 &');
     const at = { host: loopback, port: 7005 };
     const stream = await until('it listens', () => network.connect(at, deadline()).catch(() => undefined));
-    expect(await text(stream), 'it has nothing to say').toBe('');
+    expect(await text(stream), 'the server sends nothing').toBe('');
     await delay(100);
     stream.end('and hears');
-    await until('it has heard', async () => (await subject.exec(spec.id, 'cat', '/tmp/came')).stdout === 'and hears');
+    await until(
+      'the server has received the text',
+      async () => (await subject.exec(spec.id, 'cat', '/tmp/came')).stdout === 'and hears',
+    );
     const { port } = await network.listen(
       { host: '', port: 0 },
       (connection) => void text(connection).then((said) => connection.end(`all of ${said}`)),
@@ -155,12 +160,12 @@ describe('connections and listeners in an instance’s network', () => {
     await says(network, echo);
     const before = await handles();
     for (let n = 0; n < 1_000; n++) expect(await says(network, echo, `I am ${n}`)).toBe(`I am ${n}`);
-    await until('all are closed', async () => (await handles()) <= before);
+    await until('all connections are closed', async () => (await handles()) <= before);
     const one = await child();
     expect((await readdir(`/proc/${one}/fd`)).length).toBeLessThan(40);
     network.close();
     await until('its process is gone', async () => (await children()).length === 0);
-    await until('its channel too', async () => (await handles()) < before);
+    await until('the channel is closed', async () => (await handles()) < before);
   });
 });
 
@@ -228,7 +233,7 @@ describe('the child process in a network', () => {
     expect(await text(await fixture.engine.dial(spec.id, listening.port, deadline()))).toBe('in');
     // A request before the child's end is noticed gets a retryable fault.
     const again = () => says(network, echo).catch((error: unknown) => error instanceof EngineFault && !error.retry);
-    expect(await until('another one', again)).toBe('hello');
+    expect(await until('another child', again)).toBe('hello');
     expect(await child()).not.toBe(first);
   });
 
@@ -259,7 +264,7 @@ describe('the child process in a network', () => {
     controller.abort();
     await Promise.all(refused);
     expect(await says(network, echo)).toBe('hello');
-    await until('all are closed', async () => {
+    await until('all connections are closed', async () => {
       const now = [await handles(), (await readdir(`/proc/${pid}/fd`)).length];
       return now.every((count, index) => count <= (before[index] ?? 0));
     });
@@ -385,8 +390,11 @@ describe('sockets in an instance', () => {
     await engine.ensure(far, deadline());
     const { pathInside, close } = await engine.listenUnix(far.id, (connection) => connection.end('in'), deadline());
     expect(await text(await fixture.connectUnix(far.id, pathInside))).toBe('in');
-    expect((await subject.exec(far.id, 'rm', '-f', pathInside)).exitCode, 'it is not theirs to remove').not.toBe(0);
-    // Warnings of a file handle that nobody closed.
+    expect(
+      (await subject.exec(far.id, 'rm', '-f', pathInside)).exitCode,
+      'the instance can not remove the socket',
+    ).not.toBe(0);
+    // Warnings of leaked file handles.
     const warned: string[] = [];
     const note = ({ message }: Error): void => void warned.push(message);
     process.on('warning', note);
@@ -396,7 +404,7 @@ describe('sockets in an instance', () => {
     const folder = `${stateFolder}/${far.id}/sockets`;
     await until('they are gone from the folder', async () => (await readdir(folder)).length === 0);
     const open = (await openFiles()).filter((file) => file.includes(stateFolder));
-    expect(open.length, 'all but the last, perhaps').toBeLessThan(5);
+    expect(open.length, 'all, or all but the last').toBeLessThan(5);
     expect(warned).toEqual([]);
   });
 
@@ -434,7 +442,7 @@ describe('sockets in an instance', () => {
     await mkdir(folder, { recursive: true });
     await writeFile(`${folder}/left`, '');
     await subject.ensure({ ...spec, files: [...spec.files, control('more', 'text')] });
-    expect(await isThere(), 'this run may still be served').toBe(true);
+    expect(await isThere(), 'the socket stays during the run').toBe(true);
     await fixture.engine.halt(spec.id, 5_000, deadline());
     expect(await isThere()).toBe(false);
     await mkdir(folder, { recursive: true });

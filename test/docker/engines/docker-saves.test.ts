@@ -149,12 +149,12 @@ describe('a saved image', () => {
     const abort = new AbortController();
     const refused = expectFault(fixture.engine.saveImage(spec.id, ref, abort.signal), 'unreachable');
     const inspect = () => fixture.docker.getContainer(containerName(spec.id)).inspect();
-    await until('it stands still', async () => (await inspect()).State.Paused);
+    await until('the container is paused', async () => (await inspect()).State.Paused);
     expectRunning(await subject.observe(spec.id));
     abort.abort();
     await refused;
-    await until('it goes on', async () => !(await inspect()).State.Paused);
-    await until('what the engine made all the same is ours', async () =>
+    await until('the container is unpaused', async () => !(await inspect()).State.Paused);
+    await until('the image that the engine committed is listed as owned', async () =>
       (await fixture.engine.listOwned(deadline())).some(({ engineName }) => engineName === ref),
     );
   });

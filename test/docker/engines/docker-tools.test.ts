@@ -33,7 +33,7 @@ const withTools = async (imageRef: string, folder?: string): Promise<Prepared> =
 };
 
 const isReady = ({ folder }: Prepared): Promise<void> =>
-  until('they are there', () =>
+  until('the tools are present', () =>
     readdir(path.join(folder, 'bin')).then(
       (names) => names.length > 0,
       () => false,
@@ -120,7 +120,7 @@ describe('sftp-server and rsync', () => {
     ];
     await engine.ensure({ ...spec, files }, deadline());
     const said = async () => Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()));
-    await until('it has begun', async () => (await said()).length > 1);
+    await until('the transfer has begun', async () => (await said()).length > 1);
     expect(await sftp(engine, spec)).toEqual(spoken);
   });
 
@@ -143,7 +143,7 @@ describe('sftp-server and rsync', () => {
       const before = await readlink(path.join(made.folder, 'bin'));
       const next = await withTools(`${repo}:${tag}`, made.folder);
       await next.engine.ensure(spec, deadline());
-      await until('it is in place', async () => (await readlink(path.join(made.folder, 'bin'))) !== before);
+      await until('the new version is linked', async () => (await readlink(path.join(made.folder, 'bin'))) !== before);
       expect(await sftp(next.engine, spec)).toEqual(spoken);
       await next.engine.stop();
     }
@@ -187,7 +187,7 @@ describe('sftp-server and rsync', () => {
     const { engine, folder } = await withTools(fixture.imageRef);
     const spec = subject.spec();
     expectRunning(await engine.ensure(spec, deadline()));
-    await until('it is said', async () => fixture.warnings.length > 0);
+    await until('the failure is logged', async () => fixture.warnings.length > 0);
     expect((await engine.exec(spec.id, ['/opt/berth/bin/sftp-server'], deadline())).exitCode).toBe(127);
     await engine.stop();
     expect(await readdir(path.dirname(folder))).toEqual(['tools']);

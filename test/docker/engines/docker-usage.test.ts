@@ -21,7 +21,7 @@ describe('usage', () => {
     await subject.exec(busy.id, 'sh', '-c', 'while :; do :; done >/dev/null 2>&1 &');
     const ids = [busy.id, idle.id];
     await fixture.engine.usage(ids, deadline());
-    const usage = await until('the busy one is seen to be', async () => {
+    const usage = await until('the busy instance shows load', async () => {
       const now = await fixture.engine.usage(ids, deadline(), { rootDisk: true });
       return (now.get(busy.id)?.cpuMilli ?? 0) > 150 && now;
     });
@@ -42,7 +42,7 @@ describe('usage', () => {
     expect(first.cpuOverMs).toBeLessThan(5_000);
     expect(first.cpuMilli).toBeGreaterThan(150);
     await subject.exec(spec.id, 'touch', '/root/enough');
-    await until('it is seen to have become idle', async () => (await look()).cpuMilli < 50);
+    await until('the instance shows no load', async () => (await look()).cpuMilli < 50);
     const last = await look();
     expect(last.atMs).toBeGreaterThan(first.atMs);
     expect(last.cpuOverMs).toBeLessThan(last.atMs - first.atMs);
@@ -78,7 +78,7 @@ describe('usage', () => {
     const inward = await dial(7070);
     inward.on('error', () => {}).resume();
     inward.write(Buffer.alloc(400_000));
-    const received = await until('what it received is counted', async () => {
+    const received = await until('received bytes are counted', async () => {
       const now = await look();
       return now.receivedBytes >= before.receivedBytes + 400_000 && now;
     });
@@ -86,7 +86,7 @@ describe('usage', () => {
     inward.destroy();
     const outward = await dial(7071);
     outward.on('error', () => {}).resume();
-    await until('what it sent is counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
+    await until('sent bytes are counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
     outward.destroy();
   });
 

@@ -193,7 +193,7 @@ describe('dial', () => {
     subject.after(async () => ending.abort());
     fixture.engine.watch((id) => hints.push(id), ending.signal);
     const spec = subject.spec();
-    await until('events are heard', async () => {
+    await until('events arrive', async () => {
       await subject.ensure(spec);
       if (hints.includes(spec.id)) return true;
       await fixture.engine.destroy(spec.id, deadline());
@@ -318,7 +318,9 @@ describe('a bad connection to the engine', () => {
         });
       await hinted();
       for (const link of links) link.destroy();
-      await until('it was said', async () => fixture.warnings.some((line) => line.includes('stream of engine events')));
+      await until('the cut is logged', async () =>
+        fixture.warnings.some((line) => line.includes('stream of engine events')),
+      );
       hints.clear();
       await hinted();
       await engine.stop();

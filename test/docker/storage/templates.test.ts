@@ -40,7 +40,7 @@ async function withFile<T>(path: string, work: (file: Awaited<ReturnType<typeof 
   }
 }
 
-/** File system UUID of an image: tells which mkfs made it. */
+/** File system UUID of an image: shows which mkfs made it. */
 const makingOf = (image: string): Promise<string> =>
   withFile(image, async (file) => (await file.read(Buffer.alloc(16), 0, 16, 32)).buffer.toString('hex'));
 

@@ -112,8 +112,8 @@ describe('credentials', () => {
     ]) {
       expectNotLoggedIn(await userInfo({ authorization, cookie, 'x-api-key': key.fullKey }), authorization);
     }
-    expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': 'bad' }), 'a bad key beside a good cookie');
-    expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': '' }), 'an empty key beside a good cookie');
+    expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': 'bad' }), 'a bad key with a valid cookie');
+    expectNotLoggedIn(await userInfo({ cookie, 'x-api-key': '' }), 'an empty key with a valid cookie');
     expect((await userInfo({ cookie: 'AccessToken=bad', 'x-api-key': key.fullKey })).status).toBe(200);
   });
 

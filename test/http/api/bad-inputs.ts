@@ -299,8 +299,8 @@ export const badInputs: BadInput[] = [
     'byte order mark': `\ufeff${JSON.stringify(launchRequest())}`,
     'name twice: the last counts': JSON.stringify(launchRequest()).replace('{', '{"name":7,'),
     '__proto__ with all fields': `{"__proto__":${JSON.stringify(launchRequest())}}`,
-    '__proto__ beside them': JSON.stringify(launchRequest()).replace('{', '{"__proto__":{"isSpotInstance":"x"},'),
-    'constructor beside them': JSON.stringify(launchRequest()).replace('{', '{"constructor":{"prototype":{"x":1}},'),
+    'an extra __proto__': JSON.stringify(launchRequest()).replace('{', '{"__proto__":{"isSpotInstance":"x"},'),
+    'an extra constructor': JSON.stringify(launchRequest()).replace('{', '{"constructor":{"prototype":{"x":1}},'),
     'unknown members': launch({ unknown: { deep: [1, { a: null }] }, toString: 1 }),
     'unknown member 100,000 deep': JSON.stringify(launchRequest()).replace(
       '{',

@@ -196,7 +196,7 @@ async function refusal(port: number, query: Parameters<typeof openExec>[1], aski
     if (error instanceof RefusedUpgrade) return error.refused;
     throw error;
   }
-  throw new Error('it was let in');
+  throw new Error('the socket was opened');
 }
 
 test('refuses unauthorized callers and invalid requests before the upgrade, the same by both routes', async () => {

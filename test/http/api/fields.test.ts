@@ -55,7 +55,7 @@ function changed(body: object, path: string, index: number, value: unknown): unk
     (at, key) => (typeof at === 'object' && at !== null ? Reflect.get(at, key) : at),
     copy,
   );
-  if (typeof holder !== 'object' || holder === null) throw new Error(`the good body has no place for ${path}`);
+  if (typeof holder !== 'object' || holder === null) throw new Error(`the valid body has no field ${path}`);
   if (value === undefined) Reflect.deleteProperty(holder, last);
   else Reflect.set(holder, last, value);
   return copy;

@@ -49,11 +49,11 @@ export async function expectNothingLeft({ uses, uploadsLeft }: FilesRoom): Promi
   expect(await uploadsLeft(ALICES)).toEqual([]);
 }
 
-/** One fixture for all tests of a file, checked for leftovers after each. */
+/** A single fixture for all tests of a file, checked for leftovers after each. */
 export function filesRoom() {
   let room: FilesRoom | undefined;
   const api = (): FilesRoom => {
-    if (room === undefined) throw new Error('the room is asked before it is there');
+    if (room === undefined) throw new Error('the fixture is used before it is ready');
     return room;
   };
   beforeAll(async () => {

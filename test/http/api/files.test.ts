@@ -120,7 +120,7 @@ describe('a file', () => {
           let bytes = 0;
           response.once('data', () => void truncate(join(folder(), 'shrinks'), 10));
           response.on('data', (piece: Buffer) => (bytes += piece.length));
-          response.on('end', () => reject(new Error('it was taken for whole')));
+          response.on('end', () => reject(new Error('the download looked complete')));
           response.on('error', () => resolve(bytes));
         },
       );

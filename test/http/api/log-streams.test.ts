@@ -55,7 +55,7 @@ test('a stream survives stop and start, reports them, and ends at terminate', as
   await eventually(() => messagesIn(one).some(({ event, data }) => event === 'status' && data['status'] === 'Stopped'));
   await instances.start(world.caller, { instanceId }, null);
   await eventually(() => saidIn(linesIn(one)).filter((text) => text === 'line 5').length === 2);
-  // From the second start on; lines of the first may come before.
+  // Lines from the second start on; lines of the first may come before.
   expect(saidIn(linesIn(one)).slice(-6)).toEqual(six);
   const [first, ...later] = messagesIn(one).flatMap(({ event, data }) => (event === 'status' ? [data['status']] : []));
   expect(first).toBe('Stopped');
@@ -254,7 +254,7 @@ test('a download is text, with or without times, complete or the tail; an interr
   world.engine.logs = async () =>
     (async function* () {
       for (let n = 0; n < 20_000; n += 1) yield { atMs: n, text: `${n}`, cut: n === 0 };
-      throw new Error('the way was lost');
+      throw new Error('the connection was lost');
     })();
   const broken = await client.downloadLog(instanceId);
   await expect(broken.text()).rejects.toThrow();

@@ -177,7 +177,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
   await viewer.shows('# ');
-  expect(days(), 'nothing closes it while somebody is attached').toEqual([]);
+  expect(days(), 'a terminal with a viewer stays open').toEqual([]);
   viewer.socket.close();
   await eventually(() => days().length === 1);
   const { terminals } = await admin.client.listTerminals({ instanceId });
@@ -185,7 +185,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
   expect(terminals[0]?.closesAtUnixMs).toBeLessThanOrEqual(Date.now() + DAY_MS);
   const again = await openTerminal(api.port, { instanceId }, admin);
   await again.shows('# ');
-  expect(days(), 'whoever came back has put it off').toEqual([]);
+  expect(days(), 'an attach postpones the close').toEqual([]);
   again.socket.close();
   await eventually(() => days().length === 1);
   days()[0]?.fn();
@@ -231,7 +231,7 @@ async function refusal(port: number, query: Record<string, string | number>, ask
     if (error instanceof RefusedUpgrade) return error.refused;
     throw error;
   }
-  throw new Error('it was let in');
+  throw new Error('the socket was opened');
 }
 
 test('refuses unauthorized callers and invalid requests before the upgrade', async () => {

@@ -61,7 +61,7 @@ describe.each(doors)('$name', (door) => {
       const reported = [...(answer ?? '').matchAll(/inside (\w+:\d+)/g)].map(([, place]) => place ?? '');
       const came = reported.filter((place) => closed.includes(place)).length;
       if (answer === null) wrong.push(`${name}: no end`);
-      else if (came > owner) wrong.push(`${name}: was told of ${reported.join()}`);
+      else if (came > owner) wrong.push(`${name}: reached ${reported.join()}`);
       else if (owner === 0 && places.some((place) => closed.includes(place)))
         wrong.push(`${name}: reached ${places.join()}`);
       // Her public port is no secret.

@@ -48,7 +48,7 @@ test('refuses requests and WebSockets above the limit, and keeps earlier ones', 
   let got = '';
   first?.on('data', (chunk: Buffer) => (got += chunk.toString()));
   first?.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
-  await until('it is answered', () => got.endsWith('ok'));
+  await until('the response has arrived', () => got.endsWith('ok'));
   held[1]?.destroy();
   await expect.poll(async () => (await ask(harness, PATH)).status).toBe(200);
 });
@@ -67,7 +67,7 @@ test('closes silent excess connections soon, and further ones at once', async ()
   onCleanup(async () => destroyAll(late));
   let closed = 0;
   for (const socket of late) socket.resume().once('close', () => (closed += 1));
-  await until('those beyond are closed', () => closed >= 20);
+  await until('connections beyond the limit are closed', () => closed >= 20);
   await until('all of them are closed', () => closed === late.length);
   expect(held.every((socket) => !socket.destroyed && socket.readyState === 'open')).toBe(true);
   expect(warnings(harness)).toBe(1);
@@ -99,13 +99,13 @@ test('counts TLS connections at accept, not after the handshake', async () => {
   const { harness, held } = await full({ tls });
   const next = connect(harness.port, '127.0.0.1').on('error', () => {});
   onCleanup(async () => void next.destroy());
-  await until('the gateway has seen one too many', () => warnings(harness) === 1);
+  await until('the gateway has logged an excess connection', () => warnings(harness) === 1);
   const [first] = held;
-  if (first === undefined) throw new Error('nobody came');
+  if (first === undefined) throw new Error('no connection arrived');
   const spoken = connectTls({ socket: first, rejectUnauthorized: false });
   let got = '';
   spoken.on('data', (chunk: Buffer) => (got += chunk.toString())).on('error', () => {});
   spoken.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
-  await until('it is answered', () => got.includes('\r\n\r\n'));
+  await until('the response has arrived', () => got.includes('\r\n\r\n'));
   expect(got).toMatch(/^HTTP\/1\.1 200 /);
 });

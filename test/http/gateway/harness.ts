@@ -108,7 +108,7 @@ export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
       const one = { id, kind, done: false };
       began.push(one);
       return () => {
-        if (one.done) throw new Error('it was ended twice');
+        if (one.done) throw new Error('the request was ended twice');
         one.done = true;
       };
     },
@@ -179,7 +179,7 @@ async function authenticate(credential: Credential): Promise<Caller> {
 async function dialTcp(port: number, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    const giveUp = (): void => void socket.destroy(new Error('given up', { cause: signal.reason }));
+    const giveUp = (): void => void socket.destroy(new Error('the listener was aborted', { cause: signal.reason }));
     const refuse = (cause: Error): void => reject(new EngineFault('busy', 'nothing listens', { retry: true, cause }));
     signal.addEventListener('abort', giveUp, { once: true });
     socket.once('error', refuse);
@@ -304,7 +304,7 @@ const isSeen = (value: unknown): value is SeenHead =>
 export async function until(what: string, holds: () => boolean, timeoutMs = 120_000): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out before: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -313,7 +313,7 @@ export async function until(what: string, holds: () => boolean, timeoutMs = 120_
 export async function standsStill(value: () => number): Promise<number> {
   let last = -1;
   let still = 0;
-  await until('it stands still', () => {
+  await until('the value is stable', () => {
     still = value() > 0 && value() === last ? still + 1 : 0;
     last = value();
     return still > 40;

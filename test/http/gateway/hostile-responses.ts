@@ -326,9 +326,9 @@ export const answers: Hostile[] = [
     holds: async ({ harness }) => {
       const client = connect(harness.port, '127.0.0.1');
       client.write(request());
-      await waits('it is asked', () => harness.dialled.size === 1);
+      await waits('the instance has the request', () => harness.dialled.size === 1);
       client.destroy();
-      await waits('it is left', () => harness.dialled.size === 0);
+      await waits('the upstream connection is closed', () => harness.dialled.size === 0);
       expect(harness.began.every(({ done }) => done)).toBe(true);
     },
   },
@@ -356,7 +356,7 @@ export const answers: Hostile[] = [
       client.write(request());
       await waits('much of it came', () => bytes > 8 << 20);
       client.destroy();
-      await waits('it is left', () => harness.dialled.size === 0);
+      await waits('the upstream connection is closed', () => harness.dialled.size === 0);
       expect(harness.began.every(({ done }) => done)).toBe(true);
     },
   },

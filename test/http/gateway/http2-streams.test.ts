@@ -96,7 +96,7 @@ describe('bodies are streamed independently', () => {
     for (let count = 0; count < 5; count += 1) expect(await ask(session, `${P}/`)).toMatchObject({ body: 'short' });
     slow.on('data', () => {});
     slow.resume();
-    await until('it goes on', () => written() > bytes + (8 << 20));
+    await until('the transfer resumes', () => written() > bytes + (8 << 20));
     slow.close(NGHTTP2_CANCEL);
   });
 
@@ -114,7 +114,7 @@ describe('bodies are streamed independently', () => {
     // Mostly in the kernel buffers of the connection.
     expect(await standsStill(written)).toBeLessThan(16 << 20);
     client.socket.destroy();
-    await until('it is missed', () => harness.began.every(({ done }) => done));
+    await until('the end of the connection is detected', () => harness.began.every(({ done }) => done));
   });
 
   test('buffers one window of a stalled upload, without blocking others', async () => {
@@ -150,7 +150,7 @@ describe('bodies are streamed independently', () => {
     const stream = send(await connected(harness), { ':method': 'POST', ':path': `${P}/` }, false);
     stream.write(Buffer.alloc(100_000));
     expect(await heard(stream)).toMatchObject({ status: 413, body: 'too large', rstCode: NGHTTP2_NO_ERROR });
-    await until('it is done', () => harness.began.every(({ done }) => done));
+    await until('the request has ended', () => harness.began.every(({ done }) => done));
   });
 });
 
@@ -168,17 +168,17 @@ describe('disconnects are detected', () => {
       send(session, { ':method': method, ':path': `${P}${path}` }),
     );
     const answered = open.slice(1).map((stream) => once(stream, 'response').catch(ignore));
-    await until('all are inside', () => harness.dialled.size === 3);
+    await until('the instance has all requests', () => harness.dialled.size === 3);
     if (method === 'GET') await Promise.all(answered);
     open[0]?.close(NGHTTP2_CANCEL);
     open[1]?.close(NGHTTP2_CANCEL);
-    await until('two were aborted', () => left.length === 2);
+    await until('two upstream requests are aborted', () => left.length === 2);
     expect(left.toSorted()).toEqual(['/before', '/within']);
     expect(await ask(session, `${P}/short`)).toMatchObject({ body: 'ok' });
     expect(left).toHaveLength(2);
     session.destroy();
-    await until('the third went with its connection', () => left.length === 3);
-    await until('all are done', () => harness.began.every(({ done }) => done));
+    await until('the third request ended with its connection', () => left.length === 3);
+    await until('all requests have ended', () => harness.began.every(({ done }) => done));
   });
 
   test.each([
@@ -202,9 +202,9 @@ describe('disconnects are detected', () => {
     ]);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS, 1, fields));
     client.socket.write(raw.frame(raw.DATA, 0, 1, Buffer.from('a part')));
-    await until('a part is inside', () => received === 6);
+    await until('a part of the upload has arrived', () => received === 6);
     client.socket.write(raw.frame(raw.RST_STREAM, 0, 1, raw.uint32(code)));
-    await until('it ended', () => how !== '');
+    await until('the upload has ended', () => how !== '');
     expect(how).toBe('aborted');
   });
 
@@ -225,7 +225,7 @@ describe('disconnects are detected', () => {
     expect(await ask(session, `${P}/short`)).toMatchObject({ status: 200, body: 'ok', whole: true });
     const client = await raw.rawClient(harness);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/`)));
-    await until('it is reset', () => raw.resetCodeOf(client, 1) !== null);
+    await until('the stream is reset', () => raw.resetCodeOf(client, 1) !== null);
     expect(client.frames.filter(({ type, flags }) => type === raw.DATA && flags & raw.END_STREAM)).toEqual([]);
   });
 
@@ -251,11 +251,11 @@ describe('disconnects are detected', () => {
       [':authority', 'h'],
     ]);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS, 1, fields));
-    await until('the window is widened', () => client.frames.some(({ type }) => type === raw.WINDOW_UPDATE));
+    await until('the window update has arrived', () => client.frames.some(({ type }) => type === raw.WINDOW_UPDATE));
     for (let count = 0; count < 15; count += 1) client.socket.write(raw.frame(raw.DATA, 0, 1, Buffer.alloc(16_384)));
-    await until('it is under way', () => harness.began.length === 1);
+    await until('the request has begun', () => harness.began.length === 1);
     client.socket.write(raw.frame(raw.RST_STREAM, 0, 1, raw.uint32(NGHTTP2_NO_ERROR)));
-    await until('it is done', () => harness.began.every(({ done }) => done));
+    await until('the request has ended', () => harness.began.every(({ done }) => done));
     expect(raw.resetCodeOf(client, 1)).toBe(null);
   });
 
@@ -295,7 +295,7 @@ describe('a stop', () => {
     const goaways: number[] = [];
     for (const one of [session, idle]) one.on('goaway', (code) => goaways.push(code));
     const stopped = harness.gateway.stop();
-    await until('both are told', () => goaways.length === 2);
+    await until('both connections received GOAWAY', () => goaways.length === 2);
     expect(goaways).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR]);
     await until('the idle one is closed', () => idle.destroyed);
     finish();
@@ -308,10 +308,10 @@ describe('a stop', () => {
     const harness = await gatewayTo(inside.port, { stopGraceMs: 50 });
     const client = await raw.rawClient(harness);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/`)));
-    await until('it is under way', () => client.frames.some(({ type }) => type === raw.DATA));
+    await until('the request has begun', () => client.frames.some(({ type }) => type === raw.DATA));
     // The client never closes its side.
     await harness.gateway.stop();
-    await until('the end is seen', () => client.closed);
+    await until('the connection is closed', () => client.closed);
     expect(goawayOf(client)).toBe(constants.NGHTTP2_INTERNAL_ERROR);
     expect(client.frames.filter(({ type, flags }) => type === raw.DATA && flags & raw.END_STREAM)).toEqual([]);
   });
@@ -326,15 +326,15 @@ describe('limits', () => {
     for (const stream of [1, 3, 5, 7]) {
       client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, stream, raw.get(`${P}/`)));
     }
-    await until('the last is refused', () => raw.resetCodeOf(client, 7) === NGHTTP2_REFUSED_STREAM);
-    await until('three are inside', () => waiting.length === 3);
+    await until('the excess stream is refused', () => raw.resetCodeOf(client, 7) === NGHTTP2_REFUSED_STREAM);
+    await until('the instance has three requests', () => waiting.length === 3);
     for (const end of waiting.splice(0)) end();
     await until(
       'they are answered',
       () => client.frames.filter(({ flags, type }) => type === raw.DATA && flags & raw.END_STREAM).length === 3,
     );
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 9, raw.get(`${P}/`)));
-    await until('another is let in', () => waiting.length === 1);
+    await until('the next stream is admitted', () => waiting.length === 1);
     expect(harness.began).toHaveLength(4);
     waiting[0]?.();
   });
@@ -361,7 +361,7 @@ describe('limits', () => {
       }
     };
     send(1, 50);
-    await until('what is below it passes', () => reached === 1);
+    await until('smaller headers pass', () => reached === 1);
     send(3, 70);
     await until('it is refused', () => client.frames.some(({ stream }) => stream === 3) || client.closed);
     await until('the connection is answered on', () => {
@@ -385,7 +385,10 @@ describe('limits', () => {
     expect(goawayOf(client)).toBe(constants.NGHTTP2_INTERNAL_ERROR);
     expect(harness.began.length).toBeGreaterThan(500);
     expect(harness.dials).toBeLessThan(2_000);
-    await until('nothing of it is left', () => harness.dialled.size === 0 && harness.began.every(({ done }) => done));
+    await until(
+      'all its requests and upstream connections have ended',
+      () => harness.dialled.size === 0 && harness.began.every(({ done }) => done),
+    );
   });
 
   test.each([
@@ -433,11 +436,11 @@ describe('limits', () => {
     // A PING is not a request.
     const pings = setInterval(() => half.socket.write(raw.frame(raw.PING, 0, 0, Buffer.alloc(8))), 50);
     onCleanup(async () => clearInterval(pings));
-    await until('it is closed', () => half.closed);
+    await until('the connection is closed', () => half.closed);
     const session = await connected(harness);
     // Requests have no deadline.
     for (let count = 0; count < 2; count += 1)
       expect(await ask(session, `${P}/`)).toMatchObject({ body: 'late', whole: true });
-    await until('it is closed after it', () => session.destroyed);
+    await until('the idle session is closed', () => session.destroyed);
   });
 });

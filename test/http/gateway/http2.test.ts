@@ -227,7 +227,7 @@ describe('requests and responses are forwarded', () => {
     expect(await ask(session, `${P}/204`)).toMatchObject({ status: 204, body: '', whole: true });
     expect(await ask(session, `${P}/304`)).toMatchObject({ status: 304, body: '', headers: { etag: '"x"' } });
     expect(await ask(session, P, { ':method': 'HEAD' })).toMatchObject({ status: 307, body: '' });
-    await until('all are done', () => harness.began.every(({ done }) => done));
+    await until('all requests have ended', () => harness.began.every(({ done }) => done));
   });
 
   test('sends 100 Continue to authorized clients only, and refuses other expectations', async () => {
@@ -318,11 +318,11 @@ describe('ambiguous requests are refused and reach no instance', () => {
       // The status is the first field; 400 is entry 12 of the static table.
       return first?.payload[0] === 0x80 + 12 ? '400' : '';
     };
-    await until('it was refused', () => answered() !== '');
+    await until('the request is refused', () => answered() !== '');
     expect(how.split(' or ')).toContain(answered());
     // The connection survives.
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 3, raw.get('/nothing')));
-    await until('the next one is answered', () => client.frames.some(({ stream }) => stream === 3));
+    await until('the next request is answered', () => client.frames.some(({ stream }) => stream === 3));
     expect([reached, harness.dials]).toEqual([0, 0]);
   });
 
@@ -333,7 +333,7 @@ describe('ambiguous requests are refused and reach no instance', () => {
     expect(valuesOf(rawSeen(reported.body), 'host')).toEqual(['gw.test']);
     const alone = await raw.rawClient(harness);
     alone.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, head(['host', 'gw.test'])));
-    await until('it is answered', () =>
+    await until('the request is answered', () =>
       alone.frames.some(({ type, flags }) => type === raw.DATA && flags & raw.END_STREAM),
     );
     const body = Buffer.concat(alone.frames.filter(({ type }) => type === raw.DATA).map(({ payload }) => payload));
@@ -345,7 +345,7 @@ describe('ambiguous requests are refused and reach no instance', () => {
     const client = await raw.rawClient(await gatewayTo(inside.port));
     const fields = head(AUTHORITY, ['x-a', '1\r\nx-smuggled: 1'], ['x-b', '1\0'], ['x c', '1'], ['x-kept', '1']);
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, fields));
-    await until('it is answered', () =>
+    await until('the request is answered', () =>
       client.frames.some(({ type, flags }) => type === raw.RST_STREAM || (type === raw.DATA && flags & raw.END_STREAM)),
     );
     const body = Buffer.concat(client.frames.filter(({ type }) => type === raw.DATA).map(({ payload }) => payload));

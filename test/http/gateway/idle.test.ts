@@ -80,11 +80,11 @@ describe('a client', () => {
     );
     const harness = await before(inside.port, { clientIdleMs: 100 });
     const client = talk(harness, `${upload(1_000)}half`);
-    await until('it is answered', () => client.got().includes('\r\n\r\n'));
+    await until('the response has arrived', () => client.got().includes('\r\n\r\n'));
     expect(client.got()).toMatch(/^HTTP\/1\.1 408 /);
     expect(client.got()).toContain('nothing of the request has come for 0.1 s');
-    await until('the instance is rid of it', () => gone && harness.dialled.size === 0);
-    await until('its place is given back', () => harness.began.every(({ done }) => done));
+    await until('the upstream request is aborted', () => gone && harness.dialled.size === 0);
+    await until('its permit is released', () => harness.began.every(({ done }) => done));
   });
 
   test('that sends slowly is served', async () => {
@@ -95,7 +95,7 @@ describe('a client', () => {
       await new Promise((resolve) => setTimeout(resolve, 60));
       client.socket.write('x');
     }
-    await until('it is answered', () => client.got().includes('all of it'));
+    await until('the response has arrived', () => client.got().includes('all of it'));
     expect(client.got()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
@@ -105,7 +105,7 @@ describe('a client', () => {
     const client = talk(harness, upload(50_000_000));
     client.socket.write('x'.repeat(40_000_000));
     let left = Infinity;
-    await until('no more goes in', () => {
+    await until('the upload has stopped flowing', () => {
       const still =
         client.socket.writableLength > 0 && client.socket.bytesWritten - client.socket.writableLength === left;
       left = client.socket.bytesWritten - client.socket.writableLength;
@@ -128,10 +128,10 @@ describe('a client', () => {
     const harness = await before(inside.port, { clientIdleMs: 200 });
     const response = await opened(harness);
     response.on('error', () => {}).pause();
-    await until('the instance is rid of it', () => gone);
+    await until('the upstream request is aborted', () => gone);
     let closed = false;
     response.once('close', () => (closed = true)).resume();
-    await until('the client learns of it', () => closed);
+    await until('the client is disconnected', () => closed);
     expect(response.complete).toBe(false);
   });
 });
@@ -158,7 +158,7 @@ test('ends only the idle stream of an HTTP/2 connection', async () => {
   }
   expect(await status).toBe(408);
   moving.end();
-  await until('the other is answered', () => text === 'whole');
+  await until('the other stream is answered', () => text === 'whole');
 });
 
 describe('an instance', () => {
@@ -168,7 +168,7 @@ describe('an instance', () => {
     // Longer than a connection attempt.
     const harness = await before(inside.port, { clientIdleMs: 50, dialMs: 1_000 });
     const asked = ask(harness, `/forward/${A}/80/`);
-    await until('it thinks', () => finish.length === 1);
+    await until('the instance has the request', () => finish.length === 1);
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     finish[0]?.();
     expect(await asked).toMatchObject({ status: 200, body: 'thought' });
@@ -185,7 +185,7 @@ describe('an instance', () => {
       message: expect.stringMatching(/has sent nothing for 0\.1 s.*look at what it does/),
     });
     await expect(ask(harness, `/forward/${A}/80/half`)).rejects.toThrow(/aborted|ECONNRESET/);
-    await until('nothing is left inside', () => harness.dialled.size === 0);
+    await until('all upstream connections are closed', () => harness.dialled.size === 0);
   });
 });
 
@@ -204,7 +204,7 @@ describe('a WebSocket', () => {
     });
     harness.add(idOf('b'), { publicPorts: [80], ports: { 80: talking.port } });
     const heard = talk(harness, shake.replace(A, idOf('b')));
-    await until('all are open', () => [silent, heard, speaks].every(({ got }) => got().includes('101')));
+    await until('all WebSockets are open', () => [silent, heard, speaks].every(({ got }) => got().includes('101')));
     const startedMs = Date.now();
     while (!silent.closed()) {
       expect(Date.now() - startedMs).toBeLessThan(120_000);
@@ -231,8 +231,8 @@ describe('a WebSocket', () => {
       client.write(shake.replace('/80/', `/80/${name}`), 'latin1');
       return client;
     });
-    await until('both have begun', () => harness.began.length === clients.length);
-    await until('their places are given back', () => harness.began.every(({ done }) => done));
+    await until('both requests have begun', () => harness.began.length === clients.length);
+    await until('their permits are released', () => harness.began.every(({ done }) => done));
     await expect.poll(() => harness.dialled.size).toBe(0);
   });
 
@@ -240,7 +240,7 @@ describe('a WebSocket', () => {
     const inside = await serveTcp((socket) => void socket.once('data', () => void socket.write(accept)));
     const harness = await before(inside.port, { clientIdleMs: 50, instanceIdleMs: 50 });
     const silent = talk(harness, shake);
-    await until('it is open', () => silent.got().includes('101'));
+    await until('the WebSocket is open', () => silent.got().includes('101'));
     await new Promise((resolve) => setTimeout(resolve, 400));
     expect(silent.closed()).toBe(false);
   });
@@ -254,14 +254,14 @@ test('limits concurrent requests per instance, over all ports', async () => {
   harness.add(A, { publicPorts: [80, 81], ports });
   harness.add(idOf('b'), { publicPorts: [80], ports });
   const first = [80, 80, 81].map((port) => ask(harness, `/forward/${A}/${port}/`));
-  await until('three are inside', () => waiting.length === 3);
+  await until('the instance has three requests', () => waiting.length === 3);
   expect(await ask(harness, `/forward/${A}/81/`)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
   const other = ask(harness, `/forward/${idOf('b')}/80/`);
-  await until('that of another is inside', () => waiting.length === 4);
+  await until('the other instance has its request', () => waiting.length === 4);
   for (const end of waiting.splice(0)) end();
   expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   const again = ask(harness, `/forward/${A}/81/`);
-  await until('there is room again', () => waiting.length === 1);
+  await until('the next request is admitted', () => waiting.length === 1);
   waiting[0]?.();
   expect(await again).toMatchObject({ status: 200 });
 });

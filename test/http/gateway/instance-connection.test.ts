@@ -63,7 +63,7 @@ test('does not reuse a connection answered before the end of its request', async
   });
   const upload = `POST ${P}/ HTTP/1.1\r\nHost: h\r\nContent-Length: 40\r\nConnection: close\r\n\r\nGET /inner HTTP/1.1`;
   const asked = sendRaw(harness, upload);
-  await until('it is closed inside', () => harness.dials === 1 && harness.dialled.size === 0);
+  await until('the upstream connection is closed', () => harness.dials === 1 && harness.dialled.size === 0);
   expect((await ask(harness, `${P}/`)).body).toBe('2');
   expect(await asked).toMatch(/^HTTP\/1\.1 200 OK[^]*\r\n\r\n1$/);
 });
@@ -74,7 +74,7 @@ test('closes an idle connection that receives data', async () => {
     setTimeout(() => socket.write(answer('nobody asked')), 20);
   });
   expect((await ask(harness, `${P}/`)).body).toBe('1');
-  await until('it is closed', () => harness.dialled.size === 0);
+  await until('the upstream connection is closed', () => harness.dialled.size === 0);
   expect((await ask(harness, `${P}/`)).body).toBe('2');
 });
 

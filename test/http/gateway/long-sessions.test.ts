@@ -123,7 +123,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     }
     await expect(
       world.running.access.authenticate({ kind: 'token', token: login.token }),
-      'the login it came from is long over',
+      'its login has expired',
     ).rejects.toMatchObject({ code: 'not_logged_in' });
     expect(await left.save()).toBe(401);
     // Just before expiry.

@@ -102,7 +102,7 @@ test('an open WebSocket does not retain its URL and cookies', async () => {
           `Cookie: berth_gateway=${secret}; a=${'x'.repeat(more)}\r\n\r\n`,
       );
     }
-    await until('all are open', () => opened === count);
+    await until('all WebSockets are open', () => opened === count);
     return heapBytes() - before;
   }
   const [count, more] = [150, 15_000];

@@ -388,16 +388,16 @@ describe('open connections are cut when access is revoked', () => {
     const over = ask(harness, `/forward/${A}/80/`, { headers })
       .catch(() => {})
       .finally(() => (state.ended = true));
-    await until('it is open', () => harness.began.length === 1);
+    await until('the request has begun', () => harness.began.length === 1);
     return { harness, state, over };
   }
 
   test.each(ends)('%s', async (_name, access, headers, end) => {
     const { harness, state, over } = await streaming(access, headers);
-    await until('it was asked for anew', () => state.asked > 5);
+    await until('access was rechecked', () => state.asked > 5);
     expect(state.ended).toBe(false);
     end(harness);
-    await until('it is cut', () => state.ended, 5_000);
+    await until('the connection is cut', () => state.ended, 5_000);
     await over;
   });
 
@@ -405,7 +405,7 @@ describe('open connections are cut when access is revoked', () => {
     const { harness, state, over } = await streaming('signedIn', { 'x-api-key': keyOf(MALLORY) });
     setTo('public')(harness);
     const { asked } = state;
-    await until('it was asked for anew', () => state.asked > asked + 3);
+    await until('access was rechecked', () => state.asked > asked + 3);
     expect(state.ended).toBe(false);
     harness.instances.delete(A);
     await over;

@@ -109,11 +109,11 @@ test(`${RESETS} resets of either side at every stage leak nothing and crash noth
   const storm = async (count: number): Promise<void> => {
     for (let n = 0; n < count; n += 1) {
       one(n);
-      if (n % AT_ONCE === AT_ONCE - 1) await until('few are open', () => open < AT_ONCE / 2);
+      if (n % AT_ONCE === AT_ONCE - 1) await until('half of the clients are closed', () => open < AT_ONCE / 2);
     }
-    await until('no client is open', () => open === 0);
+    await until('all clients are closed', () => open === 0);
     await until('no connection inside is open', () => harness.dialled.size === 0 && inside.sockets.size === 0);
-    await until('all was ended once', () => harness.began.every(({ done }) => done));
+    await until('every request has ended', () => harness.began.every(({ done }) => done));
     harness.began.length = 0;
     harness.logged.length = 0;
   };

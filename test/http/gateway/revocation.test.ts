@@ -50,7 +50,7 @@ test('cuts every open connection at a revocation, in any order of earlier connec
   done(1);
   done(0);
   for (const id of ids) gone.add(id);
-  await until('three are cut', () => new Set(cut).size === 3);
+  await until('three connections are cut', () => new Set(cut).size === 3);
   expect([...new Set(cut)].toSorted()).toEqual(ids.slice(2).toSorted());
 });
 
@@ -82,10 +82,10 @@ test('checks the other holders when one check fails, with one warning', async ()
   const cut: string[] = [];
   for (const id of ids) revocation.watch(liveAt(id, cut));
   for (const id of [first, second, third]) if (id !== undefined) tell({ instanceId: id });
-  await until('the third is cut', () => cut.length > 0);
+  await until('the third connection is cut', () => cut.length > 0);
   expect(cut).toEqual([third]);
   // The first is checked alone, the others together.
-  await until('it was warned of each round', () => warnings.length === 2);
+  await until('each round has logged a warning', () => warnings.length === 2);
   expect(warnings).toEqual([
     { err: expect.any(Error), connections: 1 },
     { err: expect.any(Error), connections: 1 },

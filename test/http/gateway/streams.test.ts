@@ -106,7 +106,7 @@ describe('bodies are streamed, whatever their size and speed', () => {
       client.write('0\r\n\r\n');
       return one;
     });
-    await until('all are there', () => waiting.length === clients.length);
+    await until('the instance has all requests', () => waiting.length === clients.length);
     const reported = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
     await standsStill(reported);
@@ -121,7 +121,7 @@ describe('bodies are streamed, whatever their size and speed', () => {
         instance.write(`HTTP/1.1 200 OK\r\nContent-Length: ${said.length}\r\n\r\n${said}`);
       });
     }
-    await until('all are answered', () => clients.every(({ answer }) => answer.endsWith(`${CHUNKS} bytes`)));
+    await until('all requests are answered', () => clients.every(({ answer }) => answer.endsWith(`${CHUNKS} bytes`)));
     for (const { client } of clients) client.destroy();
   });
 
@@ -209,13 +209,13 @@ describe('disconnects are detected', () => {
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const before = request({ port: harness.port, path: `/forward/${A}/80/before`, agent: false }).on('error', () => {});
     before.end();
-    await until('it is inside', () => harness.dialled.size === 1);
+    await until('the upstream request has begun', () => harness.dialled.size === 1);
     const within = request({ port: harness.port, path: `/forward/${A}/80/within`, agent: false }).on('error', () => {});
     within.end();
     await new Promise((resolve) => within.once('response', resolve));
     before.destroy();
     within.destroy();
-    await until('both were aborted', () => left.length === 2);
+    await until('both upstream requests are aborted', () => left.length === 2);
     await until('no connection is left', () => harness.dialled.size === 0);
     expect(left.toSorted()).toEqual(['/before', '/within']);
   });
@@ -235,7 +235,7 @@ describe('disconnects are detected', () => {
       () => {},
     );
     asked.write('a part');
-    await until('a part is inside', () => received === 6);
+    await until('a part of the upload has arrived', () => received === 6);
     asked.destroy();
     await until('it was aborted', () => aborted);
     expect(received).toBe(6);
@@ -281,9 +281,9 @@ test.each([
   client.on('data', (chunk: Buffer) => (got += chunk.toString()));
   client.on('error', (error: NodeJS.ErrnoException) => (code = error.code));
   client.write(`GET /forward/${A}/80/ HTTP/1.0\r\nHost: h\r\n\r\n`);
-  await until('it has begun', () => got.endsWith('beginning'));
+  await until('the response has begun', () => got.endsWith('beginning'));
   const ended = end(harness);
-  await until('it is cut off', () => client.closed);
+  await until('the client is disconnected', () => client.closed);
   expect(code).toBe('ECONNRESET');
   await ended;
 });

@@ -86,7 +86,7 @@ test.each([
     `GET /forward/${ID}/${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${credential.authorization}\r\n\r\n`;
   // The second is answered at once but waits behind the first; nothing listens for the third.
   expect(await sendRaw(harness, get('7000/slow') + get('7000/') + get('9/') + last)).toBe('');
-  await until('all are done', () => harness.began.length > 0 && harness.began.every(({ done }) => done));
+  await until('all requests have ended', () => harness.began.length > 0 && harness.began.every(({ done }) => done));
   const began = performance.now();
   await harness.gateway.stop();
   // The grace period is for running requests only.
@@ -106,10 +106,10 @@ test('accepts a WebSocket on a connection whose requests are all answered', asyn
       '',
     ].join('\r\n');
   socket.write(head(''));
-  await until('the first is answered', () => read().includes('at once'));
+  await until('the first request is answered', () => read().includes('at once'));
   const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
   socket.write(head('', 'Connection: Upgrade', 'Upgrade: websocket', key, 'Sec-WebSocket-Version: 13'));
-  await until('it is answered', () => read().includes('Switching Protocols'));
+  await until('the upgrade is answered', () => read().includes('Switching Protocols'));
   expect(read()).toMatch(/at once.*HTTP\/1\.1 101 /s);
 });
 

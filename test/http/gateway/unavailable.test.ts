@@ -126,7 +126,7 @@ describe('the gateway explains why an instance cannot answer', () => {
     const instance = harness.add(A, {});
     harness.sessions.set('s', 'account-alice');
     const asked = ask(harness, `/notebook/${A}/lab`, { headers: { cookie: 'berth_gateway=s' } });
-    await until('it was tried', () => harness.dials >= 2);
+    await until('the gateway has dialed twice', () => harness.dials >= 2);
     instance.ports.set(8888, inside.port);
     expect(await asked).toMatchObject({ status: 200, body: 'the notebook' });
   });
@@ -149,12 +149,12 @@ describe('the gateway explains why an instance cannot answer', () => {
     const harness = await start({ limits: { perPort: 2 } });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const first = [ask(harness, `/forward/${A}/80/`), ask(harness, `/forward/${A}/80/`)];
-    await until('two are inside', () => waiting.length === 2);
+    await until('the instance has two requests', () => waiting.length === 2);
     expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
     for (const end of waiting.splice(0)) end();
     expect((await Promise.all(first)).map(({ body }) => body)).toEqual(['ok', 'ok']);
     const next = ask(harness, `/forward/${A}/80/`);
-    await until('the next is inside', () => waiting.length === 1);
+    await until('the instance has the next request', () => waiting.length === 1);
     waiting[0]?.();
     expect(await next).toMatchObject({ status: 200 });
   });
@@ -186,7 +186,7 @@ describe('shutdown and idle connections', () => {
     const harness = await start();
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const asked = ask(harness, `/forward/${A}/80/`);
-    await until('it runs', () => finish.length === 1);
+    await until('the request is running', () => finish.length === 1);
     const stopped = harness.gateway.stop();
     await expect(ask(harness, `/forward/${A}/80/`)).rejects.toThrow(/ECONNREFUSED/);
     finish[0]?.();
@@ -199,7 +199,7 @@ describe('shutdown and idle connections', () => {
     const harness = await start({ limits: { stopGraceMs: 50 } });
     harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
     const asked = ask(harness, `/forward/${A}/80/`).catch((error: Error) => error.message);
-    await until('it runs', () => harness.dialled.size === 1);
+    await until('the request is running', () => harness.dialled.size === 1);
     await harness.gateway.stop();
     expect(await asked).toMatch(/aborted|hang up|ECONNRESET/);
     await until('nothing is connected inside', () => harness.dialled.size === 0);
@@ -231,7 +231,7 @@ describe('shutdown and idle connections', () => {
         socket.write(texts[count % texts.length] ?? '');
         setTimeout(() => socket.resetAndDestroy(), count % 7);
       });
-      if (count % 100 === 99) await until('few are open', () => open < 20);
+      if (count % 100 === 99) await until('most clients are closed', () => open < 20);
     }
     await until('no connection inside is left', () => harness.dialled.size <= 1);
     expect(await ask(harness, `/forward/${A}/80/`, { method: 'POST', body: 'alive' })).toMatchObject({ body: 'alive' });

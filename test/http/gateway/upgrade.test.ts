@@ -84,12 +84,12 @@ describe('WebSockets are forwarded', () => {
       sent.push(createHash('sha1').update(data).digest('hex'));
       socket.send(data);
     }
-    await until('all came back', () => got.length === sent.length);
+    await until('all messages are echoed', () => got.length === sent.length);
     expect(got).toEqual(sent);
     const closed = new Promise<number>((resolve) => socket.once('close', resolve));
     socket.close(4001, 'done');
     expect(await closed).toBe(4001);
-    await until('nothing is left', () => harness.dialled.size === 0);
+    await until('all upstream connections are closed', () => harness.dialled.size === 0);
   });
 
   test('cleans request and response heads', async () => {
@@ -137,7 +137,7 @@ describe('WebSockets are forwarded', () => {
     let answer = '';
     client.on('data', (chunk: Buffer) => (answer += chunk.toString()));
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}\r\n`);
-    await until('it is a tunnel', () => answer.includes('101'));
+    await until('the tunnel is open', () => answer.includes('101'));
     client.end('half');
     await new Promise((resolve) => client.once('close', resolve));
     expect(answer).toMatch(/all: half$/);
@@ -155,7 +155,7 @@ describe('WebSockets are forwarded', () => {
     client.end();
     client.resume();
     await new Promise((resolve) => client.once('close', resolve));
-    await until('nothing is left', () => harness.dialled.size === 0);
+    await until('all upstream connections are closed', () => harness.dialled.size === 0);
     expect(inside.sockets.size).toBeLessThanOrEqual(1);
   });
 
@@ -203,7 +203,7 @@ describe('WebSockets are forwarded', () => {
     await standsStill(() => written);
     expect(written).toBeLessThan(32 << 20);
     client.resume();
-    await until('all is written', () => written === 64 << 20);
+    await until('everything is written', () => written === 64 << 20);
     client.destroy();
   });
 });
@@ -302,7 +302,7 @@ describe('failed upgrades get an error', () => {
     const harness = await start({ limits: { handshakeMs: 50 } });
     harness.add(A, { publicPorts: [80], ports: { 80: silent.port } });
     expect(await refusedWith(harness, `/forward/${A}/80/`)).toBe(502);
-    await until('nothing is left', () => harness.dialled.size === 0);
+    await until('all upstream connections are closed', () => harness.dialled.size === 0);
   });
 });
 
@@ -315,6 +315,6 @@ test('stop closes tunnels', async () => {
   const closed = new Promise((resolve) => socket.once('close', resolve));
   await harness.gateway.stop();
   await closed;
-  await until('nothing is left', () => harness.dialled.size === 0);
+  await until('all upstream connections are closed', () => harness.dialled.size === 0);
   expect(socket.readyState).toBe(WebSocket.CLOSED);
 });

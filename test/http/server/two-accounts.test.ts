@@ -1,7 +1,7 @@
 /**
- * Two accounts on the real server, its engine simulated: Mallory gets to nothing of Alice's, by the
- * API or the gateway, and can't tell it from what never was. Beside it the counter-proof: what is
- * tried is there, and opens to Alice. The gateway's doors one by one:
+ * Two accounts on the real server with the simulated engine: Mallory can neither reach Alice's
+ * resources by the API or the gateway, nor distinguish them from unknown ones. A counter-proof
+ * shows that each tried resource exists and opens to Alice. Every address of the gateway:
  * `test/http/gateway/account-isolation.test.ts`.
  */
 import { randomUUID } from 'node:crypto';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { makeSemaphore } from '../../../src/async/semaphore.ts';
 import { settle } from './settle.ts';
 
-/** Operations that run until they are told to end. */
+/** Operations that run until released by the test. */
 function operations() {
   const begun: string[] = [];
   const ends = new Map<string, () => void>();

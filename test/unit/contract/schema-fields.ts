@@ -8,7 +8,7 @@ export interface SchemaField {
   required: boolean;
 }
 
-/** In the order of the schema, outer fields first, as the interface prints its tables. */
+/** Fields in the order of the schema, outer fields first, as the interface prints its tables. */
 export function schemaFields(schema: z.core.$ZodType): SchemaField[] {
   const fields: SchemaField[] = [];
   let level: { prefix: string; schema: z.core.$ZodType }[] = [{ prefix: '', schema }];

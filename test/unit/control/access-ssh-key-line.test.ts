@@ -1,4 +1,4 @@
-/** The parser of public key lines, beside the real `ssh-keygen` (Debian's openssh-client, which these tests need). */
+/** The parser of public key lines, compared with the real `ssh-keygen` (openssh-client). */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Who works in a disk is known to those who would take it away, and ends when they do. */
+/** Holds on a disk: operations in a disk are counted, and aborted when the disk goes away. */
 import { expect, test } from 'vitest';
 import { makeDiskUses } from '../../../src/control/volumes/disk-uses.ts';
 
@@ -31,7 +31,7 @@ test('abort ends all holds of a disk with its reason, and waits until the last i
   expect(isCut).toBe(false);
   second.release();
   await cut;
-  // Whoever comes later has looked at the disk's state since.
+  // A later acquire has read the disk's state since.
   expect(uses.acquire(one).signal.aborted).toBe(false);
   await uses.abort(sameId, reason);
 });

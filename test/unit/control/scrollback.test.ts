@@ -57,7 +57,7 @@ test('restores settings at the cut: alternate screen, modes, colors, region, tit
   expect(isAlternate).toBe(true);
   const before = replay.toString().split('x')[0] ?? '';
   for (const part of setting.split('\x1b')) expect(before).toContain(part);
-  expect(before.indexOf('\x1b[?1049h'), 'the screen is chosen before all else').toBe(0);
+  expect(before.indexOf('\x1b[?1049h'), 'the screen is selected first').toBe(0);
 });
 
 test('drops settings undone before the cut', () => {

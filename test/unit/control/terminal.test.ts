@@ -1,4 +1,4 @@
-/** One terminal and its viewers, over a shell played by the test. */
+/** A terminal and its viewers, over a shell played by the test. */
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';

@@ -1,4 +1,7 @@
-/** The reference pages name every status, phase, reason, error code and setting of the code, and no other. */
+/**
+ * The reference pages name every status, phase, reason, error code and setting of the code, and no
+ * other.
+ */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';

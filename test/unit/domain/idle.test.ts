@@ -56,7 +56,7 @@ describe('an assessment', () => {
     const judged = looks(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
     const warnedAt = judged.findIndex(({ action }) => action === 'warn');
-    expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // index of the first check with at most 200 s left
+    expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // first check with at most 200 s left
     expect(judged[warnedAt]?.willStopAtMs).toBe(startMs + policy.afterMs);
     expect(judged.map(({ action }) => action).filter((fn) => fn !== 'nothing')).toEqual(['warn', 'stop']);
     expect(judged.at(-1)).toMatchObject({ action: 'stop', idleSinceMs: startMs });

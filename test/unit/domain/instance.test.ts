@@ -1,4 +1,4 @@
-/** Times written before the clock was set back. */
+/** Stored times that a clock step back left in the future. */
 import { expect, test } from 'vitest';
 import { clampFutureTimes } from '../../../src/domain/instance.ts';
 import { anInstance } from './instance-fixture.ts';

@@ -14,7 +14,7 @@ describe('name resolution in an instance', () => {
   test('reads the hosts file, case-insensitively', () => {
     expect(nameTargetOf('LOCALHOST', hosts, resolvConf).addresses).toEqual(['127.0.0.1', '::1']);
     expect(nameTargetOf('berth-0', hosts, resolvConf).addresses).toEqual(['10.0.0.2']);
-    expect(nameTargetOf('here', hosts, resolvConf).addresses, 'comments are none').toEqual([]);
+    expect(nameTargetOf('here', hosts, resolvConf).addresses, 'comments are ignored').toEqual([]);
   });
 
   test('falls back to the name servers, with the search domains', () => {

@@ -61,7 +61,7 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
       shell: 'the simulation runs no scripts, it pretends single commands',
       neighbourNetworks: 'an account’s network is there while it has containers, and is no object of its own',
       neighbourImages: 'it knows of an image who saved it, and no labels',
-      ...(publishPorts ? {} : { publishedPorts: 'this simulation is told not to publish them' }),
+      ...(publishPorts ? {} : { publishedPorts: 'this simulation publishes no ports' }),
     },
     async stop() {
       await host.stop();

@@ -134,7 +134,7 @@ test('agrees with URL parsers on instance and port', () => {
       found += 1;
       expect(path.startsWith(target.prefix)).toBe(true);
       expect(target.upstreamPath.startsWith('/')).toBe(true);
-      // As browsers and proxies resolve paths.
+      // Resolves paths like browsers and proxies.
       const resolved = new URL(`http://h${path}`).pathname;
       expect(resolved === target.prefix || resolved.startsWith(`${target.prefix}/`)).toBe(true);
       expect(targetOf('h', resolved, null)).toMatchObject({

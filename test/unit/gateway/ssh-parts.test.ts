@@ -25,7 +25,7 @@ test('accepts each newcomer and closes the oldest connection of the largest grou
   const others = ['b', 'c', 'owner'].map((address) => stranger('one', address));
   const full = [...others.slice(0, 2), ...a.slice(1), ...others.slice(2)];
   expect(connectionToClose(full, others[2] ?? stranger('', ''), limits)).toBe(second);
-  // In total: a quiet instance does not pay for a busy one.
+  // Applies to the total: a quiet instance does not pay for a busy one.
   const few = [stranger('two', 'x'), ...Array.from({ length: 5 }, (_, n) => stranger('one', `${n}`))];
   const last = [stranger('three', 'y'), stranger('two', 'z'), stranger('two', 'w')];
   expect(connectionToClose([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);

@@ -1,4 +1,4 @@
-/** The cache of list pages: never an answer of yesterday, never another account's, never more memory than allowed. */
+/** The cache of list pages: never stale, never another account's, within its memory bound. */
 import { expect, test } from 'vitest';
 import type { Caller, Pager } from '../../../src/control/index.ts';
 import { makeListPages } from '../../../src/edge/http/list-pages.ts';

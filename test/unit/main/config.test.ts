@@ -191,7 +191,7 @@ describe('the first types', () => {
       { name: 'gpu.4', cpuCores: 128, memoryGB: 1024 },
       { name: 'gpu.8', cpuCores: 256, memoryGB: 2048, pricesMicros: { perHour: 11_520_000n } },
     ]);
-    // One GPU in a large host gets the whole host; ten share it.
+    // A single GPU in a large host gets the whole host; ten share it.
     expect(typesThatFit(machine(128, 513, 1)).at(-1)).toMatchObject({ name: 'gpu.1', cpuCores: 128, memoryGB: 512 });
     expect(typesThatFit(machine(120, 501, 10)).at(-1)).toMatchObject({ name: 'gpu.8', cpuCores: 96, memoryGB: 400 });
   });
