@@ -145,7 +145,7 @@ export function describeOpenExec(current: () => Subject): void {
       expect(await Promise.all(came)).toEqual(sizes);
     });
 
-    it('a destroyed stream blocks nobody', async () => {
+    it('a destroyed stream blocks no other', async () => {
       const { subject, id } = await started();
       const running = await open(subject, id, ['head', '-c', '5000000', '/dev/zero']);
       running.stdout.destroy();

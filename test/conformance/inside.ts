@@ -122,7 +122,7 @@ export function describeInside(current: () => Subject): void {
       expect(await reader).toMatchObject({ exitCode: 0, stdout: 'the old note' });
     });
 
-    it('a control file is never seen missing or half written while it is replaced', async (context) => {
+    it('a control file is never missing or half written while it is replaced', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
       const texts = ['a', 'b'].map((letter) => letter.repeat(100_000));
@@ -148,7 +148,7 @@ export function describeInside(current: () => Subject): void {
   });
 
   describe('exec', () => {
-    it('gives the exit code, and keeps stdout and stderr apart', async () => {
+    it('returns the exit code, with separate stdout and stderr', async () => {
       const subject = current();
       const spec = subject.spec();
       await subject.ensure(spec);

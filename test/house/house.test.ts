@@ -22,7 +22,7 @@ import {
   typesAreWhole,
   type Rule,
 } from './rules.ts';
-import { commentsReadAtOnce, identifiersUseTheFieldsTerms } from './words.ts';
+import { commentsReadAtOnce, identifiersUseTheFieldsTerms, titlesStateAPromise } from './words.ts';
 
 const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
 const notOurs = new Set(['node_modules', '.git', '.berth', 'dist', 'coverage']);
@@ -257,6 +257,29 @@ const rules: Record<string, HouseRule> = {
       { path: 'src/a/a.ts', text: `const text = '${'long '.repeat(25)}';` },
       { path: 'test/a.ts', text: '/** Of the request before. */\nf();' },
     ],
+  },
+  'titles of tests state a promise in the terms of the field': {
+    rule: titlesStateAPromise,
+    bad: [
+      "test('what goes is destroyed', f);",
+      "it('who waits is placed', f);",
+      "describe('whoever comes', f);",
+      "test.each(rows)('those at %s are kept', f);",
+      "onBothEngines('one that has a place', { postgres: 'always' }, f);",
+      "describe.skipIf(no)('of an account', f);",
+      'test(`whose key is ${key}`, f);',
+      "test('begins the pull anew', f);",
+      "test.for(rows)('$name: the Wish before is cancelled', f);",
+      'test(`asks ${count} times, and is told`, f);',
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
+    good: [
+      "test('destroys a deleted disk, whatever is observed', f);",
+      "test('one launch runs once', f);",
+      'test(`${whom} is refused`, f);',
+      "test('emits instance.stopWished', f);",
+      "test.each(['what', 'anew'])('refuses %s', f);",
+      "expect(a, 'what was told'); f('whom', () => {});",
+    ].map((text) => ({ path: 'test/a.test.ts', text })),
   },
 };
 

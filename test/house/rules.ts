@@ -343,7 +343,7 @@ export const nothingSkippedInSilence: Rule = (file) => {
 };
 
 /** Returns `test` for `test.concurrent.skip`. */
-function rootName(node: Node): string | undefined {
+export function rootName(node: Node): string | undefined {
   let at: unknown = node;
   while (isNode(at) && (at.type === 'MemberExpression' || at.type === 'CallExpression'))
     at = at['object'] ?? at['callee'];

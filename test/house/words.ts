@@ -1,10 +1,11 @@
 /**
  * Rules of the project's language. Identifiers use the field's terms, so that a reader can search
- * for them; comments begin with a noun or a verb and stay short.
+ * for them; comments begin with a noun or a verb and stay short; titles of tests state a promise in
+ * the same words.
  */
 import { commentsOf } from '../../scripts/words.mjs';
-import type { Rule } from './rules.ts';
-import { nameOf, walk } from './syntax.ts';
+import { rootName, type Rule } from './rules.ts';
+import { isNode, nameOf, walk } from './syntax.ts';
 
 /** Private words by camel-case segment, each with the term to use. */
 const privateWords: ReadonlyMap<string, string> = new Map([
@@ -75,6 +76,31 @@ export const commentsReadAtOnce: Rule = (file) => {
     return [
       ...(opens ? [`${line}: begins with "${text.split(/\s/, 1)[0] ?? ''}"; begin with a noun or a verb`] : []),
       ...tooWide.map((wide) => `${wide}: is over 100 columns wide`),
+    ];
+  });
+};
+
+const titled: ReadonlySet<string> = new Set(['test', 'it', 'describe', 'onBothEngines', 'onEngine']);
+
+/** A test title states its promise: no relative opening, no private word. */
+export const titlesStateAPromise: Rule = (file) => {
+  if (!file.path.startsWith('test/')) return [];
+  return [...walk(file.program)].flatMap(({ node }) => {
+    if (node.type !== 'CallExpression' || !isNode(node['callee'])) return [];
+    const first: unknown = Array.isArray(node['arguments']) ? node['arguments'][0] : undefined;
+    if (!isNode(first) || !titled.has(rootName(node['callee']) ?? '')) return [];
+    if (typeof first['value'] !== 'string' && first.type !== 'TemplateLiteral') return [];
+    const title = file.text.slice(first.start + 1, first.end - 1).replaceAll(/\$\{[^}]*\}/g, ' ');
+    const word = title
+      .toLowerCase()
+      .match(/\w+/g)
+      ?.find((one) => privateWords.has(one));
+    const line = file.lineAt(node.start);
+    return [
+      ...(relativeOpenings.test(title)
+        ? [`${line}: "${title}" begins like a clause; begin with a noun or a verb`]
+        : []),
+      ...(word === undefined ? [] : [`${line}: "${title}" says ${word}; say ${privateWords.get(word) ?? ''}`]),
     ];
   });
 };

@@ -51,7 +51,7 @@ test('drops a credential that was revoked elsewhere when it is verified again', 
   expect(known.size).toBe(0);
 });
 
-test('verifies once for concurrent callers; after an invalidation nobody joins an earlier verification', async () => {
+test('verifies once for concurrent callers; after an invalidation no caller joins an earlier verification', async () => {
   const { known, asked, answers, hold } = room(3);
   hold();
   const before = [known.find('a'), known.find('a'), known.find('a')];

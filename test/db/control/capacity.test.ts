@@ -23,7 +23,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
   ])
-    test(`gives ${cores} cores to one of 500 concurrent requests for two, and tells 499 what would fit`, async () => {
+    test(`gives ${cores} cores to one of 500 concurrent requests for two; 499 refusals name a type that fits`, async () => {
       const world = await makePlace(await open(), machineOf(cores, cores * 2), cpus);
       const { done, refused } = await many(world, 500, 'cpu.2');
       expect(done).toHaveLength(1);

@@ -50,7 +50,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     expect(owned.filter(({ kind }) => kind === 'instance').map(({ id }) => id)).toEqual([instanceId]);
   });
 
-  test('gives the last capacity to one of many, and tells the others what would fit', async () => {
+  test('gives the last capacity to one of many; the other refusals name a type that fits', async () => {
     const world = await makeWorld(await open(), {
       machine: { cpuCores: 1, memoryMiB: 3 * 1024, architecture: 'amd64', gpus: [] },
     });
@@ -67,7 +67,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     }
   });
 
-  test('tells an account without money the shortfall, and changes nothing', async () => {
+  test('refuses an account without money with the shortfall, and changes nothing', async () => {
     const world = await makeWorld(await open());
     const poor = await world.account('poor', 0.001);
     const before = await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow();

@@ -232,7 +232,7 @@ onBothEngines('a launch', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('tells how many node ports are left when too many are requested', async () => {
+  test('refuses too many node ports with the number left', async () => {
     const world = await makeWorld(await open(), { nodePorts: { first: 30_000, last: 30_002 } });
     const { instances } = world.running.control;
     const first = await instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null);

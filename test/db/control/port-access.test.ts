@@ -132,7 +132,7 @@ onBothEngines('access to a port', (open) => {
     expect(await visit(50, true)).toBeLessThan(10);
   });
 
-  test("decides for whom the API makes links on other accounts' instances", async () => {
+  test('decides which accounts the API may give links to instances of others', async () => {
     const world = await makeWorld(await open(), { start: false });
     const { instanceId: id } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.account('mallory');

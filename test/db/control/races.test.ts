@@ -200,7 +200,7 @@ onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, 
   };
 
   test(
-    'names and deletes a volume once in any pair of creates and deletes',
+    'creates and deletes a volume once in any pair of requests',
     async () => {
       const world = await makeWorld(await open());
       const { volumes } = world.running.control;

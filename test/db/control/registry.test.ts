@@ -82,7 +82,7 @@ onBothEngines('registry credentials', (open) => {
     expect(listed.map(({ server }) => server)).toEqual(['docker.io']);
   });
 
-  test('can be neither seen nor deleted by another account', async () => {
+  test('can be neither read nor deleted by another account', async () => {
     const world = await makeWorld(await open(), { start: false });
     const other = await world.account('bob');
     const { registries } = world.running.control;

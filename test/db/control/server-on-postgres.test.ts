@@ -107,7 +107,7 @@ test('a connection terminated during a request fails only that request', async (
   await eventually(async () => (await client.listVolumes({ pager }).catch(() => null)) !== null);
 });
 
-test('with the disk folder missing, volumes stay Bound and no empty disk is created', async () => {
+test('volumes stay Bound, and no empty disk is created, while the disk folder is missing', async () => {
   const { url } = await database();
   const folder = await newFolder();
   const first = await start(url, folder);

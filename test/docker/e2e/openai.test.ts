@@ -240,7 +240,7 @@ describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by 
     return got;
   };
 
-  test('is open to a Berth key, beside or in place of another key, and strips the Berth key', async () => {
+  test('is open to a Berth key, with or without another key, and strips the Berth key', async () => {
     const given = [{ headers: { 'X-API-Key': berthKey } }, { apiKey: berthKey }];
     for (const more of given) {
       const run = nameRun();

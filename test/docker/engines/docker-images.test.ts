@@ -104,7 +104,7 @@ describe('pulls', () => {
     },
   );
 
-  it('gives up on a silent registry at the deadline', async () => {
+  it('fails a pull from a silent registry at the deadline', async () => {
     await registry.renew();
     await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
     const engine = fixture.make();

@@ -197,7 +197,7 @@ describe('a full root disk', () => {
 });
 
 describe('the init script', () => {
-  it('honours its first line, runs once, and reports its exit code at each start', async () => {
+  it('runs by its first line, once, and reports its exit code at each start', async () => {
     const instance = await start({
       initScript: '#!/usr/bin/env python3\nopen("/root/count", "a").write("x")\nraise SystemExit(3)\n',
     });

@@ -75,7 +75,7 @@ test('answers over TLS with a Secure cookie, and uses a renewed certificate', as
   expect(before.destroyed).toBe(false);
 });
 
-test('plain HTTP and old TLS versions get nothing, and disturb nobody', async () => {
+test('plain HTTP and old TLS versions get no answer, and disturb no other client', async () => {
   const { api } = await secured();
   const plain = connectTcp(api.port, '127.0.0.1');
   plain.on('error', () => {}).write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');

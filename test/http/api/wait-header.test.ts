@@ -48,7 +48,7 @@ test("launch and start pass the header's wait, a day without a value, and none w
   expect(waits).toEqual(each.flatMap((waitMs) => [waitMs, waitMs]));
 });
 
-test('any other value is a 400 that names the header and valid values, without a call to control', async () => {
+test('refuses any other value with a 400 that names the header and valid values, without a call to control', async () => {
   const { api, waits } = await waiting();
   const bad = [
     '',

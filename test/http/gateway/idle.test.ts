@@ -69,7 +69,7 @@ test('ends idle transfers at their own limit, and never without a limit', () => 
 });
 
 describe('a client', () => {
-  test('that stalls in its body gets an error, and its upstream request is aborted', async () => {
+  test('gets an error when it stalls in its body, and its upstream request is aborted', async () => {
     let gone = false;
     const inside = await serve(
       (req) =>
@@ -87,7 +87,7 @@ describe('a client', () => {
     await until('its permit is released', () => harness.began.every(({ done }) => done));
   });
 
-  test('that sends slowly is served', async () => {
+  test('is served when it sends slowly', async () => {
     const inside = await serve((req, res) => void req.resume().once('end', () => res.end('all of it')));
     const harness = await before(inside.port, { clientIdleMs: 400, instanceIdleMs: 400 });
     const client = talk(harness, upload(12));
@@ -99,7 +99,7 @@ describe('a client', () => {
     expect(client.got()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test('that waits for a slow instance is not timed out', async () => {
+  test('is not timed out while it waits for a slow instance', async () => {
     const inside = await serveTcp((socket) => void socket.pause());
     const harness = await before(inside.port, { clientIdleMs: 100 });
     const client = talk(harness, upload(50_000_000));
@@ -115,7 +115,7 @@ describe('a client', () => {
     expect({ got: client.got(), closed: client.closed() }).toEqual({ got: '', closed: false });
   });
 
-  test('that reads nothing of its response is disconnected', async () => {
+  test('is disconnected when it does not read its response', async () => {
     let gone = false;
     const inside = await serve((_req, res) => {
       res.once('close', () => (gone = true));
@@ -174,7 +174,7 @@ describe('an instance', () => {
     expect(await asked).toMatchObject({ status: 200, body: 'thought' });
   });
 
-  test('that misses its deadline makes a 504; a stall truncates the response', async () => {
+  test('causes a 504 when it misses its deadline; a stall truncates the response', async () => {
     const inside = await serve((req, res) => {
       if (req.url === '/half') res.write('half');
     });
@@ -214,7 +214,7 @@ describe('a WebSocket', () => {
     expect(heard.closed() || speaks.closed()).toBe(false);
   });
 
-  test('that was refused releases its permit even if the client does not read or close', async () => {
+  test('releases its permit after a refusal even if the client does not read or close', async () => {
     const large = Buffer.alloc(30_000_000, 'x');
     const inside = await serve((_req, res) => res.end());
     inside.server.on('upgrade', (req, socket: Socket) => {

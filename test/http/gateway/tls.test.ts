@@ -74,7 +74,7 @@ test('serves a port over TLS at its host, and forwards the protocol', async () =
   });
 });
 
-test('keeps WebSockets open at a renewal, and presents the new certificate to the next connection', async () => {
+test('keeps WebSockets open at a renewal, and presents the new certificate to later connections', async () => {
   const harness = await gateway();
   const server = new WebSocketServer({ port: 0 });
   onCleanup(async () => server.close());

@@ -102,7 +102,7 @@ test('a reload asks again and is cached', async () => {
   expect(cache.peek('a')).toBe('other');
 });
 
-test('an invalidation drops matching entries, and a load begun before it is neither joined nor cached', async () => {
+test('an invalidation drops matching entries, and an earlier load is neither joined nor cached', async () => {
   const { cache, loads, load } = harness();
   await load('a');
   await load('b');

@@ -51,7 +51,7 @@ test('limits each owner to a share, so others get the rest', async () => {
   expect(begun).toEqual(['a1', 'b1', 'a2']);
 });
 
-test('an abort ends the wait without a call of the operation, and gives up no permit', async () => {
+test('an abort ends the wait without a call of the operation, and costs no permit', async () => {
   const semaphore = makeSemaphore(1, { abortError: ({ reason }) => new Error(`aborted: ${String(reason)}`) });
   const { begun, operation, end } = operations();
   void semaphore.run(operation('a'));

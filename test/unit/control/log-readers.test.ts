@@ -136,7 +136,7 @@ test('console: reports dropped lines as a gap, and yields all later stored lines
   }
 });
 
-test('console, follow: gives up a lost position when nothing newer comes, and yields what is stored', async () => {
+test('console, follow: drops a lost position when nothing newer comes, and yields the stored lines', async () => {
   const kept: Kept = { lines: [line('later', 1_000_500)], asked: 0 };
   const callbacks: (() => void)[] = [];
   const time = {

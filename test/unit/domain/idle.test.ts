@@ -195,7 +195,7 @@ function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
   return false;
 }
 
-describe('in any sequence of checks', () => {
+describe('every sequence of checks', () => {
   test('stops only after fresh signals were all idle for the whole time', () => {
     let stops = 0;
     fc.assert(

@@ -8,7 +8,7 @@ test.each([
   ['a small file system', 10, 1],
   ['an average file system', 100, 5],
   ['a large file system', 10_000, 10],
-])('of %s with %d GB, %d GB stay reserved', (_, total, kept) => {
+])('%s of %d GB has a reserve of %d GB', (_, total, kept) => {
   expect(reservedBytes(total * GB)).toBe(kept * GB);
 });
 

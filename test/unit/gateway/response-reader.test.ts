@@ -132,7 +132,7 @@ const refused: [string, string][] = [
   ).map(([name, body]): [string, string] => [name, ok('Transfer-Encoding: chunked\r\n', body)]),
 ];
 
-test.each(refused)('%s is refused, in one piece and in many', (_name, text) => {
+test.each(refused)('refuses %s, in one piece or many', (_name, text) => {
   expect(() => read([text])).toThrow(ResponseFault);
   expect(() => read(text.split(''))).toThrow(ResponseFault);
 });

@@ -25,16 +25,16 @@ test('counts and names every failure, and names tests that passed at the second 
   expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({
     passed: 3,
     failed: [
-      { name: 'an error nobody caught', note: 'nobody caught this' },
+      { name: 'an error nobody caught', note: 'uncaught' },
       { name: 'does-not-load.misfit.ts', note: 'this file does not load' },
-      { name: 'tests.misfit.ts > of a hook that throws', note: 'the hook' },
+      { name: 'tests.misfit.ts > a throwing hook', note: 'the hook' },
       { name: 'tests.misfit.ts > fails', note: expect.stringContaining('expected 1 to be 2') },
     ],
     unsteady: [{ name: 'tests.misfit.ts > passes at the second try', note: 'not at the first' }],
     skipped: [
       { name: 'tests.misfit.ts > says why it is left out', note: 'there is no GPU' },
       { name: 'tests.misfit.ts > is to do', note: 'to do' },
-      { name: 'tests.misfit.ts > of a hook that throws > is left out' },
+      { name: 'tests.misfit.ts > a throwing hook > is left out' },
     ],
   });
   rmSync(folder, { recursive: true, force: true });

@@ -22,7 +22,7 @@ test('says why it is left out', (context) => {
 // skipped to see it named in the totals
 test.todo('is to do');
 
-describe('of a hook that throws', () => {
+describe('a throwing hook', () => {
   beforeAll(() => {
     throw new Error('the hook');
   });
@@ -32,9 +32,9 @@ describe('of a hook that throws', () => {
   });
 });
 
-test('throws when nobody looks', async () => {
+test('throws outside of the test', async () => {
   process.nextTick(() => {
-    throw new Error('nobody caught this');
+    throw new Error('uncaught');
   });
   await new Promise((resolve) => setImmediate(resolve));
   expect(1).toBe(1);
