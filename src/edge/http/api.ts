@@ -8,10 +8,8 @@ import { createServer } from 'node:http';
 import fastify from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
-import { openapiDocument } from '../../contract/openapi.ts';
 import { BASE_PATH, methodsOf, type StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
 import { mountEventStream } from './event-stream.ts';
 import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFile } from './files.ts';
@@ -25,13 +23,13 @@ import { makeListPages, type ListPages } from './list-pages.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, setCommonHeaders, type Authorize } from './mount.ts';
-import { answerError, errorBody, JSON_TYPE, pathOf, PLAIN, type ErrorStyle } from './refusal-reply.ts';
+import { answerError, errorBody, pathOf, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
+import { mountServerPages, serverPagePaths } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
-import { errorKinds } from './status.ts';
 import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
@@ -77,7 +75,7 @@ export interface ApiOptions {
 }
 
 export function makeApi(options: ApiOptions): FastifyInstance {
-  const { control, log, version, gatewayOrigin, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
+  const { control, log, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
   const app = makeServer(options);
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
@@ -96,7 +94,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const handlers = makeHandlers(control, pages, secureCookies);
   mountJsonRoutes(app, { handlers, authorize, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders });
-  mountSelfDescription(app, { control, version, gatewayOrigin });
+  mountServerPages(app, options);
   return app;
 }
 
@@ -165,53 +163,8 @@ function mountStreams(
   for (const mountRoute of Object.values(mountByName)) mountRoute();
 }
 
-/** Mounts the paths outside of the route table. */
-function mountSelfDescription(
-  app: FastifyInstance,
-  { control, version, gatewayOrigin }: Pick<ApiOptions, 'control' | 'version' | 'gatewayOrigin'>,
-): void {
-  // The build at the first request does not delay the start.
-  let document: string | undefined;
-  const give = (path: string, contentType: string, body: string): void => {
-    app.get(path, (request, reply) => {
-      setCommonHeaders(request, reply, contentType).send(body);
-    });
-  };
-  give('/', 'text/html; charset=utf-8', frontPage(version, gatewayOrigin));
-  app.get(`${BASE_PATH}/openapi.json`, (request, reply) => {
-    document ??= JSON.stringify(openapiDocument({ version, errorKinds }));
-    setCommonHeaders(request, reply, JSON_TYPE).send(document);
-  });
-  give('/healthz', JSON_TYPE, JSON.stringify({ alive: true }));
-  app.get('/readyz', async (request, reply) => {
-    const { ready, text } = await control.health();
-    if (!ready) throw new Refusal('unavailable', text, { retryAfterS: 1 });
-    setCommonHeaders(request, reply, JSON_TYPE);
-    return JSON.stringify({ ready, text });
-  });
-}
-
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
-
-const frontPage = (version: string, gatewayOrigin: string): string => `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Berth</title>
-<h1>Berth ${escaped(version)}</h1>
-<p>A cloud of notebook instances. This address serves its API, under <code>/api</code>.</p>
-<ul>
-<li><a href="/api/openapi.json">The API document</a> (OpenAPI 3.1)</li>
-<li><a href="/readyz">Whether the server is ready</a></li>
-</ul>
-<p>Notebooks and forwarded ports of instances are at <code>${escaped(gatewayOrigin)}</code>.</p>
-</html>
-`;
-
-const selfDescriptionPaths: ReadonlySet<string> = new Set(['/', '/healthz', '/readyz', `${BASE_PATH}/openapi.json`]);
-
 function allowedMethods(path: string): string {
-  if (selfDescriptionPaths.has(path)) return 'GET';
+  if (serverPagePaths.has(path)) return 'GET';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
 }
 

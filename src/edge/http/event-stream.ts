@@ -1,23 +1,22 @@
 /** `GET /api/events`: `id` is an event's number; the id of a `gap` is the cursor after it. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { GAP_EVENT } from '../../contract/events.ts';
-import { BASE_PATH, routes } from '../../contract/routes.ts';
+import { routes } from '../../contract/routes.ts';
 import type { PublishedEvents } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './request.ts';
 import { firstOf } from './server-sent.ts';
-import type { StreamParts } from './mount.ts';
+import { rowOptions, type StreamParts } from './mount.ts';
 
 const SEQ = /^\d{1,15}$/;
 /** Events that may end the reader's own login: revalidate instead of trusting the cache. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
 export function mountEventStream(app: FastifyInstance, { control, streams, authorize }: StreamParts): void {
-  app.get(BASE_PATH + routes.events.path, {
-    exposeHeadRoute: false,
-    config: { style: { errors: 'problem', withCode: true } },
+  app.route({
+    ...rowOptions(routes.events),
     async handler(request, reply) {
-      const caller = await authorize(request);
+      const caller = await authorize(request, routes.events.who);
       const after = parseAfter(request);
       await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {
         await using pages = control.events.follow(caller, after, abort.signal);

@@ -7,14 +7,14 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
 import { FILE_TYPE } from '../../contract/file.ts';
-import { BASE_PATH, routes } from '../../contract/routes.ts';
+import { routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, ReadableFile } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { parameterOf } from './request.ts';
 import { DEFAULT_STALLED_MS, matchesEtag, parseRange, sendDownload, streamHeaders, WHOLE_FILE } from './download.ts';
 import type { ByteRange } from './download.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
-import type { StreamParts } from './mount.ts';
+import { rowOptions, type StreamParts } from './mount.ts';
 
 const LENGTH = /^\d{1,15}$/;
 
@@ -45,14 +45,11 @@ export function mountFile(app: FastifyInstance, deps: StreamParts, name: FileRou
 }
 
 function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName): void {
-  const { method, path, errors } = routes[name];
+  const route = routes[name];
   scope.route<{ Params: { id: string; '*': string } }>({
-    method,
-    url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
-    exposeHeadRoute: false,
-    config: { style: { errors, withCode: true } },
+    ...rowOptions(route),
     async onRequest(request) {
-      request.caller = await deps.authorize(request);
+      request.caller = await deps.authorize(request, route.who);
       // Some clients send an invalid content type with a file.
       delete request.headers['content-type'];
     },

@@ -1,13 +1,13 @@
 /** `GET /api/instance/logs`: Server-Sent Events; with `download=true` the stored lines as text. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
-import { BASE_PATH, routes } from '../../contract/routes.ts';
+import { routes } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, LogRequest } from '../../control/index.ts';
 import { fromOf, publicLine } from './presenters.ts';
 import { sendDownload } from './download.ts';
 import { queryOf } from './request.ts';
 import { firstOf, type Stream, type Write } from './server-sent.ts';
-import type { StreamParts } from './mount.ts';
+import { rowOptions, type StreamParts } from './mount.ts';
 import { makeValidate } from './validate.ts';
 
 const BATCH_BYTES = 64 * 1024;
@@ -16,11 +16,10 @@ const CHECK_EVERY_MS = 1_000;
 const validate = makeValidate(routes.followLogs.query);
 
 export function mountLogStream(app: FastifyInstance, deps: StreamParts): void {
-  app.get(BASE_PATH + routes.followLogs.path, {
-    exposeHeadRoute: false,
-    config: { style: { errors: 'problem', withCode: true } },
+  app.route({
+    ...rowOptions(routes.followLogs),
     async handler(request, reply) {
-      const caller = await deps.authorize(request);
+      const caller = await deps.authorize(request, routes.followLogs.who);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(parseQuery(request));
       const selection = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
       await deps.streams.open({ request, reply, caller }, async (stream) => {

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
-import type { Who } from '../../contract/route.ts';
+import type { Route, Who } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { ADMIN_ROLE } from '../../domain/roles.ts';
@@ -29,6 +29,14 @@ export function makeAuthorize(access: Pick<Access, 'authenticate'>, ownOrigins: 
     return who === 'admin' ? authenticated.then(requireAdmin) : authenticated;
   };
 }
+
+/** Method, URL and error format of a row. HEAD of a stream or a file needs a row of its own. */
+export const rowOptions = ({ kind, method, path, who, errors }: Route) => ({
+  method,
+  url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
+  exposeHeadRoute: kind === 'json',
+  config: { style: { errors, withCode: who !== 'anyone' } },
+});
 
 /** Parts that routes of streams, sockets and files share. */
 export interface StreamParts {
@@ -75,9 +83,7 @@ function mount<Name extends JsonRouteName>(
   const { who } = route;
   const validate = makeValidate(route.body);
   app.route({
-    method: route.method,
-    url: BASE_PATH + route.path,
-    config: { style: { errors: route.errors, withCode: who !== 'anyone' } },
+    ...rowOptions(route),
     onRequest(request, _reply, done) {
       try {
         // Login sets the cookie: a foreign page must not log a browser in to another account.

@@ -15,7 +15,7 @@ import type { SocketRoute } from '../../contract/route.ts';
 import type { Caller } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { SocketConnection, SocketConnectionDeps } from '../socket/socket-connection.ts';
-import type { StreamParts } from './mount.ts';
+import { rowOptions, type StreamParts } from './mount.ts';
 import { queryOf } from './request.ts';
 import { pathOf } from './refusal-reply.ts';
 import { makeValidate } from './validate.ts';
@@ -43,7 +43,7 @@ export interface OpenedSocket {
 }
 
 export interface SocketHandler<Query> {
-  route: Pick<SocketRoute<z.ZodType<Query>>, 'path' | 'protocol' | 'query'>;
+  route: SocketRoute<z.ZodType<Query>>;
   /** Throws the refusal without starting anything. */
   check(caller: Caller, query: Query): Promise<void>;
   /** Throws a refusal. `gone` aborts when the client disconnects. */
@@ -95,11 +95,10 @@ export function mountSockets(
   return ({ route, ...handler }) => {
     const validate = makeValidate(route.query);
     protocols.add(route.protocol);
-    app.get(BASE_PATH + route.path, {
-      exposeHeadRoute: false,
-      config: { style: { errors: 'problem', withCode: true } },
+    app.route({
+      ...rowOptions(route),
       async handler(request, reply) {
-        const caller = await authorize(request);
+        const caller = await authorize(request, route.who);
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {
