@@ -3,7 +3,7 @@
  * 1, 2, 3 … without holes; a `gap` names expired numbers.
  */
 import { z } from 'zod';
-import { readStream, type Message, type StreamDeps } from './server-sent.ts';
+import { readStream, type Message, type ReadStreamDeps } from './server-sent.ts';
 
 /** Name of the event for expired numbers; other events are named for their kind. */
 export const GAP_EVENT = 'gap';
@@ -33,7 +33,7 @@ export type OpenStream = (
   signal: AbortSignal | undefined,
 ) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 
-export interface EventReaderDeps extends Pick<StreamDeps<StreamedEvent>, 'retryAfterS' | 'silenceMs'> {
+export interface EventReaderDeps extends Pick<ReadStreamDeps<StreamedEvent>, 'retryAfterS' | 'silenceMs'> {
   open: OpenStream;
 }
 

@@ -79,12 +79,12 @@ export interface FileCalls {
 }
 
 /** Returns a successful response with its body unread. */
-export type Call = (
+type FileFetch = (
   url: string,
   init: { method: string; headers?: Record<string, string>; body?: RequestInit['body']; signal?: AbortSignal },
 ) => Promise<Response>;
 
-export function fileCalls(call: Call): FileCalls {
+export function fileCalls(call: FileFetch): FileCalls {
   return {
     downloadFile: (volumeId, path, { from, ifSame, ...rest } = {}) =>
       call(fileUrl(volumeId, path), {

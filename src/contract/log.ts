@@ -97,7 +97,7 @@ const logLineFields = {
   cut: flag('Whether the line was cut after 16 KiB'),
 };
 export const logLine = z.object(logLineFields);
-export type LogLine = z.output<typeof logLine>;
+export type PublicLogLine = z.output<typeof logLine>;
 
 export const logsAnswer = answer('LogsAnswer', {
   instanceId: text('Instance ID'),

@@ -9,7 +9,7 @@ export interface Message {
   data: string;
 }
 
-export interface StreamDeps<Item> {
+export interface ReadStreamDeps<Item> {
   /** Opens a stream after a cursor; null: from the start. Rejects with the refusal or the fault. */
   open: (after: string | null, signal: AbortSignal | undefined) => Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
   /** Seconds before a retry; null: no retry. */
@@ -29,7 +29,7 @@ const SILENCE_MS = 45_000;
 /** Reconnects. Throws the refusal of the first attempt. An abort ends without an error. */
 export async function* readStream<Item>(
   { after, signal }: { after: string | null; signal: AbortSignal | undefined },
-  deps: StreamDeps<Item>,
+  deps: ReadStreamDeps<Item>,
 ): AsyncGenerator<Item, void> {
   let last = after;
   let waitMs = FIRST_WAIT_MS;

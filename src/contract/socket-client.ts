@@ -12,7 +12,7 @@ import {
 import { streamRoutes } from './stream-routes.ts';
 
 export type Size = z.output<typeof terminalSize>;
-export type Signal = (typeof signals)[number];
+export type ProcessSignal = (typeof signals)[number];
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Close before the end of the command or terminal (`closeCodes`). */
@@ -35,7 +35,7 @@ export interface ExecStreams {
   /** The end of its input. */
   end(): void;
   resize(size: Size): void;
-  signal(name: Signal): void;
+  signal(name: ProcessSignal): void;
   /** Its exit code. Rejects with a `SocketClosed`. */
   exited: Promise<number>;
   /** Kills it. */

@@ -23,7 +23,7 @@ import type { Terminals } from './inside/terminals/terminals.ts';
 import type { Operations } from './instances/operations.ts';
 import type { Events } from './routing/event-feed.ts';
 
-export type { OpenExec } from '../engines/contract.ts';
+export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
 export type { Access } from './access/types.ts';
 export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';

@@ -31,7 +31,7 @@ export const idlePolicy = (afterMs: number, overrides: Partial<IdlePolicy> = {})
   ...overrides,
 });
 
-export interface Signal {
+export interface IdleSignal {
   name: SignalName;
   /** Read at; 0 if the read failed, and `text` says why. */
   atMs: number;
@@ -42,7 +42,7 @@ export interface Signal {
   text: string;
 }
 
-export const unreadSignal = (name: SignalName, text: string): Signal => ({
+export const unreadSignal = (name: SignalName, text: string): IdleSignal => ({
   name,
   atMs: 0,
   inUse: false,
@@ -92,16 +92,16 @@ export const requiredSignals = ({ ignore }: IdlePolicy, hasGpus: boolean): Signa
   signalNames.filter((name) => (name === 'keepAlive' || !ignore.includes(name)) && (name !== 'gpu' || hasGpus));
 
 /** A reading from the future predates a clock step: its age is unknown. */
-export const isFresh = ({ atMs }: Signal, nowMs: number, { staleMs }: IdleLimits): boolean =>
+export const isFresh = ({ atMs }: IdleSignal, nowMs: number, { staleMs }: IdleLimits): boolean =>
   Math.abs(nowMs - atMs) <= staleMs;
 
-export const isActive = ({ inUse, usedAtMs }: Signal, nowMs: number, { recentMs }: IdleLimits): boolean =>
+export const isActive = ({ inUse, usedAtMs }: IdleSignal, nowMs: number, { recentMs }: IdleLimits): boolean =>
   inUse || nowMs - usedAtMs <= recentMs;
 
 export function assessIdleness(
   { policy, required, limits }: { policy: IdlePolicy; required: readonly SignalName[]; limits: IdleLimits },
   previous: IdleWatch,
-  signals: readonly Signal[],
+  signals: readonly IdleSignal[],
   nowMs: number,
 ): IdleVerdict {
   const needed = required.map(
@@ -144,7 +144,7 @@ export function assessIdleness(
   return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, action, watch };
 }
 
-const lastUse = (signals: readonly Signal[], nowMs: number): number =>
+const lastUse = (signals: readonly IdleSignal[], nowMs: number): number =>
   Math.min(nowMs, Math.max(...signals.map(({ usedAtMs }) => usedAtMs)));
 
 /** A third of the idle time, at least two checks: the stop must not wait for a late warning. */

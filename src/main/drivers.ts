@@ -77,7 +77,7 @@ export const makeEngine = (config: Config, installation: string, log: Logger): P
 // Loads only the engine in use: dockerode takes 10 MB and a tenth of the start.
 
 async function dockerEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
-  const { endpointOf, makeClient } = await import('../engines/docker/client/docker-client.ts');
+  const { endpointOf, makeDockerClient } = await import('../engines/docker/client/docker-client.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
   if (!('socketPath' in endpoint)) {
@@ -99,7 +99,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
         retry: false,
       });
     }
-    const { docker, stop } = makeClient(endpoint);
+    const { docker, stop } = makeDockerClient(endpoint);
     try {
       await buildRecipe({ docker, ...found, signal, onProgress });
     } finally {

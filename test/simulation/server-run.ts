@@ -8,7 +8,7 @@ import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { regionId } from '../../src/domain/ids.ts';
 import { migrations } from '../../src/store/open.ts';
-import type { Scheduler } from '../../src/store/db/group-commit.ts';
+import type { StoreScheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import type { Store } from '../../src/store/store.ts';
 import { makeControlDeps, makeDrivers } from '../fixtures/control-deps.ts';
@@ -120,7 +120,7 @@ export class ServerRun {
     };
   }
 
-  #scheduler(): Scheduler {
+  #scheduler(): StoreScheduler {
     const { schedule } = this.world;
     return {
       defer: (fn) => void this.later(schedule.between(0, 2), fn),

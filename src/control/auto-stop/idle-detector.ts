@@ -15,7 +15,7 @@ import {
   type IdleLimits,
   type IdlePolicy,
   type IdleVerdict,
-  type Signal,
+  type IdleSignal,
 } from '../../domain/idle.ts';
 import { idleWatchedIds, runningRowsAmong } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -47,7 +47,7 @@ export interface IdleDetectorDeps extends TaskDeps {
   stopAutomatically: StopAutomatically;
 }
 
-export interface ReportedSignal extends Signal {
+export interface ReportedSignal extends IdleSignal {
   says: 'active' | 'idle' | 'stale';
 }
 
@@ -67,7 +67,7 @@ interface Watched {
   /** Run and policy; another pair resets the state. */
   of: string;
   nextCheckMs: number;
-  signals: Signal[];
+  signals: IdleSignal[];
   verdict: IdleVerdict | null;
 }
 
@@ -168,7 +168,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
 function reportOf({ verdict, signals }: Watched, nowMs: number, limits: IdleLimits): IdleReport | null {
   if (!verdict) return null;
   const { action: _, watch, ...assessed } = verdict;
-  const says = (signal: Signal): ReportedSignal['says'] =>
+  const says = (signal: IdleSignal): ReportedSignal['says'] =>
     !isFresh(signal, nowMs, limits) ? 'stale' : isActive(signal, watch.assessedAtMs, limits) ? 'active' : 'idle';
   return {
     ...assessed,

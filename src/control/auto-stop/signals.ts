@@ -1,6 +1,6 @@
 /** Reads the signals of one instance in parallel. An unreadable signal is unread, never idle. */
 import type { Instance } from '../../domain/instance.ts';
-import { unreadSignal, type IdlePolicy, type Signal, type SignalName } from '../../domain/idle.ts';
+import { unreadSignal, type IdlePolicy, type IdleSignal, type SignalName } from '../../domain/idle.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { Usage } from '../../engines/contract.ts';
@@ -21,7 +21,7 @@ export interface SignalDeps {
   probeMs: number;
 }
 
-export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
+export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
   const { inside, instance, policy, traffic } = deps;
   const atMs = inside.time.now();
   const asking = AbortSignal.any([inside.signal, inside.time.deadline(NOTEBOOK_DEADLINE_MS)]);
@@ -31,7 +31,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
   const connections = lazy(() => lastingConnections(inside, ports, deps.probeMs));
   const usage = lazy(() => readUsage(inside));
 
-  const readers: Record<SignalName, () => Promise<Omit<Signal, 'name'>>> = {
+  const readers: Record<SignalName, () => Promise<Omit<IdleSignal, 'name'>>> = {
     async keepAlive() {
       const { keepAliveUntilMs } = instance.stopPolicy;
       const until = `until ${new Date(keepAliveUntilMs).toISOString()}`;
@@ -72,7 +72,7 @@ export async function readSignals(deps: SignalDeps): Promise<Signal[]> {
       return { atMs: readAtMs, inUse: cpuMilli >= policy.cpuPercent * 10, usedAtMs: 0, text };
     },
   };
-  const read = async (name: SignalName): Promise<Signal> => {
+  const read = async (name: SignalName): Promise<IdleSignal> => {
     try {
       return { name, ...(await readers[name]()) };
     } catch (error) {
@@ -97,7 +97,7 @@ function signalOfNotebook(
   answer: NotebookAnswer<NotebookUse>,
   what: 'kernel' | 'terminal',
   atMs: number,
-): Omit<Signal, 'name'> {
+): Omit<IdleSignal, 'name'> {
   if (answer === 'none') return { atMs, inUse: false, usedAtMs: 0, text: 'no notebook server answers' };
   const { busy, lastMs, count } = answer;
   // The notebook uses the instance's clock.

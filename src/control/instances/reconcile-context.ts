@@ -49,10 +49,10 @@ export interface InstanceState {
 }
 
 /** Plan again at once, after milliseconds, after a back-off, or (null) after the next change. */
-export type NextReconcile = 'again' | number | BackOff | null;
+export type NextReconcile = 'again' | number | BackOffDelay | null;
 
 /** Delays the next attempt; a wake-up does not shorten it. */
-export interface BackOff {
+export interface BackOffDelay {
   backOffMs: number;
 }
 
@@ -66,7 +66,7 @@ export interface StepResult {
 /** The row moved to another generation or lease: the result of the step is out of date. */
 export class Superseded extends Error {}
 
-export const backOff = (attempts: number, { deps }: ReconcileContext): BackOff => ({
+export const backOff = (attempts: number, { deps }: ReconcileContext): BackOffDelay => ({
   backOffMs: backOffMs(attempts, deps.limits),
 });
 

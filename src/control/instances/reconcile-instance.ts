@@ -22,7 +22,7 @@ import {
   type InstanceState,
   type ReconcileContext,
   type StepResult,
-  type BackOff,
+  type BackOffDelay,
 } from './reconcile-context.ts';
 import type { Time } from '../base/time.ts';
 
@@ -140,7 +140,7 @@ type BackOffs = ReturnType<typeof makeBackOffs>;
 function makeBackOffs({ elapsed }: Pick<Time, 'elapsed'>) {
   const byId = new Map<string, { generation: number; untilMs: number }>();
   return {
-    begin({ id, generation }: Row, { backOffMs }: BackOff): void {
+    begin({ id, generation }: Row, { backOffMs }: BackOffDelay): void {
       byId.set(id, { generation, untilMs: elapsed() + backOffMs });
     },
     leftMs({ id, generation }: Row): number {

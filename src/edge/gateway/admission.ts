@@ -1,7 +1,7 @@
 import type { Credential, Forwarding, GatewayRoute, IdentifyCredential } from '../../control/index.ts';
 import { allowsAccount, type PortAccess } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { crossSite, linkEnded, notFound, notLoggedIn, serviceWorkerRefused, type Answer } from './answers.ts';
+import { crossSite, linkEnded, notFound, notLoggedInHere, serviceWorkerRefused, type Answer } from './answers.ts';
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
 import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
@@ -99,7 +99,8 @@ async function authorizeVisitor(
   // An unrecognized credential can still be valid, for instance after the issuer was renamed.
   const guessed = login === null && presented?.ours === false ? await loginBy(deps, presented.credential) : null;
   const found = login ?? guessed;
-  if (found === null) return { refused: (authRequest.shareToken === null ? notLoggedIn : linkEnded)(deps.apiOrigin()) };
+  if (found === null)
+    return { refused: (authRequest.shareToken === null ? notLoggedInHere : linkEnded)(deps.apiOrigin()) };
   return come(found) ?? { refused: notFound(deps.apiOrigin()) };
 }
 

@@ -55,7 +55,7 @@ export const badRequest = (why: string, status = 400): Answer => ({
   message: why,
 });
 
-export const notLoggedIn = (apiOrigin: string): Answer => ({
+export const notLoggedInHere = (apiOrigin: string): Answer => ({
   status: 401,
   code: 'not_logged_in',
   title: 'Not logged in here',
@@ -67,7 +67,7 @@ export const notLoggedIn = (apiOrigin: string): Answer => ({
 });
 
 export const linkEnded = (apiOrigin: string): Answer => ({
-  ...notLoggedIn(apiOrigin),
+  ...notLoggedInHere(apiOrigin),
   title: 'This link does not open this',
   message:
     'the link has expired, was revoked, or is for another port: ask whoever gave it to you for a new one, ' +

@@ -15,7 +15,7 @@ import {
 } from './answers.ts';
 import type { Answer } from './answers.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
-import { IdleWatched, type IdleWatch } from './idle-timeouts.ts';
+import { IdleWatched, type IdleTimeouts } from './idle-timeouts.ts';
 import type { GatewayLimits } from './gateway-limits.ts';
 import { hasBody, type Head } from './head.ts';
 import type { InstanceConnection, Receiver } from './instance-connection.ts';
@@ -36,7 +36,7 @@ export interface Exchange {
   headers: string[];
   expectsContinue: boolean;
   log: Log;
-  idle: IdleWatch;
+  idle: IdleTimeouts;
   limits: GatewayLimits;
   /** Called once, after the exchange ended. */
   onDone: () => void;

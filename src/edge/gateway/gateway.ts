@@ -43,7 +43,7 @@ import { ConnectionLimit } from './connection-limit.ts';
 import { forward, type Exchange } from './forward.ts';
 import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
-import { IdleWatch } from './idle-timeouts.ts';
+import { IdleTimeouts } from './idle-timeouts.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
 import { upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
@@ -109,7 +109,7 @@ export class Gateway {
   readonly #http2: Http2Clients;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
-  readonly #idle: IdleWatch;
+  readonly #idle: IdleTimeouts;
   readonly #tunnels = new Set<Duplex>();
   readonly #connections = new WeakMap<Duplex, Connection>();
   #requests = 0;
@@ -133,7 +133,7 @@ export class Gateway {
       now: this.#now,
     });
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
-    this.#idle = new IdleWatch([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
+    this.#idle = new IdleTimeouts([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
     const onRevoked: Forwarding['onRevoked'] = (look) => forwarding.onRevoked(look);
     this.#revocation = new Revocation({ ...this.#admission, onRevoked, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));

@@ -15,7 +15,7 @@ export abstract class IdleWatched implements ListItem {
 const LOOKS_IN_A_LIMIT = 10;
 const LONGEST_PAUSE_MS = 5_000;
 
-export class IdleWatch {
+export class IdleTimeouts {
   readonly #all = new SwapRemoveList<IdleWatched>();
   readonly #now: () => number;
   readonly #timer: NodeJS.Timeout | null = null;

@@ -9,7 +9,7 @@ export interface OpenDeps {
   apiOrigin: () => string;
 }
 
-export interface OpenRequest {
+export interface OpenLinkRequest {
   method: string;
   head: Head;
   query: string;
@@ -18,7 +18,7 @@ export interface OpenRequest {
   ownOrigin: string;
 }
 
-export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin }: OpenRequest): Promise<Answer> {
+export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin }: OpenLinkRequest): Promise<Answer> {
   // A HEAD of a link previewer must not consume the key.
   if (method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
@@ -59,7 +59,7 @@ const originOf = (referer: string | null): string | null => {
   return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
 };
 
-const confirmation = (at: OpenRequest['at'], key: string, port: number | null): Answer => ({
+const confirmation = (at: OpenLinkRequest['at'], key: string, port: number | null): Answer => ({
   status: 200,
   code: 'forbidden',
   title: 'Open this instance?',

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LOG_END_EVENT, LOG_GAP_EVENT, LOG_LINE_EVENT, LOG_STATUS_EVENT, LOG_TEXT_TYPE } from '../../contract/log.ts';
 import { routes } from '../../contract/routes.ts';
 import type { Caller, FollowedLog, LogRequest } from '../../control/index.ts';
-import { fromOf, publicLine } from './presenters.ts';
+import { fromOf, presentLogLine } from './presenters.ts';
 import { sendDownload } from './download.ts';
 import { queryOf } from './request.ts';
 import { firstOf, type Stream, type Write } from './server-sent.ts';
@@ -117,7 +117,7 @@ function textOf(item: FollowedLog): string {
       return ': begun\n\n';
     case 'line': {
       const gap = item.gap ? message(LOG_GAP_EVENT, { why: GAP }) : '';
-      return gap + message(LOG_LINE_EVENT, publicLine(item.line), item.position);
+      return gap + message(LOG_LINE_EVENT, presentLogLine(item.line), item.position);
     }
     case 'status':
       return message(LOG_STATUS_EVENT, { status: item.status });

@@ -1,6 +1,6 @@
 /** Converts between bodies of routes and control's types. */
 import { MAX_OUTPUT_BYTES } from '../../contract/exec.ts';
-import type { LogLine } from '../../contract/log.ts';
+import type { PublicLogLine } from '../../contract/log.ts';
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
 import type {
   Commands,
@@ -38,7 +38,13 @@ export function stopPolicyOf(body: Omit<BodyOf<'ends'>, 'instanceId'>): StopPoli
   };
 }
 
-export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: InstanceStopPolicy): AnswerOf<'ends'> => ({
+export const presentStopPolicy = ({
+  instanceId,
+  stopAtMs,
+  maxRunMs,
+  idle,
+  ...at
+}: InstanceStopPolicy): AnswerOf<'ends'> => ({
   instanceId,
   stopAtUnixMs: stopAtMs,
   maxRunMinutes: maxRunMs === null ? null : maxRunMs / MINUTE_MS,
@@ -52,7 +58,7 @@ export const endsAnswer = ({ instanceId, stopAtMs, maxRunMs, idle, ...at }: Inst
   endsAtUnixMs: at.endsAtMs,
 });
 
-export const activityAnswer = (
+export const presentIdleStatus = (
   instanceId: string,
   { state, because, idleSinceMs, willStopAtMs, checkedAtMs, signals }: IdleStatus,
 ): AnswerOf<'activity'> => ({
@@ -68,7 +74,7 @@ export const activityAnswer = (
 
 type Share = AnswerOf<'listShares'>['shares'][number];
 
-export const shareAnswer = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo): Share => ({
+export const presentShare = ({ createdAtMs, expiresAtMs, ...share }: ShareInfo): Share => ({
   ...share,
   createdAtUnixMs: createdAtMs,
   expiresAtUnixMs: expiresAtMs,
@@ -93,7 +99,7 @@ function bytesOf(text: string, encoding: BodyOf<'exec'>['encoding']): Buffer {
   return bytes;
 }
 
-export function execAnswer(
+export function presentCommandResult(
   { encoding }: Pick<BodyOf<'exec'>, 'encoding'>,
   { exitCode, stdout, stderr, timedOut }: Awaited<ReturnType<Run>>,
 ): AnswerOf<'exec'> {
@@ -110,7 +116,7 @@ export function execAnswer(
 type Listed = Awaited<ReturnType<Terminals['list']>>[number];
 type Terminal = AnswerOf<'listTerminals'>['terminals'][number];
 
-export const listedTerminal = ({ name, createdAtMs, closesAtMs, ...rest }: Listed): Terminal => ({
+export const presentTerminal = ({ name, createdAtMs, closesAtMs, ...rest }: Listed): Terminal => ({
   terminal: name,
   ...rest,
   createdAtUnixMs: createdAtMs,
@@ -125,7 +131,11 @@ export function fromOf({ after, tail, sinceUnixMs }: LogStart): LogRequest['from
   return sinceUnixMs === undefined ? { beginning: true } : { sinceMs: sinceUnixMs };
 }
 
-export const publicLine = ({ atMs, text, cut }: LogPage['lines'][number]): LogLine => ({ atUnixMs: atMs, text, cut });
+export const presentLogLine = ({ atMs, text, cut }: LogPage['lines'][number]): PublicLogLine => ({
+  atUnixMs: atMs,
+  text,
+  cut,
+});
 
 type MetricsAnswer = AnswerOf<'metrics'>;
 
@@ -134,7 +144,7 @@ const figure = (values: MetricsValues | undefined, at: number): number | null =>
   return Number.isNaN(value) ? null : value;
 };
 
-export function metricsAnswer(instanceId: string, metrics: InstanceMetrics): MetricsAnswer {
+export function presentMetrics(instanceId: string, metrics: InstanceMetrics): MetricsAnswer {
   const { fromMs, toMs, stepMs, steps, gpuCount } = metrics;
   const seriesAt = (at: number) => ({
     mean: steps.map((step) => figure(step?.mean, at)),

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { onAbort } from '../../async/abort.ts';
 import { makeCoalescingQueue } from '../../async/coalesce.ts';
 import { closeCodes, TERMINAL_PROTOCOL, terminalServerMessage } from '../../contract/exec.ts';
-import type { AttachedTerminal, TerminalHost, TerminalMessage } from '../../control/index.ts';
+import type { AttachedTerminal, TerminalHost, TerminalMessage, TerminalSize } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeSocketConnection, type SocketConnection } from '../socket/socket-connection.ts';
 import { makeLinkClient } from './link-client.ts';
@@ -114,8 +114,6 @@ function attachedTerminal(
     leave: () => connection.close(1000, 'the viewer left'),
   };
 }
-
-type TerminalSize = Parameters<AttachedTerminal['resize']>[0];
 
 interface HandOver<Thing> {
   /** Resolves when the reader took the value or left. */

@@ -3,13 +3,12 @@ import type { Duplex } from 'node:stream';
 import type { TcpipBindInfo } from 'ssh2';
 import { onAbort, withDeadline } from '../../async/abort.ts';
 import { makeLimit } from '../../async/limits.ts';
-import type { SshBackend } from '../../control/index.ts';
+import type { InstanceNetwork, SshBackend } from '../../control/index.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { SshClient } from './ssh-client.ts';
 import { joinStreams, forwardConnection } from './join.ts';
 import { openAgentChannel } from './ssh2-inside.ts';
 
-export type InstanceNetwork = Awaited<ReturnType<SshBackend['joinNetwork']>>;
 export type NetworkConnection = Parameters<Parameters<InstanceNetwork['listen']>[1]>[0];
 
 const CONNECT_MS = 30_000;

@@ -6,14 +6,14 @@ import { isValidSignature } from './signature.ts';
 
 const MAX_TRIES = 20;
 
-export interface LoginDeps {
+export interface SshLoginDeps {
   client: SshClient;
   access: () => ReturnType<Forwarding['ssh']>;
   /** Called with the base64 key before the client is accepted. */
   onLogin: (key: string) => void;
 }
 
-export function authenticate({ client, access, onLogin }: LoginDeps): void {
+export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
   let tries = 0;
 
   /** `offered`: the key is accepted; its signature follows with the next request. */

@@ -6,12 +6,12 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { ServerChannel } from 'ssh2';
-import type { SshBackend, Log } from '../../control/index.ts';
+import type { OpenExec, SshBackend, Log, TerminalSize } from '../../control/index.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { SshClient } from './ssh-client.ts';
 import { sessionExecRequest, readPid, killCommand, signalNumbers } from './session-commands.ts';
-import type { SessionRequest, TerminalSize } from './session-commands.ts';
+import type { SessionRequest } from './session-commands.ts';
 import { feed } from './join.ts';
 import type { WriteQueue } from './write-queue.ts';
 import { onAbort, withDeadline } from '../../async/abort.ts';
@@ -28,8 +28,6 @@ const TO_WRITERS = ['PIPE', 'HUP', 'TERM', 'KILL'];
 /** Exit code of ssh for a failed connection. */
 const NOT_BEGUN = 255;
 const BY_SIGNAL = 128;
-
-type OpenExec = Awaited<ReturnType<SshBackend['openExec']>>;
 
 export interface ProgramDeps {
   client: SshClient;

@@ -1,8 +1,5 @@
 /** Commands of a session, as sshd starts them. The first output is the process id, for signals. */
-import type { SshBackend } from '../../control/index.ts';
-
-type ExecRequest = Parameters<SshBackend['openExec']>[1];
-export type TerminalSize = NonNullable<ExecRequest['terminal']>;
+import type { ExecRequest, TerminalSize } from '../../control/index.ts';
 
 export type SessionProgram = { kind: 'shell' } | { kind: 'command'; command: string } | { kind: 'sftp' };
 

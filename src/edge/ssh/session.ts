@@ -1,5 +1,6 @@
 import type { PseudoTtyInfo, ServerChannel, Session } from 'ssh2';
-import { mayBeSet, type SessionProgram, type TerminalSize } from './session-commands.ts';
+import type { TerminalSize } from '../../control/index.ts';
+import { mayBeSet, type SessionProgram } from './session-commands.ts';
 import { runProgram, type Program, type ProgramDeps } from './program.ts';
 
 const MOST_VARIABLES = 128;

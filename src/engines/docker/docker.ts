@@ -21,13 +21,13 @@ import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Engine } from '../contract.ts';
 import { dial, makeAddressCache } from './network/addresses.ts';
-import { makeClient, type Endpoint } from './client/docker-client.ts';
+import { makeDockerClient, type Endpoint } from './client/docker-client.ts';
 import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost } from './client/host-facts.ts';
-import { makeImages, type BuildLocalImage } from './image/images.ts';
+import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
 import { openExec, runCommand } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
 import { openLog, readLog } from './exec/logs.ts';
@@ -166,13 +166,13 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
 function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
-  const client = makeClient(options.endpoint);
+  const client = makeDockerClient(options.endpoint);
   const dockerInside = options.dockerInside ?? null;
   const host = makeHost(client, dockerInside?.mode ?? null);
   const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
-  const images = makeImages({ client, installation, buildLocalImage: options.buildLocalImage });
+  const images = makeDockerImages({ client, installation, buildLocalImage: options.buildLocalImage });
   const daemons = makeDockerInside({ client, installation, host, config: dockerInside, onImageGone: images.forget });
   const tools = makeTools({ client, installation, host, images, log }, options.tools);
   const onImageGone = images.forget;

@@ -8,7 +8,7 @@ import { simulatedFault } from './injected-faults.ts';
 
 const foreignProgram = Symbol('another program of the host');
 
-export interface Ports {
+export interface HostPorts {
   /**
    * Opens all or none. Throws `busy` with `takenNodePort`. `dial` connects to the service inside.
    */
@@ -24,7 +24,7 @@ export interface Ports {
   stop(): Promise<void>;
 }
 
-export function makePorts({ publish }: { publish: boolean }): Ports {
+export function makeHostPorts({ publish }: { publish: boolean }): HostPorts {
   const holders = new Map<number, string | typeof foreignProgram>();
   const listeners = new Map<number, { server: net.Server; sockets: Set<net.Socket> }>();
 

@@ -19,7 +19,7 @@ import { aborted, simulatedFault } from './injected-faults.ts';
 import { defaultImages, pulledImage, type ImageSource, type StoredImage } from './images.ts';
 import { Journal, emptyState, type JournalState } from './journal.ts';
 import { makePair } from './pair.ts';
-import { makePorts, type Ports } from './host-ports.ts';
+import { makeHostPorts, type HostPorts } from './host-ports.ts';
 import { echo, makeGuests, makeHttpService, notebookAnswer, ssh, type Guests, type Service } from './services.ts';
 
 /** Milliseconds, or a range to draw from. */
@@ -76,7 +76,7 @@ export class SimulatedHost {
   #serial = 0;
   #gpusUsed = 0;
   #awayUntilMs = -Infinity;
-  readonly #ports: Ports;
+  readonly #ports: HostPorts;
   readonly #streams = new Map<string, Set<Duplex>>();
   readonly #attached = new Map<Container, Set<(fault: EngineFault) => void>>();
   readonly #listeners = new Set<Listener>();
@@ -95,7 +95,7 @@ export class SimulatedHost {
       [8888, this.#http],
       ...Object.entries(options.services ?? {}).map(([port, service]): [number, Service] => [Number(port), service]),
     ]);
-    this.#ports = makePorts({ publish: options.publishPorts ?? false });
+    this.#ports = makeHostPorts({ publish: options.publishPorts ?? false });
     this.#journal = options.stateFile === undefined ? undefined : new Journal(options.stateFile);
     this.#state = this.#journal?.state ?? emptyState();
     this.restored = this.#restore();

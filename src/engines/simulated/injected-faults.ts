@@ -26,7 +26,7 @@ export const verbs = [
 ] as const;
 export type Verb = (typeof verbs)[number];
 
-export interface Call {
+export interface EngineCall {
   verb: Verb;
   about: string;
   /** Count of this verb's calls for this subject, from 1. */
@@ -65,7 +65,7 @@ export const faultModes: readonly FaultMode[] = [
   'unreachable',
 ];
 
-export type Faults = (call: Call) => SimulatedFault | undefined;
+export type Faults = (call: EngineCall) => SimulatedFault | undefined;
 
 /** Share of calls (0 to 1) per verb and mode. */
 export type FaultRates = Partial<Record<Verb, Partial<Record<FaultMode, number>>>>;

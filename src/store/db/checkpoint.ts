@@ -14,7 +14,7 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import type { Scheduler } from './group-commit.ts';
+import type { StoreScheduler } from './group-commit.ts';
 import type { StoreLog } from '../store.ts';
 
 /** A commit writes some pages in any case, and a few more per work: about 8 MB of log. */
@@ -39,7 +39,7 @@ export class Checkpoints {
   readonly #file: string;
   readonly #writer: DatabaseSync;
   readonly #log: StoreLog;
-  readonly #scheduler: Scheduler;
+  readonly #scheduler: StoreScheduler;
   #thread: Worker | undefined;
   #weight = 0;
   #pause: (() => void) | undefined;
@@ -47,7 +47,7 @@ export class Checkpoints {
   #asked = false;
   #finishNow = false;
 
-  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; scheduler: Scheduler }) {
+  constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; scheduler: StoreScheduler }) {
     this.#file = parts.file;
     this.#writer = parts.writer;
     this.#log = parts.log;

@@ -38,7 +38,7 @@ export interface ScopedTransaction<Tx> {
 }
 
 /** Clock and task queue. A simulation's own decides which writes share a commit. */
-export interface Scheduler {
+export interface StoreScheduler {
   /** Runs `fn` after the present turn of the event loop. */
   defer(fn: () => void): void;
   /** Monotonic milliseconds. */
@@ -49,7 +49,7 @@ export interface Scheduler {
   threads: boolean;
 }
 
-export const systemScheduler: Scheduler = {
+export const systemScheduler: StoreScheduler = {
   defer: (fn) => void setImmediate(fn),
   elapsed: () => performance.now(),
   after(ms, fn) {
@@ -77,7 +77,7 @@ export class GroupCommit<Tx> {
   readonly #openScope: () => ScopedTransaction<Tx>;
   readonly #onCommit: (works: number) => void;
   readonly #log: StoreLog;
-  readonly #scheduler: Scheduler;
+  readonly #scheduler: StoreScheduler;
   #queue: Job<Tx>[] = [];
   #running = false;
   #stopped = false;
@@ -90,7 +90,7 @@ export class GroupCommit<Tx> {
     /** Called between groups, after the group's promises settled. */
     onCommit: (works: number) => void;
     log: StoreLog;
-    scheduler: Scheduler;
+    scheduler: StoreScheduler;
   }) {
     this.#statements = parts.statements;
     this.#openScope = parts.openScope;

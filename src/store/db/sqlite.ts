@@ -7,7 +7,7 @@ import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { Checkpoints, LONG_LOG_BYTES } from './checkpoint.ts';
 import { errcodeOf } from './errors.ts';
-import { GroupCommit, systemScheduler, type Scheduler } from './group-commit.ts';
+import { GroupCommit, systemScheduler, type StoreScheduler } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { kyselyOver, SqliteConnection } from './sqlite-kysely.ts';
@@ -39,7 +39,7 @@ export async function openSqlite(options: {
   file: string;
   migrations: readonly Migration[];
   log: StoreLog;
-  scheduler?: Scheduler;
+  scheduler?: StoreScheduler;
 }): Promise<Store> {
   const { file, log, scheduler = systemScheduler } = options;
   // SQLite gives the log and the shared memory the mode of the file.
@@ -79,7 +79,7 @@ function storeOver(parts: {
   database: DatabaseSync;
   openScope: ReturnType<typeof kyselyOver>['openScope'];
   log: StoreLog;
-  scheduler: Scheduler;
+  scheduler: StoreScheduler;
 }): Store {
   const { file, database, log, scheduler } = parts;
   const readerDatabase = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });

@@ -108,13 +108,13 @@ export async function hasDisks(db: Db, pool: PoolName): Promise<boolean> {
   return (await db.selectFrom('disk').select('id').where('pool', '=', pool).limit(1).executeTakeFirst()) !== undefined;
 }
 
-export interface PoolUsage {
+export interface DiskBytes {
   allBytes: number;
   originalBytes: number;
 }
 
 /** Used bytes per pool: of all disks, and without copies. */
-export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, PoolUsage>> {
+export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, DiskBytes>> {
   const rows = await db
     .selectFrom('disk')
     .leftJoin('volume', (join) => join.onRef('volume.id', '=', 'disk.subjectId').on('disk.kind', '=', 'volume'))
@@ -127,7 +127,7 @@ export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName
     .where('disk.regionId', '=', region)
     .groupBy('disk.pool')
     .execute();
-  const usageOf = (row: (typeof rows)[number]): PoolUsage => ({
+  const usageOf = (row: (typeof rows)[number]): DiskBytes => ({
     allBytes: Number(row.allBytes),
     originalBytes: Number(row.originalBytes),
   });

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { sql } from 'kysely';
 import { expect, onTestFinished, test } from 'vitest';
 import { GroupCommit, systemScheduler } from '../../../src/store/db/group-commit.ts';
-import type { GroupStatements, Scheduler } from '../../../src/store/db/group-commit.ts';
+import type { GroupStatements, StoreScheduler } from '../../../src/store/db/group-commit.ts';
 import { openStore, migrations } from '../../../src/store/open.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import { isForeignKeyViolation, isUniqueViolation } from '../../../src/store/db/errors.ts';
@@ -15,7 +15,7 @@ import { onBothEngines, onEngine, openTempStore, quietLog, recordingLog } from '
 import { accountRow } from './rows.ts';
 
 /** No group closes by its duration. */
-const unhurried: Scheduler = { ...systemScheduler, elapsed: () => 0 };
+const unhurried: StoreScheduler = { ...systemScheduler, elapsed: () => 0 };
 
 const insert = (tx: Db, id: string) => tx.insertInto('account').values(accountRow({ id })).execute();
 const ids = async (store: Store): Promise<string[]> =>

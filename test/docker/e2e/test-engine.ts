@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
-import { makeClient } from '../../../src/engines/docker/client/docker-client.ts';
+import { makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
 import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
 import { inHostNetwork } from '../engines/host-network.ts';
 import { until } from '../../fixtures/server-process.ts';
@@ -46,7 +46,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   const docker = new Docker({ socketPath });
   // Has at most 15 characters, the limit for interface names.
   const bridge = `berth${randomBytes(4).toString('hex')}`;
-  const { docker: main, stop: leaveMain } = makeClient(endpoint);
+  const { docker: main, stop: leaveMain } = makeDockerClient(endpoint);
   const lent = await main.createNetwork({
     Name: bridge,
     Labels: { 'berth.test': 'own engine' },

@@ -15,7 +15,7 @@ import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
-import { endpointOf, makeClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf, makeDockerClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
 import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
 import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
@@ -66,7 +66,7 @@ export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject
 }
 
 export async function makeDockerFixture(): Promise<DockerFixture> {
-  const client = makeClient(endpoint);
+  const client = makeDockerClient(endpoint);
   const { docker } = client;
   const mode = 'rootless';
   const facts = await makeHost(client, mode).facts(AbortSignal.timeout(20_000));

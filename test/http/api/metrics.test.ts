@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { metricsAnswer } from '../../../src/edge/http/presenters.ts';
-import { metricsAnswer as answerSchema } from '../../../src/contract/metrics.ts';
+import { presentMetrics } from '../../../src/edge/http/presenters.ts';
+import { metricsAnswer } from '../../../src/contract/metrics.ts';
 import type { InstanceMetrics } from '../../../src/control/inside/metrics/metrics.ts';
 import { startApi, launchRequest, type Account, type TestApi } from './harness.ts';
 
@@ -114,8 +114,8 @@ test("returns each figure under its name, and each GPU's under its own", () => {
     steps: [null, span],
     now: { atMs: 15_000, usage, span },
   };
-  const answer = metricsAnswer('notebook-1', reported);
-  expect(answerSchema.parse(answer)).toEqual(answer);
+  const answer = presentMetrics('notebook-1', reported);
+  expect(metricsAnswer.parse(answer)).toEqual(answer);
   const series = (value: number | null) => ({ mean: [null, value], max: [null, value === null ? null : value * 10] });
   expect(answer).toEqual({
     instanceId: 'notebook-1',

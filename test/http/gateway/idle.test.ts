@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { generate } from 'selfsigned';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { GatewayLimits } from '../../../src/edge/gateway/gateway-limits.ts';
-import { IdleWatch, IdleWatched } from '../../../src/edge/gateway/idle-timeouts.ts';
+import { IdleTimeouts, IdleWatched } from '../../../src/edge/gateway/idle-timeouts.ts';
 import { ask, idOf, onCleanup, serve, serveTcp, start, until, type Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -40,7 +40,7 @@ const opened = (harness: Harness): Promise<IncomingMessage> =>
 
 test('ends idle transfers at their own limit, and never without a limit', () => {
   let nowMs = 0;
-  const watch = new IdleWatch([100, 0], () => nowMs);
+  const watch = new IdleTimeouts([100, 0], () => nowMs);
   onTestFinished(() => watch.stop());
   const ended: string[] = [];
   const moved = { a: 0, b: 0, c: 0 };

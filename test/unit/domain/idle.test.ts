@@ -11,7 +11,7 @@ import {
   unreadSignal,
   noIdleWatch,
   type IdleVerdict,
-  type Signal,
+  type IdleSignal,
   type SignalName,
   type IdleWatch,
 } from '../../../src/domain/idle.ts';
@@ -23,21 +23,21 @@ const policy = idlePolicy(10 * MINUTE_MS);
 const required = requiredSignals(policy, true);
 const startMs = 1_700_000_000_000;
 
-const quiet = (name: SignalName, atMs: number): Signal => ({
+const quiet = (name: SignalName, atMs: number): IdleSignal => ({
   name,
   atMs,
   inUse: false,
   usedAtMs: 0,
   text: `no ${name}`,
 });
-const allQuiet = (atMs: number): Signal[] => required.map((name) => quiet(name, atMs));
-const withOne = (atMs: number, one: Partial<Signal> & { name: SignalName }): Signal[] =>
+const allQuiet = (atMs: number): IdleSignal[] => required.map((name) => quiet(name, atMs));
+const withOne = (atMs: number, one: Partial<IdleSignal> & { name: SignalName }): IdleSignal[] =>
   allQuiet(atMs).map((signal) =>
     signal.name === one.name ? { ...signal, text: `${one.name} is at work`, ...one } : signal,
   );
 
 /** Assesses check after check, as the idle detector does. */
-function looks(each: { atMs: number; signals: Signal[] }[]): IdleVerdict[] {
+function looks(each: { atMs: number; signals: IdleSignal[] }[]): IdleVerdict[] {
   let watch: IdleWatch = noIdleWatch;
   return each.map(({ atMs, signals }) => {
     const judgement = assessIdleness({ policy, required, limits }, watch, signals, atMs);
@@ -45,7 +45,7 @@ function looks(each: { atMs: number; signals: Signal[] }[]): IdleVerdict[] {
     return judgement;
   });
 }
-const evenly = (count: number, signalsAt: (atMs: number, index: number) => Signal[]) =>
+const evenly = (count: number, signalsAt: (atMs: number, index: number) => IdleSignal[]) =>
   Array.from({ length: count }, (_, index) => {
     const atMs = startMs + index * checkEveryMs;
     return { atMs, signals: signalsAt(atMs, index) };
@@ -138,7 +138,7 @@ describe('an assessment', () => {
   });
 });
 
-const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<Signal | null> =>
+const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<IdleSignal | null> =>
   fc.oneof(
     { weight: 30, arbitrary: fc.constant(quiet(name, atMs)) },
     { weight: 2, arbitrary: fc.integer({ min: 0, max: 2 * staleMs }).map((age) => quiet(name, atMs - age)) },
@@ -180,7 +180,7 @@ const anyLooks = fc
   });
 
 /** Whether gapless checks, all quiet and known, cover the policy's time before the last check. */
-function wholeTimeIdle(each: { atMs: number; signals: Signal[] }[]): boolean {
+function wholeTimeIdle(each: { atMs: number; signals: IdleSignal[] }[]): boolean {
   const nowMs = each.at(-1)?.atMs ?? 0;
   const fromMs = nowMs - policy.afterMs;
   let coveredFromMs = nowMs;

@@ -18,7 +18,7 @@ const MAX_SWEPT_INSTANCES = 10_000;
 /** Time for all shells to exit when the process stops. */
 const STOP_MS = 5_000;
 
-export interface TerminalDeps {
+export interface TerminalHostDeps {
   engine: Pick<Engine, 'openExec' | 'exec'>;
   /** Unique per process; marks its shells. */
   holder: string;
@@ -38,7 +38,7 @@ interface HostedTerminal extends AttachRequest {
   terminal: Terminal | null;
 }
 
-export function makeTerminalHost({ engine, holder, time, log }: TerminalDeps): RunningTerminalHost {
+export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps): RunningTerminalHost {
   const terminals = new Map<string, HostedTerminal>();
   const sweptInstances = new Set<string>();
   const ending = new AbortController();

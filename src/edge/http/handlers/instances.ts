@@ -1,7 +1,7 @@
 /** Instances, their stop policies and their operations. */
 import type { Control } from '../../../control/index.ts';
 import type { ListPages } from '../list-pages.ts';
-import { activityAnswer, endsAnswer, stopPolicyOf } from '../presenters.ts';
+import { presentIdleStatus, presentStopPolicy, stopPolicyOf } from '../presenters.ts';
 import { started, type ClosedHandlers } from './handler.ts';
 
 export const instanceHandlers = ({ instances, stopPolicies, operations }: Control, pages: ListPages) =>
@@ -25,13 +25,13 @@ export const instanceHandlers = ({ instances, stopPolicies, operations }: Contro
         .then(started),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...policy } }) =>
-      endsAnswer(await stopPolicies.set(caller, instanceId, stopPolicyOf(policy))),
+      presentStopPolicy(await stopPolicies.set(caller, instanceId, stopPolicyOf(policy))),
     async keepAlive(caller, { body: { instanceId, minutes } }) {
       const { keepAliveUntilMs } = await stopPolicies.keepAlive(caller, instanceId, minutes * 60_000);
       return { instanceId, keepAliveUntilUnixMs: keepAliveUntilMs };
     },
     activity: async (caller, { body: { instanceId } }) =>
-      activityAnswer(instanceId, await stopPolicies.idleStatus(caller, instanceId)),
+      presentIdleStatus(instanceId, await stopPolicies.idleStatus(caller, instanceId)),
     getOperation: async (caller, { body }) => ({ operation: await operations.read(caller, body) }),
     async listOperations(caller, { body: { pager, ...subject } }) {
       const listed = await operations.list(caller, subject, pager);

@@ -27,7 +27,7 @@ export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer;
   throw new Error(`"${dockerHost}" is not an engine's address; give unix:///var/run/docker.sock or tcp://host:port`);
 }
 
-export interface Client {
+export interface DockerClient {
   docker: Docker;
   /** The engine is on this machine: folders, /proc and containers' addresses are accessible. */
   local: boolean;
@@ -39,7 +39,7 @@ export interface Client {
   stop(): void;
 }
 
-export function makeClient(endpoint: Endpoint): Client {
+export function makeDockerClient(endpoint: Endpoint): DockerClient {
   const secure = 'protocol' in endpoint && endpoint.protocol === 'https';
   const agent = secure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
   // The modem inspects each request for a debug log, agent and sockets included: 70 ms a launch.
@@ -50,7 +50,7 @@ export function makeClient(endpoint: Endpoint): Client {
   const options = { ...unset, ...tls, protocol: 'http' as const, pathPrefix: '/', agent, ...endpoint };
   const docker = new Docker(options);
 
-  const call: Client['call'] = async (signal, request) => {
+  const call: DockerClient['call'] = async (signal, request) => {
     try {
       signal.throwIfAborted();
       return await raceAbort(request(signal), signal);
@@ -71,8 +71,8 @@ export function makeClient(endpoint: Endpoint): Client {
           docker.modem.dial(options_, (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer)));
         }),
     );
-  const get: Client['get'] = (path, signal) => request(path, signal, false);
-  const stream: Client['stream'] = async (path, signal) => {
+  const get: DockerClient['get'] = (path, signal) => request(path, signal, false);
+  const stream: DockerClient['stream'] = async (path, signal) => {
     const answer = await request(path, signal, true);
     if (!(answer instanceof Readable)) throw new Error(`the engine's answer to ${path} is no stream`);
     return answer;

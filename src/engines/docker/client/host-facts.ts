@@ -3,7 +3,7 @@ import { access, constants, readFile, readdir } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Probe } from '../../contract.ts';
-import type { Client } from './docker-client.ts';
+import type { DockerClient } from './docker-client.ts';
 
 export type DockerMode = 'rootless' | 'nested';
 
@@ -59,7 +59,7 @@ export interface Host {
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-export function makeHost(client: Client, docker: DockerMode | null = null): Host {
+export function makeHost(client: DockerClient, docker: DockerMode | null = null): Host {
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {

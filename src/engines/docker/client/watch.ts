@@ -3,7 +3,7 @@ import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
-import type { Client } from './docker-client.ts';
+import type { DockerClient } from './docker-client.ts';
 import { linesOf } from './streams.ts';
 
 const event = z.object({
@@ -20,7 +20,7 @@ const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
 
 export interface WatchOptions {
-  client: Client;
+  client: DockerClient;
   installation: string;
   onHint: (id: InstanceId, more: { isStopping: boolean }) => void;
   onLive: (live: boolean) => void;

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
 
 const POLL_MS = 50;
 
 export async function inspectContainer(
-  { docker, call }: Client,
+  { docker, call }: DockerClient,
   nameOrId: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo | null> {
@@ -20,14 +20,14 @@ export async function inspectContainer(
 
 /** Lists containers with all of these labels, in any state. */
 export const listContainers = (
-  { docker, call }: Client,
+  { docker, call }: DockerClient,
   label: string[],
   signal: AbortSignal,
 ): Promise<ContainerInfo[]> =>
   call(signal, (abortSignal) => docker.listContainers({ all: true, filters: { label }, abortSignal }));
 
 export async function isSameRun(
-  client: Client,
+  client: DockerClient,
   run: Pick<ContainerInspectInfo, 'Id' | 'State'>,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -36,7 +36,7 @@ export async function isSameRun(
 }
 
 /** Waits for a removal by another caller. Absent is success. */
-export async function removeContainer(client: Client, id: string, signal: AbortSignal): Promise<void> {
+export async function removeContainer(client: DockerClient, id: string, signal: AbortSignal): Promise<void> {
   const request = { force: true, v: true, abortSignal: signal };
   for (;;) {
     try {
@@ -51,5 +51,5 @@ export async function removeContainer(client: Client, id: string, signal: AbortS
   }
 }
 
-export const pollPause = (client: Client, signal: AbortSignal): Promise<void> =>
+export const pollPause = (client: DockerClient, signal: AbortSignal): Promise<void> =>
   client.call(signal, (abortSignal) => sleep(POLL_MS, undefined, { signal: abortSignal }));

@@ -12,7 +12,7 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { errorCode } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { inspectContainer } from './container-calls.ts';
 import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
@@ -44,7 +44,7 @@ export const hasDocker = (mounts: readonly { Destination: string }[] | undefined
   (mounts ?? []).some(({ Destination }) => Destination === SOCKET_FOLDER);
 
 export function makeDockerInside(options: {
-  client: Client;
+  client: DockerClient;
   installation: string;
   host: Host;
   config: DockerInsideConfig | null;

@@ -5,7 +5,7 @@ import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { containerName, networkName } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import {
   abortFault,
   faultOf,
@@ -34,7 +34,7 @@ const STARTS_PER_CORE = 4;
 const MAX_ROUNDS = 40;
 
 export interface EnsureDeps {
-  client: Client;
+  client: DockerClient;
   installation: string;
   host: Host;
   networks: Networks;

@@ -3,7 +3,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { installationLabel } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault } from '../client/faults.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
@@ -39,7 +39,13 @@ export interface GpuAllocator {
   checkFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void>;
 }
 
-export function makeGpuAllocator({ client, installation }: { client: Client; installation: string }): GpuAllocator {
+export function makeGpuAllocator({
+  client,
+  installation,
+}: {
+  client: DockerClient;
+  installation: string;
+}): GpuAllocator {
   const creations = makeSemaphore(1, { abortError: abortFault });
 
   async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
 import type { Engine, OwnedObject } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { listContainers } from './container-calls.ts';
 import type { Containers } from './containers.ts';
 import { hasDocker, type DockerInside } from './docker-inside.ts';
-import { isOwnImage, type Images } from '../image/images.ts';
+import { isOwnImage, type DockerImages } from '../image/images.ts';
 import type { Networks } from '../network/networks.ts';
 import { generationOf, isDockerOf, isOurs } from './observation.ts';
 
@@ -24,12 +24,12 @@ const neverRuns = { generation: 0, running: false, imageRef: null };
 const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';
 
 export function makeInventory(options: {
-  client: Client;
+  client: DockerClient;
   installation: string;
   containers: Containers;
   daemons: DockerInside;
   networks: Networks;
-  images: Images;
+  images: DockerImages;
 }): Pick<Engine, 'listOwned' | 'discard'> {
   const { client, installation, containers, daemons, networks, images } = options;
   const ours = installationLabel(installation);

@@ -5,7 +5,7 @@ import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { linesOf } from '../client/streams.ts';
 
 type Labels = Record<string, string> | undefined | null;
@@ -89,7 +89,9 @@ const MAX_VERDICTS = 1_000;
 const oomEvent = z.object({ Action: z.literal('oom') });
 
 /** Docker up to 23 sets `OOMKilled` only by chance; its event history (last 256) has the event. */
-export function makeOutOfMemory(client: Client): (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean> {
+export function makeOutOfMemory(
+  client: DockerClient,
+): (info: ContainerInspectInfo, signal: AbortSignal) => Promise<boolean> {
   const verdicts = makeBoundedMap<{ startedAtMs: number; verdict: boolean }>({ maxEntries: MAX_VERDICTS });
   return async ({ Id, State }, signal) => {
     if (State.Running) return false;

@@ -5,7 +5,7 @@
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault } from '../client/faults.ts';
 import { watchEvents } from '../client/watch.ts';
 import { isSameRun } from './container-calls.ts';
@@ -28,7 +28,7 @@ interface Subscriber {
 }
 
 export function makeRunEnds(options: {
-  client: Client;
+  client: DockerClient;
   installation: string;
   onLost: (error: unknown, pauseMs: number) => void;
 }): RunEnds {

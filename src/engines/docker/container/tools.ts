@@ -11,10 +11,10 @@ import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from '
 import path from 'node:path';
 import type { Logger } from 'pino';
 import { installationLabel, labels } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
 import { canAccess, type Host } from '../client/host-facts.ts';
-import type { Images } from '../image/images.ts';
+import type { DockerImages } from '../image/images.ts';
 import { listContainers } from './container-calls.ts';
 
 const PREPARE_MS = 120_000;
@@ -58,10 +58,10 @@ export interface Tools {
 }
 
 interface ToolsDeps {
-  client: Client;
+  client: DockerClient;
   installation: string;
   host: Host;
-  images: Pick<Images, 'inspect'>;
+  images: Pick<DockerImages, 'inspect'>;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 

@@ -24,7 +24,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import type { ExecRequest, ExecResult, ExecSignal, OpenExec, TerminalSize } from '../../contract.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { faultOf } from '../client/faults.ts';
 import { isSameRun } from '../container/container-calls.ts';
 import {
@@ -50,7 +50,7 @@ const CHECKS_AFTER_KILLED = 6;
 const CHECK_PAUSE_MS = 60;
 
 export interface ExecOptions {
-  client: Client;
+  client: DockerClient;
   info: Pick<Docker.ContainerInspectInfo, 'Id' | 'State'>;
   request: ExecRequest;
   signal: AbortSignal;

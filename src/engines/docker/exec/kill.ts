@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ExecSignal } from '../../contract.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 
 /**
  * Stops each process on discovery, so no child appears, and rescans until three rounds find nothing
@@ -43,7 +43,7 @@ const SIGNAL_GROUP = `kill "-$2" "-$1"`;
 /** KILL reaches the whole family, other signals the process group, which the command leads. */
 export async function signalCommand(
   signal: ExecSignal,
-  command: { client: Client; containerId: string; hostPid: number },
+  command: { client: DockerClient; containerId: string; hostPid: number },
   run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>,
 ): Promise<void> {
   const { client, containerId, hostPid } = command;

@@ -2,13 +2,13 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { onAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { LogLine, LogRange, LogSource } from '../../contract.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { openExec } from './exec.ts';
 import { faultOf } from '../client/faults.ts';
 import { makeFrameReader, makeLineReader, type LineReader } from './log-lines.ts';
 
-export interface LogOptions {
-  client: Client;
+export interface OpenLogOptions {
+  client: DockerClient;
   info: ContainerInspectInfo;
   source: LogSource;
   range: LogRange;
@@ -17,7 +17,7 @@ export interface LogOptions {
 }
 
 /** Applies `tail` here: the engine counts pieces of lines, and ignores `until`. */
-export async function readLog(options: Omit<LogOptions, 'follow'>): Promise<AsyncIterable<LogLine>> {
+export async function readLog(options: Omit<OpenLogOptions, 'follow'>): Promise<AsyncIterable<LogLine>> {
   const { tail } = options.range;
   const lines = throwIfAborted(await openLog({ ...options, follow: false }), options.signal);
   return tail === undefined ? lines : lastOf(lines, toCount(tail));
@@ -35,13 +35,13 @@ async function* lastOf(lines: AsyncIterable<LogLine>, count: number): AsyncGener
   yield* last.slice(Math.max(0, last.length - count));
 }
 
-export async function openLog(options: LogOptions): Promise<AsyncIterable<LogLine>> {
+export async function openLog(options: OpenLogOptions): Promise<AsyncIterable<LogLine>> {
   const { sinceMs = -Infinity, untilMs = Infinity } = options.range;
   const lines = await (options.source === 'console' ? openConsole(options) : openInit(options));
   return filter(lines, ({ atMs }) => atMs === null || (atMs >= sinceMs && atMs < untilMs));
 }
 
-async function openConsole({ client, info, range, follow, signal }: LogOptions): Promise<AsyncIterable<LogLine>> {
+async function openConsole({ client, info, range, follow, signal }: OpenLogOptions): Promise<AsyncIterable<LogLine>> {
   const { sinceMs, untilMs, tail } = range;
   const request = {
     stdout: true,
@@ -83,7 +83,7 @@ while [ ! -e /var/log/berth/init.exit ]; do sleep 1; done
 sleep 2
 kill $!`;
 
-async function openInit({ client, info, range, follow, signal }: LogOptions): Promise<AsyncIterable<LogLine>> {
+async function openInit({ client, info, range, follow, signal }: OpenLogOptions): Promise<AsyncIterable<LogLine>> {
   const { tail } = range;
   const lines = tail === undefined ? '+1' : String(toCount(tail));
   const command = ['/bin/sh', '-c', READ_INIT, 'sh', lines, follow ? 'follow' : 'once'];

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { checkAccess, pull, push } from './transfers.ts';
@@ -23,7 +23,7 @@ const inspectAnswer = z.object({
 });
 export type ImageInfo = z.infer<typeof inspectAnswer>;
 
-export interface Images {
+export interface DockerImages {
   ensure: Engine['ensureImage'];
   push: Engine['pushImage'];
   /** Holds the ref's mutex: no save, push or removal. An abort does not stop a running `fn`. */
@@ -49,16 +49,16 @@ export function isOwnImage(
   return Labels[labels.imageRef] === listedRef(refOrId) && tags.includes(listedRef(refOrId));
 }
 
-export function makeImages(deps: {
-  client: Client;
+export function makeDockerImages(deps: {
+  client: DockerClient;
   installation: string;
   buildLocalImage?: BuildLocalImage | undefined;
-}): Images {
+}): DockerImages {
   const { client, installation, buildLocalImage } = deps;
   const { docker, call } = client;
   const present = makeBoundedMap<true>({ maxEntries: MAX_PRESENT });
   const mutex = makeKeyedMutex<string>({ abortError: abortFault });
-  const exclusively: Images['exclusively'] = (ref, signal, fn) => mutex.run(listedRef(ref), fn, signal);
+  const exclusively: DockerImages['exclusively'] = (ref, signal, fn) => mutex.run(listedRef(ref), fn, signal);
 
   async function inspect(refOrId: string, signal: AbortSignal): Promise<ImageInfo | null> {
     try {
@@ -92,7 +92,7 @@ export function makeImages(deps: {
     }
   }
 
-  const removeNameless: Images['removeNameless'] = async (imageId, signal) => {
+  const removeNameless: DockerImages['removeNameless'] = async (imageId, signal) => {
     let next = imageId;
     while (next !== '') {
       const image = await inspect(next, signal);

@@ -17,10 +17,10 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
 import type { Engine } from '../../contract.ts';
 import { labels, labelsOf } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import type { Containers } from '../container/containers.ts';
 import { gpuLabel } from '../container/gpus.ts';
-import { isOwnImage, type ImageInfo, type Images } from './images.ts';
+import { isOwnImage, type ImageInfo, type DockerImages } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
 
 const SAVES_AT_ONCE = 2;
@@ -28,10 +28,10 @@ const SAVES_AT_ONCE = 2;
 const commitAnswer = z.object({ Id: z.string() });
 
 export function makeSaves(options: {
-  client: Client;
+  client: DockerClient;
   installation: string;
   containers: Containers;
-  images: Images;
+  images: DockerImages;
 }): Engine['saveImage'] {
   const { client, installation, containers, images } = options;
   const { docker, call } = client;

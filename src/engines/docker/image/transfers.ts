@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import type { OnProgress, RegistryCredentials } from '../../contract.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { faultOf } from '../client/faults.ts';
 import { refPath, splitRef } from './refs.ts';
 import { registryFault, TransferError } from './registry-faults.ts';
 import { linesOf } from '../client/streams.ts';
 
 export interface Transfer {
-  client: Client;
+  client: DockerClient;
   ref: string;
   onProgress: OnProgress;
   signal: AbortSignal;
@@ -49,7 +49,7 @@ interface TransferRequest {
 /** An abort closes the connection, and with it the engine ends the transfer. */
 async function follow(
   { client, ref, onProgress, signal, credentials }: Transfer,
-  begin: (client: Client, request: TransferRequest) => Promise<NodeJS.ReadableStream>,
+  begin: (client: DockerClient, request: TransferRequest) => Promise<NodeJS.ReadableStream>,
 ): Promise<void> {
   const add = makeTransferProgress(onProgress);
   const request = { authconfig: authOf(ref, credentials), abortSignal: signal };

@@ -14,7 +14,7 @@ import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../co
 import type { RunEnds } from '../container/run-ends.ts';
 import { faultOf } from '../client/faults.ts';
 import { resolveName } from './names.ts';
-import { makeNetworkChild, OpenError, type OpenRequest } from './parent.ts';
+import { makeNetworkChild, OpenError, type SocketRequest } from './parent.ts';
 
 export function joinNetwork(
   id: InstanceId,
@@ -75,7 +75,7 @@ export function joinNetwork(
       const accept = (socket: net.Socket): void => {
         if (!track(socket).destroyed) onConnection(socket);
       };
-      const request: OpenRequest = { listen: { host, port: at.port }, onEarly: accept };
+      const request: SocketRequest = { listen: { host, port: at.port }, onEarly: accept };
       const server = await child.open(request, signal).catch(explain(at));
       if (!(server instanceof net.Server)) throw closedFault();
       const closeServer = (): void => {

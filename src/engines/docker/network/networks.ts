@@ -15,7 +15,7 @@ import type { NetworkInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { userId, type UserId } from '../../../domain/ids.ts';
 import { installationLabel, labels, labelsOf, networkName } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host-facts.ts';
 import { listContainers } from '../container/container-calls.ts';
@@ -36,7 +36,7 @@ export interface Networks {
 }
 
 interface NetworksDeps {
-  client: Client;
+  client: DockerClient;
   host: Host;
   installation: string;
   pool: NetworkPool;
@@ -182,7 +182,7 @@ function makeNetworkCreator({ client, host, installation, pool }: NetworksDeps) 
 }
 
 /** Returns false when the network is in use. Absent is success. */
-async function removeNetwork({ docker, call }: Client, networkId: string, signal: AbortSignal): Promise<boolean> {
+async function removeNetwork({ docker, call }: DockerClient, networkId: string, signal: AbortSignal): Promise<boolean> {
   try {
     const request = { abortSignal: signal };
     await call(signal, () => docker.getNetwork(networkId).remove(request));

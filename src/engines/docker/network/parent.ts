@@ -14,7 +14,7 @@ const IDLE_MS = 20_000;
 const START_MS = 15_000;
 const MAX_REQUESTS = 256;
 
-export type OpenRequest =
+export type SocketRequest =
   | { connect: NameTarget & { port: number } }
   | { listen: { host: string; port: number }; onEarly: (socket: net.Socket) => void };
 
@@ -28,7 +28,7 @@ export class OpenError extends Error {
 
 export interface NetworkChild {
   /** Rejects with an `EngineFault`, or an `OpenError` from the system. */
-  open(request: OpenRequest, signal: AbortSignal): Promise<net.Socket | net.Server>;
+  open(request: SocketRequest, signal: AbortSignal): Promise<net.Socket | net.Server>;
   stop(): void;
 }
 

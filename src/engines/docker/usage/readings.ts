@@ -4,7 +4,7 @@ import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
 import type { Host } from '../client/host-facts.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
@@ -45,7 +45,7 @@ export interface Run {
 
 export type TakeReading = (id: InstanceId, run: Run, signal: AbortSignal) => Promise<Reading>;
 
-export function makeReadings(client: Client, host: Host): TakeReading {
+export function makeReadings(client: DockerClient, host: Host): TakeReading {
   const { docker, call } = client;
   const deviceBytes = makeDeviceBytes(client.local ? hasPartsHere : async () => false);
   const readings = makeSemaphore(READINGS_AT_ONCE, { abortError: abortFault });

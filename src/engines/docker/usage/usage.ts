@@ -12,7 +12,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Engine, GpuUsage, Usage, UsageOptions } from '../../contract.ts';
 import { containerName } from '../../labels.ts';
-import type { Client } from '../client/docker-client.ts';
+import type { DockerClient } from '../client/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
@@ -28,7 +28,7 @@ const INSPECTS_AT_ONCE = 8;
 const DISKS_AT_ONCE = 2;
 const MAX_INSTANCES = 100_000;
 
-export function makeUsage(client: Client, installation: string, host: Host): Engine['usage'] {
+export function makeUsage(client: DockerClient, installation: string, host: Host): Engine['usage'] {
   const { docker, call } = client;
   const previous = makeBoundedMap<Reading>({ maxEntries: MAX_INSTANCES });
   const runs = makeBoundedMap<Run>({ maxEntries: MAX_INSTANCES });
