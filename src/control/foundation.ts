@@ -6,7 +6,7 @@ import { defaultLimits, type Limits } from '../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../domain/orphan.ts';
 import { markOwnerFilesStale } from '../store/tables/instances.ts';
 import { makeVolumePages } from '../store/tables/volume-pages.ts';
-import { makeAccountVersions } from './routing/account-versions.ts';
+import { makeAccountVersions } from './events/account-versions.ts';
 import { makeAccess, type AccessDeps } from './access/access.ts';
 import { makeShares, type ShareDeps } from './access/shares.ts';
 import { makeIdleDetector } from './auto-stop/idle-detector.ts';

@@ -21,7 +21,7 @@ import type { Logs } from './inside/logs/logs.ts';
 import type { Commands } from './inside/commands.ts';
 import type { Terminals } from './inside/terminals/terminals.ts';
 import type { Operations } from './instances/operations.ts';
-import type { Events } from './routing/event-feed.ts';
+import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
 export type { Access } from './access/types.ts';
@@ -35,7 +35,7 @@ export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';
 export type { InstanceMetrics } from './inside/metrics/metrics.ts';
 export type { AttachedTerminal, TerminalHost, TerminalMessage } from './inside/terminals/terminal-host.ts';
 export type { Terminals } from './inside/terminals/terminals.ts';
-export type { Events, PublishedEvents } from './routing/event-feed.ts';
+export type { Events, PublishedEvents } from './events/event-feed.ts';
 export type {
   Forwarding,
   GatewayRoute,

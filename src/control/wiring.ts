@@ -6,7 +6,7 @@ import { makeCatalog } from './capacity/catalog.ts';
 import { makeCommands } from './inside/commands.ts';
 import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
-import { makeEventFeed } from './routing/event-feed.ts';
+import { makeEventFeed } from './events/event-feed.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeFiles } from './volumes/files.ts';
 import type { ImagePulls } from './images/image-pulls.ts';

@@ -101,6 +101,10 @@ export interface Instance {
   observed: Observed;
 }
 
+/** The current archive, or the image of the launch. */
+export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
+  archive?.ref ?? spec.image.ref;
+
 /** Sets times in the future, left by a clock step, to now. Null if there are none. */
 export function clampFutureTimes(instance: Instance, nowMs: number): Instance | null {
   const { requestedAtMs, observed } = instance;

@@ -5,6 +5,7 @@ import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import type { Usage } from '../../engines/contract.ts';
 import type { ProbeTarget } from '../inside/probes.ts';
+import { lastingConnections, type Connection } from './tcp-connections.ts';
 import { makeNotebook, type NotebookAnswer, type NotebookUse } from './notebook.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -115,45 +116,3 @@ function httpText(open: number, direct: readonly Connection[], lastMs: number, a
 }
 
 const ago = (thenMs: number, nowMs: number): string => `${Math.max(0, Math.round((nowMs - thenMs) / 1000))} s ago`;
-
-/** Where Linux lists TCP connections: ssh and published ports of an instance. */
-const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
-const ESTABLISHED = '01';
-/** Engines truncate here: such a table is incomplete. */
-const OUTPUT_BYTES = 1024 * 1024;
-
-export interface Connection {
-  port: number;
-  ends: string;
-}
-
-/** Null if the text is not a complete table. */
-export function readConnections(table: string, ports: ReadonlySet<number>): Connection[] | null {
-  if (!table.includes('local_address') || Buffer.byteLength(table) >= OUTPUT_BYTES) return null;
-  return table.split('\n').flatMap((line) => {
-    const [, local = '', remote = '', state = ''] = line.trim().split(/\s+/);
-    const port = Number.parseInt(local.slice(local.lastIndexOf(':') + 1), 16);
-    return state === ESTABLISHED && ports.has(port) ? [{ port, ends: `${local} ${remote}` }] : [];
-  });
-}
-
-/** Returns connections present at both reads, so that our own ssh probes don't count. */
-export async function lastingConnections(
-  inside: ProbeTarget,
-  ports: ReadonlySet<number>,
-  apartMs: number,
-): Promise<Connection[]> {
-  const first = await look(inside, ports);
-  if (first.length === 0) return first;
-  await inside.time.sleep(apartMs, inside.signal);
-  const second = await look(inside, ports);
-  return second.filter(({ ends }) => first.some((before) => before.ends === ends));
-}
-
-async function look({ engine, id, signal }: ProbeTarget, ports: ReadonlySet<number>): Promise<Connection[]> {
-  // Without IPv6 the second file is missing, and `cat` fails after printing the first.
-  const { stdout } = await engine.exec(id, ['cat', ...TABLES], signal);
-  const connections = readConnections(stdout, ports);
-  if (connections === null) throw new Error('its table of connections could not be read');
-  return connections;
-}

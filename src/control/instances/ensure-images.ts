@@ -1,7 +1,7 @@
 /** Makes the images of an instance present: its own, and the Docker sidecar's. */
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { nextStatus } from '../../domain/instance-states.ts';
-import type { Instance, Observed } from '../../domain/instance.ts';
+import { imageRefOf, type Instance, type Observed } from '../../domain/instance.ts';
 import { beginStage, type Progress } from '../../domain/operation.ts';
 import type { ImageRequest } from '../images/image-pulls.ts';
 import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
@@ -128,9 +128,6 @@ const retryable = (fault: EngineFault): ImageFault => new ImageFault(fault, { re
 function throwAsImageFault(error: unknown): never {
   throw error instanceof EngineFault ? retryable(error) : error;
 }
-
-export const imageRefOf = ({ archive, spec }: Pick<Instance, 'archive' | 'spec'>): string =>
-  archive?.ref ?? spec.image.ref;
 
 /** True for root disks in the engine's store or the operator's registry, which need no account. */
 const isRootDisk = ({ archivePrefix, savedPrefix }: RegionDrivers, ref: string): boolean =>

@@ -1,6 +1,6 @@
 /** Translates an instance into the engine's spec, with disks prepared and mounted. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
-import type { Instance } from '../../domain/instance.ts';
+import { imageRefOf, type Instance } from '../../domain/instance.ts';
 import { capacityOf } from '../../domain/catalog.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
@@ -8,7 +8,6 @@ import { notebookPath } from '../../domain/public-instance.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
-import { imageRefOf } from './ensure-images.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound yet, or (`lost`) never will be. */

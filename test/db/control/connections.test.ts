@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { lastingConnections, readConnections } from '../../../src/control/auto-stop/signals.ts';
+import { lastingConnections, readConnections } from '../../../src/control/auto-stop/tcp-connections.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';

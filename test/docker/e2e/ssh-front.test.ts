@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { atLevel, isLong } from '../../fixtures/level.ts';
-import { lastingConnections } from '../../../src/control/auto-stop/signals.ts';
+import { lastingConnections } from '../../../src/control/auto-stop/tcp-connections.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceId } from '../../../src/domain/ids.ts';

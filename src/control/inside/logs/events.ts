@@ -2,7 +2,7 @@
 import type { Instance } from '../../../domain/instance.ts';
 import { eventsAbout, eventsSince, latestSeq, seqBefore, type EventRow } from '../../../store/tables/events.ts';
 import type { Store } from '../../../store/store.ts';
-import type { AccountVersions } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../events/account-versions.ts';
 import type { Time } from '../../base/time.ts';
 import type { LogSelection, LogReader, PositionedLine, LogStart } from './log-reader.ts';
 

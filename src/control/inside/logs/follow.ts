@@ -2,7 +2,7 @@
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Instance } from '../../../domain/instance.ts';
 import { Refusal } from '../../../domain/refusal.ts';
-import type { AccountVersions } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../events/account-versions.ts';
 import type { Time } from '../../base/time.ts';
 import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from './log-reader.ts';
 import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './availability.ts';

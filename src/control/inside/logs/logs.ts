@@ -5,7 +5,7 @@ import type { Instance } from '../../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
-import type { AccountVersions } from '../../routing/account-versions.ts';
+import type { AccountVersions } from '../../events/account-versions.ts';
 import { consoleOf, initLogOf } from './engine-logs.ts';
 import { eventsOf } from './events.ts';
 import { followInstance, type FollowedLog, type OpenedLog } from './follow.ts';
