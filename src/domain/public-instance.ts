@@ -8,7 +8,7 @@ import type { Instance } from './instance.ts';
 import { type Region, toDollars } from './catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
-export const PUBLIC_OBJECT_VERSION = 2;
+export const PUBLIC_OBJECT_VERSION = 1;
 
 export const publicRegion = (region: Region) => ({
   domain: region.domain,

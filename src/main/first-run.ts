@@ -189,16 +189,6 @@ export async function saveDefaultRegion(
 }
 
 /**
- * Containers stay published on the address they were created with, and a region has one address: an
- * installation whose node ports use the API's address keeps doing so (decision 31).
- */
-export async function keepNodePortAddress(config: Config, store: Store, regionId: string): Promise<Config> {
-  const before = await regionWithUsage(store.read, regionId);
-  const sharesApiAddress = before?.region.sshAddress === config.publicAddress;
-  return sharesApiAddress ? { ...config, loopbackNodePortAddress: null } : config;
-}
-
-/**
  * Rewrites the public texts of the region's instances if the region's facts or the texts' shape
  * changed since the last complete rewrite. Completion is recorded last, so a crash starts over.
  * Lists are served meanwhile: a migration must leave texts that honor the contract.

@@ -72,10 +72,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 }
 
 async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<Server, 'stop'>> {
-  const { log } = options;
+  const { config, log } = options;
   const store = await openData(options, cleanups);
   const host = await openHost(options, store, cleanups);
-  const { config, drivers } = host;
+  const { drivers } = host;
   // Bound first: the region's domain is the gateway's address unless one is configured.
   const gateway = config.role === 'all' ? await bindGateway(config, log) : null;
   if (gateway) cleanups.push(() => gateway.stop());
@@ -85,7 +85,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const running = await makeRunningControl(options, store, { host, addresses }, cleanups);
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
-  const parts: Parts = { ...host, log, store, running, addresses };
+  const parts: Parts = { ...host, config, log, store, running, addresses };
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
@@ -121,8 +121,6 @@ async function openData(options: ServerOptions, cleanups: Cleanup[]): Promise<St
 }
 
 interface Host {
-  /** With the node-port address of earlier starts. */
-  config: Config;
   installation: string;
   regionId: RegionId;
   dataDiskGB: number;
@@ -130,17 +128,16 @@ interface Host {
 }
 
 /** Opens the pools and the engine of this machine's region. */
-async function openHost({ config: given, log }: ServerOptions, store: Store, cleanups: Cleanup[]): Promise<Host> {
+async function openHost({ config, log }: ServerOptions, store: Store, cleanups: Cleanup[]): Promise<Host> {
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
-  const config = await firstRun.keepNodePortAddress(given, store, regionId);
   await allowEmptyReplacements(store, config.lostDisks, log);
   const pools = await makePools({ config, store, installation, log });
   const dataDiskGB = await firstRun.ensureDataDiskGB(store, pools);
   const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
   const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
   cleanups.push(() => drivers.drivers.engine.stop());
-  return { config, installation, regionId, dataDiskGB, drivers };
+  return { installation, regionId, dataDiskGB, drivers };
 }
 
 interface Offered {
@@ -151,9 +148,9 @@ interface Offered {
 
 /** Saves the region, its instance types and the default image. */
 async function saveRegion(
-  { time = realTime }: ServerOptions,
+  { config, time = realTime }: ServerOptions,
   store: Store,
-  { config, regionId, dataDiskGB, drivers }: Host,
+  { regionId, dataDiskGB, drivers }: Host,
   domain: string,
 ): Promise<Offered> {
   const machine = firstRun.thisMachine();
@@ -177,12 +174,12 @@ async function saveRegion(
 }
 
 async function makeRunningControl(
-  { log, time = realTime, limits = {}, idleLimits = {} }: ServerOptions,
+  { config, log, time = realTime, limits = {}, idleLimits = {} }: ServerOptions,
   store: Store,
   { host, addresses }: { host: Host; addresses: Addresses },
   cleanups: Cleanup[],
 ): Promise<RunningControl> {
-  const { config, installation, regionId, dataDiskGB, drivers } = host;
+  const { installation, regionId, dataDiskGB, drivers } = host;
   const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
   const running = makeControl({
@@ -222,6 +219,7 @@ async function makeRunningControl(
 
 /** Parts of a server whose control is made. */
 interface Parts extends Host {
+  config: Config;
   log: Logger;
   store: Store;
   running: RunningControl;

@@ -27,7 +27,7 @@ function allTexts(): string[] {
   );
 }
 
-/** Digest per version, from 2 on. Append only, once a version is released. */
+/** Digest per version, from 1 on. Append only, once a version is released. */
 const digests = ['b5cebcc78b067650'];
 
 test('the public text of instances changes only together with its version', () => {
@@ -35,5 +35,5 @@ test('the public text of instances changes only together with its version', () =
   expect(
     { shape: PUBLIC_OBJECT_VERSION, digest },
     'the texts of instances changed: increment PUBLIC_OBJECT_VERSION and add this digest to the list',
-  ).toEqual({ shape: digests.length + 1, digest: digests.at(-1) });
+  ).toEqual({ shape: digests.length, digest: digests.at(-1) });
 });

@@ -65,10 +65,7 @@ export function createOptions(
         ...(dockerSocketFolder === undefined
           ? []
           : [{ source: dockerSocketFolder, target: SOCKET_FOLDER, readOnly: true }]),
-        // A disk mounted at the path, from before the tools existed, takes precedence.
-        ...(toolsFolder === undefined || spec.mounts.some(({ target }) => `${target}/`.startsWith(`${TOOLS_FOLDER}/`))
-          ? []
-          : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
+        ...(toolsFolder === undefined ? [] : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
         ...spec.mounts,
       ].map(bindOf),
       ...limitsOf(spec),

@@ -41,7 +41,7 @@ export function makeInventory(options: {
         isDockerOf(Labels, installation) && isHeldRunning(State) ? [Labels[labels.id] ?? ''] : [],
       ),
     );
-    return found.flatMap(({ Labels, Names, State, Created, Image, Mounts }): OwnedObject[] => {
+    return found.flatMap(({ Labels, Names, State, Created, Mounts }): OwnedObject[] => {
       const id = Labels[labels.id] ?? '';
       const common = {
         id,
@@ -54,8 +54,7 @@ export function makeInventory(options: {
         return [{ ...common, kind: 'docker', running: isHeldRunning(State), imageRef: null }];
       if (!isOurs(Labels, installation)) return [];
       const docker = runningDaemons.has(id) ? 'running' : 'stopped';
-      // Containers created before the label existed lack it.
-      const imageRef = Labels[labels.imageRef] ?? Image;
+      const imageRef = Labels[labels.imageRef] ?? null;
       const object: OwnedObject = { ...common, kind: 'instance', running: State === 'running', imageRef };
       return [hasDocker(Mounts) ? { ...object, docker } : object];
     });
