@@ -50,13 +50,13 @@ export interface ControlDeps
   engineWidth: number;
   dataSpace: () => Promise<Space>;
   limits?: Partial<Limits>;
-  endsRules?: StopPolicyRules;
+  stopPolicyRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
   orphans?: OrphanPolicy;
   /** Whether accounts may use registries at loopback addresses; default no. */
   localRegistries?: boolean;
   /** Retention of events and finished operations; default 30 days. */
-  eventsKeptMs?: number;
+  eventRetentionMs?: number;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
   /** True if no other process shares the store: existing leases are stale. */
@@ -67,13 +67,13 @@ export type Foundation = ReturnType<typeof makeFoundation>;
 
 /** Makes all parts in one object: use cases and tasks get the object, and type what they use. */
 export function makeFoundation(given: ControlDeps) {
-  const { secretsKey, endsRules, ...options } = given;
+  const { secretsKey, stopPolicyRules: givenRules, ...options } = given;
   const { randomBytes } = options;
   const { now } = given.time;
   const limits = { ...defaultLimits, ...given.limits };
   const shutdown = new AbortController();
   const changes = makeChanges();
-  const stopPolicyRules = endsRules ?? { capRunMs: null, idle: null };
+  const stopPolicyRules = givenRules ?? { capRunMs: null, idle: null };
   const base = {
     ...options,
     now,

@@ -34,14 +34,14 @@ export async function openTlsFiles(
   const read = async (): Promise<TlsPair> => ({ cert: await readFile(cert, 'utf8'), key: await readFile(key, 'utf8') });
   const followers: ((pair: TlsPair) => void)[] = [];
   const first = validated(await read());
-  let seen = JSON.stringify(first);
+  let lastRead = JSON.stringify(first);
 
   async function look(): Promise<void> {
     try {
       const pair = await read();
-      if (JSON.stringify(pair) === seen) return;
+      if (JSON.stringify(pair) === lastRead) return;
       // Logs each change once: a renewal writes one of the two files first.
-      seen = JSON.stringify(pair);
+      lastRead = JSON.stringify(pair);
       validated(pair);
       for (const taken of followers) taken(pair);
       log.info({ cert }, 'a new certificate is in use');

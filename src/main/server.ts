@@ -206,9 +206,12 @@ async function makeRunningControl(
       await firstRun.saveTypes(store, regionId, types, randomUUID);
     },
     limits,
-    endsRules: { capRunMs: config.maxRunMs, idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs) },
+    stopPolicyRules: {
+      capRunMs: config.maxRunMs,
+      idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs),
+    },
     idleLimits,
-    eventsKeptMs: config.eventRetentionMs,
+    eventRetentionMs: config.eventRetentionMs,
     orphans: config.orphans,
     localRegistries: config.localRegistries,
     alone: true,

@@ -13,12 +13,12 @@ const RELEASED_LISTED_MS = 3_600_000;
 const BATCH = 500;
 
 interface ExpireDeps extends Pick<TaskDeps, 'store' | 'now'> {
-  eventsKeptMs?: number | undefined;
+  eventRetentionMs?: number | undefined;
   releasedListedMs?: number;
 }
 
 export async function deleteExpired(deps: ExpireDeps): Promise<void> {
-  const { store, now, eventsKeptMs = EVENTS_RETAINED_MS, releasedListedMs = RELEASED_LISTED_MS } = deps;
+  const { store, now, eventRetentionMs = EVENTS_RETAINED_MS, releasedListedMs = RELEASED_LISTED_MS } = deps;
   const unlist = async (tx: Db): Promise<number> => {
     const released = await unlistReleased(tx, now() - releasedListedMs, BATCH);
     const byOwner = new Map<string, number>();
@@ -28,7 +28,7 @@ export async function deleteExpired(deps: ExpireDeps): Promise<void> {
     return released.length;
   };
   const deleteAnswers = (tx: Db): Promise<number> => deleteAnswersBefore(tx, now() - ANSWERS_RETAINED_MS, BATCH);
-  const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, now() - eventsKeptMs, BATCH);
-  const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, now() - eventsKeptMs, BATCH);
+  const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, now() - eventRetentionMs, BATCH);
+  const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, now() - eventRetentionMs, BATCH);
   for (const some of [unlist, deleteAnswers, events, operations]) while ((await store.write(some)) === BATCH);
 }

@@ -210,7 +210,7 @@ const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
 /** Reserves capacity for an entry in turn. Null: reserved; else its position. Locks the region. */
-export async function reserveInTurn(
+export async function reserveInQueueOrder(
   tx: Db,
   { regionId: region, type }: InstanceSpec,
   position: QueuePosition,

@@ -6,7 +6,7 @@
 import { beginStage } from '../../domain/operation.ts';
 import { RESERVATION_MS } from '../../domain/placement.ts';
 import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
-import { reevaluateQueue, advanceQueue, reserveInTurn, queuedDiagnosis } from '../capacity/queue.ts';
+import { reevaluateQueue, advanceQueue, reserveInQueueOrder, queuedDiagnosis } from '../capacity/queue.ts';
 import {
   asWritten,
   writeInTransaction,
@@ -31,7 +31,7 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
   // Only at the first check after the end: later checks would re-evaluate the same queue.
   const reservationEnded = nowMs >= reservedUntilMs && nowMs < reservedUntilMs + CHECK_AGAIN_MS;
   const found = await deps.store.write(async (tx) => {
-    const before = await reserveInTurn(tx, instance.spec, position, nowMs);
+    const before = await reserveInQueueOrder(tx, instance.spec, position, nowMs);
     const left = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
     const leave = { alongside: () => advanceQueue(tx, regionId, nowMs, position) };
     if (before === null) {

@@ -31,9 +31,9 @@ const strayId = (regionId: string, orphan: DiskOrphan): string =>
 /** Throws if a storage can't list its disks; then nothing changes. */
 export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const found = await findOrphans(deps, drivers);
-  const sightings = found.map((orphan) => sightingOf(drivers.regionId, orphan));
+  const observations = found.map((orphan) => observationOf(drivers.regionId, orphan));
   const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
-  await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], sightings, text });
+  await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], observations, text });
 }
 
 async function findOrphans(deps: TaskDeps, { regionId, pools }: RegionDrivers): Promise<DiskOrphan[]> {
@@ -56,7 +56,7 @@ async function poolsOfDisks(db: Db, regionId: string): Promise<Map<string, PoolN
   }
 }
 
-const sightingOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => ({
+const observationOf = (regionId: string, orphan: DiskOrphan): OrphanObservation => ({
   id: strayId(regionId, orphan),
   regionId,
   kind: 'disk',

@@ -47,14 +47,14 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   }
   const orphans = await findOrphans(store.read, owned, intents);
   const { regionId } = drivers;
-  const sightings = orphans.map((object) => {
+  const observations = orphans.map((object) => {
     const { id: subjectId, kind, engineName, ownerId, generation, running, createdAtMs } = object;
     const observed = { kind, engineName, ownerId, generation, running, createdAtMs };
     const id = orphanIdOf(regionId, observed);
     return { ...observed, id, regionId, subjectId, imageRef: object.imageRef ?? '' };
   });
   const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
-  await publishOrphans(deps, regionId, { kinds: ['instance', 'docker', 'network', 'image'], sightings, text });
+  await publishOrphans(deps, regionId, { kinds: ['instance', 'docker', 'network', 'image'], observations, text });
 }
 
 /** Missing containers are found from the rows. */
@@ -96,11 +96,11 @@ async function networksWithoutAccount(db: Db, owned: readonly OwnedObject[]): Pr
   const orphans: OwnedObject[] = [];
   for (let from = 0; from < empty.length; from += BATCH_SIZE) {
     const batch = empty.slice(from, from + BATCH_SIZE);
-    const standing = await ownersWithInstances(
+    const existing = await ownersWithInstances(
       db,
       batch.map(({ id }) => id),
     );
-    orphans.push(...batch.filter(({ id }) => !standing.has(id)));
+    orphans.push(...batch.filter(({ id }) => !existing.has(id)));
   }
   return orphans;
 }
@@ -138,22 +138,22 @@ const isSameImage = (ref: string, engineName: string): boolean => ref === engine
 
 interface SweepResult {
   kinds: readonly OrphanKind[];
-  sightings: readonly OrphanObservation[];
+  observations: readonly OrphanObservation[];
   text: string;
 }
 
 export async function publishOrphans(
   { store, now, log }: TaskDeps,
   regionId: string,
-  { kinds, sightings, text }: SweepResult,
+  { kinds, observations, text }: SweepResult,
 ): Promise<void> {
   const known = (await orphansOf(store.read, regionId)).some(({ kind }) => kinds.includes(kind));
-  if (sightings.length === 0 && !known) return;
+  if (observations.length === 0 && !known) return;
   const nowMs = now();
   // Docker allows two networks of one name.
-  const seen = [...new Map(sightings.map((one) => [one.id, one])).values()];
+  const unique = [...new Map(observations.map((one) => [one.id, one])).values()];
   const found = await store.write(async (tx) => {
-    const confirmed = await recordOrphans(tx, { regionId, kinds }, seen, nowMs);
+    const confirmed = await recordOrphans(tx, { regionId, kinds }, unique, nowMs);
     if (confirmed.length === 0) return confirmed;
     const strayIds = confirmed.slice(0, NAMED_IN_EVENT).map(({ id }) => id);
     const data = { count: confirmed.length, strayIds };

@@ -58,7 +58,7 @@ export async function authorize(deps: AdmissionDeps, authRequest: AuthRequest): 
   const admission =
     route !== null && access === 'public'
       ? await authorizeAnybody(deps, authRequest, route)
-      : await authorizeVisitor(deps, authRequest, route, access);
+      : await authorizeCredential(deps, authRequest, route, access);
   // A service worker is allowed on a port's own host only.
   const mayInstall = target.mount === 'host' || !head.serviceWorkerScript;
   if ('refused' in admission || admission.owner || mayInstall) return admission;
@@ -79,7 +79,7 @@ async function authorizeAnybody(
 }
 
 /** Authorizes by identity or link. Checks and order must not depend on whether the route exists. */
-async function authorizeVisitor(
+async function authorizeCredential(
   deps: AdmissionDeps,
   authRequest: AuthRequest,
   route: GatewayRoute | null,

@@ -76,7 +76,7 @@ export interface GatewayDeps {
 
 /** An authorized request with a slot of its instance's concurrency limit. */
 interface Entered extends Pick<Exchange, 'authorized' | 'target' | 'host' | 'headers'> {
-  place: PortAddress;
+  portAddress: PortAddress;
   pool: PortPool;
 }
 
@@ -353,15 +353,15 @@ export class Gateway {
 
   /** Watches an authorized exchange until the returned function is called. */
   #begin(
-    { place, pool, target }: Entered,
+    { portAddress, pool, target }: Entered,
     accessGrant: AccessGrant,
     cut: () => void,
     method: string,
     upgrade: boolean,
   ) {
-    const live: OpenAccess = { place, accessGrant, cut, at: -1 };
+    const live: OpenAccess = { portAddress, accessGrant, cut, at: -1 };
     this.#revocation.watch(live);
-    const endTraffic = this.#deps.forwarding.beginTraffic(place.instanceId, trafficKind(target, method, upgrade));
+    const endTraffic = this.#deps.forwarding.beginTraffic(portAddress.instanceId, trafficKind(target, method, upgrade));
     return (): void => {
       endTraffic();
       this.#revocation.done(live);
@@ -395,11 +395,11 @@ export class Gateway {
       return { refused: notRunning(route.status, this.#admission.apiOrigin()) };
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
-    const place: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
-    const pool = this.#pools.acquire(place);
+    const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
+    const pool = this.#pools.acquire(portAddress);
     if (pool === null) return { refused: tooMany() };
     const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
-    return { authorized, place, pool, target, host: sender.host, headers };
+    return { authorized, portAddress, pool, target, host: sender.host, headers };
   }
 
   #nothingHere(): Answer {

@@ -36,13 +36,13 @@ export class InstancePools {
   }
 
   /** Acquires a slot of the concurrency limits; null if none is free. Release by `release`. */
-  acquire(place: PortAddress): PortPool | null {
-    const { instanceId, port } = place;
+  acquire(address: PortAddress): PortPool | null {
+    const { instanceId, port } = address;
     let ports = this.#pools.get(instanceId);
     if (ports === undefined) this.#pools.set(instanceId, (ports = new Map()));
     let entry = ports.get(port);
     if (entry === undefined) {
-      entry = new PortPool(place, {
+      entry = new PortPool(address, {
         dial: (pool) => this.#dialPatiently(pool),
         maxHeaderBytes: this.#limits.maxHeaderBytes,
         idleMs: this.#limits.idleConnectionMs,

@@ -32,13 +32,13 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   const redeemed = await deps.forwarding.redeem(key);
   // An instance's host must not open another instance.
   if (redeemed === null || (at !== null && redeemed.instanceId !== at.instanceId)) return linkUsed(deps.apiOrigin());
-  const place =
+  const path =
     at !== null
       ? '/'
       : port === null
         ? `/notebook/${redeemed.instanceId}/`
         : `/forward/${redeemed.instanceId}/${port}/`;
-  const answer = opening('instance', place, sessionCookie(redeemed.session, isSecure(ownOrigin)));
+  const answer = opening('instance', path, sessionCookie(redeemed.session, isSecure(ownOrigin)));
   const before = sessionSecretOf(head.cookies, isSecure(ownOrigin));
   const accountBefore = before === null ? null : ((await deps.forwarding.session(before))?.accountId ?? null);
   if (accountBefore === redeemed.accountId) return answer;

@@ -6,7 +6,7 @@ import type { Forwarding, Log } from '../../control/index.ts';
 import type { PortAddress } from './routing.ts';
 
 export interface OpenAccess extends ListItem {
-  readonly place: PortAddress;
+  readonly portAddress: PortAddress;
   readonly accessGrant: AccessGrant;
   readonly cut: () => void;
 }
@@ -54,8 +54,8 @@ export class Revocation {
   }
 
   #affectedBy(ids: ReadonlySet<string>): OpenAccess[] {
-    const isAffected = ({ place, accessGrant }: OpenAccess): boolean =>
-      ids.has(place.instanceId) || ('accountId' in accessGrant && ids.has(accessGrant.accountId));
+    const isAffected = ({ portAddress, accessGrant }: OpenAccess): boolean =>
+      ids.has(portAddress.instanceId) || ('accountId' in accessGrant && ids.has(accessGrant.accountId));
     return this.#open.all().filter(isAffected);
   }
 
@@ -67,9 +67,10 @@ export class Revocation {
     let why: unknown;
     for (const access of all) {
       if (access.at < 0) continue;
-      const key = JSON.stringify([access.place, access.accessGrant]);
+      const key = JSON.stringify([access.portAddress, access.accessGrant]);
       try {
-        const verdict = verdicts.get(key) ?? (await isStillAuthorized(this.#deps, access.place, access.accessGrant));
+        const verdict =
+          verdicts.get(key) ?? (await isStillAuthorized(this.#deps, access.portAddress, access.accessGrant));
         verdicts.set(key, verdict);
         if (!verdict && access.at >= 0) access.cut();
       } catch (error) {

@@ -21,7 +21,7 @@ const LENGTH = /^\d{1,15}$/;
 interface FileContext {
   deps: StreamParts;
   caller: Caller;
-  place: VolumePath;
+  volumePath: VolumePath;
   request: FastifyRequest;
   reply: FastifyReply;
 }
@@ -59,7 +59,7 @@ function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName
       if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
       const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());
       try {
-        await handlers[name]({ deps, caller, place: { id: params.id, path: params['*'] }, request, reply });
+        await handlers[name]({ deps, caller, volumePath: { id: params.id, path: params['*'] }, request, reply });
       } finally {
         unwatch();
       }
@@ -76,9 +76,9 @@ function dispositionOf(path: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-function download({ deps, caller, place, request, reply }: FileContext): Promise<void> {
-  return deps.control.files.read(caller, place, async (file, signal) => {
-    const { span, ...head } = answerOf(file, place, request, reply);
+function download({ deps, caller, volumePath, request, reply }: FileContext): Promise<void> {
+  return deps.control.files.read(caller, volumePath, async (file, signal) => {
+    const { span, ...head } = answerOf(file, volumePath, request, reply);
     const source = span && file.bytes(span.start, span.end);
     const what = 'a download';
     await sendDownload({ what, request, reply, ...head, source, signal, stalledMs: deps.stalledMs, log: deps.log });
@@ -127,12 +127,12 @@ const DOWNLOAD_ONLY_HEADERS = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-async function upload({ deps, caller, place, request, reply }: FileContext): Promise<void> {
+async function upload({ deps, caller, volumePath, request, reply }: FileContext): Promise<void> {
   const { raw } = request;
   try {
     const { onlyNew, sizeBytes } = uploadOf(request);
     deps.slowSenders.exempt(raw);
-    const written = await deps.control.files.write(caller, place, {
+    const written = await deps.control.files.write(caller, volumePath, {
       onlyNew,
       sizeBytes,
       source(signal) {
@@ -180,10 +180,10 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
   return { onlyNew: condition !== undefined, sizeBytes: length === undefined ? null : Number(length) };
 }
 
-async function remove({ deps, caller, place, request, reply }: FileContext): Promise<void> {
+async function remove({ deps, caller, volumePath, request, reply }: FileContext): Promise<void> {
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
-  await deps.control.files.delete(caller, { ...place, recursive: recursive === 'true' });
+  await deps.control.files.delete(caller, { ...volumePath, recursive: recursive === 'true' });
   await reply.code(204).headers(streamHeaders(request)).send();
 }

@@ -27,8 +27,8 @@ export function makeTerminalClient({ path }: { path: string }): TerminalClient {
 
   return {
     list: (instanceId) => client.ask('list', { instanceId }, listAnswer),
-    async close(place) {
-      await client.ask('close', place, z.null());
+    async close(terminal) {
+      await client.ask('close', terminal, z.null());
     },
     async attach(request, signal) {
       const url = `ws://berth.invalid/attach?request=${encodeURIComponent(JSON.stringify(request))}`;

@@ -4,7 +4,7 @@ import type { ServerChannel } from 'ssh2';
 import type { SshClient } from './ssh-client.ts';
 
 export function joinStreams(client: SshClient, channel: ServerChannel, stream: Duplex): void {
-  const outlet = client.adopt(channel);
+  const writes = client.adopt(channel);
   let isLeft = false;
   const leave = (): void => {
     if (isLeft) return;
@@ -21,7 +21,7 @@ export function joinStreams(client: SshClient, channel: ServerChannel, stream: D
   feed(channel, stream);
   const takeAll = async (): Promise<void> => {
     for await (const bytes of stream.iterator({ destroyOnReturn: false }))
-      if (!(await outlet.write(bytes, 'stdout'))) return;
+      if (!(await writes.write(bytes, 'stdout'))) return;
     channel.eof();
   };
   takeAll().catch(leave);

@@ -19,7 +19,7 @@ interface WriteQueueDeps {
 export function makeWriteQueue({ channel, backpressure, gone }: WriteQueueDeps): WriteQueue {
   let isGone = false;
   let written = (): void => {};
-  let turn: Promise<unknown> = Promise.resolve();
+  let lastWrite: Promise<unknown> = Promise.resolve();
   const end = (): void => {
     isGone = true;
     gone.removeEventListener('abort', end);
@@ -45,8 +45,8 @@ export function makeWriteQueue({ channel, backpressure, gone }: WriteQueueDeps):
 
   return {
     write(bytes, to) {
-      const mine = turn.then(() => put(bytes, to));
-      turn = mine.catch(() => {});
+      const mine = lastWrite.then(() => put(bytes, to));
+      lastWrite = mine.catch(() => {});
       return mine;
     },
   };

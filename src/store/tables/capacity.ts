@@ -133,7 +133,7 @@ export async function* queueEntries(
 const needOf = (spec: string, id: string): Capacity =>
   capacityOf(parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' }).type);
 
-const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
+const specsWithCapacity = prepared<{ region: string; ownerId: string }>()((db, p) =>
   db
     .selectFrom('instance')
     .select(['id', 'spec'])
@@ -145,7 +145,7 @@ const specsHeld = prepared<{ region: string; ownerId: string }>()((db, p) =>
 );
 
 export async function capacityUsedBy(db: Db, region: string, ownerId: string): Promise<Capacity> {
-  const rows = await specsHeld(db, { region, ownerId });
+  const rows = await specsWithCapacity(db, { region, ownerId });
   return rows.reduce((sum, { id, spec }) => addCapacity(sum, needOf(spec, id)), zeroCapacity);
 }
 

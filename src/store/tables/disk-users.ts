@@ -48,7 +48,7 @@ export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<
   return needed;
 }
 
-const standing = (db: Db) =>
+const instancesInUse = (db: Db) =>
   db
     .selectFrom('instance')
     .where((row) =>
@@ -62,14 +62,14 @@ const standing = (db: Db) =>
 
 async function ownersOfOwn(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
-  const rows = await standing(db).select('instance.id').where('instance.id', 'in', ids).execute();
+  const rows = await instancesInUse(db).select('instance.id').where('instance.id', 'in', ids).execute();
   return rows.map(({ id }) => id);
 }
 
 async function accountsThatRun(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const owners = [...new Set(ids.map((id) => ofShared(id).ownerId))];
-  const rows = await standing(db)
+  const rows = await instancesInUse(db)
     .select(['ownerId', 'regionId'])
     .distinct()
     .where('ownerId', 'in', owners)
@@ -80,7 +80,7 @@ async function accountsThatRun(db: Db, ids: readonly string[]): Promise<string[]
 
 async function volumesThatRun(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
-  const rows = await standing(db)
+  const rows = await instancesInUse(db)
     .innerJoin('mount', 'mount.instanceId', 'instance.id')
     .select('mount.volumeId')
     .distinct()

@@ -20,7 +20,7 @@ export interface SubjectOperation {
 export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
 export type SubjectKind = (typeof subjectKinds)[number];
 
-interface Kept {
+interface ArchivedOperation {
   id: string;
   accountId: string;
   subjectId: string;
@@ -30,7 +30,7 @@ interface Kept {
   operation: string;
 }
 
-const insertKept = prepared<Kept>()((db, p) =>
+const insertArchived = prepared<ArchivedOperation>()((db, p) =>
   db.insertInto('operation').values({
     id: p('id'),
     accountId: p('accountId'),
@@ -49,7 +49,7 @@ export async function archiveOperation(
   { subjectId, generation, operation }: SubjectOperation,
   nowMs: number,
 ): Promise<void> {
-  await insertKept(tx, {
+  await insertArchived(tx, {
     id: operationId(subjectId, generation),
     accountId,
     subjectId,

@@ -388,7 +388,7 @@ onBothEngines('operations', (open) => {
         store,
         now: () => Date.now() + clock.aheadMs,
         releasedListedMs: 1,
-        eventsKeptMs: days * 86_400_000,
+        eventRetentionMs: days * 86_400_000,
       });
     const seqs = async (): Promise<number[]> =>
       (
@@ -437,7 +437,7 @@ onBothEngines('operations', (open) => {
           .values(rows.slice(at, at + 500))
           .execute();
     });
-    await deleteExpired({ store, now: () => 5_000, releasedListedMs: 1, eventsKeptMs: 1_000 });
+    await deleteExpired({ store, now: () => 5_000, releasedListedMs: 1, eventRetentionMs: 1_000 });
     const left = await store.read.selectFrom('event').select('seq').orderBy('seq').execute();
     expect(left.map(({ seq }) => seq)).toEqual(Array.from({ length: 300 }, (_, index) => 1_201 + index));
   });

@@ -18,7 +18,7 @@ const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
 });
 
 const liveAt = (instanceId: GatewayRoute['instanceId'], cut: string[]): OpenAccess => ({
-  place: { instanceId, port: 80, mount: 'forward' },
+  portAddress: { instanceId, port: 80, mount: 'forward' },
   accessGrant: { kind: 'public' },
   cut: () => void cut.push(instanceId),
   at: -1,

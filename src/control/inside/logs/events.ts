@@ -57,8 +57,8 @@ export function eventsOf({ store, accountVersions, time }: EventDeps, { id, owne
     }
     const { after, gap: missing } = await startOf(where);
     let gap = missing;
-    for await (const placed of between(after, to, signal)) {
-      yield { ...placed, gap };
+    for await (const line of between(after, to, signal)) {
+      yield { ...line, gap };
       gap = false;
     }
   }
@@ -71,14 +71,14 @@ export function eventsOf({ store, accountVersions, time }: EventDeps, { id, owne
     async *follow(where, signal) {
       try {
         let version = await accountVersions.versionOf(ownerId);
-        let seen = await latestSeq(store.read, ownerId);
-        yield* from(where, seen, signal);
+        let lastSeq = await latestSeq(store.read, ownerId);
+        yield* from(where, lastSeq, signal);
         for (;;) {
           await accountVersions.changed(ownerId, version, signal);
           version = await accountVersions.versionOf(ownerId);
           const latest = await latestSeq(store.read, ownerId);
-          yield* between(seen, latest, signal);
-          seen = latest;
+          yield* between(lastSeq, latest, signal);
+          lastSeq = latest;
         }
       } catch (error) {
         if (!signal.aborted) throw error;

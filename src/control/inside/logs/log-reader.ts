@@ -27,9 +27,9 @@ export async function lastLines(lines: AsyncIterable<PositionedLine>, count: num
   const last: PositionedLine[] = [];
   let bytes = 0;
   let from = 0;
-  for await (const placed of lines) {
-    last.push(placed);
-    bytes += bytesOf(placed.line);
+  for await (const positioned of lines) {
+    last.push(positioned);
+    bytes += bytesOf(positioned.line);
     for (; last.length - from > count || (bytes > TAIL_BYTES && last.length - from > 1); from += 1) {
       const first = last[from];
       if (first) bytes -= bytesOf(first.line);

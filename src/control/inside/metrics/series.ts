@@ -55,8 +55,8 @@ export const wholeHours = ({ minutes }: Series, nowMs: number): [atMs: number, m
 
 /** Returns false when nothing is left. */
 export function forgetOld(series: Series, nowMs: number): boolean {
-  const keep = (spans: MetricsSpan[], keptMs: number): MetricsSpan[] =>
-    (spans[0]?.atMs ?? nowMs) >= nowMs - keptMs ? spans : spans.filter(({ atMs }) => atMs >= nowMs - keptMs);
+  const keep = (spans: MetricsSpan[], retentionMs: number): MetricsSpan[] =>
+    (spans[0]?.atMs ?? nowMs) >= nowMs - retentionMs ? spans : spans.filter(({ atMs }) => atMs >= nowMs - retentionMs);
   series.samples = keep(series.samples, IN_MEMORY_MS);
   series.minutes = keep(series.minutes, MINUTE_RETENTION_MS + CLOCK_SLACK_MS);
   return series.samples.length + series.minutes.length > 0;

@@ -21,7 +21,7 @@ const imageList = z.array(
 
 const neverRuns = { generation: 0, running: false, imageRef: null };
 
-const isHeldRunning = (state: string): boolean => state === 'running' || state === 'restarting';
+const countsAsRunning = (state: string): boolean => state === 'running' || state === 'restarting';
 
 export function makeInventory(options: {
   client: DockerClient;
@@ -38,7 +38,7 @@ export function makeInventory(options: {
     const found = await listContainers(client, [ours], signal);
     const runningDaemons = new Set(
       found.flatMap(({ Labels, State }) =>
-        isDockerOf(Labels, installation) && isHeldRunning(State) ? [Labels[labels.id] ?? ''] : [],
+        isDockerOf(Labels, installation) && countsAsRunning(State) ? [Labels[labels.id] ?? ''] : [],
       ),
     );
     return found.flatMap(({ Labels, Names, State, Created, Mounts }): OwnedObject[] => {
@@ -51,7 +51,7 @@ export function makeInventory(options: {
         createdAtMs: Created * 1000,
       };
       if (isDockerOf(Labels, installation))
-        return [{ ...common, kind: 'docker', running: isHeldRunning(State), imageRef: null }];
+        return [{ ...common, kind: 'docker', running: countsAsRunning(State), imageRef: null }];
       if (!isOurs(Labels, installation)) return [];
       const docker = runningDaemons.has(id) ? 'running' : 'stopped';
       const imageRef = Labels[labels.imageRef] ?? null;
