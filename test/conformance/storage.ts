@@ -165,7 +165,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.largestEntries(disk, soon())).toBeNull();
     });
 
-    test('files survive an unmount, and the usage of an unmounted disk is known', async () => {
+    test('files survive an unmount, and the usage stays known meanwhile', async () => {
       const { storage } = await place();
       const disk = volume();
       await storage.create(disk, 1, soon());

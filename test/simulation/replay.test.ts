@@ -13,7 +13,7 @@ async function traces(order: readonly string[]): Promise<Map<string, string>> {
   return found;
 }
 
-test('repeats its trace, whatever ran earlier in the thread', async () => {
+test('repeats its trace after any earlier run in the thread', async () => {
   const [once, again] = await Promise.all([traces(names), traces(names.toReversed())]);
   expect([...once.keys()].toSorted()).toEqual(names.toSorted());
   for (const [name, trace] of once) {

@@ -47,7 +47,7 @@ onBothEngines('login', (open) => {
     expect(await tokenOf(room, 'zoe', 'Zoe\u0308 was here')).toMatch(/\./);
   });
 
-  test('costs the same and says the same for an unknown name and a wrong password', async () => {
+  test('hashes and answers alike for an unknown name and a wrong password', async () => {
     const room = await openRoom(open);
     await annaOf(room);
     await setDisabled(room.store, 'anna', 1);
@@ -307,7 +307,7 @@ onBothEngines('accounts', (open) => {
     for (const reason of refused) expect(reason).toMatchObject({ code: 'name_taken' });
   });
 
-  test('repeats the answer for the same key and body; another password is another body', async () => {
+  test('repeats the answer for an equal key and body; another password counts as another body', async () => {
     const room = await openRoom(open);
     const admin = await adminOf(room);
     const first = await room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));

@@ -92,7 +92,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await becomesConsistent(world);
   });
 
-  test('reserves capacity for the head against newcomers and later entries, and lets harmless ones pass', async () => {
+  test("reserves capacity for the head against newcomers and later entries, and admits entries that don't delay it", async () => {
     const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);

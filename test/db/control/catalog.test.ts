@@ -72,7 +72,7 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   ]);
 });
 
-test('offers what fits an empty machine at least once', () => {
+test('offers each type that fits an empty machine at least once', () => {
   const names = (cpuCores: number, memoryGB: number, gpus = 0): string[] =>
     firstRun
       .typesThatFit({

@@ -207,7 +207,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     });
   });
 
-  test('reports out of memory as a reason of its own', async () => {
+  test('reports OutOfMemory as the reason', async () => {
     const world = await makeWorld(await open(), { limits: { maxAttempts: 1 } });
     const { instanceId } = await world.running.control.instances.launch(
       world.caller,
@@ -296,7 +296,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     await world.until(one.instanceId, hasStatus('Running'));
   });
 
-  test('retries without engine capacity, then fails with what is short', async () => {
+  test('retries without engine capacity, then fails with the shortfall', async () => {
     const world = await makeWorld(await open());
     const count = trouble(world, 'ensure', { mode: 'failBefore', kind: 'no_capacity' }, Infinity);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);

@@ -125,7 +125,7 @@ onBothEngines('an idle instance', (open) => {
   });
 });
 
-test('stops at the announced time, whatever the check interval', async () => {
+test('stops at the announced time at any check interval', async () => {
   const world = await watching(await open(), { idleLimits: { ...idleLimits, checkEveryMs: 6_000, staleMs: 18_000 } });
   const id = await running(world);
   await setIdle(world, id, idlePolicy(6_500));

@@ -373,7 +373,7 @@ onBothEngines('operations', (open) => {
       await expectRefused(operations.read(world.caller, { operationId }), 'not_found', /not found/);
   });
 
-  test('deletes old history and events, oldest first; numbers continue', async () => {
+  test('deletes old history and events, oldest first; event numbers continue', async () => {
     const clock = { aheadMs: 0 };
     const world = await makeWorld(await open(), { clock, start: false });
     const { caller, store } = world;

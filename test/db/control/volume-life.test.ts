@@ -167,7 +167,7 @@ onBothEngines('a volume', (open) => {
     await expectConsistent(world);
   });
 
-  test('is copied with all its files, as large or larger; the copy is independent', async () => {
+  test('is copied with all its files at an equal or larger size; the copy is independent', async () => {
     const world = await makeWorld(await open());
     const { volumes } = world.running.control;
     const { id } = await boundVolume(world, 'data');

@@ -265,7 +265,7 @@ describe('Docker inside an instance', () => {
     await until('the memory is counted', () => holdsMuch(fixture.engine, inside));
   });
 
-  it('has equal limits of its own where they can not be shared, and its usage is added', async () => {
+  it("has equal, separate limits where they can't be shared, and its usage is added", async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const between = http.createServer((request, response) => {
       const { url, method, headers } = request;
@@ -296,7 +296,7 @@ describe('Docker inside an instance', () => {
     });
   });
 
-  it('is refused where it is impossible, with a remedy', async () => {
+  it('is refused with a remedy on an engine without support', async () => {
     const off = fixture.make({ dockerInside: undefined });
     const spec = subject.spec({ docker: { storage: await fixture.hostFolder() } });
     const fault = await expectFault(off.ensure(spec, deadline()), 'rejected');
@@ -414,7 +414,7 @@ describe('a rootless Docker', () => {
 });
 
 describe('a nested Docker', () => {
-  it('runs more than the rootless one, under the same limits and on the same disk, with images of its own', async () => {
+  it('limits memory of its containers, serves their ports, is bounded by its disk, and starts without images', async () => {
     const inside = await launch({ engine: await engineOf('nested') });
     await inside.ok(
       'docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/as-root"; rm /root/dataDisk/as-root',

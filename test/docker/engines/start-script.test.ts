@@ -266,7 +266,7 @@ describe('the notebook', () => {
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
 
-  it('accepts our token though the image has a password and a token of its own', async () => {
+  it('accepts the Berth token although the image sets a password and a token', async () => {
     const own =
       '{"ServerApp":{"token":"","password":"argon2:x"},"IdentityProvider":{"token":"own"},"PasswordIdentityProvider":{"hashed_password":"argon2:x"}}';
     const instance = await start({

@@ -203,7 +203,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     await run('fallocate', ['--length', '2500M', join(await storage.mount(copy), 'rest')]);
   });
 
-  test('is made again in full after two kills midway, and nothing of the partial ones is left', async () => {
+  test('is repeated in full after two kills midway, and no partial copy is left', async () => {
     const { storage, root } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 2, soon());

@@ -57,7 +57,7 @@ test('a disk holds its size within 1 %, then gives ENOSPC to itself alone, and r
   expect((await readdir(join(root, 'volume', full.id))).toSorted()).toEqual(['disk.json', 'image', 'mount']);
 });
 
-test('an empty disk takes little space of the host, and deleted data is given back to the host', async () => {
+test('an empty disk takes little space of the host, and deleted data is returned to the host', async () => {
   const { storage, root } = await place();
   const disk = volume();
   await storage.create(disk, 100, soon());

@@ -85,7 +85,7 @@ test.each<[string, (template: string) => Promise<unknown>]>([
   // Damages the superblock, without which nothing mounts.
   ['damaged', (template) => withFile(template, (file) => file.write('damage', 400))],
   ['damaged where it says what it is', (template) => withFile(template, (file) => file.write('9999', 20))],
-])('a %s template is made again, and no disk is made from it', async (_, damage) => {
+])('a %s template is replaced, and no disk is made from it', async (_, damage) => {
   const { storage, root } = await place();
   const before = await expectGood(storage, 1);
   const template = join(root, '.empty', 'v1-1GB');

@@ -79,7 +79,7 @@ describe('credentials', () => {
     expect(answered.json).toMatchObject({ username: alice.username });
   });
 
-  test('a token is taken as cookie and as bearer, an API key in a header of any case', async () => {
+  test('accepts a token as cookie and as bearer, and an API key in a header of any case', async () => {
     const { key } = await alice.client.createApiKey({ name: 'one' });
     const accepted: Record<string, string>[] = [
       { cookie: `AccessToken=${alice.token}` },

@@ -37,7 +37,7 @@ test('each named bad input gets its pinned reply, and none is a server error', a
   await expect(`${JSON.stringify(replies, null, 2)}\n`).toMatchFileSnapshot('../../expected/bad-inputs.json');
 });
 
-test('the server still serves after all of them', async () => {
+test('the server still serves after all bad inputs', async () => {
   const { client } = await api.newAccount();
   expect((await client.listInstances({ pager: { currentPage: 1, pageSize: 1 } })).pager.totalEntries).toBe(0);
   expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);

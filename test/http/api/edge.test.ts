@@ -71,7 +71,7 @@ describe('routes and methods', () => {
     }
   });
 
-  test('a route without required fields takes an empty body; every other names the missing field', async () => {
+  test('a route without required fields accepts an empty body; every other names the missing field', async () => {
     const api = await start({ catalog: { families: async () => [] } });
     const bare = { method: 'POST', token };
     expect((await api.send('/api/resource/user/instance/list', bare)).json).toEqual({ instanceInfos: [] });

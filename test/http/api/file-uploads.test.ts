@@ -150,7 +150,7 @@ describe('an upload', () => {
     }
   });
 
-  test('and a delete wait as long as the disk takes', async () => {
+  test('waits for a slow disk, as does a delete', async () => {
     const slow = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 500));
     const edge = await startEdge(
       fakeControl({
@@ -270,7 +270,7 @@ describe('a volume', () => {
     expect(api().logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('takes eight requests of an account at once; the ninth must wait, without delaying other accounts', async () => {
+  test('serves eight requests of an account at once; the ninth waits, without delaying other accounts', async () => {
     await ask('PUT', 'digits', { body: '0123456789' });
     await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
     const sockets = Array.from({ length: 8 }, (_, n) => {

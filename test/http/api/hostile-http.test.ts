@@ -142,7 +142,7 @@ test('reads any content type as JSON, except forms, compressed bodies and invali
   }
 });
 
-test('refuses bodies that are not UTF-8 JSON, whatever charset they claim', async () => {
+test('refuses bodies that are not UTF-8 JSON, under any charset', async () => {
   const bodies: Record<string, Buffer> = {
     'UTF-16 with a mark': Buffer.from('\ufeff{}', 'utf16le'),
     'UTF-16': Buffer.from('{"a":1}', 'utf16le'),

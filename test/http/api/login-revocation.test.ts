@@ -113,7 +113,7 @@ test('a revocation during opening refuses it, and leaves no command behind', asy
   else expect(stream.status).toBe(401);
 });
 
-test('a download notices within a second a login revoked in another process', async () => {
+test('a download ends within a second of a login revoked in another process', async () => {
   const room = await execRoom({}, noBeats);
   const { admin, world } = room;
   const instanceId = await admin.launch();

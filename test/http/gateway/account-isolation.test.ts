@@ -37,7 +37,7 @@ async function tellWhoCameIn(
   return { answer, places: [...reached] };
 }
 
-test('bypass attempts are complete and have unique names', () => {
+test('the bypass attempts are complete and have unique names', () => {
   expect(new Set(tricks.map(({ name }) => name)).size).toBe(tricks.length);
   expect(tricks.length).toBeGreaterThanOrEqual(380);
 });

@@ -20,7 +20,7 @@ function heapUsed(): number {
   return process.memoryUsage().heapUsed;
 }
 
-describe('bodies are streamed, whatever their size and speed', () => {
+describe('bodies of any size and speed are streamed', () => {
   test('delivers events immediately and in order', async () => {
     const next: (() => void)[] = [];
     const inside = await serve((_req, res) => {
@@ -125,7 +125,7 @@ describe('bodies are streamed, whatever their size and speed', () => {
     for (const { client } of clients) client.destroy();
   });
 
-  test('a stalled reader costs one listener, whatever the chunk size', async () => {
+  test('a stalled reader costs one listener at any chunk size', async () => {
     const reported: string[] = [];
     const onWarning = ({ message }: Error): void => void reported.push(message);
     process.on('warning', onWarning);

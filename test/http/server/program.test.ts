@@ -86,7 +86,7 @@ async function request(client: Awaited<ReturnType<typeof admin>>) {
   };
 }
 
-test('SIGTERM ends it cleanly, and instances are there at the next start', async () => {
+test('stops cleanly on SIGTERM, and lists its instances at the next start', async () => {
   const folder = await newFolder();
   const first = start(folder);
   const client = await admin(await first.serves());
@@ -125,7 +125,7 @@ test('names a port in use and an invalid setting', async () => {
   expect(wrong.output()).toMatch(/BERTH_NODE_PORTS: must be first-last/);
 });
 
-test('without an engine it serves, reports that, and instances wait with a reason', async () => {
+test('serves without an engine, reports the outage, and instances wait with a reason', async () => {
   const folder = await newFolder();
   const program = start(folder, {
     BERTH_ENGINE: 'docker',

@@ -26,7 +26,7 @@ function harness(options: Partial<CacheOptions<string | null>> = {}) {
   return { clock, loads, rejects, cache, load };
 }
 
-test('loads once for all who ask at the same time', async () => {
+test('loads once for concurrent callers', async () => {
   const { cache, loads } = harness();
   const asked = [cache.get('a'), cache.get('a'), cache.get('a')];
   expect(loads).toHaveLength(1);
@@ -68,7 +68,7 @@ test('a value that expires by itself is neither fresh nor given to the next load
   expect(loads.at(-1)?.previous).toBeUndefined();
 });
 
-test('is bounded: evicts what was not loaded for longest', async () => {
+test('is bounded, and evicts the entry with the oldest load', async () => {
   const { cache, clock, load } = harness();
   for (const key of ['a', 'b', 'c']) await load(key);
   clock.nowMs += 1_000;
@@ -85,7 +85,7 @@ test('is bounded: evicts what was not loaded for longest', async () => {
   ]);
 });
 
-test('does not cache what is not cacheable, and drops what it replaces', async () => {
+test('does not cache an uncacheable value, and drops the entry that it replaces', async () => {
   const { cache, clock, load } = harness({ isCacheable: (value) => value !== null });
   await load('a');
   clock.nowMs += 1_000;

@@ -68,7 +68,7 @@ describe('a recipe', () => {
     expect(args.join(' ')).not.toMatch(/trusted=yes|AllowUnauthenticated|allow-insecure|no-check-gpg/i);
   });
 
-  it('becomes one layer in a build by the engine', async () => {
+  it('becomes a single layer when the engine builds it', async () => {
     const text = dockerfile(await readRecipe(folder));
     expect(text.match(/^RUN /gm)).toHaveLength(1);
     expect(text).toMatch(/^FROM debian:trixie-slim\n/);

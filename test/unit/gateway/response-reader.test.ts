@@ -137,7 +137,7 @@ test.each(refused)('refuses %s, in one piece or many', (_name, text) => {
   expect(() => read(text.split(''))).toThrow(ResponseFault);
 });
 
-test('emits one piece per read, however small the chunks', () => {
+test('emits one piece per read for chunks of any size', () => {
   const reader = new ResponseReader(1_024);
   const got: string[] = [];
   let ended = false;

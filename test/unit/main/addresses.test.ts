@@ -86,7 +86,7 @@ test("a port's address is below the gateway’s, or a host of its own with a wil
   expect(shareUrl(wild, { ...at, token: 't' })).toBe('https://8000-notebook-x.gpu.example/?berth_share=t');
 });
 
-test('publishes node ports on an IP address, whatever host name the server listens on', async () => {
+test('publishes node ports on an IP address for any host name that the server listens on', async () => {
   const named = readConfig({ BERTH_LISTEN: 'localhost:8080', BERTH_PUBLIC_ADDRESS: 'localhost' });
   expect(await nodePortAddressOf(named)).toMatch(/^(127\.0\.0\.1|::1)$/);
   const any = readConfig({ BERTH_LISTEN: '0.0.0.0:1', BERTH_PUBLIC_ADDRESS: 'x' });

@@ -182,7 +182,7 @@ describe('the first types', () => {
     ]);
   });
 
-  test('fit on one host, however large the simulated machine is', () => {
+  test('fit on one host, on a simulated machine of any size', () => {
     const types = typesThatFit(machine(1_000_000, 976_562, 64));
     expect(types.filter(({ cpuCores, memoryGB }) => cpuCores > 256 || memoryGB > 2048)).toEqual([]);
     expect(types.filter(({ gpuCount }) => gpuCount > 0)).toMatchObject([

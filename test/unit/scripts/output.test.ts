@@ -46,7 +46,7 @@ describe('totals', () => {
     expect(closingLines({ ...clean, failed: [long] })[0]?.length).toBeLessThan(1000);
   });
 
-  test('count an interrupted run as a failure, whatever it left', () => {
+  test('count an interrupted run as a failure, with or without results', () => {
     const reported = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
     expect(run('{"passed": 3', 0).failed).toEqual(reported);
     expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(reported);
