@@ -14,7 +14,10 @@ const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest
 test('survives a reset at any point and leaks nothing', async () => {
   const room = await openRoom([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
   const key = keyPair();
-  for (const round of sampled(Array.from({ length: 60 }, (_, n) => n), { oneIn: 3 })) {
+  for (const round of sampled(
+    Array.from({ length: 60 }, (_, n) => n),
+    { oneIn: 3 },
+  )) {
     const proxy = createServer((from) => {
       const to = connect(room.port(), '127.0.0.1');
       let left = 40 * (round + 1) + (round % 7);
