@@ -4,10 +4,11 @@
  * Implements the engine contract in memory, on a real or virtual clock, with faults on demand. With
  * it Berth is an emulator for client authors and tests.
  *
- * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state, locks and calls, `faults.ts`
- * faults, `host.ts` containers and events, `container.ts` one container, `script.ts` instructions,
- * `networks.ts` and `services.ts` what listens inside, `images.ts` images, `commands.ts`,
- * `shell.ts` and `processes.ts` commands, `logs.ts` logs, `journal.ts` persistence.
+ * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state, locks and calls,
+ * `injected-faults.ts` faults, `host.ts` containers and events, `container.ts` one container,
+ * `script.ts` instructions, `networks.ts` and `services.ts` what listens inside, `images.ts` images,
+ * `emulated-commands.ts`, `shell.ts` and `processes.ts` commands, `logs.ts` logs, `journal.ts`
+ * persistence.
  *
  * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.

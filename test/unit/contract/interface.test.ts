@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { instance } from '../../../src/contract/instance.ts';
-import { routes } from '../../../src/contract/routes.ts';
+import { routeNames, routeOf, routes } from '../../../src/contract/routes.ts';
 import { volume } from '../../../src/contract/volume.ts';
 import { errorKinds } from '../../../src/edge/http/status.ts';
 import { expectedUrl, fieldsOf, readInterface } from './interface-fields.ts';
@@ -36,6 +36,13 @@ test('the document lists each error code with its status', async () => {
   expect(Object.fromEntries(rows.map(([, code, status]) => [code, Number(status)]))).toEqual(
     Object.fromEntries(Object.entries(errorKinds).map(([code, { status }]) => [code, status])),
   );
+});
+
+test('the document lists exactly the routes whose errors are `{"message"}`', async () => {
+  const [, list = ''] = /body of these routes:\n\n(.*?)\n\n/s.exec(await readInterface()) ?? [];
+  const listed = [...list.matchAll(/`(.+?)`/g)].map(([, path]) => path);
+  const plain = routeNames.map(routeOf).flatMap(({ errors, path }) => (errors === 'plain' ? [path] : []));
+  expect(listed.toSorted()).toEqual(plain.toSorted());
 });
 
 describe('answers', () => {
