@@ -3,8 +3,8 @@ import { defineConfig } from 'vitest/config';
 import { isLong } from './test/fixtures/level.ts';
 
 /**
- * Second try for tests on a real container engine or browser, which the machine can disturb. `npm test` names each test that
- * needed it, and why; `docs/testing.md` keeps it as an open defect.
+ * Second try for tests on a real container engine or browser, which the machine can disturb.
+ * `npm test` names each test that needed it, and why; `docs/testing.md` lists it as an open defect.
  */
 const retry = 1;
 
@@ -13,10 +13,14 @@ const longOnly = Object.keys(JSON.parse(readFileSync(new URL('test/long-only.jso
 const missing = longOnly.filter((file) => !existsSync(new URL(file, import.meta.url)));
 if (missing.length > 0) throw new Error(`test/long-only.json names files that do not exist: ${missing.join(', ')}`);
 
-/** Projects are named by what their tests need: nothing, a database, a listening server, virtual time, a container engine, a browser. */
+/**
+ * Projects are named by the needs of their tests: nothing, a database, a listening server, virtual
+ * time, a container engine, a browser.
+ */
 export default defineConfig({
   test: {
-    // Deadlines are only there to end what hangs: ten times what a busy machine needs. No test asserts a duration.
+    // Deadlines only end what hangs: ten times the need of a busy machine. No test asserts a
+    // duration.
     testTimeout: 240_000,
     hookTimeout: 240_000,
     expect: { poll: { timeout: 120_000 } },
@@ -71,7 +75,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        // Chromium aborts loads whenever a container comes or goes, so nothing else may run beside it.
+        // Chromium aborts loads whenever a container comes or goes: run nothing meanwhile.
         test: {
           name: 'browser',
           include: ['test/browser/**/*.test.ts'],

@@ -1,14 +1,18 @@
 #!/bin/sh
-# What Berth runs in every container, whatever the image: ssh, the init script and a notebook.
+# Entry point of every container, whatever the image: starts ssh, the init script and a notebook.
 #
-# Plain POSIX sh (dash, busybox ash and bash are tried), root, /etc/berth read-only and written by Berth:
-#   init-script  authorized_keys (replaced while we run)  notebook-token  env (BERTH_INSTANCE_ID, BERTH_BASE_URL)
-#   ssh-host-key (what sshd has when the instance has no host key yet)
-# What it keeps, on the root disk, so across stop and start:
-#   /var/lib/berth/instance/<id>/  host key, marker of the init script. By id, so that an instance made from a
-#                                  saved image gets a host key and a first start of its own
+# Plain POSIX sh (tested with dash, busybox ash and bash), as root. Berth writes /etc/berth,
+# read-only here:
+#   init-script
+#   authorized_keys  replaced while the container runs
+#   notebook-token
+#   env              BERTH_INSTANCE_ID, BERTH_BASE_URL
+#   ssh-host-key     used by sshd if the instance has no host key yet
+# Stored on the root disk, so kept over stop and start:
+#   /var/lib/berth/instance/<id>/  host key, marker of the init script. The id in the path gives an
+#                                  instance made from a saved image its own host key and first start
 #   /var/log/berth/                init.log, init.exit, notebook.log
-# What it says on stdout is read by Berth:
+# Berth reads these lines from stdout:
 #   berth: services ssh notebook | none
 #   berth: init none | started | exit N | lost
 # SIGTERM stops everything in the container and exits 0 within five seconds.
@@ -17,8 +21,8 @@ umask 022
 exec 9>&2
 stopping() {
   trap '' TERM INT HUP
-  # -1 is everybody in the container, sshd's sessions and what users left behind included. Only a pid namespace of
-  # our own makes that safe; otherwise the process group is what we started ourselves.
+  # -1 names every process of the container, sessions of sshd and background programs of users
+  # included. Only a pid namespace makes that safe; without one, 0 names the process group.
   everybody=0
   { [ $$ -eq 1 ] || [ "$PPID" -eq 1 ]; } && everybody=-1
   kill -s TERM -- "$everybody" 2>/dev/null
@@ -29,7 +33,7 @@ stopping() {
   [ "$everybody" -eq 0 ] || kill -s KILL -- -1 2>/dev/null
   exit 0
 }
-# Interactive shells ignore SIGTERM: whatever sits on a terminal is hung up, as when the terminal goes away.
+# Interactive shells ignore SIGTERM: processes on a terminal get SIGHUP, as when a terminal closes.
 anybody_left() {
   left=1
   for proc in /proc/[0-9]*; do
@@ -65,7 +69,8 @@ run=/run/berth
 # A first start: what a saved image carries of another instance's life is not ours.
 [ -d "$state" ] || rm -rf "$states" "$logs"
 mkdir -p "$state" "$logs" "$run"
-# A full root disk keeps nobody out: what each start writes goes to memory then, and Jupyter's own passing files too.
+# On a full root disk, files of each start (Jupyter's runtime files too) go to memory, so that ssh
+# and the notebook still start.
 has_room() {
   dd if=/dev/zero of="$1/.room" bs=1024 count=1024 2>/dev/null
   code=$?
@@ -78,12 +83,13 @@ if ! has_room "$run"; then
   export JUPYTER_RUNTIME_DIR="$run/jupyter/runtime"
 fi
 chmod 0700 "$state" "$run"
-# sftp-server, and others too, serve nobody whom this file doesn't know.
+# sftp-server and other programs serve only users of this file.
 [ -e /etc/passwd ] || echo 'root:x:0:0:root:/root:/bin/sh' >/etc/passwd
 
-# Runs a function beside us. Not with '&': a shell without job control makes background jobs ignore SIGINT, and that
-# is inherited, so Ctrl-C would be dead in every ssh session, notebook terminal and kernel. So a process forks in the
-# foreground, and its child ends the wait by killing it. The outermost shell is there to swallow the word "Killed".
+# Runs a function in the background, without '&': a shell without job control makes background jobs
+# ignore SIGINT, and children inherit that, so Ctrl-C would not work in ssh sessions, terminals and
+# kernels. Instead a process forks in the foreground, and its child ends the wait by killing it. The
+# outermost shell swallows the word "Killed".
 beside() {
   (
     (
@@ -114,8 +120,8 @@ keep() {
 
 # ---- ssh
 
-# sshd gives its sessions a bare environment. They are to have what the image defines (PATH, CUDA, conda ...):
-# commands by SetEnv, login shells also by a profile, since Debian's /etc/profile sets PATH anew.
+# sshd gives its sessions an empty environment. Commands get the image's (PATH, CUDA, conda ...) by
+# SetEnv, login shells also by a profile, because Debian's /etc/profile overwrites PATH.
 session_environment() {
   (
     unset PWD OLDPWD SHLVL HOME USER LOGNAME SHELL TERM HOSTNAME _
@@ -173,18 +179,18 @@ prepare_ssh() {
     make_host_key "$key.new" && mv "$key.new.pub" "$key.pub" && mv "$key.new" "$key"
   fi
   mkdir -p /run/sshd /var/empty
-  # without PAM, sshd refuses a locked root even by key; '*' is no password either, but not locked
+  # Without PAM, sshd refuses a locked root even by key. '*' allows no password and is not locked.
   grep -qs '^root:!' /etc/shadow && sed -i 's/^root:!/root:*/' /etc/shadow
-  # everybody comes from the engine's own address, so one stranger's failed logins must not shut all others out
+  # All clients come from the engine's address: failed logins of one must not lock out the others.
   sshd_config "SetEnv$(session_environment)" 'PerSourcePenalties no' >"$run/sshd_config"
-  # older sshd do not know these two: PerSourcePenalties came with 9.8, SetEnv with 7.8
+  # Older versions of sshd lack PerSourcePenalties (9.8) and SetEnv (7.8).
   "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config "SetEnv$(session_environment)" >"$run/sshd_config"
   "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config >"$run/sshd_config"
 }
-# Its log goes to a file: strangers' tries would push what we say off the console.
+# The log goes to a file: login attempts of strangers would push Berth's lines off the console.
 ssh_server() { "$sshd" -D -e -f "$run/sshd_config" 2>&1 | bounded_log "$logs/sshd.log"; }
 
-# ---- Docker, for an instance that has one: its daemon is beside us, and here is the folder with its socket
+# ---- Docker, for an instance with a daemon beside it: the folder of the socket is mounted here
 
 has_docker() { grep -qs ' /run/berth-docker ' /proc/self/mountinfo; }
 link_docker() {
@@ -220,7 +226,8 @@ init_script() {
     } 2>&1 | bounded_log "$logs/init.log"
   } 8>&1
 }
-# Only the one cat is held to 10 MiB (20480 blocks); the next takes the rest, so that the writer never meets a closed pipe.
+# The limit of 10 MiB (20480 blocks) holds for the first cat only. The second reads the rest: the
+# writer never meets a closed pipe.
 bounded_log() {
   (trap '' XFSZ; ulimit -f 20480; exec cat >"$1" 2>/dev/null) && return
   echo '[berth: the log is full, what came after this is dropped]' >>"$1"
@@ -229,10 +236,11 @@ bounded_log() {
 
 # ---- the notebook
 
-# The secret goes by file: flags are seen in ps, the environment in every kernel. JUPYTER_CONFIG_PATH is read last, so it
-# wins over a token or password that the image sets, while the user's own settings stay. Jupyter hands its own kind of
-# token to the browser in every page; so where it can (Jupyter Server 2), an identity provider of ours asks for the
-# secret in the header that the gateway adds, and no page holds it. What is older gets it as its token.
+# The secret is passed in a file: flags are visible in ps, the environment in every kernel. Jupyter
+# reads JUPYTER_CONFIG_PATH last, so the file overrides a token or password of the image, and other
+# settings of the user stay. Jupyter writes its token into every page. With Jupyter Server 2, an
+# identity provider expects the secret in the header that the gateway adds, and no page contains the
+# secret. Older versions get it as their token.
 prepare_notebook() {
   mkdir -p "$run/jupyter"
   cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
@@ -262,7 +270,7 @@ notebook() {
   log=$logs/notebook.log
   mv -f "$log" "$log.1" 2>/dev/null
   true 2>/dev/null >"$log" || log=/dev/null
-  # JupyterLab 3 and what came later read ServerApp, Notebook 6 reads NotebookApp; each skips the other's.
+  # JupyterLab 3 and later read ServerApp, Notebook 6 reads NotebookApp; each ignores the other.
   apps='ServerApp NotebookApp'
   [ "${jupyter##*/}" != jupyter-notebook ] && command -v jupyter-server >/dev/null && apps=ServerApp
   set -- --ServerApp.root_dir=/root
@@ -282,7 +290,7 @@ services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
 link_docker
 
-# Sessions come without sshd too, and their login shells read the same profile.
+# Sessions of the built-in ssh server have login shells that read the same profile.
 if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; else session_environment >/dev/null; fi
 
 if [ -s "$logs/init.exit" ]; then
@@ -299,7 +307,8 @@ fi
 
 [ -z "$jupyter" ] || { prepare_notebook; beside keep notebook; }
 
-# A shell runs its trap at once only while it waits for a job; waiting also reaps what is left to us as process 1.
+# A shell runs its trap at once only while it waits for a job. Waiting also reaps the orphans that
+# process 1 inherits.
 while :; do
   sleep 86400 &
   wait $!

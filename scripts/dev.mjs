@@ -1,5 +1,5 @@
 /**
- * `npm run dev`: the server on the simulated engine, with its data in `.berth/dev`, started anew
+ * `npm run dev`: the server on the simulated engine, with its data in `.berth/dev`, restarted
  * when a source file changes. Its log, JSON lines, is shown as lines for people.
  */
 import { ensureDependencies } from './lib/dependencies.mjs';

@@ -101,7 +101,11 @@ if (import.meta.main || process.argv[1]?.endsWith('words.mjs')) {
   const words = process.argv.slice(2);
   const folders = words.filter((word) => !word.startsWith('--'));
   const { bare, ...total } = measure(folders.length > 0 ? folders : ['src']);
-  const share = (/** @type {number} */ part, /** @type {number} */ whole) => `${((100 * part) / whole).toFixed(1)} %`;
+  /**
+   * @param {number} part
+   * @param {number} whole
+   */
+  const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
   console.log(`files              ${total.files}`);
   console.log(`comments           ${total.comments}`);
   console.log(`comment lines      ${total.commentLines}`);

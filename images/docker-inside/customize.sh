@@ -3,29 +3,31 @@
 set -eu
 root=$1
 
-# Who the daemon is outside, and the range that its containers' users are from: far from the ids of people and of other
-# programs' ranges (systemd keeps 1879048192 and up free). src/engines/docker/container/docker-inside-options.ts has them too.
+# User of the daemon outside of its namespace, and the range of its containers' users: far from ids
+# of people and from ranges of other programs (systemd keeps 1879048192 and up free).
+# src/engines/docker/container/docker-inside-options.ts has the same numbers.
 echo 'inside:x:1879048192:1879048192::/run:/bin/sh' >>"$root/etc/passwd"
 echo 'inside:x:1879048192:' >>"$root/etc/group"
 for file in subuid subgid; do echo 'inside:1879113728:65536' >"$root/etc/$file"; done
 
-# These two hand out that range. As setuid programs they would be a root that may not write to another user's
-# /proc/<pid>/uid_map; with one capability each they stay that user.
+# newuidmap and newgidmap assign the range. Setuid would make them a root that may not write another
+# user's /proc/<pid>/uid_map; with one capability each they stay the daemon's user.
 chmod u-s "$root/usr/bin/newuidmap" "$root/usr/bin/newgidmap"
 chroot "$root" /sbin/setcap cap_setuid+ep /usr/bin/newuidmap
 chroot "$root" /sbin/setcap cap_setgid+ep /usr/bin/newgidmap
 
-# The instance's disks are mounted below it, and the daemon is nobody there.
+# The instance's disks are mounted below /root, which the daemon enters without rights of its own.
 chmod 0755 "$root/root"
 
 cat >"$root/usr/local/sbin/docker-inside" <<'END'
 #!/bin/sh
-# The Docker daemon of one instance: `rootless` or `nested`. What it keeps is in /srv/docker, a disk of its own; its socket
-# is in /run/berth-docker, which the instance sees too, and at the usual place for containers that mount it.
+# The Docker daemon of one instance: `rootless` or `nested`. Data is on a disk at /srv/docker. The
+# socket is in /run/berth-docker, which the instance sees too, and at the usual path for
+# containers that mount it.
 set -eu
 
-# A daemon that finds its disk full does not start, and nobody could remove anything any more. So some room is held back
-# while there is enough, and given to it when it starts without.
+# A daemon does not start on a full disk, and then nothing could be removed. A file reserves some
+# space while there is enough, and is removed before a start without space.
 hold_room() {
   room_kb=$(df --output=avail -k /srv/docker | tail -n 1)
   if [ "$room_kb" -lt 65536 ]; then
@@ -52,7 +54,8 @@ case $1 in
       --slirp4netns-seccomp=auto --disable-host-loopback --port-driver=builtin --copy-up=/etc --propagation=rslave \
       dockerd --rootless &
     kit=$!
-    # Asked to end, rootlesskit ends at once, and all containers with it: so the daemon is asked, which lets them end first.
+    # On SIGTERM rootlesskit ends at once, and all containers with it. The daemon stops containers
+    # first, so the signal goes to the daemon.
     trap 'kill -s TERM "$(cat /run/docker.pid)" 2>/dev/null || kill -s TERM $kit' TERM
     code=0
     while kill -0 $kit 2>/dev/null; do wait $kit || code=$?; done
@@ -60,7 +63,7 @@ case $1 in
     ;;
   nested)
     hold_room
-    # The engine mounts these read-only for whoever is not privileged.
+    # The engine mounts these read-only in containers that are not privileged.
     for folder in /sys/fs/cgroup /sys/fs/cgroup/*/; do
       ! mountpoint -q "$folder" || mount -o remount,bind,rw "$folder"
     done
@@ -71,5 +74,5 @@ esac
 END
 chmod 0755 "$root/usr/local/sbin/docker-inside"
 
-# What was right for the build only.
+# Settings of the build only.
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"

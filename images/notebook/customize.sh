@@ -6,7 +6,7 @@ root=$1
 mv "$root/usr/bin/py3compile.real" "$root/usr/bin/py3compile"
 chroot "$root" dpkg-divert --quiet --local --remove --no-rename /usr/bin/py3compile
 
-# Output that comes while no page is there for it: a part in Jupyter's server and a part in its page.
+# Kept output: an extension of Jupyter's server and one of its page.
 part=$(dirname "$0")
 lab=$root/usr/share/jupyter/labextensions/berth-kept-output
 mkdir -p "$lab/static" "$root/etc/jupyter/jupyter_server_config.d"
@@ -19,8 +19,9 @@ chmod -R u=rwX,go=rX "$lab" "$root/usr/lib/python3/dist-packages/kept_output.py"
 
 chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages
 
-# The stand-in goes, and with it what two packages say they depend on: were it to stay, 'apt-get install npm' would take
-# it for the real libraries. They are held, for apt would bring the originals back; they are renewed with the image.
+# Removes the stand-in (prepare.sh), and the dependencies that two packages declare on its contents:
+# otherwise 'apt-get install npm' would accept the stand-in as the real libraries. The two packages
+# are held, because apt would reinstall the originals; a new image renews them.
 chroot "$root" python3 - <<'END'
 import re
 path = '/var/lib/dpkg/status'
@@ -38,15 +39,15 @@ END
 chroot "$root" dpkg --purge berth-notebook-stubs
 chroot "$root" apt-mark hold jupyterlab python3-debugpy
 
-# People type 'pip install' into notebooks. It goes to /usr/local, so nothing of Debian's is overwritten.
+# 'pip install' works in notebooks. It writes to /usr/local, so no file of Debian is overwritten.
 printf '[global]\nbreak-system-packages = true\nroot-user-action = ignore\n' >"$root/etc/pip.conf"
 
-# JupyterLab would ask everybody whether it may fetch news from the project's site.
+# Otherwise JupyterLab asks each user whether it may fetch news from the project's site.
 mkdir -p "$root/etc/jupyter/labconfig"
 printf '{"disabledExtensions":{"@jupyterlab/apputils-extension:announcements":true}}\n' >"$root/etc/jupyter/labconfig/page_config.json"
 
-# The image is shared, so a host key in it would be everybody's; Berth makes one for each instance.
+# Instances share the image, so it holds no host key; Berth makes one for each instance.
 rm -f "$root"/etc/ssh/ssh_host_*
 
-# What was right for the build only: instances get recommended packages as on any Debian.
+# Settings of the build only: instances get recommended packages as on any Debian.
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap"

@@ -1,6 +1,7 @@
 /**
- * An extension of JupyterLab as its page loads it, without a step that builds it: when a notebook finds its kernel, what the kernel's
- * cells said to pages that are gone is put into its cells, and what they say from now on goes on there (kept_output.py).
+ * A JupyterLab extension in the form that the page loads: no build is needed. When a notebook
+ * connects to its kernel, the extension inserts the output that arrived without a page into the
+ * cells, and follows the output of cells that still run (kept_output.py).
  */
 (() => {
   const NAME = 'berth-kept-output';
@@ -47,7 +48,7 @@
           if (cell === undefined) continue;
           const run = { cell, future: { msg: { header: { msg_id: id } }, dispose() {} }, count: null };
           taken.set(id, run);
-          // As if it were run here: what it printed until it was saved is taken away, for it comes again.
+          // Removes the saved output, as a run in this page does: all output is sent again.
           cell.model.trusted = true;
           cell.model.executionCount = null;
           cell.outputArea.future = run.future;

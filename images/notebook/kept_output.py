@@ -1,9 +1,11 @@
 """
-Output that comes while no page is there for it. Jupyter sends what a cell prints to the page that ran it and keeps nothing: a page that is
-reloaded, or opened after a night, would never show it. Here each run of a cell is kept until a page that follows it was there at
-its end; a page that opens a notebook asks for what is kept, and follows what still runs (kept-output.js).
+Keeps cell output that arrives while no page is open. Jupyter sends output to the page that ran the
+cell and stores nothing: a page that is reloaded, or opened the next morning, never shows it. This
+extension keeps each run of a cell until a page that follows the run was present at its end. A page
+that opens a notebook asks for the kept output, and follows the runs in progress (kept-output.js).
 
-    GET <base>/berth/kept/<kernel>?session=<of the page's kernel connection>  →  {"runs": [{"id", "cell", "done", "cut", "messages"}]}
+    GET <base>/berth/kept/<kernel>?session=<session of the page's kernel connection>
+    {"runs": [{"id", "cell", "done", "cut", "messages"}]}
 """
 import json
 from collections import OrderedDict
@@ -14,7 +16,7 @@ from jupyter_server.services.kernels.connection.base import deserialize_msg_from
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-# Of a kernel; the oldest go. A run that says more than it may is kept to there, and it is told that it was cut.
+# Limits of a kernel; the oldest runs are dropped. A longer run is kept up to its limit, with `cut`.
 MOST_RUNS = 50
 MOST_BYTES = 32 * 1024 * 1024
 MOST_BYTES_OF_A_RUN = 8 * 1024 * 1024

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs when the base system is installed and before the recipe's packages are; $1 is the image's root.
+# Runs after the base system and before the recipe's packages are installed; $1 is the image's root.
 set -eu
 root=$1
 
-# Debian's jupyterlab depends on everything it is built from: 580 packages of Node.js libraries, a compiler, a browser
-# test kit, 900 MB, none of it opened by the running server, which is Python over ready-made bundles. gdb is what
-# debugpy would need to attach to a process that runs already, coverage what it is tested with. So while packages are
-# installed an empty one stands for those; customize.sh removes it.
+# Debian's jupyterlab depends on everything it is built from: 580 packages of Node.js libraries, a
+# compiler, a browser test kit, 900 MB. The running server, Python over finished bundles, opens none
+# of them. debugpy needs gdb only to attach to a running process, and coverage only for its tests. An
+# empty package provides all of these during the installation; customize.sh removes it.
 needless=$(chroot "$root" apt-cache show --no-all-versions jupyterlab | sed -n 's/^Depends: //p' | tr ',' '\n' |
   sed 's/^ *//; s/[ :|(].*//' | grep -v '^python3' | sort -u)
 provides=$(for name in $needless gdb python3-coverage; do printf '%s (= 999), ' "$name"; done)
@@ -29,7 +29,7 @@ find "$root/usr/share/doc" -type f ! -name copyright -delete
 rm -rf "$root"/usr/share/man/* "$root"/usr/share/info/*
 find "$root/usr/share/locale" -mindepth 1 -maxdepth 1 ! -name locale.alias -exec rm -r {} +
 
-# Each of 120 Python packages would start a compiler of its own; customize.sh compiles all in one go.
+# Each of 120 Python packages would start its own compiler; customize.sh compiles all at once.
 chroot "$root" dpkg-divert --quiet --local --add --no-rename --divert /usr/bin/py3compile.real /usr/bin/py3compile
 printf '#!/bin/sh\n' >"$root/usr/bin/py3compile"
 chmod 0755 "$root/usr/bin/py3compile"

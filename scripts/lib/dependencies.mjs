@@ -8,8 +8,8 @@ import path from 'node:path';
 import { capture, findProgram, root, say, searchPath, secondsSince, Unready } from './run.mjs';
 
 /**
- * @typedef {{ version?: string, integrity?: string, optional?: boolean, link?: boolean, os?: string | string[],
- *   cpu?: string | string[], libc?: string | string[] }} LockEntry
+ * @typedef {{ version?: string, integrity?: string, optional?: boolean, link?: boolean,
+ *   os?: string | string[], cpu?: string | string[], libc?: string | string[] }} LockEntry
  * @typedef {{ packages?: Record<string, LockEntry> }} Lock
  * @typedef {{ os: string, cpu: string, libc: 'glibc' | 'musl' }} Machine
  */

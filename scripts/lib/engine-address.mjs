@@ -11,8 +11,8 @@ import path from 'node:path';
 export const usualAddress = 'unix:///var/run/docker.sock';
 
 /**
- * @typedef {'answers' | 'absent' | 'denied' | 'silent'} Health absent: nothing is there; denied: it is there, but not for this
- * user; silent: it is there and refuses, breaks off or lets us wait
+ * @typedef {'answers' | 'absent' | 'denied' | 'silent'} Health absent: no engine; denied: refused
+ *   to this user; silent: an engine that refuses, breaks off or lets us wait
  * @typedef {{ address: string, health: Health, why: string }} Pinged
  */
 
@@ -53,7 +53,11 @@ export async function findEngine({ env, uid = process.getuid?.(), deadlineMs = 3
  */
 export function ping({ address, env, deadlineMs }) {
   return new Promise((resolve) => {
-    const answer = (/** @type {Health} */ health, /** @type {string} */ why) => resolve({ address, health, why });
+    /**
+     * @param {Health} health
+     * @param {string} why
+     */
+    const answer = (health, why) => resolve({ address, health, why });
     let request;
     try {
       const target = requestTo(address, env);

@@ -14,7 +14,8 @@ import { isDockerdAlive, removeStale } from './stale-engine.mjs';
 /** @typedef {import('./apt.mjs').Need} Need */
 
 /**
- * @type {Need[]} docker.io only recommends the certificates, and whether it brings iptables differs between releases
+ * docker.io only recommends the certificates. Whether it brings iptables differs between releases.
+ * @type {Need[]}
  */
 const engineNeeds = [
   { apt: 'docker.io', programs: ['dockerd'], why: 'the container engine' },
@@ -39,7 +40,9 @@ const imageNeeds = [
 ];
 
 /**
- * @type {Need[]} for root alone; without them disks are plain folders, whose sizes stop no writer (src/storage/image-file/)
+ * Used by root alone. Without them disks are plain folders, whose sizes stop no writer
+ * (`src/storage/image-file/`).
+ * @type {Need[]}
  */
 const diskNeeds = [
   { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks that hold what they promise and no more' },
@@ -50,7 +53,8 @@ const dockerdLog = '/var/log/berth-dockerd.log';
 const startDeadlineMs = 90_000;
 
 /**
- * @param {{ env?: NodeJS.ProcessEnv, alsoNeeded?: Need[] }} [given] `alsoNeeded` is installed in the same go (the tests')
+ * @param {{ env?: NodeJS.ProcessEnv, alsoNeeded?: Need[] }} [given] `alsoNeeded`: packages of the
+ *   tests, installed at the same time
  * @returns {Promise<string | undefined>} the address of the engine
  */
 export async function ensureEngine({ env = process.env, alsoNeeded = [] } = {}) {
@@ -205,8 +209,8 @@ function lastFault(log) {
 }
 
 /**
- * @param {{ whyNot: string, tried: import('./engine-address.mjs').Pinged[], makesEngine: boolean, needs: Need[],
- *   packages: string[] }} given
+ * @param {{ whyNot: string, tried: import('./engine-address.mjs').Pinged[], makesEngine: boolean,
+ *   needs: Need[], packages: string[] }} given
  */
 function sayWhatIsMissing({ whyNot, tried, makesEngine, needs, packages }) {
   if (makesEngine) {

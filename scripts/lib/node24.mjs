@@ -11,7 +11,8 @@ import { root, Unready } from './run.mjs';
 const oldest = [24, 7];
 
 /**
- * @param {{ platform?: string, arch?: string, glibc?: boolean, version?: string, execPath?: string, folder?: string }} [given]
+ * @param {{ platform?: string, arch?: string, glibc?: boolean, version?: string, execPath?: string,
+ *   folder?: string }} [given]
  * @returns {string} the path of a Node that can run Berth
  */
 export function findNode24({

@@ -10,7 +10,8 @@ import { root } from './run.mjs';
  * @typedef {object} Project
  * @property {string} name
  * @property {number} budgetS seconds that `npm test` may take for it on two quiet cores
- * @property {'node' | 'programs' | 'engine'} needs Node alone; programs of the system besides; a container engine besides
+ * @property {'node' | 'programs' | 'engine'} needs Node alone; also programs of the system; also a
+ *   container engine
  */
 
 /** In the order in which they run, quick ones first. @type {readonly Project[]} */
@@ -41,7 +42,12 @@ export function longOnlyFiles() {
  */
 export function budgetLines(runs, level) {
   const hasBudget = level === 'short';
-  const line = (/** @type {string} */ name, /** @type {number} */ tookS, /** @type {number | undefined} */ limitS) => {
+  /**
+   * @param {string} name
+   * @param {number} tookS
+   * @param {number | undefined} limitS
+   */
+  const line = (name, tookS, limitS) => {
     const took = `${name.padEnd(12)}${tookS.toFixed(1).padStart(8)} s`;
     if (!hasBudget || limitS === undefined) return took;
     return `${took} of ${limitS} s${tookS > limitS ? ', over its budget' : ''}`;

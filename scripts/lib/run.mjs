@@ -80,7 +80,7 @@ export function findProgram(name, folders = searchPath(process.env)) {
 
 /**
  * @typedef {object} Ended
- * @property {number} code 127 when the program could not be started, 128 + n when it was ended by signal n
+ * @property {number} code 127 when the program could not be started, 128 + n after signal n
  * @property {NodeJS.Signals | null} signal
  * @property {string} output both streams, in the order they came
  */
@@ -107,8 +107,8 @@ export function capture({ command, args, cwd = root, env = process.env }) {
 /**
  * Runs a program in front of the person: it has the terminal, our signals reach it, its end is the
  * answer.
- * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv, stdout?: (text: string) => void }} what
- * `stdout` receives what the program prints in place of our own output
+ * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv,
+ *   stdout?: (text: string) => void }} what `stdout` receives the program's output instead of ours
  * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
  */
 export function runInFront({ command, args, cwd = root, env = process.env, stdout }) {

@@ -53,7 +53,8 @@ export function isDockerdAlive({ pidFiles = enginePidFiles, procFolder = '/proc'
 
 /**
  * Removes what would keep dockerd from starting, and nothing that is in use.
- * @param {{ pidFiles?: { file: string, program: string }[], procFolder?: string, socketFiles?: string[] }} [given]
+ * @param {{ pidFiles?: { file: string, program: string }[], procFolder?: string,
+ *   socketFiles?: string[] }} [given]
  * @returns {Promise<string[]>} the files removed
  */
 export async function removeStale({

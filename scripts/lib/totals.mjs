@@ -10,8 +10,8 @@ import { readFileSync } from 'node:fs';
  *
  * @typedef {object} Totals
  * @property {number} passed
- * @property {Named[]} failed tests, and files that did not load, hooks that threw, errors nobody caught
- * @property {Named[]} unsteady tests that passed, but not at their first try; `note` is what went wrong with that
+ * @property {Named[]} failed tests, files that did not load, hooks that threw, uncaught errors
+ * @property {Named[]} unsteady tests that passed at their second try; `note` is the first error
  * @property {Named[]} skipped
  */
 

@@ -22,7 +22,7 @@ import {
   typesAreWhole,
   type Rule,
 } from './rules.ts';
-import { commentsReadAtOnce, identifiersUseTheFieldsTerms, titlesStateAPromise } from './words.ts';
+import { commentsReadAtOnce, identifiersUseTheFieldsTerms, titlesStateAPromise, wideProse } from './words.ts';
 
 const root = path.resolve(fileURLToPath(new URL('../..', import.meta.url)));
 const notOurs = new Set(['node_modules', '.git', '.berth', 'dist', 'coverage']);
@@ -241,7 +241,7 @@ const rules: Record<string, HouseRule> = {
       { path: 'docs/a.mjs', text: 'const told = 1;' },
     ],
   },
-  'comments of src begin with a noun or a verb, in at most 100 columns': {
+  'comments fit 100 columns, and in src begin with a noun or a verb': {
     rule: commentsReadAtOnce,
     bad: [
       { path: 'src/a/a.ts', text: '/** Of the request before. */\nf();' },
@@ -249,6 +249,7 @@ const rules: Record<string, HouseRule> = {
       { path: 'src/a/a.ts', text: '/** Whose rows these are. */\nf();' },
       { path: 'src/a/a.ts', text: '/**\n * One that has left the queue.\n */\nf();' },
       { path: 'src/a/a.ts', text: `// ${'long '.repeat(25)}` },
+      { path: 'test/a.ts', text: `/**\n * ${'long '.repeat(25)}\n */` },
     ],
     good: [
       { path: 'src/a/a.ts', text: '/** Returns the rows of the request before. */\nf();' },
@@ -294,6 +295,27 @@ describe.each(Object.entries(rules))('%s', (_name, { rule, bad, good }) => {
 
   test('in every file', () => {
     const wrong = sources.flatMap((file) => rule(file).map((finding) => `${file.path}:${finding}`));
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('prose of documents fits 100 columns', () => {
+  const long = 'long '.repeat(25);
+  const bad = [long, `- ${long}`, `# Title\n\n${long}`, `\`\`\`sh\nls\n\`\`\`\n${long}`, `See [a](README.md). ${long}`];
+  test.each(bad)('catches: %s', (text) => {
+    expect(wideProse({ path: 'README.md', text })).toHaveLength(1);
+  });
+
+  const good = [`| ${long} |`, `\`\`\`sh\n${long}\n\`\`\``, `    ${long}`, `![${long}](a.svg)`, 'short '.repeat(16)];
+  test.each(good)('lets pass: %s', (text) => {
+    expect(wideProse({ path: 'README.md', text })).toEqual([]);
+  });
+
+  test('in every document', () => {
+    const documents = allFiles.filter((file) => file.endsWith('.md'));
+    const wrong = documents.flatMap((file) =>
+      wideProse({ path: file, text: readFileSync(path.join(root, file), 'utf8') }).map((found) => `${file}:${found}`),
+    );
     expect(wrong).toEqual([]);
   });
 });

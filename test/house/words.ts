@@ -3,7 +3,7 @@
  * for them; comments begin with a noun or a verb and stay short; titles of tests state a promise in
  * the same words.
  */
-import { commentsOf } from '../../scripts/words.mjs';
+import { commentsOf, maxColumns } from '../../scripts/words.mjs';
 import { rootName, type Rule } from './rules.ts';
 import { isNode, nameOf, walk } from './syntax.ts';
 
@@ -68,17 +68,15 @@ export const identifiersUseTheFieldsTerms: Rule = (file) => {
 
 const relativeOpenings = /^(of|what|who|whoever|whom|whose|those|one (that|who|which|of|has|is|was))\b/i;
 
-/** A comment begins with a noun or a verb, and fits 100 columns. */
-export const commentsReadAtOnce: Rule = (file) => {
-  if (!file.path.startsWith('src/')) return [];
-  return commentsOf(file.path, file.text).flatMap(({ text, line, tooWide }) => {
-    const opens = relativeOpenings.test(text);
+/** A comment fits 100 columns, and in src begins with a noun or a verb. */
+export const commentsReadAtOnce: Rule = (file) =>
+  commentsOf(file.path, file.text).flatMap(({ text, line, tooWide }) => {
+    const opens = file.path.startsWith('src/') && relativeOpenings.test(text);
     return [
       ...(opens ? [`${line}: begins with "${text.split(/\s/, 1)[0] ?? ''}"; begin with a noun or a verb`] : []),
-      ...tooWide.map((wide) => `${wide}: is over 100 columns wide`),
+      ...tooWide.map((wide) => `${wide}: is over ${maxColumns} columns wide`),
     ];
   });
-};
 
 const titled: ReadonlySet<string> = new Set(['test', 'it', 'describe', 'onBothEngines', 'onEngine']);
 
@@ -104,3 +102,17 @@ export const titlesStateAPromise: Rule = (file) => {
     ];
   });
 };
+
+/** Programs write these documents. */
+const generatedDocuments: ReadonlySet<string> = new Set(['bench/RESULTS.md']);
+
+/** Prose of a document fits 100 columns; code, tables, and lines of a link alone may be wider. */
+export function wideProse({ path, text }: { path: string; text: string }): string[] {
+  if (!path.endsWith('.md') || generatedDocuments.has(path)) return [];
+  let isCode = false;
+  return text.split('\n').flatMap((line, at) => {
+    if (/^\s*```/.test(line)) isCode = !isCode;
+    const mayBeWide = isCode || /^(?: {4}|\s*\||\s*!?\[[^\]]*\]\([^)]*\)$)/.test(line);
+    return mayBeWide || line.length <= maxColumns ? [] : [`${at + 1}: is over ${maxColumns} columns wide`];
+  });
+}

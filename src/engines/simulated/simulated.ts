@@ -6,9 +6,9 @@
  *
  * Files: `*-verbs.ts` hold the verbs, `context.ts` shared state, locks and calls,
  * `injected-faults.ts` faults, `host.ts` containers and events, `container.ts` one container,
- * `script.ts` instructions, `networks.ts` and `services.ts` what listens inside, `images.ts` images,
- * `emulated-commands.ts`, `shell.ts` and `processes.ts` commands, `logs.ts` logs, `journal.ts`
- * persistence.
+ * `script.ts` instructions, `networks.ts` and `services.ts` what listens inside, `images.ts`
+ * images, `emulated-commands.ts`, `shell.ts` and `processes.ts` commands, `logs.ts` logs,
+ * `journal.ts` persistence.
  *
  * Emulates states, root disks, node ports, images and pulls, ssh banners, HTTP on 8888, and the
  * console of `images/start.sh`. Runs no real commands, and enforces no limits.

@@ -3,7 +3,7 @@
  * slowly, one a body, one reads a large answer. Sends `there` once all are connected, and the
  * number connected whenever asked; ends with its parent.
  *
- *     fork('slow-clients.ts', [count, port of the gateway, path of the instance's first slow port, …])
+ *     fork('slow-clients.ts', [count, gateway port, path of the instance's first slow port, …])
  */
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';

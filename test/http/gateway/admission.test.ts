@@ -192,7 +192,8 @@ describe('cross-site pages cannot use a browser’s login', () => {
     expect((await ask(harness, `/notebook/${A}/`, { ...post, headers: fetched })).status).toBe(200);
     const typed = { ...session, 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
     expect((await ask(harness, `/notebook/${A}/`, { headers: typed })).status).toBe(200);
-    expect((await ask(harness, `/notebook/${A}/`, { headers: session })).status).toBe(200); // plain HTTP in a local network
+    // Plain HTTP in a local network.
+    expect((await ask(harness, `/notebook/${A}/`, { headers: session })).status).toBe(200);
   });
 
   test('allows cross-site navigation', async () => {
@@ -302,7 +303,8 @@ describe('foreign content is sandboxed', () => {
       expect(policies).toContain(SANDBOX);
       expect(policies.join()).not.toContain('allow-same-origin');
       expect(headers['x-content-type-options']).toBe('nosniff');
-      expect(headers['cross-origin-opener-policy']).toBeUndefined(); // browsers ignore this header in a sandbox
+      // Browsers ignore this header in a sandbox.
+      expect(headers['cross-origin-opener-policy']).toBeUndefined();
       expect(headers['vary']).toMatch(/cookie/i);
     }
   });

@@ -39,7 +39,8 @@ describe('bodies of any size and speed are streamed', () => {
         .on('error', reject)
         .end();
     });
-    expect(response.headers['content-type']).toBe('text/event-stream'); // the head arrives before the first event
+    // The head arrives before the first event.
+    expect(response.headers['content-type']).toBe('text/event-stream');
     let got = '';
     response.setEncoding('utf8').on('data', (chunk: string) => (got += chunk));
     for (let count = 1; count <= 5; count += 1) {
