@@ -54,7 +54,7 @@ test('survives faults of storage calls', TIMEOUT, async () => {
   const names = counted.flatMap(({ storageCalls }, story) =>
     upTo(storageCalls).flatMap((nth) =>
       storageFaultModes.flatMap((mode, at) =>
-        isTried(nth, at, { short: 8, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
+        isTried(nth, at, { short: 12, long: 2 }) ? [`storage:${story}:${nth}:${mode}`] : [],
       ),
     ),
   );
@@ -66,7 +66,7 @@ test('survives failed commits, durable or not', TIMEOUT, async () => {
   const names = counted.flatMap(({ commits }, story) =>
     upTo(commits).flatMap((nth) =>
       commitModes.flatMap((mode, at) =>
-        isTried(nth, at, { short: 12, long: 3 }) ? [`commit:${story}:${nth}:${mode}`] : [],
+        isTried(nth, at, { short: 16, long: 3 }) ? [`commit:${story}:${nth}:${mode}`] : [],
       ),
     ),
   );

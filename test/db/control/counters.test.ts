@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { makeRandomFaults } from '../../../src/engines/simulated/injected-faults.ts';
+import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';
@@ -97,7 +98,7 @@ onBothEngines('counters', { postgres: 'always' }, (open) => {
         }
         await becomesConsistent(world);
       }),
-      { numRuns: 8, endOnFailure: true },
+      { numRuns: atLevel({ short: 4, long: 16 }), endOnFailure: true },
     );
     const world = await shared(sound);
     expect(await world.engine.listOwned(AbortSignal.timeout(120_000))).toEqual([]);

@@ -13,7 +13,7 @@ import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from
 import { becomesConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
-const ROUNDS = atLevel({ short: 4, long: 24, soak: 300 });
+const ROUNDS = atLevel({ short: 3, long: 24, soak: 300 });
 /** Concurrent rounds. */
 const AT_ONCE = 24;
 const TIMEOUT_MS = 60_000 + ROUNDS * 2_000;
