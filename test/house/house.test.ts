@@ -410,6 +410,7 @@ describe('every document that a file cites, and every relative path, lies in the
     { path: 'src/domain/a.ts', text: `const source = 'docs/${notes}, Volumes';` },
     { path: 'docs/security.md', text: `[the notes](../${notes})` },
     { path: 'docs/security.md', text: `[the folder](${away}/)` },
+    { path: 'docs/security.md', text: 'see `src/domain/gone.ts`' },
     { path: 'test/a.ts', text: `const at = new URL('../${away}/a.json', import.meta.url);` },
     { path: 'test/a.ts', text: `import { a } from '${away}/a.ts';` },
     { path: 'test/a.ts', text: `// put it at ${away}/a.json` },
@@ -424,6 +425,7 @@ describe('every document that a file cites, and every relative path, lies in the
   const good = [
     { path: 'src/domain/a.ts', text: `/** The rule of ${rules} §2. */` },
     { path: 'docs/security.md', text: `[rules](${rules.slice(5)}), [start](../${start})` },
+    { path: 'docs/security.md', text: 'see `src/domain/plan.ts`, `src/domain/` and `src/<name>/a.ts`' },
     { path: 'README.md', text: `[rules](${rules}#4-endpoints) and https://example.org/${notes}` },
     { path: 'test/a.ts', text: `const at = new URL('../${rules}', import.meta.url);` },
     { path: 'test/a.ts', text: `const traversal = '${away}/etc/passwd';` },

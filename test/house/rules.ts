@@ -351,12 +351,17 @@ export function rootName(node: Node): string | undefined {
 }
 
 const CITED_DOCUMENT = /(?<![\w/.:*-])(?:[\w.-]+\/)*[\w-]+\.md\b/g;
+/** A path of code from the repository's root, as documents name it. */
+const CITED_FILE = /`((?:src|test|scripts|bench|images|docs)\/[\w./-]+\.\w+)`/g;
 const RELATIVE_PATH = /(?<![\w/.-])(?:\.\.\/)+[\w.-]+/g;
 /** Texts in which a relative path is a reference; other strings may be test input. */
 const REFERENCES = [/from '([^']+)'/g, /new URL\(\s*'([^']+)',\s*import\.meta\.url/g, /\]\(([^)\s]+)\)/g];
 const COMMENTS = [/^\s*\/?\*.*$/gm, /(?<!:)\/\/.*$/gm];
 
-/** A plain clone is complete: each cited document and each relative path is in the repository. */
+/**
+ * A plain clone is complete: each cited document, each relative path, and each file of code that a
+ * document names is in the repository.
+ */
 export function staysInRepository(
   { path: filePath, text }: { path: string; text: string },
   exists: (repositoryPath: string) => boolean,
@@ -368,6 +373,8 @@ export function staysInRepository(
   const wrong = [...text.matchAll(CITED_DOCUMENT)]
     .filter(([cited]) => isMissing(cited))
     .map(({ 0: cited, index }) => `${lineAt(index)}: cites ${cited}, which is not in the repository`);
+  for (const { 1: cited = '', index } of filePath.endsWith('.md') ? text.matchAll(CITED_FILE) : [])
+    if (!exists(cited)) wrong.push(`${lineAt(index)}: names ${cited}, which is not in the repository`);
   const references = REFERENCES.flatMap((kind) =>
     [...text.matchAll(kind)].map(({ 1: to = '', index }) => ({ to, index })),
   );
