@@ -84,7 +84,6 @@ export const metrics: Bench = {
     const sampler = makeSampler({
       store,
       regions: makeRegions([drivers]),
-      now: clock.now,
       time: { ...realTime, now: clock.now },
       log: quietLog,
       changes: { publish: () => {} },

@@ -69,14 +69,12 @@ export type Foundation = ReturnType<typeof makeFoundation>;
 export function makeFoundation(given: ControlDeps) {
   const { secretsKey, stopPolicyRules: givenRules, ...options } = given;
   const { randomBytes } = options;
-  const { now } = given.time;
   const limits = { ...defaultLimits, ...given.limits };
   const shutdown = new AbortController();
   const changes = makeChanges();
   const stopPolicyRules = givenRules ?? { capRunMs: null, idle: null };
   const base = {
     ...options,
-    now,
     limits,
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },
     orphans: given.orphans ?? defaultOrphanPolicy,
@@ -89,7 +87,7 @@ export function makeFoundation(given: ControlDeps) {
     idempotent: makeIdempotent(secretsKey),
     randomSecret: (): string => Buffer.from(randomBytes(32)).toString('base64url'),
     seal: makeSeal({ key: secretsKey, randomBytes }),
-    traffic: makeTraffic(now),
+    traffic: makeTraffic(given.time.now),
   };
   const routes = makeRoutes(base);
   const routeTable = makeRouteTable(base);
@@ -112,7 +110,7 @@ export function makeFoundation(given: ControlDeps) {
     revocations,
     access: makeAccess({
       ...base,
-      onSshKeysChanged: (tx, accountId) => markOwnerFilesStale(tx, accountId, now()),
+      onSshKeysChanged: (tx, accountId) => markOwnerFilesStale(tx, accountId, given.time.now()),
     }),
     shares: makeShares(base),
     stopAutomatically,

@@ -45,7 +45,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 const MAX_CONCURRENT_HASHES = 2;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
-  const { store, now, randomBytes } = deps;
+  const { store, time, randomBytes } = deps;
   const passwords = makePasswords({
     randomBytes,
     argon2id: deps.argon2id ?? argon2id,
@@ -66,9 +66,9 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     authenticate: callers.authenticate,
     ensureSigningKey: async () => (await ring.signer()).kid,
     async sweep() {
-      await store.write((tx) => deleteExpiredGrants(tx, now()));
-      await store.write((tx) => deleteExpiredShares(tx, now()));
-      await store.write((tx) => deleteExpiredSessions(tx, now()));
+      await store.write((tx) => deleteExpiredGrants(tx, time.now()));
+      await store.write((tx) => deleteExpiredShares(tx, time.now()));
+      await store.write((tx) => deleteExpiredSessions(tx, time.now()));
       await ring.sweep();
     },
     grants,

@@ -27,10 +27,10 @@ export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
 }
 
 export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): Accounts => {
-  const { store, now, randomBytes, passwords } = deps;
+  const { store, time, randomBytes, passwords } = deps;
 
   const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
-    const atMs = now();
+    const atMs = time.now();
     const { username, roles } = account;
     const taken = await insertAccount(tx, {
       id,

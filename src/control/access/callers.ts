@@ -10,6 +10,7 @@ import { sha256Hex, type RandomBytes } from './random.ts';
 import type { Tokens } from './tokens.ts';
 import type { Caller, Credential, Idempotency } from '../base/caller.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
+import type { Time } from '../base/time.ts';
 
 const MAX_CACHED = 10_000;
 export const API_KEY_PREFIX = 'berth_';
@@ -37,7 +38,7 @@ export const writeOwnAccount = <Answer>(
   fn: (tx: Db, nowMs: number) => Promise<Answer>,
 ): Promise<Answer> =>
   deps.store.write(async (tx) => {
-    const nowMs = deps.now();
+    const nowMs = deps.time.now();
     await deps.lockFirst?.(tx, accountId);
     await lockOwnAccount(tx, accountId);
     return deps.idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
@@ -57,25 +58,25 @@ export interface Callers {
   invalidate(which: (caller: Caller) => boolean): void;
 }
 
-export const makeCallers = (deps: { store: Store; now: () => number; tokens: Tokens }): Callers => {
-  const { store, now, tokens } = deps;
+export const makeCallers = (deps: { store: Store; time: Pick<Time, 'now'>; tokens: Tokens }): Callers => {
+  const { store, time, tokens } = deps;
 
   const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({
-    now,
+    now: time.now,
     maxEntries: MAX_CACHED,
     async verify(token, before) {
       // A cached token needs no second signature check, only one of its login.
       const claims = before?.sessionId ? { ...before, sessionId: before.sessionId } : await tokens.verify(token);
       if (claims === null) return null;
       const { sessionId, accountId, expiresAtMs } = claims;
-      const holder = await holderOfSession(store.read, sessionId, now());
+      const holder = await holderOfSession(store.read, sessionId, time.now());
       if (holder?.accountId !== accountId) return null;
       return { subject: { ...callerFrom(holder, { sessionId }), expiresAtMs }, expiresAtMs };
     },
   });
 
   const byKey = makeVerifiedCache<Caller>({
-    now,
+    now: time.now,
     maxEntries: MAX_CACHED,
     async verify(key) {
       const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key)) : undefined;

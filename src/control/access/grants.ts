@@ -55,11 +55,11 @@ const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
 };
 
 export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
-  const { store, now, randomBytes, log } = deps;
+  const { store, time, randomBytes, log } = deps;
 
   /** Extends a session; a failure must not fail the request: the next one retries. */
   const extend = async (grant: GatewayGrantRow): Promise<number> => {
-    const expiresAtMs = now() + SESSION_LIFE_MS;
+    const expiresAtMs = time.now() + SESSION_LIFE_MS;
     if (expiresAtMs - grant.expiresAtMs < EXTEND_EVERY_MS) return grant.expiresAtMs;
     try {
       await store.write((tx) => extendGrant(tx, grant.hash, expiresAtMs));
@@ -71,11 +71,11 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
   };
 
   const known = makeVerifiedCache<GatewaySession>({
-    now,
+    now: time.now,
     maxEntries: MAX_CACHED,
     async verify(secret) {
       const grant = SECRET.test(secret)
-        ? await activeGrant(store.read, sha256Hex(secret), 'session', now())
+        ? await activeGrant(store.read, sha256Hex(secret), 'session', time.now())
         : undefined;
       if (grant === undefined) return null;
       const { id, accountId, instanceId, sessionId } = grant;
@@ -90,7 +90,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
       await store.write(async (tx) => {
         await lockOwnAccount(tx, accountId);
         if (!(await stillHolds(tx, caller))) throw notLoggedIn();
-        const nowMs = now();
+        const nowMs = time.now();
         await insertGrant(tx, {
           id: uuidFrom(randomBytes),
           hash: sha256Hex(secret),
@@ -110,7 +110,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
       const hash = sha256Hex(handover);
       const session = secretFrom(randomBytes);
       return store.write(async (tx) => {
-        const nowMs = now();
+        const nowMs = time.now();
         const unlocked = await activeGrant(tx, hash, 'handover', nowMs);
         if (!unlocked || !(await lockAccount(tx, unlocked.accountId))) return null;
         const grant = await activeGrant(tx, hash, 'handover', nowMs);
@@ -125,7 +125,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
     session: known.find,
 
     async listSessions({ accountId }) {
-      return (await sessionGrantsOf(store.read, accountId, now())).map((grant) => ({
+      return (await sessionGrantsOf(store.read, accountId, time.now())).map((grant) => ({
         id: grant.id,
         instanceId: grant.instanceId,
         openedAtMs: grant.openedAtMs,

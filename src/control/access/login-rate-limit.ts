@@ -6,6 +6,7 @@
 import { makeBoundedMap } from '../../async/bounded-map.ts';
 import { isIPv6 } from 'node:net';
 import { Refusal } from '../../domain/refusal.ts';
+import type { Time } from '../base/time.ts';
 
 interface Limit {
   burst: number;
@@ -55,7 +56,7 @@ export interface LoginRateLimit {
   readonly size: number;
 }
 
-export const makeLoginRateLimit = ({ now }: { now: () => number }): LoginRateLimit => {
+export const makeLoginRateLimit = ({ now }: Pick<Time, 'now'>): LoginRateLimit => {
   const names = makeBuckets(perName, now);
   const addresses = makeBuckets(perAddress, now);
   const loggedInFrom = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });

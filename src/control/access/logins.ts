@@ -28,10 +28,10 @@ export interface LoginDeps extends CredentialDeps {
 }
 
 export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
-  const { store, now, randomBytes, log, passwords, tokens, callers, grants } = deps;
-  const loginLimit = makeLoginRateLimit({ now });
+  const { store, time, randomBytes, log, passwords, tokens, callers, grants } = deps;
+  const loginLimit = makeLoginRateLimit(time);
   /** Separate from logins: failed logins of others must not block a change of password. */
-  const changeLimit = makeLoginRateLimit({ now });
+  const changeLimit = makeLoginRateLimit(time);
 
   return {
     async login({ username, password }, from) {
@@ -61,7 +61,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
         // Revealed only with the right password.
         if (row.disabled === 1)
           throw new Refusal('forbidden', 'This account is disabled. Ask an administrator to enable it.');
-        const atMs = now();
+        const atMs = time.now();
         await insertSession(tx, { id: sessionId, accountId, createdAtMs: atMs, expiresAtMs, revokedAtMs: null });
         await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data: { from } });
       });
@@ -74,7 +74,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
         throw new Refusal('not_now', message);
       }
       await store.write(async (tx) => {
-        const atMs = now();
+        const atMs = time.now();
         await lockAccount(tx, accountId);
         if (!(await revokeSession(tx, sessionId, atMs))) return;
         await revokeGrantsOfSession(tx, sessionId);
@@ -99,7 +99,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
       }
       const passwordHash = await passwords.hash(newPassword);
       await store.write(async (tx) => {
-        const atMs = now();
+        const atMs = time.now();
         const row = await lockOwnAccount(tx, accountId);
         if (row.passwordHash !== account.passwordHash) {
           const message = 'The password was changed by another request meanwhile; log in again with that one.';

@@ -29,7 +29,7 @@ export interface ShareDeps extends CredentialDeps {
 }
 
 export const makeShares = (deps: ShareDeps): Shares => {
-  const { store, now, randomBytes, shareUrl } = deps;
+  const { store, time, randomBytes, shareUrl } = deps;
 
   const lockingInstance = (instanceId: string) => ({
     ...deps,
@@ -39,10 +39,10 @@ export const makeShares = (deps: ShareDeps): Shares => {
   });
 
   const known = makeVerifiedCache<OpenedPort & { shareId: string }>({
-    now,
+    now: time.now,
     maxEntries: MAX_CACHED,
     async verify(token) {
-      const share = SECRET.test(token) ? await activeShare(store.read, sha256Hex(token), now()) : undefined;
+      const share = SECRET.test(token) ? await activeShare(store.read, sha256Hex(token), time.now()) : undefined;
       if (share === undefined) return null;
       const { id: shareId, instanceId, port, expiresAtMs } = share;
       return { subject: { shareId, instanceId, port, expiresAtMs }, expiresAtMs };
@@ -77,7 +77,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
 
     async shares({ accountId }, instanceId) {
       if (!(await ownedInstanceRow(store.read, accountId, instanceId))) throw instanceNotFound();
-      return (await sharesOf(store.read, instanceId, now())).map(listed);
+      return (await sharesOf(store.read, instanceId, time.now())).map(listed);
     },
 
     async unshare({ accountId }, { instanceId, shareId }, idempotency) {

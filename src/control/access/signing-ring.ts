@@ -13,6 +13,7 @@ import {
 import { parseSigningKey } from '../../store/tables/json-schemas.ts';
 import type { Store } from '../../store/store.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
+import type { Time } from '../base/time.ts';
 
 export const ALGORITHM = 'EdDSA';
 export const TOKEN_LIFE_S = 86_400;
@@ -44,15 +45,19 @@ const keyFrom = async (row: SigningKeyRow, column: 'privateJwk' | 'publicJwk'): 
 /** Bounds the use of a leaked key to a month. */
 const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
-export const makeSigningRing = (deps: { store: Store; now: () => number; randomBytes: RandomBytes }): SigningRing => {
-  const { store, now } = deps;
+export const makeSigningRing = (deps: {
+  store: Store;
+  time: Pick<Time, 'now'>;
+  randomBytes: RandomBytes;
+}): SigningRing => {
+  const { store, time } = deps;
   const lifeMs = TOKEN_LIFE_S * 1000 + ROTATION_SLACK_MS;
   let ring: Ring = { current: null, publicKeys: new Map() };
   let reading: Promise<void> | null = null;
   let readAtMs = -Infinity;
 
   const read = async (): Promise<void> => {
-    const atMs = now();
+    const atMs = time.now();
     const currentId = await currentSigningKeyId(store.read);
     const rows = await signingKeysSince(store.read, atMs - lifeMs);
     const publicKeys = new Map<string, { key: CryptoKey; untilMs: number }>();
@@ -81,7 +86,7 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
       privateJwk: JSON.stringify(await exportJWK(pair.privateKey)),
       publicJwk: JSON.stringify(await exportJWK(pair.publicKey)),
     };
-    await store.write((tx) => replaceSigningKey(tx, over, key, now()));
+    await store.write((tx) => replaceSigningKey(tx, over, key, time.now()));
     await reload();
     if (ring.current === null) throw new Error('the database names no key to sign tokens with');
     return ring.current.kid;
@@ -97,10 +102,10 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
     },
 
     async verifier(kid) {
-      const sinceReadMs = now() - readAtMs;
+      const sinceReadMs = time.now() - readAtMs;
       if (!ring.publicKeys.has(kid) && (sinceReadMs < 0 || sinceReadMs >= RELOAD_EVERY_MS)) await reload();
       const found = ring.publicKeys.get(kid);
-      return found && now() < found.untilMs ? found.key : null;
+      return found && time.now() < found.untilMs ? found.key : null;
     },
 
     async rotate() {
@@ -108,11 +113,11 @@ export const makeSigningRing = (deps: { store: Store; now: () => number; randomB
     },
 
     async sweep() {
-      const rows = await signingKeysSince(store.read, now() - lifeMs);
+      const rows = await signingKeysSince(store.read, time.now() - lifeMs);
       const current = await currentSigningKeyId(store.read);
       const signing = rows.find(({ kid }) => kid === current);
-      if (signing && now() - signing.createdAtMs > ROTATE_AFTER_MS) await this.rotate();
-      await store.write((tx) => deleteSigningKeysRetiredBefore(tx, now() - lifeMs));
+      if (signing && time.now() - signing.createdAtMs > ROTATE_AFTER_MS) await this.rotate();
+      await store.write((tx) => deleteSigningKeysRetiredBefore(tx, time.now() - lifeMs));
     },
   };
 };

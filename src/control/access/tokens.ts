@@ -1,6 +1,7 @@
 /** Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login (RFC 8725). */
 import { decodeProtectedHeader, jwtVerify, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
 import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
+import type { Time } from '../base/time.ts';
 
 const TYPE = 'JWT';
 const SKEW_S = 60;
@@ -38,16 +39,16 @@ export const makeTokens = (deps: {
   ring: SigningRing;
   issuer: string;
   audience: string;
-  now: () => number;
+  time: Pick<Time, 'now'>;
 }): Tokens => {
-  const { ring, issuer, audience, now } = deps;
+  const { ring, issuer, audience, time } = deps;
 
   const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
     // Outside of the try: a store error is not a bad token.
     const key = await ring.verifier(kid);
     if (key === null) return null;
     try {
-      const options = { algorithms: [ALGORITHM], issuer, audience, typ: TYPE, currentDate: new Date(now()) };
+      const options = { algorithms: [ALGORITHM], issuer, audience, typ: TYPE, currentDate: new Date(time.now()) };
       return (await jwtVerify(token, key, options)).payload;
     } catch {
       return null;
@@ -57,7 +58,7 @@ export const makeTokens = (deps: {
   return {
     async sign({ accountId, sessionId, roles }) {
       const { kid, privateKey } = await ring.signer();
-      const issuedAtS = Math.floor(now() / 1000);
+      const issuedAtS = Math.floor(time.now() / 1000);
       const expiresAtS = issuedAtS + TOKEN_LIFE_S;
       const token = await new SignJWT({ group: [...roles] })
         .setProtectedHeader({ alg: ALGORITHM, typ: TYPE, kid })
@@ -86,7 +87,7 @@ export const makeTokens = (deps: {
       const { sub, jti, iat, exp, aud, group } = payload;
       if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(aud) || !Array.isArray(group))
         return null;
-      if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > now() / 1000 + SKEW_S) return null;
+      if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > time.now() / 1000 + SKEW_S) return null;
       return { accountId: sub, sessionId: jti, expiresAtMs: exp * 1000 };
     },
   };

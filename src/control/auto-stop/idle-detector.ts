@@ -72,7 +72,7 @@ interface Watched {
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
-  const { store, regions, now, time, log, idleLimits: limits, traffic, stopping } = deps;
+  const { store, regions, time, log, idleLimits: limits, traffic, stopping } = deps;
   const { warn, stop } = makeIdleActions(deps);
   const watched = new Map<string, Watched>();
   const checks = new Map<string, Promise<void>>();
@@ -95,7 +95,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const policy = instance.stopPolicy.idle;
     if (!policy) return;
     const entry = entryOf(instance);
-    entry.nextCheckMs = now() + limits.checkEveryMs;
+    entry.nextCheckMs = time.now() + limits.checkEveryMs;
     const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
     const { engine } = regions.of(row.regionId);
     const inside = { engine, id: instance.id, time, signal: deadlineWithin(deps, CHECK_DEADLINE_MS) };
@@ -104,11 +104,11 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const read = await readSignals({ inside, instance, notebookToken, policy, required, traffic, probeMs });
     if (stopping.aborted) return;
     // A failed read does not discard a signal that is still fresh.
-    const fresh = entry.signals.filter((signal) => isFresh(signal, now(), limits));
+    const fresh = entry.signals.filter((signal) => isFresh(signal, time.now(), limits));
     entry.signals = read.map((signal) =>
       signal.atMs > 0 ? signal : (fresh.find(({ name }) => name === signal.name) ?? signal),
     );
-    const nowMs = now();
+    const nowMs = time.now();
     const watch = entry.verdict?.watch ?? noIdleWatch;
     const verdict = assessIdleness({ policy, required, limits }, watch, entry.signals, nowMs);
     if (verdict.action === 'warn') await warn(instance, verdict);
@@ -148,7 +148,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     async tick() {
       traffic.forget(TRAFFIC_RETENTION_MS);
       await findNext();
-      const nowMs = now();
+      const nowMs = time.now();
       for (const [id, { ownerId, nextCheckMs }] of watched) {
         // A later time means a clock step.
         const isDue = nextCheckMs <= nowMs || nextCheckMs > nowMs + limits.checkEveryMs;
@@ -160,7 +160,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     },
     report(instance) {
       const entry = watched.get(instance.id);
-      return entry?.of === watchedAs(instance) ? reportOf(entry, now(), limits) : null;
+      return entry?.of === watchedAs(instance) ? reportOf(entry, time.now(), limits) : null;
     },
   };
 }
@@ -177,13 +177,19 @@ function reportOf({ verdict, signals }: Watched, nowMs: number, limits: IdleLimi
   };
 }
 
-function makeIdleActions({ store, now, traffic, stopAutomatically }: IdleDetectorDeps) {
+function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetectorDeps) {
   const warn = ({ id, ownerId }: Instance, { idleSinceMs, willStopAtMs }: IdleVerdict): Promise<void> =>
     store.write(async (tx) => {
       const row = await lockInstance(tx, ownerId, id);
       if (!row || row.desired !== 'running') return;
       const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
-      await appendEvent(tx, { accountId: ownerId, atMs: now(), kind: 'instance.idleWarning', subjectId: id, data });
+      await appendEvent(tx, {
+        accountId: ownerId,
+        atMs: time.now(),
+        kind: 'instance.idleWarning',
+        subjectId: id,
+        data,
+      });
     });
 
   const stop = async (

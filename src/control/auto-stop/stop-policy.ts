@@ -34,13 +34,13 @@ export interface StopPolicies {
 /** Keep-alive times are rounded up to a minute, so repeated calls within it write nothing. */
 const KEEP_ALIVE_STEP_MS = 60_000;
 
-export interface StopPolicyDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now'> {
+export interface StopPolicyDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'time'> {
   stopPolicyRules: StopPolicyRules;
   idleDetector: Pick<IdleDetector, 'report'>;
 }
 
 export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
-  const { store, readCatalog, now, stopPolicyRules, idleDetector } = deps;
+  const { store, readCatalog, time, stopPolicyRules, idleDetector } = deps;
   const change = async (
     caller: Caller,
     id: string,
@@ -54,7 +54,7 @@ export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
       const before = instanceFromRow(row);
       const region = regions.get(row.regionId)?.region;
       if (!region) throw new Refusal('unavailable', `region ${row.regionId} is not configured on this server`);
-      const nowMs = now();
+      const nowMs = time.now();
       const instance = { ...before, stopPolicy: next(before, nowMs) };
       const published = publicStopPolicy(instance, nowMs);
       if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return published;
@@ -104,12 +104,12 @@ const publicStopPolicy = (instance: Instance, nowMs: number): InstanceStopPolicy
 
 const AT_ONCE = 200;
 
-interface StopDueDeps extends Pick<TaskDeps, 'store' | 'now' | 'log'> {
+interface StopDueDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
   stopAutomatically: StopAutomatically;
 }
 
 /** Each run visits all overdue instances, so one that can't be stopped delays no other. */
-export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
+export function makeStopDue({ store, time, log, stopAutomatically }: StopDueDeps): () => Promise<void> {
   /** Errors of the last run by instance: an error is logged once, not every second. */
   let failed = new Map<string, string>();
 
@@ -131,7 +131,7 @@ export function makeStopDue({ store, now, log, stopAutomatically }: StopDueDeps)
   }
 
   return async () => {
-    const nowMs = now();
+    const nowMs = time.now();
     const failing = new Map<string, string>();
     let last: Overdue | undefined;
     for (;;) {

@@ -12,23 +12,23 @@ const EVENTS_RETAINED_MS = 30 * 24 * 3_600_000;
 const RELEASED_LISTED_MS = 3_600_000;
 const BATCH = 500;
 
-interface ExpireDeps extends Pick<TaskDeps, 'store' | 'now'> {
+interface ExpireDeps extends Pick<TaskDeps, 'store' | 'time'> {
   eventRetentionMs?: number | undefined;
   releasedListedMs?: number;
 }
 
 export async function deleteExpired(deps: ExpireDeps): Promise<void> {
-  const { store, now, eventRetentionMs = EVENTS_RETAINED_MS, releasedListedMs = RELEASED_LISTED_MS } = deps;
+  const { store, time, eventRetentionMs = EVENTS_RETAINED_MS, releasedListedMs = RELEASED_LISTED_MS } = deps;
   const unlist = async (tx: Db): Promise<number> => {
-    const released = await unlistReleased(tx, now() - releasedListedMs, BATCH);
+    const released = await unlistReleased(tx, time.now() - releasedListedMs, BATCH);
     const byOwner = new Map<string, number>();
     for (const { ownerId } of released) byOwner.set(ownerId, (byOwner.get(ownerId) ?? 0) + 1);
     const inOrder = [...byOwner].toSorted(([one], [other]) => (one < other ? -1 : 1));
     for (const [ownerId, count] of inOrder) await bumpVersion(tx, ownerId, { instances: -count });
     return released.length;
   };
-  const deleteAnswers = (tx: Db): Promise<number> => deleteAnswersBefore(tx, now() - ANSWERS_RETAINED_MS, BATCH);
-  const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, now() - eventRetentionMs, BATCH);
-  const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, now() - eventRetentionMs, BATCH);
+  const deleteAnswers = (tx: Db): Promise<number> => deleteAnswersBefore(tx, time.now() - ANSWERS_RETAINED_MS, BATCH);
+  const events = (tx: Db): Promise<number> => deleteEventsBefore(tx, time.now() - eventRetentionMs, BATCH);
+  const operations = (tx: Db): Promise<number> => deleteOperationsBefore(tx, time.now() - eventRetentionMs, BATCH);
   for (const some of [unlist, deleteAnswers, events, operations]) while ((await store.write(some)) === BATCH);
 }

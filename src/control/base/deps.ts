@@ -19,7 +19,6 @@ export interface UseCaseDeps extends WriteDeps {
 export interface TaskDeps {
   store: Store;
   regions: Regions;
-  now: () => number;
   time: Time;
   log: Log;
   changes: PublishChanges;

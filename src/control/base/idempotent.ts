@@ -10,6 +10,7 @@ import { storeAnswer, claimIdempotencyKey } from '../../store/tables/idempotency
 import type { Db, Store } from '../../store/store.ts';
 import type { Idempotency } from './caller.ts';
 import type { Change, PublishChanges } from './changes.ts';
+import type { Time } from './time.ts';
 
 export type Idempotent = <Answer>(
   tx: Db,
@@ -39,19 +40,19 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
 
 export interface WriteDeps {
   store: Store;
-  now: () => number;
+  time: Pick<Time, 'now'>;
   idempotent: Idempotent;
 }
 
 /** Runs `fn` in a transaction of its own, once for each idempotency key. */
 export const idempotentWrite = <Answer>(
-  { store, now, idempotent }: WriteDeps,
+  { store, time, idempotent }: WriteDeps,
   accountId: string,
   idempotency: Idempotency | null,
   fn: (tx: Db, nowMs: number) => Promise<Answer>,
 ): Promise<Answer> =>
   store.write((tx) => {
-    const nowMs = now();
+    const nowMs = time.now();
     return idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
   });
 

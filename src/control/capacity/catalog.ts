@@ -52,12 +52,12 @@ export interface Catalog {
   regions(): Promise<ListedRegion[]>;
 }
 
-type CatalogDeps = Pick<UseCaseDeps, 'readCatalog' | 'regions' | 'store' | 'now'>;
+type CatalogDeps = Pick<UseCaseDeps, 'readCatalog' | 'regions' | 'store' | 'time'>;
 
-export const makeCatalog = ({ readCatalog, regions, store, now }: CatalogDeps): Catalog => ({
+export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps): Catalog => ({
   async families() {
     const { types } = await readCatalog();
-    return familiesOf([...types.values()], await stocksOf(store, regions, now()));
+    return familiesOf([...types.values()], await stocksOf(store, regions, time.now()));
   },
 
   async regions() {

@@ -40,7 +40,7 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
 
 /** Keeps existing reservations: with less capacity than is reserved, nothing more is reserved. */
 async function saveCapacity(
-  { store, now, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
+  { store, time, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
   { regionId, nodePortRange, health: { probe } }: RegionDrivers,
 ): Promise<void> {
   const counted = await regionWithUsage(store.read, regionId);
@@ -56,7 +56,7 @@ async function saveCapacity(
   if (isDeepStrictEqual(total, was)) return;
   await store.write(async (tx) => {
     await saveRegionTotals(tx, regionId, total);
-    await reevaluateQueue(tx, regionId, now());
+    await reevaluateQueue(tx, regionId, time.now());
   });
   changes.publish({ subject: 'instance', isDue: true });
   if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)

@@ -25,7 +25,7 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
   const { regionId, type } = instance.spec;
   const { id, waitsSinceMs, waitsUntilMs, requestedAtMs } = instance;
   if (waitsSinceMs === null) return { state, next: 'again' };
-  const nowMs = deps.now();
+  const nowMs = deps.time.now();
   const position = { id, waitsSinceMs };
   const reservedUntilMs = requestedAtMs + RESERVATION_MS;
   // Only at the first check after the end: later checks would re-evaluate the same queue.

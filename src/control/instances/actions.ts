@@ -45,13 +45,13 @@ export type StopAutomatically = (
 ) => Promise<boolean>;
 
 export const makeStopAutomatically =
-  (deps: Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now' | 'changes'>): StopAutomatically =>
+  (deps: Pick<UseCaseDeps, 'store' | 'readCatalog' | 'time' | 'changes'>): StopAutomatically =>
   async ({ id, ownerId }, decide) => {
     const catalog = await deps.readCatalog();
     const stopped = await deps.store.write(async (tx) => {
       const row = await lockInstance(tx, ownerId, id);
       if (row?.desired !== 'running') return false;
-      const nowMs = deps.now();
+      const nowMs = deps.time.now();
       const due = decide(instanceFromRow(row), nowMs);
       if (due) await writeAction(tx, row, { action: 'stop', catalog, nowMs, ...due });
       return due !== null;

@@ -68,7 +68,7 @@ export async function growDisks(context: ReconcileContext, state: InstanceState)
     return retryDisks(context, state, error);
   }
   const { ownerId: accountId, id: subjectId, spec } = instance;
-  const atMs = context.deps.now();
+  const atMs = context.deps.time.now();
   const data = { dataDiskGB: dataDiskGB(spec), ...(spec.enableDocker ? { dockerStorageGB: dockerDiskGB(spec) } : {}) };
   const expanded = { ...instance, operation: endOperation(instance.operation, 'Succeeded', atMs) };
   const alongside = async (tx: Db): Promise<void> =>
@@ -140,7 +140,7 @@ async function afterError(
 }
 
 const enterStage = ({ deps }: ReconcileContext, state: InstanceState, stage: StageName): InstanceState =>
-  withInstance(state, { operation: beginStage(state.instance.operation, stage, deps.now()) });
+  withInstance(state, { operation: beginStage(state.instance.operation, stage, deps.time.now()) });
 
 function callEnsure(context: ReconcileContext, instance: Instance, spec: EngineSpec): Promise<InstanceObservation> {
   const { deps, drivers, signal } = context;
@@ -180,7 +180,8 @@ async function afterImageFault(
   const { instance } = state;
   // An old request may miss its image for the first time: so the count bounds the pulls, too.
   const fromMs = Math.max(instance.requestedAtMs, instance.observed.countedFromMs);
-  const isOverdue = deps.now() - fromMs > deps.limits.imageDeadlineMs && instance.attempts >= deps.limits.maxAttempts;
+  const isOverdue =
+    deps.time.now() - fromMs > deps.limits.imageDeadlineMs && instance.attempts >= deps.limits.maxAttempts;
   const status = nextStatus(instance.observed.status, 'imageFails');
   if (isOverdue || !fault.retry) {
     // Counts as a failed start, also of an instance still Initializing (docs/interface.md §10).

@@ -62,7 +62,7 @@ async function ensureImage(
   const { deps, drivers } = context;
   let state = start;
   const phase = 'DownloadImage';
-  const reporter = makeInstanceProgressReporter(deps.now, async (progress) => {
+  const reporter = makeInstanceProgressReporter(deps.time.now, async (progress) => {
     const status = nextStatus(state.instance.observed.status, 'pull');
     state = await writeObservation(context, state, { observed: { ...show, status, phase, ...progress } });
   });
@@ -97,7 +97,7 @@ async function ensureImage(
   }
   if (fault === null && last) {
     // The last progress, not the last written one.
-    const operation = beginStage(state.instance.operation, 'Image', deps.now(), last);
+    const operation = beginStage(state.instance.operation, 'Image', deps.time.now(), last);
     state = withInstance(state, { operation });
   }
   return { state, fault };
@@ -107,11 +107,11 @@ function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue
   const { imageDeadlineMs } = deps.limits;
   const { countedFromMs, diagnosisMessage } = instance.observed;
   const fromMs = Math.max(instance.requestedAtMs, countedFromMs);
-  const leftMs = Math.max(fromMs + imageDeadlineMs - deps.now(), imageDeadlineMs * LEAST_PULL_SHARE);
+  const leftMs = Math.max(fromMs + imageDeadlineMs - deps.time.now(), imageDeadlineMs * LEAST_PULL_SHARE);
   // The failure of an earlier pull says more than the timeout of this one.
   const failedBefore = diagnosisMessage === '' ? '' : `; before that: ${diagnosisMessage}`;
   return deps.time.after(leftMs, () => {
-    const text = `the image was not there after ${Math.round((deps.now() - fromMs) / 1000)} s${failedBefore}`;
+    const text = `the image was not there after ${Math.round((deps.time.now() - fromMs) / 1000)} s${failedBefore}`;
     overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
   });
 }

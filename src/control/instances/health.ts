@@ -23,7 +23,7 @@ export interface HealthChecks {
 }
 
 export function makeHealthChecks(deps: TaskDeps): HealthChecks {
-  const { store, regions, now, time, changes, stopping } = deps;
+  const { store, regions, time, changes, stopping } = deps;
   /** Silent checks in a row. */
   const silent = new Map<string, number>();
   const found = new Map<string, boolean>();
@@ -71,7 +71,7 @@ export function makeHealthChecks(deps: TaskDeps): HealthChecks {
         changed.push(one.id);
       }
       if (changed.length === 0) return;
-      await store.write((tx) => makeDue(tx, changed, now()));
+      await store.write((tx) => makeDue(tx, changed, time.now()));
       changes.publish({ subject: 'instance', isDue: true });
     },
   };

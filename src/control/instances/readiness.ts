@@ -78,7 +78,7 @@ export async function checkReady(
     state = await writeObservation(context, state, { observed: show });
   if (services?.includes('ssh') && (await answersWithin(context, instance, SSHD_PATIENCE_MS)))
     return markReady(context, state, 'ssh');
-  const waitedMs = deps.now() - instance.requestedAtMs;
+  const waitedMs = deps.time.now() - instance.requestedAtMs;
   return { state, next: Math.min(LONGEST_POLL_MS, Math.max(SHORTEST_REST_MS, waitedMs / 10)) };
 }
 
@@ -100,11 +100,11 @@ const probeTargetOf = ({ deps, drivers, signal }: ReconcileContext, { id }: Inst
 async function answersWithin(context: ReconcileContext, instance: Instance, patienceMs: number): Promise<boolean> {
   const { deps, signal } = context;
   const target = probeTargetOf(context, instance);
-  const beganMs = deps.now();
+  const beganMs = deps.time.now();
   const waitedMs = beganMs - instance.requestedAtMs;
   for (
     let pollMs = Math.min(LONGEST_POLL_MS, Math.max(FIRST_POLL_MS, waitedMs * POLL_SHARE));
-    deps.now() - beganMs < patienceMs;
+    deps.time.now() - beganMs < patienceMs;
     pollMs = Math.min(LONGEST_POLL_MS, pollMs * POLL_GROWTH)
   ) {
     const answer = await answersSsh(target);
@@ -136,7 +136,7 @@ async function markReady(
   const { spec, initExit, operation } = instance;
   const hasScript = spec.initScript.trim() !== '';
   const message = !hasScript ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
-  const nowMs = context.deps.now();
+  const nowMs = context.deps.time.now();
   const observed = {
     status: nextStatus(instance.observed.status, 'ready'),
     phase: 'Ready',
@@ -161,11 +161,11 @@ export async function checkInit(context: ReconcileContext, state: InstanceState)
   const initExit = reported === null || reported === 'running' ? await exitCodeFromFile(context, instance) : reported;
   if (initExit !== null) {
     const exit = initExit === 'lost' ? CUT_SHORT : initExit;
-    const ended = withInstance(state, { operation: endInitScript(instance.operation, deps.now()) });
+    const ended = withInstance(state, { operation: endInitScript(instance.operation, deps.time.now()) });
     const change = { initExit: exit, observed: { message: initEnded(exit) } };
     return { state: await writeObservation(context, ended, change), next: 'again' };
   }
-  const runningMs = deps.now() - instance.requestedAtMs;
+  const runningMs = deps.time.now() - instance.requestedAtMs;
   return { state, next: Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10)) };
 }
 

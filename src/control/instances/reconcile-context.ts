@@ -107,7 +107,7 @@ export async function writeObservation(
   if (freeCapacity && state.holdsCapacity) {
     return writeInstance(context, state, next, {
       holdsCapacity: false,
-      alongside: (tx) => releaseCapacity(tx, regionId, type, context.deps.now()),
+      alongside: (tx) => releaseCapacity(tx, regionId, type, context.deps.time.now()),
     });
   }
   return writeInstance(context, state, next);
@@ -119,7 +119,7 @@ export async function failInstance(
   state: InstanceState,
   { show }: PermanentFailure,
 ): Promise<StepResult> {
-  const observed = { ...show, stoppedAtMs: context.deps.now() };
+  const observed = { ...show, stoppedAtMs: context.deps.time.now() };
   const change = { observed, desired: 'stopped' } as const;
   return { state: await writeObservation(context, state, change, { freeCapacity: true }), next: 'again' };
 }
@@ -152,7 +152,7 @@ export async function writeInTransaction(
   { alongside, ...options }: WriteOptions = {},
 ): Promise<Instance> {
   const { id, ownerId, generation } = before;
-  const nowMs = deps.now();
+  const nowMs = deps.time.now();
   const advanced = { ...next, operation: advanceOperation(next.operation, next.observed, nowMs) };
   const written = await writeReconciledInstance(tx, { id, leaseToken, generation }, advanced, region, options);
   if (!written) throw new Superseded();

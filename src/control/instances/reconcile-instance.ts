@@ -30,7 +30,7 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
   const backOffs = makeBackOffs(deps.time);
   return async ({ row, leaseToken, signal }: LeasedRow<InstanceRow>): Promise<ReconcileResult> => {
     const leftMs = backOffs.leftMs(row);
-    if (leftMs > 0) return { dueAtMs: deps.now() + leftMs };
+    if (leftMs > 0) return { dueAtMs: deps.time.now() + leftMs };
     const counted = (await deps.readCatalog()).regions.get(row.regionId);
     if (!counted) throw new Error(`region ${row.regionId} is not configured`);
     const drivers = deps.regions.of(row.regionId);
@@ -39,14 +39,14 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
     const instance = instanceFromRow(row);
     const state: InstanceState = { instance, written: instance, holdsCapacity: row.holdsCapacity === 1 };
     try {
-      const clamped = clampFutureTimes(instance, deps.now());
+      const clamped = clampFutureTimes(instance, deps.time.now());
       const start = clamped ? await writeInstance(context, state, clamped) : state;
       return await reconcileUntilRest(context, start, backOffs);
     } catch (error) {
-      if (error instanceof Superseded || signal.aborted) return { dueAtMs: deps.now() };
+      if (error instanceof Superseded || signal.aborted) return { dueAtMs: deps.time.now() };
       if (!(error instanceof EngineFault)) throw error;
       deps.log.warn({ id: row.id, kind: error.kind, err: error }, 'a step failed at the engine; Berth retries it');
-      return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
+      return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
     }
   };
 }
@@ -61,20 +61,20 @@ async function reconcileUntilRest(
   for (let before: Step['do'] | null = null; ;) {
     const { state } = result;
     const observation = result.observation ?? (await observe(context, state.instance));
-    const step = plan(state.instance, observation, deps.now(), deps.limits);
+    const step = plan(state.instance, observation, deps.time.now(), deps.limits);
     // The engine reported the halt as done, but the container still runs.
-    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
+    if (step.do === 'halt' && before === 'halt') return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
     // The restored Docker sidecar ended at once.
     if (step.do === 'refresh' && before === 'refresh' && !state.instance.filesStale)
-      return { dueAtMs: deps.now() + deps.limits.engineRetryMs };
+      return { dueAtMs: deps.time.now() + deps.limits.engineRetryMs };
     result = await executeStep(context, state, step);
     before = step.do;
     const { next } = result;
     if (next === 'again') continue;
     if (next === null) return { dueAtMs: null };
-    if (typeof next === 'number') return { dueAtMs: deps.now() + next };
+    if (typeof next === 'number') return { dueAtMs: deps.time.now() + next };
     backOffs.begin(result.state.instance, next);
-    return { dueAtMs: deps.now() + next.backOffMs };
+    return { dueAtMs: deps.time.now() + next.backOffMs };
   }
 }
 
@@ -101,7 +101,7 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
     case 'halt':
       return haltContainer(context, state, step);
     case 'settle': {
-      const stoppedAtMs = state.instance.observed.stoppedAtMs || context.deps.now();
+      const stoppedAtMs = state.instance.observed.stoppedAtMs || context.deps.time.now();
       const observed = { ...step.show, stoppedAtMs };
       return { state: await writeObservation(context, state, { observed }, { freeCapacity: true }), next: 'again' };
     }

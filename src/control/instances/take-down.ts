@@ -44,7 +44,7 @@ export async function haltContainer(
     signal.throwIfAborted();
     if (!(error instanceof EngineFault) || error.kind === 'unreachable' || show.phase === undefined) throw error;
     const delayed = await writeObservation(context, state, { observed: diagnosisFields('StopDelayed', error.message) });
-    const retryMs = Math.max(deps.limits.engineRetryMs, (deps.now() - requestedAtMs) * STOP_RETRY_SHARE);
+    const retryMs = Math.max(deps.limits.engineRetryMs, (deps.time.now() - requestedAtMs) * STOP_RETRY_SHARE);
     return { state: delayed, next: Math.min(deps.limits.backOffMaxMs, retryMs) };
   }
 }
@@ -146,7 +146,7 @@ async function pushRoot(
   const { engine, archiveCredentials } = context.drivers;
   let state = start;
   let fault: EngineFault | null = null;
-  const reporter = makeInstanceProgressReporter(context.deps.now, async (progress) => {
+  const reporter = makeInstanceProgressReporter(context.deps.time.now, async (progress) => {
     state = await writeObservation(context, state, { observed: { phase: 'Archiving', ...progress } });
   });
   try {
@@ -176,7 +176,7 @@ async function archiveFailed(context: ReconcileContext, state: InstanceState, fa
   if (observed.status === 'Archived')
     return { state: await writeObservation(context, state, { observed }), next: RETRY_MS };
   const failure = operationErrorOf('ArchiveFailed', fault.message);
-  const operation = failOperation(instance.operation, failure, deps.now());
+  const operation = failOperation(instance.operation, failure, deps.time.now());
   const next: Instance = { ...instance, desired: 'stopped', operation, observed };
   return { state: await writeInstance(context, state, next), next: 'again' };
 }

@@ -31,7 +31,7 @@ const INSTANCE_ID_IN = /notebook-[0-9a-f-]{36}/;
 
 /** Throws if the engine can't list its objects; then nothing changes. */
 export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
-  const { store, now, changes } = deps;
+  const { store, time, changes } = deps;
   const owned = await drivers.engine.listOwned(deadlineWithin(deps, LIST_DEADLINE_MS));
   const intents = await intentsOf(store.read, owned);
   const running = new Set(owned.filter((one) => isInstanceContainer(one) && one.running).map(({ id }) => id));
@@ -42,7 +42,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
   }
   for (let from = 0; from < due.length; from += BATCH_SIZE) {
     const batch = due.slice(from, from + BATCH_SIZE);
-    await store.write((tx) => makeDue(tx, batch, now()));
+    await store.write((tx) => makeDue(tx, batch, time.now()));
     changes.publish({ subject: 'instance', isDue: true });
   }
   const orphans = await findOrphans(store.read, owned, intents);
@@ -143,13 +143,13 @@ interface SweepResult {
 }
 
 export async function publishOrphans(
-  { store, now, log }: TaskDeps,
+  { store, time, log }: TaskDeps,
   regionId: string,
   { kinds, observations, text }: SweepResult,
 ): Promise<void> {
   const known = (await orphansOf(store.read, regionId)).some(({ kind }) => kinds.includes(kind));
   if (observations.length === 0 && !known) return;
-  const nowMs = now();
+  const nowMs = time.now();
   // Docker allows two networks of one name.
   const unique = [...new Map(observations.map((one) => [one.id, one])).values()];
   const found = await store.write(async (tx) => {
@@ -165,7 +165,7 @@ export async function publishOrphans(
 }
 
 /** Makes hinted instances due, in batches: a crash loop must not cost a write per crash. */
-export function watchEngines({ store, regions, now, time, log, changes, stopping }: TaskDeps): void {
+export function watchEngines({ store, regions, time, log, changes, stopping }: TaskDeps): void {
   const hinted = new Set<InstanceId>();
   const pass = (): void => {
     const ids = [...hinted];
@@ -173,7 +173,7 @@ export function watchEngines({ store, regions, now, time, log, changes, stopping
     // After shutdown no loop is left to wake: don't mark rows due.
     if (stopping.aborted) return;
     store
-      .write((tx) => makeDue(tx, ids, now()))
+      .write((tx) => makeDue(tx, ids, time.now()))
       .then(
         () => changes.publish({ subject: 'instance', isDue: true }),
         (error: unknown) => log.warn({ ids, err: error }, 'lost hints of the engine; the next sweep finds the changes'),

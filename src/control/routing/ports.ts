@@ -18,13 +18,13 @@ import type { PortInfo, Ports } from './gateway-types.ts';
 
 const MAX_SETTINGS = 64;
 
-export interface PortDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'now' | 'changes'> {
+export interface PortDeps extends Pick<UseCaseDeps, 'store' | 'readCatalog' | 'time' | 'changes'> {
   /** `host`: null where ports have no host name. */
   portUrls: (at: { instanceId: string; port: number }) => { path: string; host: string | null };
 }
 
 export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
-  const { store, readCatalog, now, changes, portUrls } = deps;
+  const { store, readCatalog, time, changes, portUrls } = deps;
 
   const regionOf = async ({ regionId }: InstanceRow): Promise<Region> => {
     const region = (await readCatalog()).regions.get(regionId)?.region;
@@ -65,7 +65,13 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         if (settings.get(port) === before.get(port)) return change;
         await writePortAccess(tx, instanceId, settings);
         const data = { port, access };
-        await appendEvent(tx, { accountId, atMs: now(), kind: 'instance.portAccessSet', subjectId: instanceId, data });
+        await appendEvent(tx, {
+          accountId,
+          atMs: time.now(),
+          kind: 'instance.portAccessSet',
+          subjectId: instanceId,
+          data,
+        });
         return change;
       });
       changes.publish({ subject: 'instance', id: instanceId });
@@ -78,7 +84,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       const region = await regionOf(row);
       const instance = instanceFromRow(row);
       const settings = portAccessOf(row);
-      const shared = (await sharesOf(store.read, instanceId, now())).map(({ port }) => port);
+      const shared = (await sharesOf(store.read, instanceId, time.now())).map(({ port }) => port);
       const ports = new Set([...askedPorts(instance), ...settings.keys(), ...shared]);
       return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));
     },

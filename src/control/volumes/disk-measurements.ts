@@ -32,7 +32,7 @@ export interface DiskMeasurements {
 const CONCURRENCY = 16;
 const PAGE_SIZE = 200;
 
-export function makeDiskMeasurements({ store, regions, now, log, stopping }: TaskDeps): DiskMeasurements {
+export function makeDiskMeasurements({ store, regions, time, log, stopping }: TaskDeps): DiskMeasurements {
   const largest = new Map<string, DiskEntry[]>();
   const roots = new Map<InstanceId, RootDiskUsage>();
   const queued = new Set<InstanceId>();
@@ -83,7 +83,7 @@ export function makeDiskMeasurements({ store, regions, now, log, stopping }: Tas
         warnings.push(rootDiskWarning(instance, next));
       return next;
     });
-    for (const one of warnings) await appendWarning(tx, now(), one);
+    for (const one of warnings) await appendWarning(tx, time.now(), one);
     if (changed && warnings.length === 0) await bumpVersion(tx, of.ownerId);
     return written;
   }

@@ -108,7 +108,7 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
   if (inGB(usageBytes) === inGB(disk.usageBytes) && warnedPercent === disk.warnedPercent && isPublished) return;
   const written = await deps.store.write(async (tx) => {
     if (!(await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))) return false;
-    if (warnsHere) await publishDiskWarning(tx, deps.now(), { ...located, usageBytes }, []);
+    if (warnsHere) await publishDiskWarning(tx, deps.time.now(), { ...located, usageBytes }, []);
     if (volume && (await writeVolumeUsage(tx, volume, usageBytes))) await bumpVersion(tx, volume.ownerId);
     return true;
   });
@@ -116,14 +116,14 @@ async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume)
 }
 
 async function checkBacking(
-  { store, now, changes }: MeasureDeps,
+  { store, time, changes }: MeasureDeps,
   { storage, ...disk }: LocatedDisk,
   volume: Volume,
 ): Promise<void> {
   if (volume.status !== 'Bound' && volume.status !== 'Lost') return;
   const observation = await storage.observe(disk);
   if (observation.kind === 'unknown' || (observation.kind === 'absent') === (volume.status === 'Lost')) return;
-  await store.write((tx) => makeVolumeDue(tx, volume.id, now()));
+  await store.write((tx) => makeVolumeDue(tx, volume.id, time.now()));
   changes.publish({ subject: 'volume', isDue: true });
 }
 
@@ -155,7 +155,7 @@ export function makeFullDiskScan(deps: MeasureDeps): () => Promise<void> {
     if (!isDue) return;
     await store.write(async (tx) => {
       if (await writeMeasuredUsage(tx, disk, { usageBytes, warnedPercent }))
-        await publishDiskWarning(tx, deps.now(), disk, biggest ?? []);
+        await publishDiskWarning(tx, deps.time.now(), disk, biggest ?? []);
     });
   }
 

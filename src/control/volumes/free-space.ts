@@ -15,7 +15,7 @@ export interface FreeSpaceMonitor {
   refuseIfNearlyFull(pools: readonly Pick<PoolDrivers, 'name' | 'space'>[]): void;
 }
 
-export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'time' | 'log' | 'stopping'> {
+export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'stopping'> {
   dataSpace: () => Promise<Space>;
 }
 
@@ -61,7 +61,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
     const written = await store.write(async (tx) => {
       if (!(await setPoolWarned(tx, regionId, name, low))) return false;
       const kind = low ? 'pool.nearlyFull' : 'pool.hasRoom';
-      await notifyAdministrators(tx, { atMs: deps.now(), kind, subjectId: regionId, data });
+      await notifyAdministrators(tx, { atMs: deps.time.now(), kind, subjectId: regionId, data });
       return true;
     });
     if (written && low)

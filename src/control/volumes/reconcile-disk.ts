@@ -20,7 +20,7 @@ import { locateDisks, withDiskMutex, type LocatedDisk } from './disks.ts';
 export const OBSERVE_AGAIN_MS = 5_000;
 export const IN_USE_RETRY_MS = 1_000;
 
-export interface DiskReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'now' | 'log'> {
+export interface DiskReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
   limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
 }
 
@@ -53,7 +53,7 @@ interface DiskReconciler<Row, OneSubject> {
 
 /** Without a disk, a Terminating row is deleted and a Failed one rests. */
 export function makeDiskReconciler<Row extends { id: string }, OneSubject extends Subject>(
-  { store, regions, now, limits, log }: DiskReconcilerDeps,
+  { store, regions, time, limits, log }: DiskReconcilerDeps,
   { kind, fromRow, reconcile }: DiskReconciler<Row, OneSubject>,
 ) {
   const retries = makeStorageRetries({ limits, log });
@@ -72,12 +72,12 @@ export function makeDiskReconciler<Row extends { id: string }, OneSubject extend
       attempt: (...attempted) => retries.attempt(guard, signal, ...attempted),
       async deleteRow() {
         const gone = await store.write(async (tx) => {
-          if (!(await deleteLeasedRow(tx, kind, guard, subject, now()))) return false;
+          if (!(await deleteLeasedRow(tx, kind, guard, subject, time.now()))) return false;
           await deleteDisks(tx, [{ kind, id }]);
-          await appendEvent(tx, { accountId, atMs: now(), kind: `${kind}.removed`, subjectId: id, data: {} });
+          await appendEvent(tx, { accountId, atMs: time.now(), kind: `${kind}.removed`, subjectId: id, data: {} });
           return true;
         });
-        return gone ? 'gone' : { dueAtMs: now() };
+        return gone ? 'gone' : { dueAtMs: time.now() };
       },
     };
     if (status === 'Terminating') retries.reset(id);

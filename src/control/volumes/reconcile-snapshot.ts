@@ -30,27 +30,27 @@ export const makeSnapshotReconciler = (deps: DiskReconcilerDeps) =>
   });
 
 async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult> {
-  const { now, subject: snapshot } = work;
+  const { time, subject: snapshot } = work;
   let destroyed = false;
   for (;;) {
     const observation = await work.observe(disk);
     const step = planSnapshot(snapshot, observation, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: observation.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
+        return { dueAtMs: observation.kind === 'unknown' ? time.now() + OBSERVE_AGAIN_MS : null };
       case 'copy': {
         const result = await copy(work, disk);
         if (result === 'done') break;
         return 'failure' in result
           ? failPermanently(work, disk, result.failure)
-          : { dueAtMs: now() + result.retryInMs };
+          : { dueAtMs: time.now() + result.retryInMs };
       }
       case 'ready': {
-        const operation = endOperation(snapshot.operation, 'Succeeded', now());
+        const operation = endOperation(snapshot.operation, 'Succeeded', time.now());
         return writeResult(work, { ...snapshot, status: 'Ready', operation }, 'snapshot.ready', {});
       }
       case 'destroy':
-        if (!(await destroy(work, disk))) return { dueAtMs: now() + IN_USE_RETRY_MS };
+        if (!(await destroy(work, disk))) return { dueAtMs: time.now() + IN_USE_RETRY_MS };
         destroyed = true;
         break;
       case 'forget':
@@ -71,12 +71,12 @@ const destroy = async ({ store, signal }: Work, disk: LocatedDisk): Promise<bool
   !(await isCopySource(store.read, disk)) && destroyDisk(disk, signal);
 
 const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promise<ReconcileResult> =>
-  writeResult(work, failSnapshot(work.subject, failure, work.now()), 'snapshot.failed', failure, (tx) =>
+  writeResult(work, failSnapshot(work.subject, failure, work.time.now()), 'snapshot.failed', failure, (tx) =>
     deleteDisks(tx, [disk]),
   );
 
 async function writeResult(
-  { store, now, guard }: Work,
+  { store, time, guard }: Work,
   found: Snapshot,
   kind: string,
   data: object,
@@ -85,8 +85,8 @@ async function writeResult(
   const written = await store.write(async (tx) => {
     if (!(await writeReconciledSnapshot(tx, guard, found))) return false;
     await alsoWrite?.(tx);
-    await appendEvent(tx, { accountId: found.ownerId, atMs: now(), kind, subjectId: found.id, data });
+    await appendEvent(tx, { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data });
     return true;
   });
-  return { dueAtMs: written ? null : now() };
+  return { dueAtMs: written ? null : time.now() };
 }

@@ -43,7 +43,7 @@ export const makeVolumeReconciler = (deps: VolumeReconcilerDeps) =>
   });
 
 async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult> {
-  const { now } = work;
+  const { time } = work;
   let volume = work.subject;
   let destroyed = false;
   for (;;) {
@@ -51,7 +51,7 @@ async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult
     const step = planVolume(volume, observation, { destroyed });
     switch (step.do) {
       case 'rest':
-        return { dueAtMs: observation.kind === 'unknown' ? now() + OBSERVE_AGAIN_MS : null };
+        return { dueAtMs: observation.kind === 'unknown' ? time.now() + OBSERVE_AGAIN_MS : null };
       case 'create': {
         const result = await create(work, disk);
         if (result !== 'done') return afterAttempt(work, disk, result, null);
@@ -65,14 +65,14 @@ async function reconcile(work: Work, disk: LocatedDisk): Promise<ReconcileResult
         break;
       }
       case 'destroy':
-        if (!(await destroy(work, disk))) return { dueAtMs: now() + IN_USE_RETRY_MS };
+        if (!(await destroy(work, disk))) return { dueAtMs: time.now() + IN_USE_RETRY_MS };
         destroyed = true;
         break;
       case 'forget':
         return work.deleteRow();
       case 'mark': {
         const next = await writeStatus(work, step.status);
-        if (!next) return { dueAtMs: now() };
+        if (!next) return { dueAtMs: time.now() };
         volume = next;
         break;
       }
@@ -103,7 +103,7 @@ const afterAttempt = (
 ): Promise<ReconcileResult> | ReconcileResult =>
   'failure' in result
     ? failPermanently(work, disk, { ...result.failure, hasGB })
-    : { dueAtMs: work.now() + result.retryInMs };
+    : { dueAtMs: work.time.now() + result.retryInMs };
 
 /** Releases the capacity the disk was allotted and did not get. */
 async function failPermanently(
@@ -111,8 +111,8 @@ async function failPermanently(
   disk: LocatedDisk,
   failure: Failure & { hasGB: number | null },
 ): Promise<ReconcileResult> {
-  const { now } = work;
-  const next = await writeResult(work, (volume) => failVolume(volume, failure, now()), {
+  const { time } = work;
+  const next = await writeResult(work, (volume) => failVolume(volume, failure, time.now()), {
     kind: failure.hasGB === null ? 'volume.failed' : 'volume.expandFailed',
     data: { reason: failure.reason, message: failure.message },
     alsoWrite: async (tx) => {
@@ -120,11 +120,11 @@ async function failPermanently(
       else await growDisk(tx, disk, failure.hasGB);
     },
   });
-  return { dueAtMs: next ? null : now() };
+  return { dueAtMs: next ? null : time.now() };
 }
 
 function writeStatus(work: Work, status: VolumeStatus): Promise<Volume | null> {
-  const nowMs = work.now();
+  const nowMs = work.time.now();
   const change = (volume: Volume): Volume => ({
     ...volume,
     status,
@@ -141,14 +141,14 @@ async function writeResult(
   change: (volume: Volume) => Volume,
   { kind, data, alsoWrite }: { kind: string; data: object; alsoWrite?: (tx: Db) => Promise<void> },
 ): Promise<Volume | null> {
-  const { now, guard } = work;
+  const { time, guard } = work;
   const { id: subjectId, ownerId: accountId } = work.subject;
   const next = await work.store.write(async (tx) => {
     const written = await writeReconciledVolume(tx, guard, change);
     if (!written) return null;
-    await makeMountersDue(tx, subjectId, now());
+    await makeMountersDue(tx, subjectId, time.now());
     await alsoWrite?.(tx);
-    await appendEvent(tx, { accountId, atMs: now(), kind, subjectId, data });
+    await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId, data });
     return written;
   });
   if (next) work.changes.publish({ subject: 'instance', isDue: true });

@@ -238,12 +238,12 @@ export class Gateway {
     }
   }
 
-  #answer(
+  async #answer(
     req: ClientRequest,
     res: ClientResponse,
     expectsContinue: boolean,
     connection: Connection,
-  ): Promise<void> | void {
+  ): Promise<void> {
     const method = req.method ?? 'GET';
     if (this.#connectionLimit.isLate(req.socket)) {
       res.shouldKeepAlive = false;
@@ -266,9 +266,9 @@ export class Gateway {
         const ownOrigin = this.#ownOrigin(senderOf(head, connection.peer), target.at !== null);
         const { apiOrigin } = this.#admission;
         const { query, at } = target;
-        return open({ forwarding: this.#deps.forwarding, apiOrigin }, { method, head, query, at, ownOrigin }).then(
-          (answer) => sendAnswer(req, res, answer, head.accept),
-        );
+        const { forwarding } = this.#deps;
+        const answer = await open({ forwarding, apiOrigin }, { method, head, query, at, ownOrigin });
+        return sendAnswer(req, res, answer, head.accept);
       }
       case 'instance':
         return this.#answerFromInstance({ req, res, expectsContinue }, head, target, method, connection);

@@ -39,7 +39,7 @@ export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<
   const log: Log = { debug: write, info: write, warn: write, error: write };
   const access = makeAccess({
     store,
-    now: () => clock.nowMs,
+    time: { now: () => clock.nowMs },
     idempotent: makeIdempotent(new Uint8Array(32).fill(7)),
     randomBytes,
     issuer: ISSUER,

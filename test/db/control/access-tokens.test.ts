@@ -32,7 +32,7 @@ const partsOf = (token: string): [string, string, string] => {
 
 /** Rotates the signing key in one more process on the room's database. */
 const rotateKey = ({ store, clock }: Room): Promise<string> =>
-  makeSigningRing({ store, now: () => clock.nowMs, randomBytes }).rotate();
+  makeSigningRing({ store, time: { now: () => clock.nowMs }, randomBytes }).rotate();
 
 /** The installation's private key, as a thief of the database would have it. */
 async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: string }> {

@@ -91,7 +91,7 @@ onBothEngines('adopting an orphan', (open) => {
   test("sets the operator's default stop policy", async () => {
     const HOUR_MS = 3_600_000;
     const idle = idlePolicy(HOUR_MS);
-    const world = await makeWorld(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
+    const world = await makeWorld(await open(), { stopPolicyRules: { capRunMs: 8 * HOUR_MS, idle } });
     const id = await knownOrphan(world);
     await handle(world, id, adoptAs(world));
     const adopted = await world.until(id, hasStatus('Running'));

@@ -8,6 +8,7 @@ import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 
 const FILE = '/root/kept';
 const DATA_FILE = '/root/dataDisk/kept';
@@ -173,7 +174,12 @@ onBothEngines('an archived instance', (open) => {
 
     const now = (): number => Date.now() + clock.aheadMs;
     const HOUR_MS = 3_600_000;
-    const deps = { store: world.store, now, releasedListedMs: HOUR_MS, eventsKeptMs: 30 * 24 * HOUR_MS };
+    const deps = {
+      store: world.store,
+      time: { ...realTime, now },
+      releasedListedMs: HOUR_MS,
+      eventRetentionMs: 30 * 24 * HOUR_MS,
+    };
     const listed = async (): Promise<number> =>
       (await world.running.control.instances.list(world.caller, { currentPage: 1, pageSize: 10 })).totalEntries;
     clock.aheadMs = HOUR_MS - 60_000;

@@ -85,7 +85,6 @@ export async function makePlace(
       await probeEngines({
         store,
         regions: makeRegions([world.drivers]),
-        now: Date.now,
         time: realTime,
         log: { debug() {}, info() {}, warn() {}, error() {} },
         // A Bound volume wakes the instance loop.

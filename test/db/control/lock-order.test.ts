@@ -11,6 +11,7 @@ import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { adoptAs, handle, knownOrphan, orphanIdOf } from './sweeping.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 
 type RowOperation = 'insert' | 'update' | 'delete';
 
@@ -61,7 +62,7 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
     const noted = await noting(world, [['update', 'account']]);
-    await deleteExpired({ store: world.store, now: Date.now, releasedListedMs: 1 });
+    await deleteExpired({ store: world.store, time: realTime, releasedListedMs: 1 });
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 

@@ -33,7 +33,6 @@ export function measuring(world: World, wake: () => void = () => {}): Measuring 
   const deps = {
     store: world.store,
     regions: makeRegions([world.drivers]),
-    now: Date.now,
     time: unhurried,
     log: { debug: ignore, info: ignore, error: ignore, warn: (_: object, text: string) => void warned.push(text) },
     changes: { publish: wake },

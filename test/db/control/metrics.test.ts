@@ -56,7 +56,7 @@ async function makeRoom(store: Store, count = 1) {
   const ids = [...specs.keys()];
   const id = ids[0] ?? expect.fail();
   let sampler = makeSampler(deps);
-  const metrics = () => makeMetrics({ store, now, sampler });
+  const metrics = () => makeMetrics({ store, time: { now }, sampler });
   return {
     world,
     engine,

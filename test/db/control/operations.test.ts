@@ -10,6 +10,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 
 const pager = { currentPage: 1, pageSize: 50 };
 
@@ -386,7 +387,7 @@ onBothEngines('operations', (open) => {
     const tidyUp = (days: number) =>
       deleteExpired({
         store,
-        now: () => Date.now() + clock.aheadMs,
+        time: { ...realTime, now: () => Date.now() + clock.aheadMs },
         releasedListedMs: 1,
         eventRetentionMs: days * 86_400_000,
       });
@@ -437,7 +438,12 @@ onBothEngines('operations', (open) => {
           .values(rows.slice(at, at + 500))
           .execute();
     });
-    await deleteExpired({ store, now: () => 5_000, releasedListedMs: 1, eventRetentionMs: 1_000 });
+    await deleteExpired({
+      store,
+      time: { ...realTime, now: () => 5_000 },
+      releasedListedMs: 1,
+      eventRetentionMs: 1_000,
+    });
     const left = await store.read.selectFrom('event').select('seq').orderBy('seq').execute();
     expect(left.map(({ seq }) => seq)).toEqual(Array.from({ length: 300 }, (_, index) => 1_201 + index));
   });

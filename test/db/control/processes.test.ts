@@ -9,6 +9,7 @@ import { onEngine, type Open } from '../../fixtures/store.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import type { RunningControl } from '../../../src/control/wiring.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 
 interface Pair {
   world: World;
@@ -218,7 +219,7 @@ onEngine('postgres', 'two control processes', (open) => {
     const stores = [world.store, await open.again(world.store), await open.again(world.store)];
     const deps = stores.map((store) => ({
       store,
-      now: () => Date.now() + 2 * 3_600_000,
+      time: { ...realTime, now: () => Date.now() + 2 * 3_600_000 },
       releasedListedMs: 3_600_000,
     }));
     await Promise.all([...deps, ...deps].map((one) => deleteExpired(one)));

@@ -129,7 +129,7 @@ onBothEngines('registry credentials', (open) => {
 const registriesOf = (store: Parameters<typeof makeRegistries>[0]['store'], key: Uint8Array) =>
   makeRegistries({
     store,
-    now: Date.now,
+    time: Date,
     idempotent: makeIdempotent(key),
     randomUuid: () => randomBytes(16).toString('hex'),
     seal: makeSeal({ key, randomBytes }),

@@ -7,6 +7,7 @@ import { insertOwners, instanceRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -234,7 +235,7 @@ onBothEngines('stop policy', (open) => {
 
   test("new instances get the operator's idle rules and bound, which can't be exceeded", async () => {
     const idle = { afterMs: HOUR_MS, ignore: [], cpuPercent: 10, gpuPercent: 5 };
-    const { world } = await movable(await open(), { endsRules: { capRunMs: 8 * HOUR_MS, idle } });
+    const { world } = await movable(await open(), { stopPolicyRules: { capRunMs: 8 * HOUR_MS, idle } });
     const id = await running(world);
     expect(await set(world, id, {})).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle });
     await expectRefused(
@@ -281,7 +282,7 @@ onBothEngines("overdue instances that can't be stopped", (open) => {
     const warn = (facts: Record<string, unknown>): void => void warned.push(facts['id']);
     const stopDue = makeStopDue({
       store,
-      now: () => 10_000,
+      time: { ...realTime, now: () => 10_000 },
       log: { debug: ignore, info: ignore, error: ignore, warn },
       async stopAutomatically({ id }) {
         asked.push(id);

@@ -13,7 +13,7 @@ import { orphansOf } from '../../../src/store/tables/orphans.ts';
 import type { World } from '../../fixtures/control.ts';
 
 export interface Sweeping {
-  deps: ProbeDeps & HandleOrphansDeps & { releasedListedMs: number; eventsKeptMs: number };
+  deps: ProbeDeps & HandleOrphansDeps & { releasedListedMs: number; eventRetentionMs: number };
   warned: { facts: Record<string, unknown>; text: string }[];
   /** Sweeps, then handles the orphans of earlier sweeps. */
   sweep: () => Promise<void>;
@@ -31,7 +31,6 @@ export function sweeping(
   const deps = {
     store: world.store,
     regions: makeRegions([world.drivers]),
-    now,
     time: { ...realTime, now },
     log: {
       debug: ignore,
@@ -45,7 +44,7 @@ export function sweeping(
     hostMemoryMiB: 1024,
     onEngineAnswers: async () => {},
     releasedListedMs: 3_600_000,
-    eventsKeptMs: 30 * DAY_MS,
+    eventRetentionMs: 30 * DAY_MS,
     orphans: policy,
     limits: { stopGraceMs: 200 },
     stopping: new AbortController().signal,

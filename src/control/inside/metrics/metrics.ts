@@ -12,6 +12,7 @@ import type { Store } from '../../../store/store.ts';
 import { requireOwned } from '../require-instance.ts';
 import type { Sampler } from './sampler.ts';
 import type { Caller } from '../../base/caller.ts';
+import type { Time } from '../../base/time.ts';
 
 export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;
@@ -25,11 +26,19 @@ export interface Metrics {
   read(caller: Caller, instanceId: string, request: MetricsRangeRequest): Promise<InstanceMetrics>;
 }
 
-export function makeMetrics({ store, now, sampler }: { store: Store; now: () => number; sampler: Sampler }): Metrics {
+export function makeMetrics({
+  store,
+  time,
+  sampler,
+}: {
+  store: Store;
+  time: Pick<Time, 'now'>;
+  sampler: Sampler;
+}): Metrics {
   return {
     async read(caller, instanceId, request) {
       const { observed, spec } = await requireOwned(store, caller, instanceId);
-      const nowMs = now();
+      const nowMs = time.now();
       const range = resolveMetricsRange(request, nowMs);
       if (typeof range === 'string') throw new Refusal('field_value', range);
       const spans = hasSampleResolution(range, nowMs)

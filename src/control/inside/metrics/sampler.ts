@@ -58,7 +58,7 @@ export interface Sampler {
 }
 
 export function makeSampler(deps: TaskDeps): Sampler {
-  const { store, regions, now, log, stopping } = deps;
+  const { store, regions, time, log, stopping } = deps;
   const seriesById = new Map<string, Series<Usage>>();
   let restored = false;
   let sampledMs = -Infinity;
@@ -71,7 +71,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   };
 
   async function restore(): Promise<void> {
-    const nowMs = now();
+    const nowMs = time.now();
     seriesById.clear();
     for (let fromMs = nowMs - MINUTE_ROWS_KEPT_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
       const parts = await minutesBetween(store.read, fromMs, Math.min(nowMs, fromMs + READ_AT_ONCE_MS));
@@ -145,7 +145,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   return {
     async tick() {
       if (!restored) await restore();
-      const nowMs = now();
+      const nowMs = time.now();
       const atMs = startOfStep(nowMs, SAMPLE_MS);
       if (atMs === sampledMs) return;
       sampledMs = atMs;
@@ -157,7 +157,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     latestOf(id) {
       const series = seriesById.get(id);
       const span = series?.samples.at(-1);
-      if (!series?.last || !span || Math.abs(now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
+      if (!series?.last || !span || Math.abs(time.now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
