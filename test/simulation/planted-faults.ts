@@ -263,7 +263,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     file: 'control/instances/bring-up.ts',
     find: "observed: { status, phase: 'DownloadImage', message: '', progress: null, ...why },",
     replace:
-      "observed: { status, phase: 'DownloadImage', message: '', progress: null, countedFromMs: deps.now(), ...why },",
+      "observed: { status, phase: 'DownloadImage', message: '', progress: null, countedFromMs: deps.time.now(), ...why },",
     suffers: 'an instance with a missing image stays Starting forever, and holds its capacity',
   },
   {

@@ -11,9 +11,8 @@ import {
   type SigningKeyRow,
 } from '../../store/tables/signing-keys.ts';
 import { parseSigningKey } from '../../store/tables/json-schemas.ts';
-import type { Store } from '../../store/store.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
-import type { Time } from '../base/time.ts';
+import type { WriteDeps } from '../base/idempotent.ts';
 
 export const ALGORITHM = 'EdDSA';
 export const TOKEN_LIFE_S = 86_400;
@@ -45,11 +44,9 @@ const keyFrom = async (row: SigningKeyRow, column: 'privateJwk' | 'publicJwk'): 
 /** Bounds the use of a leaked key to a month. */
 const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
-export const makeSigningRing = (deps: {
-  store: Store;
-  time: Pick<Time, 'now'>;
-  randomBytes: RandomBytes;
-}): SigningRing => {
+type RingDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes };
+
+export const makeSigningRing = (deps: RingDeps): SigningRing => {
   const { store, time } = deps;
   const lifeMs = TOKEN_LIFE_S * 1000 + ROTATION_SLACK_MS;
   let ring: Ring = { current: null, publicKeys: new Map() };

@@ -183,13 +183,8 @@ function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetect
       const row = await lockInstance(tx, ownerId, id);
       if (!row || row.desired !== 'running') return;
       const data = { idleSince: idleSinceMs, willStopAt: willStopAtMs };
-      await appendEvent(tx, {
-        accountId: ownerId,
-        atMs: time.now(),
-        kind: 'instance.idleWarning',
-        subjectId: id,
-        data,
-      });
+      const atMs = time.now();
+      await appendEvent(tx, { accountId: ownerId, atMs, kind: 'instance.idleWarning', subjectId: id, data });
     });
 
   const stop = async (

@@ -65,13 +65,8 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         if (settings.get(port) === before.get(port)) return change;
         await writePortAccess(tx, instanceId, settings);
         const data = { port, access };
-        await appendEvent(tx, {
-          accountId,
-          atMs: time.now(),
-          kind: 'instance.portAccessSet',
-          subjectId: instanceId,
-          data,
-        });
+        const atMs = time.now();
+        await appendEvent(tx, { accountId, atMs, kind: 'instance.portAccessSet', subjectId: instanceId, data });
         return change;
       });
       changes.publish({ subject: 'instance', id: instanceId });

@@ -11,60 +11,40 @@ import { setCommonHeaders } from './mount.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { errorKinds } from './status.ts';
 
+const HTML_TYPE = 'text/html; charset=utf-8';
+
 interface ServerPageDeps {
   control: Pick<Control, 'health'>;
   version: string;
   gatewayOrigin: string;
 }
 
-interface ServerPage {
-  path: string;
-  contentType: string;
-  /** Called at the mount; the result, at each request. */
-  makeBody(deps: ServerPageDeps): () => string | Promise<string>;
-}
-
-const pages: readonly ServerPage[] = [
-  {
-    path: '/',
-    contentType: 'text/html; charset=utf-8',
-    makeBody: (deps) => () => frontPage(deps),
-  },
-  {
-    path: '/healthz',
-    contentType: JSON_TYPE,
-    makeBody: () => () => JSON.stringify({ alive: true }),
-  },
-  {
-    path: '/readyz',
-    contentType: JSON_TYPE,
-    makeBody:
-      ({ control }) =>
-      async () => {
-        const { ready, text } = await control.health();
-        if (!ready) throw new Refusal('unavailable', text, { retryAfterS: 1 });
-        return JSON.stringify({ ready, text });
-      },
-  },
-  {
-    path: `${BASE_PATH}/openapi.json`,
-    contentType: JSON_TYPE,
-    makeBody({ version }) {
-      // The build at the first request does not delay the start.
-      let document: string | undefined;
-      return () => (document ??= JSON.stringify(openapiDocument({ version, errorKinds })));
+/** Bodies by path. The outer function runs at the mount, the inner one at each request. */
+const pages: Record<string, (deps: ServerPageDeps) => () => string | Promise<string>> = {
+  '/': (deps) => () => frontPage(deps),
+  '/healthz': () => () => JSON.stringify({ alive: true }),
+  '/readyz':
+    ({ control }) =>
+    async () => {
+      const { ready, text } = await control.health();
+      if (!ready) throw new Refusal('unavailable', text, { retryAfterS: 1 });
+      return JSON.stringify({ ready, text });
     },
+  [`${BASE_PATH}/openapi.json`]({ version }) {
+    // The build at the first request does not delay the start.
+    let document: string | undefined;
+    return () => (document ??= JSON.stringify(openapiDocument({ version, errorKinds })));
   },
-];
+};
 
-export const serverPagePaths: ReadonlySet<string> = new Set(pages.map(({ path }) => path));
+export const serverPagePaths: ReadonlySet<string> = new Set(Object.keys(pages));
 
 export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): void {
-  for (const { path, contentType, makeBody } of pages) {
+  for (const [path, makeBody] of Object.entries(pages)) {
     const body = makeBody(deps);
     app.get(path, async (request, reply) => {
       const text = await body();
-      return setCommonHeaders(request, reply, contentType).send(text);
+      return setCommonHeaders(request, reply, path === '/' ? HTML_TYPE : JSON_TYPE).send(text);
     });
   }
 }

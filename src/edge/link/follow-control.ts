@@ -20,15 +20,7 @@ import {
 } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
-import {
-  callerAnswer,
-  redeemAnswer,
-  routeMessage,
-  sessionAnswer,
-  shareTokenAnswer,
-  sshAnswer,
-  SILENT_MS,
-} from './wire.ts';
+import { callerAnswer, redeemAnswer, routeMessage, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const RETRY_MS = 250;
@@ -167,7 +159,7 @@ function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApi
       },
     });
   const sessions = cache((secret) => ask('session', { secret }, sessionAnswer));
-  const shares = cache((token) => ask('share', { token }, shareTokenAnswer));
+  const shares = cache((token) => ask('share', { token }, shareAnswer));
   const identities = cache((instanceId) => ask('ssh', { instanceId }, sshAnswer));
   const tokens = cache((token) => ask('authenticate', { kind: 'token', token }, callerAnswer));
   const keys = cache((key) => ask('authenticate', { kind: 'apiKey', key }, callerAnswer));

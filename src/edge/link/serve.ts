@@ -10,7 +10,7 @@ import {
   updateLine,
   redeemQuestion,
   sessionQuestion,
-  shareTokenQuestion,
+  shareQuestion,
   sshQuestion,
   traffic,
   type TrafficReport,
@@ -59,7 +59,7 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
     case 'POST /session':
       return forwarding.session(sessionQuestion.parse(await json(req)).secret);
     case 'POST /share':
-      return forwarding.share(shareTokenQuestion.parse(await json(req)).token);
+      return forwarding.share(shareQuestion.parse(await json(req)).token);
     case 'POST /redeem':
       return forwarding.redeem(redeemQuestion.parse(await json(req)).handover);
     case 'POST /ssh':

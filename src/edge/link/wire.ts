@@ -48,15 +48,13 @@ export const authenticateQuestion = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('apiKey'), key: z.string() }),
 ]);
 export const sessionQuestion = z.object({ secret: z.string() });
-export const shareTokenQuestion = z.object({ token: z.string() });
+export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
 export const sshQuestion = z.object({ instanceId: z.string() });
 
 export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
 export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
-export const shareTokenAnswer = z
-  .object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() })
-  .nullable();
+export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() }).nullable();
 export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
   .nullable();

@@ -8,11 +8,10 @@ import {
 } from '../../../domain/metrics.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
-import type { Store } from '../../../store/store.ts';
 import { requireOwned } from '../require-instance.ts';
 import type { Sampler } from './sampler.ts';
 import type { Caller } from '../../base/caller.ts';
-import type { Time } from '../../base/time.ts';
+import type { WriteDeps } from '../../base/idempotent.ts';
 
 export interface InstanceMetrics extends MetricsRange {
   gpuCount: number;
@@ -26,15 +25,9 @@ export interface Metrics {
   read(caller: Caller, instanceId: string, request: MetricsRangeRequest): Promise<InstanceMetrics>;
 }
 
-export function makeMetrics({
-  store,
-  time,
-  sampler,
-}: {
-  store: Store;
-  time: Pick<Time, 'now'>;
-  sampler: Sampler;
-}): Metrics {
+type MetricsDeps = Pick<WriteDeps, 'store' | 'time'> & { sampler: Sampler };
+
+export function makeMetrics({ store, time, sampler }: MetricsDeps): Metrics {
   return {
     async read(caller, instanceId, request) {
       const { observed, spec } = await requireOwned(store, caller, instanceId);

@@ -53,7 +53,7 @@ interface Attempt {
 
 export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
   const { client, installation, host, networks, files, daemons, tools } = deps;
-  const gpus = makeGpuAllocator({ client, installation });
+  const gpus = makeGpuAllocator(client, installation);
   const create = makeCreate({ ...deps, gpus });
   const start = makeStart(deps);
   let starts: Semaphore | undefined;

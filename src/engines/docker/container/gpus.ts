@@ -39,13 +39,7 @@ export interface GpuAllocator {
   checkFree(info: ContainerInspectInfo, facts: HostFacts, signal: AbortSignal): Promise<void>;
 }
 
-export function makeGpuAllocator({
-  client,
-  installation,
-}: {
-  client: DockerClient;
-  installation: string;
-}): GpuAllocator {
+export function makeGpuAllocator(client: DockerClient, installation: string): GpuAllocator {
   const creations = makeSemaphore(1, { abortError: abortFault });
 
   async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {
