@@ -67,20 +67,20 @@ onBothEngines('the event stream', (open) => {
     await Promise.all([storm(ann), storm(bob), reads(ann), reads(bob)]);
   });
 
-  test('an event arrives well within a second of its commit, also on an idle stream', async () => {
+  test('each event arrives on an idle stream, without a further event or heartbeat', async () => {
     const { api, admin } = await eventRoom(await open());
     const stream = await openStream(api.port, { headers: bearer(admin) });
     await eventually(() => lastIdIn(stream.text()) >= 0);
-    const tookMs: number[] = [];
+    const heartbeats = (): number => stream.text().split(': beat').length - 1;
+    let lateRounds = 0;
     for (let round = 1; round <= 20; round++) {
+      const before = heartbeats();
       await admin.happens(1);
-      const committedMs = performance.now();
       await eventually(() => messagesIn(stream.text()).length >= round);
-      tookMs.push(performance.now() - committedMs);
+      if (heartbeats() > before) lateRounds += 1;
     }
-    // A busy machine may delay some of them.
-    const median = tookMs.toSorted((a, b) => a - b)[tookMs.length / 2];
-    expect(median).toBeLessThan(800);
+    // A heartbeat may come by chance.
+    expect(lateRounds).toBeLessThan(10);
   });
 
   test('without a number it starts at the present, and reports its position', async () => {

@@ -113,9 +113,10 @@ test('closes at once, with idle connections open', async () => {
   const used = await handshake(api);
   used.write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
   await once(used, 'data');
-  const startedMs = performance.now();
+  let got = '';
+  spare.on('data', (piece: Buffer) => (got += piece.toString('latin1')));
   await api.stop();
-  // The server closes a connection without a request after 10 s.
-  expect(performance.now() - startedMs).toBeLessThan(9_000);
   await expect.poll(() => spare.destroyed && used.destroyed).toBe(true);
+  // A connection without a request is answered 408 at the head timeout; the stop came first.
+  expect(got).toBe('');
 });

@@ -5,7 +5,8 @@ import { expect, test } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
 import { ALICE, idOf, jwtOf, onCleanup, sendRaw, start, until, type Harness } from './harness.ts';
 
-const STOP_GRACE_MS = 120_000;
+/** Over the deadline of a test: a stop that waits for the grace period fails. */
+const STOP_GRACE_MS = 600_000;
 
 const ID = idOf('1');
 const credential = { authorization: `Bearer ${jwtOf(ALICE)}` };
@@ -87,10 +88,8 @@ test.each([
   // The second is answered at once but waits behind the first; nothing listens for the third.
   expect(await sendRaw(harness, get('7000/slow') + get('7000/') + get('9/') + last)).toBe('');
   await until('all requests have ended', () => harness.began.length > 0 && harness.began.every(({ done }) => done));
-  const began = performance.now();
-  await harness.gateway.stop();
   // The grace period is for running requests only.
-  expect(performance.now() - began).toBeLessThan(STOP_GRACE_MS / 2);
+  await harness.gateway.stop();
 });
 
 test('accepts a WebSocket on a connection whose requests are all answered', async () => {
