@@ -78,7 +78,15 @@ export const commentsReadAtOnce: Rule = (file) =>
     ];
   });
 
-const titled: ReadonlySet<string> = new Set(['test', 'it', 'describe', 'onBothEngines', 'onEngine']);
+const titled: ReadonlySet<string> = new Set([
+  'test',
+  'it',
+  'describe',
+  'longTest',
+  'longDescribe',
+  'onBothEngines',
+  'onEngine',
+]);
 
 /** A test title states its promise: no relative opening, no private word. */
 export const titlesStateAPromise: Rule = (file) => {

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { longDescribe, longTest } from '../../fixtures/long-test.ts';
 import type { InstanceId, UserId } from '../../../src/domain/ids.ts';
 import type { Engine, EngineSpec } from '../../../src/engines/contract.ts';
 import type { DockerMode } from '../../../src/engines/docker/client/host-facts.ts';
@@ -185,7 +186,7 @@ describe('Docker inside an instance', () => {
     expect(await inside.ok('cat /root/said')).toBe('it runs');
   });
 
-  it('publishes ports in the instance for the gateway, and resolves names', async () => {
+  longTest('publishes ports in the instance for the gateway, and resolves names', async () => {
     const inside = await launch();
     await inside.ok('docker run -d -p 8123:80 tiny sh -c "echo served >/tmp/index.html; exec httpd -f -p 80 -h /tmp"');
     const got = await until('the page is served', async () => (await inside.sh('curl -sf localhost:8123')).stdout);
@@ -195,7 +196,7 @@ describe('Docker inside an instance', () => {
     expect(await inside.ok('docker run --rm tiny busybox nslookup $(hostname)')).toContain(own);
   });
 
-  it('mounts the instance’s disks at their paths, with their modes', async () => {
+  longTest('mounts the instance’s disks at their paths, with their modes', async () => {
     const inside = await launch();
     expect(await inside.ok('docker run --rm -v /root/dataDisk:/data tiny cat /data/note')).toBe('from the disk');
     expect((await inside.sh('docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/mine"')).exitCode).toBe(1);
@@ -208,7 +209,7 @@ describe('Docker inside an instance', () => {
     expect(elsewhere.exitCode).not.toBe(0);
   });
 
-  it('fills only its own disk, and starts again on the full one for a clean-up', async () => {
+  longTest('fills only its own disk, and starts again on the full one for a clean-up', async () => {
     const inside = await launch();
     const filling =
       'docker run --name big tiny dd if=/dev/zero of=/big bs=1M; docker run --name rest tiny dd if=/dev/zero of=/big bs=512';
@@ -223,7 +224,7 @@ describe('Docker inside an instance', () => {
     await inside.ok('docker run --rm tiny dd if=/dev/zero of=/big bs=1M count=300');
   });
 
-  it('retains images, containers and volumes over a stop and a start of the instance', async () => {
+  longTest('retains images, containers and volumes over a stop and a start of the instance', async () => {
     const inside = await launch();
     await inside.ok('docker run --name kept -v state:/state tiny sh -c "echo one >>/state/file"');
     const hears = `trap 'echo heard >/heard/file; exit 0' TERM; echo >/heard/ready; while :; do sleep 0.1; done`;
@@ -244,7 +245,7 @@ describe('Docker inside an instance', () => {
     await until('it answers', async () => (await inside.sh('curl -s localhost:8123')).exitCode === 0);
   });
 
-  it('restarts after a kill, with its data', async () => {
+  longTest('restarts after a kill, with its data', async () => {
     const inside = await launch();
     const { State } = await fixture.docker.getContainer(dockerName(inside.id)).inspect();
     process.kill(State.Pid, 'SIGKILL');
@@ -257,7 +258,7 @@ describe('Docker inside an instance', () => {
     expect(expectRunning(await subject.observe(inside.id)).docker).toBe('running');
   });
 
-  it('shares the instance’s limits: a memory hog is killed, and counts as the instance’s usage', async () => {
+  longTest('shares the instance’s limits: a memory hog is killed, and counts as the instance’s usage', async () => {
     const inside = await launch({ memoryMiB: 512 });
     expect((await inside.sh('docker run --rm tiny tail /dev/zero')).exitCode).not.toBe(0);
     expectRunning(await subject.observe(inside.id));
@@ -265,7 +266,7 @@ describe('Docker inside an instance', () => {
     await until('the memory is counted', () => holdsMuch(fixture.engine, inside));
   });
 
-  it("has equal, separate limits where they can't be shared, and its usage is added", async () => {
+  longTest("has equal, separate limits where they can't be shared, and its usage is added", async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const between = http.createServer((request, response) => {
       const { url, method, headers } = request;
@@ -296,7 +297,7 @@ describe('Docker inside an instance', () => {
     });
   });
 
-  it('is refused with a remedy on an engine without support', async () => {
+  longTest('is refused with a remedy on an engine without support', async () => {
     const off = fixture.make({ dockerInside: undefined });
     const spec = subject.spec({ docker: { storage: await fixture.hostFolder() } });
     const fault = await expectFault(off.ensure(spec, deadline()), 'rejected');
@@ -314,8 +315,8 @@ describe('Docker inside an instance', () => {
   });
 });
 
-describe('an instance without a Docker', () => {
-  it('has no socket, and finds none on the account’s network', async () => {
+longDescribe('an instance without a Docker', () => {
+  longTest('has no socket, and finds none on the account’s network', async () => {
     const owner = newUserId();
     const neighbour = await launch({ owner });
     const without = await launch({ owner, docker: false });
@@ -335,7 +336,7 @@ describe('an instance without a Docker', () => {
       );
   });
 
-  it('launched from the image of one with Docker, has no broken link', async () => {
+  longTest('launched from the image of one with Docker, has no broken link', async () => {
     const had = await launch();
     const ref = `berth.local/saved/${randomUUID()}:1`;
     await fixture.engine.saveImage(had.id, ref, deadline());
@@ -395,7 +396,7 @@ describe('a rootless Docker', () => {
     expect(status).toMatch(/^CapBnd:\t00000000000000c0$/m);
   });
 
-  it('gives no access to processes and files of its instance or of other instances', async () => {
+  longTest('gives no access to processes and files of its instance or of other instances', async () => {
     const [one, other] = [await launch(), await launch()];
     await one.ok('echo secret >/root/secret; SECRET=known sleep 4321 &');
     await one.ok('docker tag tiny only-mine; docker run -d --name only-mine tiny sleep 600');
@@ -413,23 +414,26 @@ describe('a rootless Docker', () => {
   });
 });
 
-describe('a nested Docker', () => {
-  it('limits memory of its containers, serves their ports, is bounded by its disk, and starts without images', async () => {
-    const inside = await launch({ engine: await engineOf('nested') });
-    await inside.ok(
-      'docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/as-root"; rm /root/dataDisk/as-root',
-    );
-    const limit = 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes || cat /sys/fs/cgroup/memory.max';
-    expect(await inside.ok(`docker run --rm -m 64m tiny sh -c '${limit}'`)).toBe(String(64 * 2 ** 20));
-    await inside.ok('docker run -d -p 8123:80 tiny httpd -f -p 80');
-    await until('it answers', async () => (await inside.sh('curl -s localhost:8123')).exitCode === 0);
-    expect((await inside.sh('docker run --name big tiny dd if=/dev/zero of=/big bs=1M')).stderr).toContain(
-      'No space left',
-    );
-    await inside.ok('docker rm big');
-    await fixture.engine.halt(inside.id, 5_000, deadline());
-    await subject.ensure(inside.spec);
-    await dockerAnswers(inside);
-    expect(await inside.ok('docker images -q')).toBe('');
-  });
+longDescribe('a nested Docker', () => {
+  longTest(
+    'limits memory of its containers, serves their ports, is bounded by its disk, and starts without images',
+    async () => {
+      const inside = await launch({ engine: await engineOf('nested') });
+      await inside.ok(
+        'docker run --rm -v /root/dataDisk:/data tiny sh -c "echo >/data/as-root"; rm /root/dataDisk/as-root',
+      );
+      const limit = 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes || cat /sys/fs/cgroup/memory.max';
+      expect(await inside.ok(`docker run --rm -m 64m tiny sh -c '${limit}'`)).toBe(String(64 * 2 ** 20));
+      await inside.ok('docker run -d -p 8123:80 tiny httpd -f -p 80');
+      await until('it answers', async () => (await inside.sh('curl -s localhost:8123')).exitCode === 0);
+      expect((await inside.sh('docker run --name big tiny dd if=/dev/zero of=/big bs=1M')).stderr).toContain(
+        'No space left',
+      );
+      await inside.ok('docker rm big');
+      await fixture.engine.halt(inside.id, 5_000, deadline());
+      await subject.ensure(inside.spec);
+      await dockerAnswers(inside);
+      expect(await inside.ok('docker images -q')).toBe('');
+    },
+  );
 });

@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { longTest } from '../../fixtures/long-test.ts';
 import { containerName, labels } from '../../../src/engines/labels.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
@@ -41,7 +42,7 @@ async function saved(imageRef: string, name: string, specOptions: Parameters<Sub
 const configOf = async (ref: string) => (await fixture.docker.getImage(ref).inspect()).Config;
 
 describe('a saved image', () => {
-  it('has the settings of its base image, not of the launch', async () => {
+  longTest('has the settings of its base image, not of the launch', async () => {
     const base = await imageWith('with-settings', [
       'ENV GREETING=hello',
       'ENTRYPOINT ["/bin/echo", "from the entry point"]',
@@ -60,14 +61,14 @@ describe('a saved image', () => {
     expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
   });
 
-  it('has no settings of its own when its base image has none', async () => {
+  longTest('has no settings of its own when its base image has none', async () => {
     const { ref } = await saved(fixture.imageRef, 'without-settings');
     const { Entrypoint, Cmd, WorkingDir } = await configOf(ref);
     expect([Entrypoint ?? [], Cmd ?? []]).toEqual([[], []]);
     expect(WorkingDir).toBe('/');
   });
 
-  it('has labels of its kind and owner, and none of GPUs', async () => {
+  longTest('has labels of its kind and owner, and none of GPUs', async () => {
     const spec = subject.spec();
     const options = createOptions(
       { ...spec, gpus: 1 },
@@ -107,7 +108,7 @@ describe('a saved image', () => {
     expect((await subject.exec(spec.id, 'ls', '/etc/berth')).stdout).toBe('start\n');
   });
 
-  it('reports its size, and shares the layers of its base', async () => {
+  longTest('reports its size, and shares the layers of its base', async () => {
     const { ref, sizeBytes } = await saved(fixture.imageRef, 'size');
     expect(sizeBytes).toBe((await fixture.docker.getImage(ref).inspect()).Size);
     const layersOf = async (of: string): Promise<string[]> =>
@@ -116,7 +117,7 @@ describe('a saved image', () => {
     expect((await layersOf(ref)).slice(0, base.length)).toEqual(base);
   });
 
-  it('is refused for an image with a VOLUME', async () => {
+  longTest('is refused for an image with a VOLUME', async () => {
     const base = await imageWith('with-volume', ['VOLUME /var/lib/things']);
     const spec = subject.spec({ imageRef: base });
     await subject.ensure(spec);
@@ -125,7 +126,7 @@ describe('a saved image', () => {
     await fixture.docker.getContainer(containerName(spec.id)).remove({ force: true, v: true });
   });
 
-  it('without a name, after a crash between commit and tag, is listed and discarded by its id', async () => {
+  longTest('without a name, after a crash between commit and tag, is listed and discarded by its id', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const Labels = { [labels.installation]: fixture.installation, [labels.kind]: 'image', [labels.id]: spec.id };
@@ -140,7 +141,7 @@ describe('a saved image', () => {
     expect(await find()).toBeUndefined();
   });
 
-  it('unpauses the instance when the caller aborts', async () => {
+  longTest('unpauses the instance when the caller aborts', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     await subject.exec(spec.id, 'dd', 'if=/dev/urandom', 'of=/root/file', 'bs=1M', 'count=60');

@@ -1,6 +1,7 @@
 /** Usage of instances on a real daemon. */
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
+import { longTest } from '../../fixtures/long-test.ts';
 import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
@@ -32,7 +33,7 @@ describe('usage', () => {
     expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
   });
 
-  it('is the mean over a second at first, and since the previous reading later', async () => {
+  longTest('is the mean over a second at first, and since the previous reading later', async () => {
     const spec = subject.spec({ cpuMilli: 300 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', 'while [ ! -e /root/enough ]; do :; done >/dev/null 2>&1 &');
@@ -48,7 +49,7 @@ describe('usage', () => {
     expect(last.cpuOverMs).toBeLessThan(last.atMs - first.atMs);
   });
 
-  it('returns counters alone at once, without a change to the mean of other callers', async () => {
+  longTest('returns counters alone at once, without a change to the mean of other callers', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const ask = async (countersOnly: boolean) =>
@@ -62,7 +63,7 @@ describe('usage', () => {
     expect(last.cpuOverMs).toBe(last.atMs - first.atMs);
   });
 
-  it('counts received and sent bytes separately', async () => {
+  longTest('counts received and sent bytes separately', async () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const look = async () => (await fixture.engine.usage([spec.id], deadline())).get(spec.id) ?? expect.fail();
@@ -90,7 +91,7 @@ describe('usage', () => {
     outward.destroy();
   });
 
-  it('restarts its counters with each run, also of an external start', async () => {
+  longTest('restarts its counters with each run, also of an external start', async () => {
     const spec = subject.spec({ cpuMilli: 500 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', 'n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done');
@@ -104,7 +105,7 @@ describe('usage', () => {
     expect(again.cpuTimeMs).toBeLessThan(first.cpuTimeMs);
   });
 
-  it("asks an instance for its GPUs' usage, and reports unknown rather than 0", async () => {
+  longTest("asks an instance for its GPUs' usage, and reports unknown rather than 0", async () => {
     const spec = subject.spec();
     await fixture.leaveHalfMade(spec);
     const name = containerName(spec.id);
@@ -143,7 +144,7 @@ describe('usage', () => {
     }
   });
 
-  it('omits an unreadable instance, and reports the others', async () => {
+  longTest('omits an unreadable instance, and reports the others', async () => {
     const daemonSocket = 'socketPath' in endpoint ? endpoint.socketPath : expect.fail('this test needs a local socket');
     const [well, ill] = [subject.spec(), subject.spec()];
     await Promise.all([subject.ensure(well), subject.ensure(ill)]);

@@ -22,6 +22,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { isLong } from '../../fixtures/level.ts';
+import { longDescribe, longTest } from '../../fixtures/long-test.ts';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { findLoopDevice, listMountPoints, thawFileSystems } from '../../../src/storage/image-file/image-mounts.ts';
@@ -57,7 +59,7 @@ const hashes = async (folder: string): Promise<string> =>
   (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
 
 describe('copies with shared blocks', () => {
-  describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
+  if (isLong) describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
 
   test('detects block sharing', async () => {
     const { root } = await placeOf('atomic');
@@ -104,7 +106,7 @@ describe('copies with shared blocks', () => {
     await Promise.all([first.close(), second.close()]);
   });
 
-  test('a copy of a disk with an interrupted growth has exactly its promised size', async () => {
+  longTest('a copy of a disk with an interrupted growth has exactly its promised size', async () => {
     const { storage, root } = await placeOf('atomic');
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -115,7 +117,7 @@ describe('copies with shared blocks', () => {
     expect((bsize * blocks) / 1024 ** 3).toBeLessThan(2.1);
   });
 
-  test('makes several copies of one disk at once', async () => {
+  longTest('makes several copies of one disk at once', async () => {
     const { storage } = await placeOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
@@ -125,7 +127,7 @@ describe('copies with shared blocks', () => {
     for (const copy of copies) expect(await readdir(await storage.mount(copy))).toEqual(['file']);
   });
 
-  test('thaws writers that a dead server left frozen', async () => {
+  longTest('thaws writers that a dead server left frozen', async () => {
     const { storage, root } = await placeOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
@@ -141,8 +143,8 @@ describe('copies with shared blocks', () => {
   });
 });
 
-describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
-  test('completes while its source is mounted, unmounted and written to', async () => {
+longDescribe.each(Object.keys(makes))('a copy (%s)', (kind) => {
+  longTest('completes while its source is mounted, unmounted and written to', async () => {
     const { storage } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -165,7 +167,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     expect(await readdir(await storage.mount(disk))).toHaveLength(201);
   });
 
-  test('follows no folder replaced by a link, and tolerates files that vanish', async () => {
+  longTest('follows no folder replaced by a link, and tolerates files that vanish', async () => {
     const { storage, outside } = await placeOf(kind);
     await writeFile(join(outside, 'shadow'), 'a secret of the host');
     const disk = volume();
@@ -192,7 +194,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     }
   });
 
-  test('may be larger than its source, and holds that size', async () => {
+  longTest('may be larger than its source, and holds that size', async () => {
     const { storage } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
@@ -203,7 +205,7 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
     await run('fallocate', ['--length', '2500M', join(await storage.mount(copy), 'rest')]);
   });
 
-  test('is repeated in full after two kills midway, and no partial copy is left', async () => {
+  longTest('is repeated in full after two kills midway, and no partial copy is left', async () => {
     const { storage, root } = await placeOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 2, soon());
@@ -238,8 +240,8 @@ describe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 });
 
-describe('copies on a full host', () => {
-  test.each(['directory', 'live'])('are refused with a reason, and leave nothing (%s)', async (kind) => {
+longDescribe('copies on a full host', () => {
+  longTest.each(['directory', 'live'])('are refused with a reason, and leave nothing (%s)', async (kind) => {
     const small = await mountXfs(3);
     try {
       const { storage } = await placeFor(makes[kind] as Make, small.folder);

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { access, mkdir, open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { longTest } from '../../fixtures/long-test.ts';
 import type { DiskId } from '../../../src/domain/disk.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
@@ -78,7 +79,7 @@ test('makes one file system per size, also for concurrent requests and after a r
   await expectNothingMounted(root);
 });
 
-test.each<[string, (template: string) => Promise<unknown>]>([
+longTest.each<[string, (template: string) => Promise<unknown>]>([
   ['missing', (template) => rm(template)],
   ['empty', (template) => truncate(template, 0)],
   ['cut off', async (template) => truncate(template, Math.floor((await stat(template)).size / 2))],
@@ -95,7 +96,7 @@ test.each<[string, (template: string) => Promise<unknown>]>([
   expect(await makingOf(imageOf(root, await expectGood(storage, 1)))).toBe(made);
 });
 
-test('removes partial templates of dead servers at the next disk, and nothing else', async () => {
+longTest('removes partial templates of dead servers at the next disk, and nothing else', async () => {
   const { root } = await place();
   const empty = join(root, '.empty');
   for (const name of ['.new-v1-2GB', '.new-v0-7GB']) {
@@ -113,7 +114,7 @@ test('removes partial templates of dead servers at the next disk, and nothing el
   await next.destroy(await expectGood(next, 2));
 });
 
-test('keeps the templates last used, and makes disks of every size', async () => {
+longTest('keeps the templates last used, and makes disks of every size', async () => {
   const { storage, root } = await place();
   const disk = volume();
   const use = async (sizeGB: number): Promise<void> => {
@@ -130,40 +131,43 @@ test('keeps the templates last used, and makes disks of every size', async () =>
   expect(Number.parseInt(stdout)).toBeLessThan(40_000);
 });
 
-test('refuses on a full host, with and without a template, leaves nothing, and makes disks once there is space', async () => {
-  const { storage, root, base } = await ownPlace(1);
-  const fill = join(base, 'fill');
-  /** Leaves space for folders, and none for an image. */
-  const takeNearlyAll = async (): Promise<void> => {
-    await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=64k', 'conv=fsync']).catch(() => {});
-    await truncate(fill, (await stat(fill)).size - 1024 ** 2);
-  };
-  const expectRefused = async (): Promise<void> => {
-    for (const disk of [volume(), data()]) {
-      await expectFault(storage.create(disk, 1, soon()), 'full');
-      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-    }
-    expect(await storage.listOwned()).toEqual([]);
+longTest(
+  'refuses on a full host, with and without a template, leaves nothing, and makes disks once there is space',
+  async () => {
+    const { storage, root, base } = await ownPlace(1);
+    const fill = join(base, 'fill');
+    /** Leaves space for folders, and none for an image. */
+    const takeNearlyAll = async (): Promise<void> => {
+      await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=64k', 'conv=fsync']).catch(() => {});
+      await truncate(fill, (await stat(fill)).size - 1024 ** 2);
+    };
+    const expectRefused = async (): Promise<void> => {
+      for (const disk of [volume(), data()]) {
+        await expectFault(storage.create(disk, 1, soon()), 'full');
+        expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
+      }
+      expect(await storage.listOwned()).toEqual([]);
+      await expectNothingMounted(root);
+    };
+    await takeNearlyAll();
+    await expectRefused();
+    await expect(access(join(root, '.empty'))).rejects.toThrow('ENOENT');
+    await rm(fill);
+    const disk = volume();
+    await storage.create(disk, 1, soon());
+    await storage.destroy(disk);
+    await takeNearlyAll();
+    await expectRefused();
+    // No space even for a folder.
+    await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=4k', 'oflag=append', 'conv=notrunc,fsync']).catch(() => {});
+    await expectRefused();
+    await rm(fill);
+    await storage.destroy(await expectGood(storage, 1));
     await expectNothingMounted(root);
-  };
-  await takeNearlyAll();
-  await expectRefused();
-  await expect(access(join(root, '.empty'))).rejects.toThrow('ENOENT');
-  await rm(fill);
-  const disk = volume();
-  await storage.create(disk, 1, soon());
-  await storage.destroy(disk);
-  await takeNearlyAll();
-  await expectRefused();
-  // No space even for a folder.
-  await run('dd', ['if=/dev/zero', `of=${fill}`, 'bs=4k', 'oflag=append', 'conv=notrunc,fsync']).catch(() => {});
-  await expectRefused();
-  await rm(fill);
-  await storage.destroy(await expectGood(storage, 1));
-  await expectNothingMounted(root);
-});
+  },
+);
 
-test('a disk survives a power cut, and shares no block with another', async () => {
+longTest('a disk survives a power cut, and shares no block with another', async () => {
   const { storage, root, base } = await ownPlace(4);
   const disks = [volume(), data(), volume(), data()];
   for (const disk of disks) await storage.create(disk, 1, soon());
