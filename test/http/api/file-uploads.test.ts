@@ -100,7 +100,8 @@ describe('an upload', () => {
     expect(await Promise.all(answered)).toEqual(['HTTP/1.1 404', 'HTTP/1.1 401']);
     const beganMs = performance.now();
     await other.stop();
-    expect(performance.now() - beganMs).toBeLessThan(3_000);
+    // A server that waited would drop the unread uploads after 10 s.
+    expect(performance.now() - beganMs).toBeLessThan(9_000);
   });
 
   test('may take longer than a JSON body', async () => {

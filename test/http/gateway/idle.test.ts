@@ -137,9 +137,17 @@ describe('a client', () => {
 });
 
 test('ends only the idle stream of an HTTP/2 connection', async () => {
-  const inside = await serve((req, res) => void req.resume().once('end', () => res.end('whole')));
+  let received = 0;
+  const inside = await serve((req, res) => {
+    req.on('data', (piece: Buffer) => (received += piece.length)).once('end', () => res.end('whole'));
+  });
   const { cert, private: key } = await generate([{ name: 'commonName', value: 'test' }], { keyType: 'ec' });
-  const harness = await start({ tls: { first: { cert, key }, follow: () => {} }, limits: { clientIdleMs: 200 } });
+  let nowMs = 0;
+  const harness = await start({
+    tls: { first: { cert, key }, follow: () => {} },
+    limits: { clientIdleMs: 200 },
+    now: () => nowMs,
+  });
   harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
   const session = connectHttp2(`https://127.0.0.1:${harness.port}`, { rejectUnauthorized: false });
   onCleanup(async () => session.destroy());
@@ -153,8 +161,10 @@ test('ends only the idle stream of an HTTP/2 connection', async () => {
   let open = true;
   void status.then(() => (open = false));
   while (open) {
+    const before = received;
     moving.write('x');
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    await until('the written byte has arrived', () => received > before);
+    nowMs += 50;
   }
   expect(await status).toBe(408);
   moving.end();
