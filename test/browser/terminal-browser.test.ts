@@ -4,7 +4,7 @@
  */
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
-import { execRoom } from '../http/api/exec-fixture.ts';
+import { execFixture } from '../http/api/exec-fixture.ts';
 import { launchBrowser } from '../fixtures/browser.ts';
 
 /** Runs in the page: returns the terminal's output after one typed line, or the refusal. */
@@ -22,7 +22,7 @@ const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
 })`;
 
 test('opens a terminal by cookie from the API’s origin, and refuses another port of the same host', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const foreign = createServer((_request, response) => response.end('<p>elsewhere</p>'));
   await new Promise<void>((resolve) => foreign.listen(0, '127.0.0.1', resolve));

@@ -19,7 +19,7 @@ export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
 export const DAY = 24 * 60 * MINUTE;
 
-export interface Room {
+export interface AccessFixture {
   store: Store;
   access: InternalAccess;
   clock: { nowMs: number };
@@ -30,10 +30,14 @@ export interface Room {
   keysChanged: string[];
 }
 
-/** Shares a store with another room to simulate a second process. */
-export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<AccessDeps> = {}): Room {
-  const hashes: Room['hashes'] = [];
-  const logged: Room['logged'] = [];
+/** Shares a store with another fixture to simulate a second process. */
+export function accessFixtureOver(
+  store: Store,
+  clock: { nowMs: number },
+  given: Partial<AccessDeps> = {},
+): AccessFixture {
+  const hashes: AccessFixture['hashes'] = [];
+  const logged: AccessFixture['logged'] = [];
   const keysChanged: string[] = [];
   const write = (facts: Record<string, unknown>, text: string) => void logged.push({ facts, text });
   const log: Log = { debug: write, info: write, warn: write, error: write };
@@ -55,32 +59,32 @@ export function roomOver(store: Store, clock: { nowMs: number }, given: Partial<
   return { store, access, clock, hashes, logged, keysChanged };
 }
 
-export async function openRoom(open: Open, given: Partial<AccessDeps> = {}): Promise<Room> {
-  const room = roomOver(await open(), { nowMs: 1_750_000_000_000 }, given);
-  await room.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1000 });
-  return room;
+export async function openFixture(open: Open, given: Partial<AccessDeps> = {}): Promise<AccessFixture> {
+  const fixture = accessFixtureOver(await open(), { nowMs: 1_750_000_000_000 }, given);
+  await fixture.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1000 });
+  return fixture;
 }
 
 /** Another process on the same database. */
-export const secondProcess = async (open: Open, room: Room): Promise<Room> =>
-  roomOver(open.kind === 'postgres' ? await open.again(room.store) : room.store, room.clock);
+export const secondProcess = async (open: Open, fixture: AccessFixture): Promise<AccessFixture> =>
+  accessFixtureOver(open.kind === 'postgres' ? await open.again(fixture.store) : fixture.store, fixture.clock);
 
-export const tokenOf = async (room: Room, username = 'admin', password = ADMIN_PASSWORD): Promise<string> =>
-  (await room.access.login({ username, password }, HOME)).accessToken;
+export const tokenOf = async (fixture: AccessFixture, username = 'admin', password = ADMIN_PASSWORD): Promise<string> =>
+  (await fixture.access.login({ username, password }, HOME)).accessToken;
 
-export const callerOf = (room: Room, token: string): Promise<Caller> =>
-  room.access.authenticate({ kind: 'token', token });
+export const callerOf = (fixture: AccessFixture, token: string): Promise<Caller> =>
+  fixture.access.authenticate({ kind: 'token', token });
 
-export async function adminOf(room: Room): Promise<Caller> {
-  return callerOf(room, await tokenOf(room));
+export async function adminOf(fixture: AccessFixture): Promise<Caller> {
+  return callerOf(fixture, await tokenOf(fixture));
 }
 
 /** An account `anna` whose password is `anna's password`, logged in. */
-export async function annaOf(room: Room): Promise<{ token: string; caller: Caller }> {
+export async function annaOf(fixture: AccessFixture): Promise<{ token: string; caller: Caller }> {
   const body = { username: 'anna', email: 'Anna@Example.org', password: "anna's password", balance: 12.5 };
-  await room.access.createUser(await adminOf(room), body, null);
-  const token = await tokenOf(room, 'anna', body.password);
-  return { token, caller: await callerOf(room, token) };
+  await fixture.access.createUser(await adminOf(fixture), body, null);
+  const token = await tokenOf(fixture, 'anna', body.password);
+  return { token, caller: await callerOf(fixture, token) };
 }
 
 export const setDisabled = (store: Store, username: string, disabled: 0 | 1): Promise<unknown> =>

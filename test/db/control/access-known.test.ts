@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { makeVerifiedCache } from '../../../src/control/access/verified-cache.ts';
 
-const room = (max: number) => {
+const fixture = (max: number) => {
   const clock = { nowMs: 5000 };
   const asked: string[] = [];
   const answers: ((expiresAtMs: number | null) => void)[] = [];
@@ -20,7 +20,7 @@ const room = (max: number) => {
 };
 
 test('bounds its entries and evicts the least recently used', async () => {
-  const { known, clock } = room(3);
+  const { known, clock } = fixture(3);
   for (const credential of ['a', 'b', 'c']) await known.find(credential);
   clock.nowMs += 1000;
   await known.find('a');
@@ -32,7 +32,7 @@ test('bounds its entries and evicts the least recently used', async () => {
 });
 
 test('does not cache an invalid credential', async () => {
-  const { known, answers, hold } = room(3);
+  const { known, answers, hold } = fixture(3);
   hold();
   const found = known.find('stranger');
   answers.shift()?.(null);
@@ -41,7 +41,7 @@ test('does not cache an invalid credential', async () => {
 });
 
 test('drops a credential that was revoked elsewhere when it is verified again', async () => {
-  const { known, clock, answers, hold } = room(3);
+  const { known, clock, answers, hold } = fixture(3);
   await known.find('a');
   hold();
   clock.nowMs += 1000;
@@ -52,7 +52,7 @@ test('drops a credential that was revoked elsewhere when it is verified again', 
 });
 
 test('verifies once for concurrent callers; after an invalidation no caller joins an earlier verification', async () => {
-  const { known, asked, answers, hold } = room(3);
+  const { known, asked, answers, hold } = fixture(3);
   hold();
   const before = [known.find('a'), known.find('a'), known.find('a')];
   expect(asked).toEqual(['a']);
@@ -67,7 +67,7 @@ test('verifies once for concurrent callers; after an invalidation no caller join
 });
 
 test('measures freshness from the start of the verification', async () => {
-  const { known, clock, answers, hold } = room(3);
+  const { known, clock, answers, hold } = fixture(3);
   hold();
   const found = known.find('a');
   clock.nowMs += 1000;
@@ -77,7 +77,7 @@ test('measures freshness from the start of the verification', async () => {
 });
 
 test('expires an entry with its credential, and caches no failure', async () => {
-  const { known, clock, asked } = room(3);
+  const { known, clock, asked } = fixture(3);
   await known.find('a');
   clock.nowMs = 59_500;
   await known.find('a');

@@ -18,44 +18,44 @@ import {
   everythingIn,
   expectRefused,
   keyed,
-  openRoom,
+  openFixture,
   secondProcess,
   refusalOf,
   setDisabled,
   tokenOf,
-  type Room,
+  type AccessFixture,
 } from './access-fixture.ts';
 
 const WRONG = /username \(or email\) or the password is wrong/;
-const wrongLogin = (room: Room, username: string, from = HOME) =>
-  room.access.login({ username, password: 'not the password' }, from);
+const wrongLogin = (fixture: AccessFixture, username: string, from = HOME) =>
+  fixture.access.login({ username, password: 'not the password' }, from);
 
 onBothEngines('login', (open) => {
   test('logs in by name or email in any letter case', async () => {
-    const room = await openRoom(open);
-    const { caller } = await annaOf(room);
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
     for (const username of ['anna', 'Anna', 'anna@example.org', 'ANNA@EXAMPLE.ORG']) {
-      const { accessToken } = await room.access.login({ username, password: "anna's password" }, HOME);
+      const { accessToken } = await fixture.access.login({ username, password: "anna's password" }, HOME);
       expect(decodeJwt(accessToken).sub).toBe(caller.accountId);
     }
   });
 
   test('treats composed and decomposed characters of a password alike', async () => {
-    const room = await openRoom(open);
+    const fixture = await openFixture(open);
     const body = { username: 'zoe', email: '', password: 'Zo\u00eb was here', balance: 0 };
-    await room.access.createUser(await adminOf(room), body, null);
-    expect(await tokenOf(room, 'zoe', 'Zoe\u0308 was here')).toMatch(/\./);
+    await fixture.access.createUser(await adminOf(fixture), body, null);
+    expect(await tokenOf(fixture, 'zoe', 'Zoe\u0308 was here')).toMatch(/\./);
   });
 
   test('hashes and answers alike for an unknown name and a wrong password', async () => {
-    const room = await openRoom(open);
-    await annaOf(room);
-    await setDisabled(room.store, 'anna', 1);
+    const fixture = await openFixture(open);
+    await annaOf(fixture);
+    await setDisabled(fixture.store, 'anna', 1);
     const seen: { words: string; code: string; work: unknown[] }[] = [];
     for (const username of ['admin', 'nobody', 'nobody@example.org', 'anna', 'anna@example.org', '', "' or 1=1 --"]) {
-      const before = room.hashes.length;
-      const { message, code } = await refusalOf(wrongLogin(room, username));
-      const work = room.hashes
+      const before = fixture.hashes.length;
+      const { message, code } = await refusalOf(wrongLogin(fixture, username));
+      const work = fixture.hashes
         .slice(before)
         .map(({ memory, passes, parallelism, tagLength, nonce, message: typed }) => [
           memory,
@@ -76,98 +76,98 @@ onBothEngines('login', (open) => {
   });
 
   test('reveals a disabled account only with the right password', async () => {
-    const room = await openRoom(open);
-    await annaOf(room);
-    await setDisabled(room.store, 'anna', 1);
-    await expectRefused(wrongLogin(room, 'anna'), 'not_logged_in', WRONG);
-    const right = room.access.login({ username: 'anna', password: "anna's password" }, HOME);
+    const fixture = await openFixture(open);
+    await annaOf(fixture);
+    await setDisabled(fixture.store, 'anna', 1);
+    await expectRefused(wrongLogin(fixture, 'anna'), 'not_logged_in', WRONG);
+    const right = fixture.access.login({ username: 'anna', password: "anna's password" }, HOME);
     await expectRefused(right, 'forbidden', /disabled.*administrator/);
   });
 
   test('blocks a name after ten wrong passwords; a success in between costs nothing', async () => {
-    const room = await openRoom(open);
-    const { accountId } = (await annaOf(room)).caller;
+    const fixture = await openFixture(open);
+    const { accountId } = (await annaOf(fixture)).caller;
     const stranger = '198.51.100.1';
-    for (let i = 0; i < 9; i++) await expectRefused(wrongLogin(room, 'anna', stranger), 'not_logged_in');
-    await tokenOf(room, 'anna', "anna's password");
-    await expectRefused(wrongLogin(room, 'anna@example.org', stranger), 'not_logged_in');
+    for (let i = 0; i < 9; i++) await expectRefused(wrongLogin(fixture, 'anna', stranger), 'not_logged_in');
+    await tokenOf(fixture, 'anna', "anna's password");
+    await expectRefused(wrongLogin(fixture, 'anna@example.org', stranger), 'not_logged_in');
 
-    const before = room.hashes.length;
+    const before = fixture.hashes.length;
     const refusal = await expectRefused(
-      wrongLogin(room, 'anna', '203.0.113.9'),
+      wrongLogin(fixture, 'anna', '203.0.113.9'),
       'too_many_requests',
       /Wait 60 seconds/,
     );
     expect(refusal.retryAfterS).toBe(60);
     await expectRefused(
-      room.access.login({ username: 'anna', password: "anna's password" }, stranger),
+      fixture.access.login({ username: 'anna', password: "anna's password" }, stranger),
       'too_many_requests',
     );
-    expect(room.hashes.length).toBe(before);
+    expect(fixture.hashes.length).toBe(before);
     // The owner, who logged in from home before, is not locked out.
-    expect(await tokenOf(room, 'anna', "anna's password")).toMatch(/\./);
-    expect(await tokenOf(room)).toMatch(/\./);
+    expect(await tokenOf(fixture, 'anna', "anna's password")).toMatch(/\./);
+    expect(await tokenOf(fixture)).toMatch(/\./);
 
-    room.clock.nowMs += MINUTE;
-    await expectRefused(wrongLogin(room, 'anna', stranger), 'not_logged_in');
-    await expectRefused(wrongLogin(room, 'anna', stranger), 'too_many_requests');
-    room.clock.nowMs += 10 * MINUTE;
-    const { accessToken } = await room.access.login({ username: 'anna', password: "anna's password" }, stranger);
+    fixture.clock.nowMs += MINUTE;
+    await expectRefused(wrongLogin(fixture, 'anna', stranger), 'not_logged_in');
+    await expectRefused(wrongLogin(fixture, 'anna', stranger), 'too_many_requests');
+    fixture.clock.nowMs += 10 * MINUTE;
+    const { accessToken } = await fixture.access.login({ username: 'anna', password: "anna's password" }, stranger);
     expect(decodeJwt(accessToken).sub).toBe(accountId);
   });
 
   test('refuses concurrent guesses beyond the limit without checking them', async () => {
-    const room = await openRoom(open);
-    await annaOf(room);
-    const before = room.hashes.length;
+    const fixture = await openFixture(open);
+    await annaOf(fixture);
+    const before = fixture.hashes.length;
     const outcomes = await Promise.all(
-      Array.from({ length: 100 }, () => refusalOf(wrongLogin(room, 'anna', '198.51.100.2'))),
+      Array.from({ length: 100 }, () => refusalOf(wrongLogin(fixture, 'anna', '198.51.100.2'))),
     );
     const looked = outcomes.filter(({ code }) => code === 'not_logged_in').length;
     expect(looked).toBeGreaterThanOrEqual(10);
     // Two hashes run at once, so one more may run when the tenth fails.
     expect(looked).toBeLessThanOrEqual(11);
-    expect(room.hashes.length - before).toBe(looked);
+    expect(fixture.hashes.length - before).toBe(looked);
   });
 
   test('blocks an address that guesses many names, and no other address', async () => {
-    const room = await openRoom(open);
+    const fixture = await openFixture(open);
     const outcomes = [];
     for (let i = 0; i < 70; i++)
-      outcomes.push((await refusalOf(wrongLogin(room, `name-${i}`, `2001:db8:1:2::${i}`))).code);
+      outcomes.push((await refusalOf(wrongLogin(fixture, `name-${i}`, `2001:db8:1:2::${i}`))).code);
     expect(outcomes.indexOf('too_many_requests')).toBe(60);
-    const refusal = await refusalOf(wrongLogin(room, 'other', '2001:db8:1:2:ffff::1'));
+    const refusal = await refusalOf(wrongLogin(fixture, 'other', '2001:db8:1:2:ffff::1'));
     expect(refusal.retryAfterS).toBe(10);
-    await expectRefused(wrongLogin(room, 'other', '2001:db8:1:3::1'), 'not_logged_in');
-    room.clock.nowMs += 10 * SECOND;
-    await expectRefused(wrongLogin(room, 'other', '2001:db8:1:2::1'), 'not_logged_in');
+    await expectRefused(wrongLogin(fixture, 'other', '2001:db8:1:3::1'), 'not_logged_in');
+    fixture.clock.nowMs += 10 * SECOND;
+    await expectRefused(wrongLogin(fixture, 'other', '2001:db8:1:2::1'), 'not_logged_in');
   });
 
   test("never locks out an earlier login's address through failures of others behind it", async () => {
-    const room = await openRoom(open);
-    await annaOf(room);
-    await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
-    for (let i = 0; i < 70; i++) await refusalOf(wrongLogin(room, `name-${i}`, '192.0.2.1'));
-    await expectRefused(wrongLogin(room, 'other', '192.0.2.1'), 'too_many_requests');
-    await room.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
+    const fixture = await openFixture(open);
+    await annaOf(fixture);
+    await fixture.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
+    for (let i = 0; i < 70; i++) await refusalOf(wrongLogin(fixture, `name-${i}`, '192.0.2.1'));
+    await expectRefused(wrongLogin(fixture, 'other', '192.0.2.1'), 'too_many_requests');
+    await fixture.access.login({ username: 'anna', password: "anna's password" }, '192.0.2.1');
   });
 
   test('admits two hundred concurrent logins from one address', async () => {
-    const room = await openRoom(open);
-    const tokens = await Promise.all(Array.from({ length: 200 }, () => tokenOf(room)));
+    const fixture = await openFixture(open);
+    const tokens = await Promise.all(Array.from({ length: 200 }, () => tokenOf(fixture)));
     expect(new Set(tokens).size).toBe(200);
   });
 
   test('stores and logs no password and no token', async () => {
-    const room = await openRoom(open);
-    const { token } = await annaOf(room);
-    await refusalOf(wrongLogin(room, 'anna'));
-    await refusalOf(wrongLogin(room, 'my secret typed as a name'));
-    const kept = `${await everythingIn(room.store)} ${JSON.stringify(room.logged)}`;
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
+    await refusalOf(wrongLogin(fixture, 'anna'));
+    await refusalOf(wrongLogin(fixture, 'my secret typed as a name'));
+    const kept = `${await everythingIn(fixture.store)} ${JSON.stringify(fixture.logged)}`;
     for (const secret of [ADMIN_PASSWORD, "anna's password", 'not the password', 'my secret typed', token]) {
       expect(kept).not.toContain(secret);
     }
-    expect(room.logged).toHaveLength(2);
+    expect(fixture.logged).toHaveLength(2);
   });
 });
 
@@ -175,53 +175,53 @@ onBothEngines('change of password', (open) => {
   const change = (oldPassword: string, newPassword: string) => ({ oldPassword, newPassword });
 
   test('ends every login at once here and within a second in another process; keeps API keys', async () => {
-    const room = await openRoom(open);
-    const otherServer = await secondProcess(open, room);
-    const { token, caller } = await annaOf(room);
-    const second = await tokenOf(room, 'anna', "anna's password");
-    const { key } = await room.access.createApiKey(caller, { name: 'ci' }, null);
+    const fixture = await openFixture(open);
+    const otherServer = await secondProcess(open, fixture);
+    const { token, caller } = await annaOf(fixture);
+    const second = await tokenOf(fixture, 'anna', "anna's password");
+    const { key } = await fixture.access.createApiKey(caller, { name: 'ci' }, null);
     for (const one of [token, second]) {
-      await callerOf(room, one);
+      await callerOf(fixture, one);
       await callerOf(otherServer, one);
     }
-    await room.access.changePassword(caller, change("anna's password", 'a better password'));
-    for (const one of [token, second]) await expectRefused(callerOf(room, one), 'not_logged_in');
-    room.clock.nowMs += SECOND;
+    await fixture.access.changePassword(caller, change("anna's password", 'a better password'));
+    for (const one of [token, second]) await expectRefused(callerOf(fixture, one), 'not_logged_in');
+    fixture.clock.nowMs += SECOND;
     for (const one of [token, second]) await expectRefused(callerOf(otherServer, one), 'not_logged_in');
-    const program = await room.access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const program = await fixture.access.authenticate({ kind: 'apiKey', key: key.fullKey });
     expect(program.username).toBe('anna');
-    await expectRefused(room.access.login({ username: 'anna', password: "anna's password" }, HOME), 'not_logged_in');
-    expect(await tokenOf(room, 'anna', 'a better password')).toMatch(/\./);
-    expect(await tokenOf(room)).toMatch(/\./);
-    expect(await eventKinds(room.store, caller.accountId)).toContain('account.passwordChanged');
+    await expectRefused(fixture.access.login({ username: 'anna', password: "anna's password" }, HOME), 'not_logged_in');
+    expect(await tokenOf(fixture, 'anna', 'a better password')).toMatch(/\./);
+    expect(await tokenOf(fixture)).toMatch(/\./);
+    expect(await eventKinds(fixture.store, caller.accountId)).toContain('account.passwordChanged');
   });
 
   test('requires the old password; limits wrong ones apart from logins', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
     for (let i = 0; i < 10; i++) {
       await expectRefused(
-        room.access.changePassword(caller, change('a guess', 'x'.repeat(8))),
+        fixture.access.changePassword(caller, change('a guess', 'x'.repeat(8))),
         'forbidden',
         /old password is wrong/,
       );
     }
     const refusal = await expectRefused(
-      room.access.changePassword(caller, change("anna's password", 'x'.repeat(8))),
+      fixture.access.changePassword(caller, change("anna's password", 'x'.repeat(8))),
       'too_many_requests',
     );
     expect(refusal.retryAfterS).toBe(60);
-    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
-    expect(await tokenOf(room, 'anna', "anna's password")).toMatch(/\./);
+    expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
+    expect(await tokenOf(fixture, 'anna', "anna's password")).toMatch(/\./);
   });
 
   test('accepts one of two concurrent changes; a concurrent login with the old password does not survive', async () => {
-    const room = await openRoom(open);
-    const { caller } = await annaOf(room);
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
     const tries = await Promise.allSettled([
-      room.access.changePassword(caller, change("anna's password", 'first new one')),
-      room.access.changePassword(caller, change("anna's password", 'second new one')),
-      ...Array.from({ length: 20 }, () => tokenOf(room, 'anna', "anna's password")),
+      fixture.access.changePassword(caller, change("anna's password", 'first new one')),
+      fixture.access.changePassword(caller, change("anna's password", 'second new one')),
+      ...Array.from({ length: 20 }, () => tokenOf(fixture, 'anna', "anna's password")),
     ]);
     expect(
       tries
@@ -230,10 +230,11 @@ onBothEngines('change of password', (open) => {
         .sort(),
     ).toEqual(['fulfilled', 'rejected']);
     for (const attempt of tries.slice(2)) {
-      if (attempt.status === 'fulfilled') await expectRefused(callerOf(room, String(attempt.value)), 'not_logged_in');
+      if (attempt.status === 'fulfilled')
+        await expectRefused(callerOf(fixture, String(attempt.value)), 'not_logged_in');
       else expect(attempt.reason).toBeInstanceOf(Refusal);
     }
-    const live = await room.store.read
+    const live = await fixture.store.read
       .selectFrom('session')
       .select('id')
       .where('accountId', '=', caller.accountId)
@@ -245,11 +246,11 @@ onBothEngines('change of password', (open) => {
 
 onBothEngines('accounts', (open) => {
   test('creates the first account once, and keeps its password when another is configured', async () => {
-    const room = await openRoom(open);
-    expect(await room.access.ensureAdmin({ password: 'another one', balance: 5 })).toBe(false);
-    const admin = await adminOf(room);
+    const fixture = await openFixture(open);
+    expect(await fixture.access.ensureAdmin({ password: 'another one', balance: 5 })).toBe(false);
+    const admin = await adminOf(fixture);
     expect(admin).toMatchObject({ username: 'admin', roles: ['admin'], email: '' });
-    expect(await room.access.balance(admin)).toEqual({
+    expect(await fixture.access.balance(admin)).toEqual({
       balance: 1000,
       availableBalance: 1000,
       availableVoucherAmount: 0,
@@ -258,11 +259,11 @@ onBothEngines('accounts', (open) => {
   });
 
   test('creates one first account when two processes start together', async () => {
-    const room = await openRoom(open);
-    await room.store.write((tx) => tx.deleteFrom('account').execute());
-    const otherServer = await secondProcess(open, room);
+    const fixture = await openFixture(open);
+    await fixture.store.write((tx) => tx.deleteFrom('account').execute());
+    const otherServer = await secondProcess(open, fixture);
     const made = await Promise.all(
-      [room, otherServer].map((one) => one.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1 })),
+      [fixture, otherServer].map((one) => one.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1 })),
     );
     expect(made.sort()).toEqual([false, true]);
     expect(await tokenOf(otherServer)).toMatch(/\./);
@@ -271,35 +272,35 @@ onBothEngines('accounts', (open) => {
   const body = { username: 'bert', email: 'Bert@Example.org', password: "bert's password", balance: 0.1 };
 
   test('lets only an administrator create accounts; names and emails are unique in any letter case', async () => {
-    const room = await openRoom(open);
-    const { caller } = await annaOf(room);
-    await expectRefused(room.access.createUser(caller, body, null), 'forbidden', /administrator/);
-    const admin = await adminOf(room);
-    const made = await room.access.createUser(admin, body, null);
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    await expectRefused(fixture.access.createUser(caller, body, null), 'forbidden', /administrator/);
+    const admin = await adminOf(fixture);
+    const made = await fixture.access.createUser(admin, body, null);
     expect(made).toEqual({ userId: expect.any(String), username: 'bert', email: 'bert@example.org', group: ['user'] });
     await expectRefused(
-      room.access.createUser(admin, { ...body, email: '' }, null),
+      fixture.access.createUser(admin, { ...body, email: '' }, null),
       'name_taken',
       /username "bert" is taken/,
     );
     const sameMail = { ...body, username: 'carl', email: 'BERT@example.ORG' };
     await expectRefused(
-      room.access.createUser(admin, sameMail, null),
+      fixture.access.createUser(admin, sameMail, null),
       'name_taken',
       /email "bert@example.org" belongs/,
     );
-    for (const username of ['d', 'e']) await room.access.createUser(admin, { ...body, username, email: '' }, null);
-    const bert = await callerOf(room, await tokenOf(room, 'bert', body.password));
-    expect((await room.access.balance(bert)).balance).toBe(0.1);
-    expect(await eventKinds(room.store, made.userId)).toEqual(['account.created', 'account.loggedIn']);
+    for (const username of ['d', 'e']) await fixture.access.createUser(admin, { ...body, username, email: '' }, null);
+    const bert = await callerOf(fixture, await tokenOf(fixture, 'bert', body.password));
+    expect((await fixture.access.balance(bert)).balance).toBe(0.1);
+    expect(await eventKinds(fixture.store, made.userId)).toEqual(['account.created', 'account.loggedIn']);
   });
 
   test('creates one account for ten concurrent requests of one name', async () => {
-    const room = await openRoom(open);
-    const admin = await adminOf(room);
+    const fixture = await openFixture(open);
+    const admin = await adminOf(fixture);
     const outcomes = await Promise.allSettled(
       Array.from({ length: 10 }, (_, i) =>
-        room.access.createUser(admin, { ...body, email: i % 2 ? body.email : '' }, null),
+        fixture.access.createUser(admin, { ...body, email: i % 2 ? body.email : '' }, null),
       ),
     );
     const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
@@ -308,15 +309,15 @@ onBothEngines('accounts', (open) => {
   });
 
   test('repeats the answer for an equal key and body; another password counts as another body', async () => {
-    const room = await openRoom(open);
-    const admin = await adminOf(room);
-    const first = await room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));
-    const again = await room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));
+    const fixture = await openFixture(open);
+    const admin = await adminOf(fixture);
+    const first = await fixture.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));
+    const again = await fixture.access.createUser(admin, body, keyed('k', '/user/create', 'hash of the body'));
     expect(again).toEqual(first);
-    const other = room.access.createUser(admin, body, keyed('k', '/user/create', 'hash of another'));
+    const other = fixture.access.createUser(admin, body, keyed('k', '/user/create', 'hash of another'));
     await expectRefused(other, 'idempotency_mismatch');
     // The body holds the password: a fast hash of it would be an oracle.
-    expect(await everythingIn(room.store)).not.toContain('hash of the body');
+    expect(await everythingIn(fixture.store)).not.toContain('hash of the body');
   });
 });
 

@@ -13,13 +13,13 @@ import {
   annaOf,
   callerOf,
   expectRefused,
-  openRoom,
+  openFixture,
   secondProcess,
-  roomOver,
+  accessFixtureOver,
   setDisabled,
   tokenOf,
   watchedStore,
-  type Room,
+  type AccessFixture,
 } from './access-fixture.ts';
 
 type Json = Record<string, unknown>;
@@ -31,12 +31,12 @@ const partsOf = (token: string): [string, string, string] => {
 };
 
 /** Rotates the signing key in one more process on the room's database. */
-const rotateKey = ({ store, clock }: Room): Promise<string> =>
+const rotateKey = ({ store, clock }: AccessFixture): Promise<string> =>
   makeSigningRing({ store, time: { now: () => clock.nowMs }, randomBytes }).rotate();
 
 /** The installation's private key, as a thief of the database would have it. */
-async function ownKey(room: Room): Promise<{ kid: string; jwk: Json; publicJwk: string }> {
-  const row = await room.store.read
+async function ownKey(fixture: AccessFixture): Promise<{ kid: string; jwk: Json; publicJwk: string }> {
+  const row = await fixture.store.read
     .selectFrom('signingKey')
     .selectAll()
     .where('retiredAtMs', 'is', null)
@@ -53,39 +53,43 @@ const signedWith = (jwk: Json, header: Json, claims: Json | []): string => {
 
 onBothEngines('access tokens', (open) => {
   test('issues the claims of the interface, valid for one day to the second', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
-    const { accessExpire } = await room.access.login({ username: 'anna', password: "anna's password" }, '::1');
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
+    const { accessExpire } = await fixture.access.login({ username: 'anna', password: "anna's password" }, '::1');
     expect(accessExpire).toBe(86_400);
     const claims = decodeJwt(token);
     expect(claims).toEqual({
       iss: ISSUER,
       aud: [AUDIENCE],
       sub: caller.accountId,
-      iat: room.clock.nowMs / 1000,
-      exp: room.clock.nowMs / 1000 + 86_400,
+      iat: fixture.clock.nowMs / 1000,
+      exp: fixture.clock.nowMs / 1000 + 86_400,
       group: ['user'],
       jti: caller.sessionId,
     });
-    expect(decodeProtectedHeader(token)).toEqual({ alg: 'EdDSA', typ: 'JWT', kid: (await ownKey(room)).kid });
+    expect(decodeProtectedHeader(token)).toEqual({ alg: 'EdDSA', typ: 'JWT', kid: (await ownKey(fixture)).kid });
     expect(caller).toMatchObject({ username: 'anna', email: 'anna@example.org', roles: ['user'] });
 
-    room.clock.nowMs += DAY - 1;
-    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
-    room.clock.nowMs += 1;
-    const refusal = await expectRefused(callerOf(room, token), 'not_logged_in', /not logged in.*expired.*log in again/);
+    fixture.clock.nowMs += DAY - 1;
+    expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
+    fixture.clock.nowMs += 1;
+    const refusal = await expectRefused(
+      callerOf(fixture, token),
+      'not_logged_in',
+      /not logged in.*expired.*log in again/,
+    );
     expect(refusal.message).not.toContain(token);
-    await expectRefused(callerOf(room, token), 'not_logged_in');
+    await expectRefused(callerOf(fixture, token), 'not_logged_in');
   });
 
   test('refuses every hostile token, also while the good one is cached', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
-    const { kid, jwk, publicJwk } = await ownKey(room);
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
+    const { kid, jwk, publicJwk } = await ownKey(fixture);
     const [header, payload, signature] = partsOf(token);
     const head: Json = { ...decodeProtectedHeader(token) };
     const claims: Json = { ...decodeJwt(token) };
-    const nowS = room.clock.nowMs / 1000;
+    const nowS = fixture.clock.nowMs / 1000;
     const own = (changed: Json, changedHead: Json = {}) =>
       signedWith(jwk, { ...head, ...changedHead }, { ...claims, ...changed });
     const without = (name: string) =>
@@ -100,11 +104,11 @@ onBothEngines('access tokens', (open) => {
       const input = `${b64(JSON.stringify({ ...head, alg }))}.${payload}`;
       return `${input}.${createHmac('sha256', key).update(input).digest('base64url')}`;
     };
-    const adminSession = await adminOf(room);
+    const adminSession = await adminOf(fixture);
 
     // The key is real: a token signed like a login's is valid, so each row fails by its own fault
     // only.
-    expect(await callerOf(room, own({}))).toMatchObject({ username: 'anna' });
+    expect(await callerOf(fixture, own({}))).toMatchObject({ username: 'anna' });
 
     const letterCases = Array.from({ length: 16 }, (_, bits) =>
       [...'none'].map((letter, i) => ((bits >> i) & 1 ? letter.toUpperCase() : letter)).join(''),
@@ -225,21 +229,21 @@ onBothEngines('access tokens', (open) => {
     const accepted: string[] = [];
     for (const [name, bad] of hostile) {
       expect(bad, name).not.toBe(token);
-      const outcome = await callerOf(room, bad).then(
+      const outcome = await callerOf(fixture, bad).then(
         () => 'accepted',
         (error: unknown) => (error instanceof Error && 'code' in error ? error.code : String(error)),
       );
       if (outcome !== 'not_logged_in') accepted.push(`${name}: ${String(outcome)}`);
-      await expect(callerOf(room, bad), name).rejects.toThrow();
+      await expect(callerOf(fixture, bad), name).rejects.toThrow();
     }
     expect(accepted).toEqual([]);
     // The tables still exist, and the valid token works.
-    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
   });
 
   test('refuses all of 10,000 mutants of a valid token', async () => {
-    const room = await openRoom(open);
-    const { token } = await annaOf(room);
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const mutants = new Set<string>();
     // Flips one of six bits at every position, the last character's spare bits included.
@@ -265,7 +269,7 @@ onBothEngines('access tokens', (open) => {
     const taken: string[] = [];
     for (let from = 0; from < list.length; from += 100) {
       const tries = list.slice(from, from + 100).map(async (mutant) => {
-        const refused = await callerOf(room, mutant).then(
+        const refused = await callerOf(fixture, mutant).then(
           () => false,
           () => true,
         );
@@ -275,145 +279,145 @@ onBothEngines('access tokens', (open) => {
     }
     expect(taken).toEqual([]);
     expect(list.length).toBeGreaterThanOrEqual(9_999);
-    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
   });
 
   test('a cached token costs no query for a second, and then one for all callers', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
-    const { store, asked } = watchedStore(room.store);
-    const watched = roomOver(store, room.clock);
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
+    const { store, asked } = watchedStore(fixture.store);
+    const watched = accessFixtureOver(store, fixture.clock);
     expect(await callerOf(watched, token)).toEqual(caller);
     const before = asked.length;
     expect(before).toBeGreaterThan(0);
-    room.clock.nowMs += SECOND - 1;
+    fixture.clock.nowMs += SECOND - 1;
     for (let i = 0; i < 100; i++) expect(await callerOf(watched, token)).toEqual(caller);
     expect(asked.length).toBe(before);
-    room.clock.nowMs += 1;
+    fixture.clock.nowMs += 1;
     await Promise.all(Array.from({ length: 50 }, () => callerOf(watched, token)));
     expect(asked.length).toBe(before + 1);
   });
 
   test('a cached token is stale after the clock was set back', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
-    const { store, asked } = watchedStore(room.store);
-    const watched = roomOver(store, room.clock);
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
+    const { store, asked } = watchedStore(fixture.store);
+    const watched = accessFixtureOver(store, fixture.clock);
     await callerOf(watched, token);
     const before = asked.length;
-    room.clock.nowMs -= 10 * SECOND;
+    fixture.clock.nowMs -= 10 * SECOND;
     expect(await callerOf(watched, token)).toEqual(caller);
     expect(asked.length).toBe(before + 1);
   });
 
   test('revokes a token on logout at once here and within a second in another process, and no other token', async () => {
-    const room = await openRoom(open);
-    const other = await secondProcess(open, room);
-    const { token, caller } = await annaOf(room);
-    const second = await tokenOf(room, 'anna', "anna's password");
+    const fixture = await openFixture(open);
+    const other = await secondProcess(open, fixture);
+    const { token, caller } = await annaOf(fixture);
+    const second = await tokenOf(fixture, 'anna', "anna's password");
     await callerOf(other, token);
-    await room.access.logout(caller);
-    await expectRefused(callerOf(room, token), 'not_logged_in');
-    room.clock.nowMs += SECOND;
+    await fixture.access.logout(caller);
+    await expectRefused(callerOf(fixture, token), 'not_logged_in');
+    fixture.clock.nowMs += SECOND;
     await expectRefused(callerOf(other, token), 'not_logged_in');
     expect(await callerOf(other, second)).toMatchObject({ username: 'anna' });
-    expect(await callerOf(room, second)).toMatchObject({ username: 'anna' });
+    expect(await callerOf(fixture, second)).toMatchObject({ username: 'anna' });
   });
 
   test('does not cache a verification that a logout overtook', async () => {
-    const room = await openRoom(open);
-    const { token, caller } = await annaOf(room);
-    room.clock.nowMs += SECOND;
-    const underWay = callerOf(room, token).catch(() => null);
-    await room.access.logout(caller);
+    const fixture = await openFixture(open);
+    const { token, caller } = await annaOf(fixture);
+    fixture.clock.nowMs += SECOND;
+    const underWay = callerOf(fixture, token).catch(() => null);
+    await fixture.access.logout(caller);
     await underWay;
-    await expectRefused(callerOf(room, token), 'not_logged_in');
+    await expectRefused(callerOf(fixture, token), 'not_logged_in');
   });
 
   test('refuses a disabled account within a second, and accepts it when enabled again', async () => {
-    const room = await openRoom(open);
-    const { token } = await annaOf(room);
-    await setDisabled(room.store, 'anna', 1);
-    room.clock.nowMs += SECOND;
-    await expectRefused(callerOf(room, token), 'not_logged_in');
-    await setDisabled(room.store, 'anna', 0);
-    expect(await callerOf(room, token)).toMatchObject({ username: 'anna' });
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
+    await setDisabled(fixture.store, 'anna', 1);
+    fixture.clock.nowMs += SECOND;
+    await expectRefused(callerOf(fixture, token), 'not_logged_in');
+    await setDisabled(fixture.store, 'anna', 0);
+    expect(await callerOf(fixture, token)).toMatchObject({ username: 'anna' });
   });
 
   test('applies a change of roles within a second: roles come from the account, not the token', async () => {
-    const room = await openRoom(open);
-    const { token } = await annaOf(room);
-    await room.store.write((tx) =>
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
+    await fixture.store.write((tx) =>
       tx.updateTable('account').set({ roles: '["user","admin"]' }).where('username', '=', 'anna').execute(),
     );
-    room.clock.nowMs += SECOND;
-    expect((await callerOf(room, token)).roles).toEqual(['user', 'admin']);
+    fixture.clock.nowMs += SECOND;
+    expect((await callerOf(fixture, token)).roles).toEqual(['user', 'admin']);
   });
 
   test('keeps old tokens valid for their day after a rotation, and signs with the new key in every process', async () => {
-    const room = await openRoom(open);
-    const other = await secondProcess(open, room);
-    const { token } = await annaOf(room);
+    const fixture = await openFixture(open);
+    const other = await secondProcess(open, fixture);
+    const { token } = await annaOf(fixture);
     expect(await callerOf(other, token)).toMatchObject({ username: 'anna' });
-    const oldId = (await ownKey(room)).kid;
-    room.clock.nowMs += 5 * SECOND;
-    const newId = await rotateKey(room);
+    const oldId = (await ownKey(fixture)).kid;
+    fixture.clock.nowMs += 5 * SECOND;
+    const newId = await rotateKey(fixture);
     expect(newId).not.toBe(oldId);
 
-    const fresh = await tokenOf(room, 'anna', "anna's password");
+    const fresh = await tokenOf(fixture, 'anna', "anna's password");
     expect(decodeProtectedHeader(fresh).kid).toBe(newId);
     // The other process learns of the rotation from the token, and by its next login.
     expect(await callerOf(other, fresh)).toMatchObject({ username: 'anna' });
     expect(decodeProtectedHeader(await tokenOf(other, 'anna', "anna's password")).kid).toBe(newId);
-    for (const one of [room, other]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
+    for (const one of [fixture, other]) expect(await callerOf(one, token)).toMatchObject({ username: 'anna' });
 
-    const retired = await room.store.read
+    const retired = await fixture.store.read
       .selectFrom('signingKey')
       .selectAll()
       .where('kid', '=', oldId)
       .executeTakeFirstOrThrow();
-    expect(retired).toMatchObject({ privateJwk: '', retiredAtMs: room.clock.nowMs });
-    room.clock.nowMs += DAY + 2 * 60 * SECOND;
-    await room.access.sweep();
-    expect(await room.store.read.selectFrom('signingKey').select('kid').execute()).toEqual([{ kid: newId }]);
-    expect(await room.store.read.selectFrom('session').select('id').execute()).toEqual([]);
+    expect(retired).toMatchObject({ privateJwk: '', retiredAtMs: fixture.clock.nowMs });
+    fixture.clock.nowMs += DAY + 2 * 60 * SECOND;
+    await fixture.access.sweep();
+    expect(await fixture.store.read.selectFrom('signingKey').select('kid').execute()).toEqual([{ kid: newId }]);
+    expect(await fixture.store.read.selectFrom('session').select('id').execute()).toEqual([]);
   });
 
   test('rotates a key after a month, and not before', async () => {
-    const room = await openRoom(open);
-    const kid = await room.access.ensureSigningKey();
-    room.clock.nowMs += 29 * DAY;
-    await room.access.sweep();
-    expect((await ownKey(room)).kid).toBe(kid);
-    room.clock.nowMs += 2 * DAY;
-    await room.access.sweep();
-    const fresh = await tokenOf(room);
+    const fixture = await openFixture(open);
+    const kid = await fixture.access.ensureSigningKey();
+    fixture.clock.nowMs += 29 * DAY;
+    await fixture.access.sweep();
+    expect((await ownKey(fixture)).kid).toBe(kid);
+    fixture.clock.nowMs += 2 * DAY;
+    await fixture.access.sweep();
+    const fresh = await tokenOf(fixture);
     expect(decodeProtectedHeader(fresh).kid).not.toBe(kid);
   });
 
   test('agrees on one key when processes start or rotate concurrently', async () => {
-    const room = await openRoom(open);
-    const other = await secondProcess(open, room);
-    const ids = await Promise.all([room, other, room, other].map((one) => one.access.ensureSigningKey()));
+    const fixture = await openFixture(open);
+    const other = await secondProcess(open, fixture);
+    const ids = await Promise.all([fixture, other, fixture, other].map((one) => one.access.ensureSigningKey()));
     expect(new Set(ids).size).toBe(1);
-    await Promise.all([room, other].map(rotateKey));
-    const current = await room.store.read
+    await Promise.all([fixture, other].map(rotateKey));
+    const current = await fixture.store.read
       .selectFrom('signingKey')
       .select('kid')
       .where('retiredAtMs', 'is', null)
       .execute();
     expect(current).toHaveLength(1);
-    expect(await room.access.ensureSigningKey()).toBe(current[0]?.kid);
+    expect(await fixture.access.ensureSigningKey()).toBe(current[0]?.kid);
     expect(await other.access.ensureSigningKey()).toBe(current[0]?.kid);
   });
 
   test('reads the keys at most once a second for unknown key ids', async () => {
-    const room = await openRoom(open);
-    const { token } = await annaOf(room);
-    const { jwk } = await ownKey(room);
-    const { store, asked } = watchedStore(room.store);
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
+    const { jwk } = await ownKey(fixture);
+    const { store, asked } = watchedStore(fixture.store);
     const readings = () => asked.filter((query) => query.includes('"signingKey"')).length;
-    const watched = roomOver(store, room.clock);
+    const watched = accessFixtureOver(store, fixture.clock);
     await callerOf(watched, token);
     expect(readings()).toBe(1);
     const strangers = Array.from({ length: 200 }, (_, i) =>
@@ -421,7 +425,7 @@ onBothEngines('access tokens', (open) => {
     );
     await Promise.allSettled(strangers.map((bad) => callerOf(watched, bad)));
     expect(readings()).toBe(1);
-    room.clock.nowMs += SECOND;
+    fixture.clock.nowMs += SECOND;
     for (const bad of strangers) await callerOf(watched, bad).catch(() => null);
     expect(readings()).toBe(2);
   });

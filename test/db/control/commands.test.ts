@@ -29,7 +29,7 @@ function handClock() {
   };
 }
 
-async function commandRoom() {
+async function commandFixture() {
   const { store, remove } = await openTempStore();
   onTestFinished(remove);
   const world = await makeWorld(store);
@@ -69,7 +69,7 @@ async function commandRoom() {
 }
 
 test('leaves no timer, listener or kill after a command has ended', async () => {
-  const { clock, gone, exit, result, kills } = await commandRoom();
+  const { clock, gone, exit, result, kills } = await commandFixture();
   expect(clock.pending()).toEqual([60_000]);
   expect(getEventListeners(gone.signal, 'abort')).toHaveLength(1);
   exit(0);
@@ -83,7 +83,7 @@ test('leaves no timer, listener or kill after a command has ended', async () => 
 });
 
 test('kills a command once at its limit, and cancels the wait for it', async () => {
-  const { clock, gone, exit, result, kills } = await commandRoom();
+  const { clock, gone, exit, result, kills } = await commandFixture();
   clock.pass();
   await expect.poll(clock.pending).toEqual([15_000]);
   expect(kills()).toBe(1);
@@ -94,7 +94,7 @@ test('kills a command once at its limit, and cancels the wait for it', async () 
 });
 
 test('reports a command that outlives its kill', async () => {
-  const { clock, result } = await commandRoom();
+  const { clock, result } = await commandFixture();
   clock.pass();
   await expect.poll(clock.pending).toEqual([15_000]);
   clock.pass();
@@ -102,7 +102,7 @@ test('reports a command that outlives its kill', async () => {
 });
 
 test('throttles discarded output to 4 MiB per second, and reads retained output at full speed', async () => {
-  const { clock, stdout, exit, result } = await commandRoom();
+  const { clock, stdout, exit, result } = await commandFixture();
   stdout.write(Buffer.alloc(1_000, 'a'));
   await expect.poll(() => stdout.readableLength).toBe(0);
   expect(clock.pending()).toEqual([60_000]);
@@ -117,7 +117,7 @@ test('throttles discarded output to 4 MiB per second, and reads retained output 
 });
 
 test('kills the command and cancels its time limit when the caller disconnects', async () => {
-  const { clock, gone, exit, result, kills } = await commandRoom();
+  const { clock, gone, exit, result, kills } = await commandFixture();
   gone.abort(new Error('left'));
   await expect.poll(kills).toBe(1);
   exit(137);

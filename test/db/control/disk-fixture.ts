@@ -8,7 +8,7 @@ import { measuring, type Measuring } from './measuring.ts';
 
 export const GB = 1024 ** 3;
 
-export interface DiskRoom extends Measuring {
+export interface DiskFixture extends Measuring {
   world: World;
   memory: MemoryStorage;
   volume: (name: string, sizeGB: number) => Promise<string>;
@@ -24,7 +24,7 @@ export interface DiskRoom extends Measuring {
   sharedId: string;
 }
 
-export async function diskRoom(store: Store, options: WorldOptions = {}): Promise<DiskRoom> {
+export async function diskFixture(store: Store, options: WorldOptions = {}): Promise<DiskFixture> {
   const world = await makeWorld(store, options);
   const memory = makeMemoryStorage();
   world.drivers.pools = world.drivers.pools.map((pool) => ({ ...pool, storage: memory }));

@@ -22,7 +22,7 @@ const START = 1_700_002_800_000;
 const DAY_MS = 24 * HOUR_MS;
 
 /** Running instances, and a sampler driven by the test. */
-async function makeRoom(store: Store, count = 1) {
+async function makeFixture(store: Store, count = 1) {
   const clock = makeVirtualClock(START);
   const world = await makeWorld(store, { start: false, engine: { clock } });
   const { engine, drivers } = world;
@@ -101,36 +101,39 @@ const rates = { receivedBytesPerSecond: 6_000, sentBytesPerSecond: 4_000, readBy
 
 onBothEngines('figures of a running instance', (open) => {
   test('has a sample every 15 seconds, with rates', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(5 * MINUTE_MS);
-    const of = { fromMs: room.begunMs, toMs: room.begunMs + 5 * MINUTE_MS };
+    const fixture = await makeFixture(await open());
+    await fixture.pass(5 * MINUTE_MS);
+    const of = { fromMs: fixture.begunMs, toMs: fixture.begunMs + 5 * MINUTE_MS };
     for (const [name, rate] of Object.entries(rates)) {
-      const series = await room.series(name as keyof typeof rates, of);
+      const series = await fixture.series(name as keyof typeof rates, of);
       expect(series, name).toHaveLength(20);
       expect(series.slice(1), name).toEqual(Array(19).fill(rate));
     }
-    expect((await room.series('cpuMilli', of)).at(-1)).toBe(20);
-    expect(await room.series('receivedBytesPerSecond', { ...of, stepMs: MINUTE_MS })).toEqual(Array(5).fill(6_000));
-    const { now, cpuLimitMilli, gpuCount, stepMs } = await room.read();
+    expect((await fixture.series('cpuMilli', of)).at(-1)).toBe(20);
+    expect(await fixture.series('receivedBytesPerSecond', { ...of, stepMs: MINUTE_MS })).toEqual(Array(5).fill(6_000));
+    const { now, cpuLimitMilli, gpuCount, stepMs } = await fixture.read();
     expect({ cpuLimitMilli, gpuCount, stepMs }).toEqual({ cpuLimitMilli: 1_000, gpuCount: 0, stepMs: SAMPLE_MS });
     expect(now).toMatchObject({ usage: { processLimit: 100, memoryLimitBytes: 1024 ** 3 } });
-    expect(room.clock.now() - (now?.atMs ?? 0)).toBeLessThanOrEqual(2 * SAMPLE_MS);
+    expect(fixture.clock.now() - (now?.atMs ?? 0)).toBeLessThanOrEqual(2 * SAMPLE_MS);
   });
 
   test('has a gap, never zeros, during an engine outage', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(MINUTE_MS);
-    room.engine.host.goAway(2 * MINUTE_MS);
-    await room.pass(MINUTE_MS);
-    expect((await room.read()).now, 'no current sample').toBeNull();
-    await room.pass(MINUTE_MS);
-    room.engine.host.comeBack();
-    await room.pass(MINUTE_MS);
-    const of = { fromMs: room.begunMs, toMs: room.begunMs + 4 * MINUTE_MS };
-    const [memory, received] = [await room.series('memoryBytes', of), await room.series('receivedBytesPerSecond', of)];
+    const fixture = await makeFixture(await open());
+    await fixture.pass(MINUTE_MS);
+    fixture.engine.host.goAway(2 * MINUTE_MS);
+    await fixture.pass(MINUTE_MS);
+    expect((await fixture.read()).now, 'no current sample').toBeNull();
+    await fixture.pass(MINUTE_MS);
+    fixture.engine.host.comeBack();
+    await fixture.pass(MINUTE_MS);
+    const of = { fromMs: fixture.begunMs, toMs: fixture.begunMs + 4 * MINUTE_MS };
+    const [memory, received] = [
+      await fixture.series('memoryBytes', of),
+      await fixture.series('receivedBytesPerSecond', of),
+    ];
     expect(memory.map((value) => value !== null)).toEqual([...all(4, true), ...all(8, false), ...all(4, true)]);
     expect(received.slice(1)).toEqual([...all(3, 6_000), ...all(8, null), null, ...all(3, 6_000)]);
-    expect(await room.series('memoryBytes', { ...of, stepMs: MINUTE_MS })).toEqual([
+    expect(await fixture.series('memoryBytes', { ...of, stepMs: MINUTE_MS })).toEqual([
       expect.any(Number),
       null,
       null,
@@ -139,118 +142,118 @@ onBothEngines('figures of a running instance', (open) => {
   });
 
   test('has a gap while nothing runs, even before the row shows it', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(MINUTE_MS);
-    await room.halt(room.id);
-    await room.pass(MINUTE_MS);
-    const series = await room.series('memoryBytes', { fromMs: room.begunMs, stepMs: MINUTE_MS });
+    const fixture = await makeFixture(await open());
+    await fixture.pass(MINUTE_MS);
+    await fixture.halt(fixture.id);
+    await fixture.pass(MINUTE_MS);
+    const series = await fixture.series('memoryBytes', { fromMs: fixture.begunMs, stepMs: MINUTE_MS });
     expect(series.slice(0, 2)).toEqual([expect.any(Number), null]);
   });
 
   test('continues after a restart of the instance resets its counters', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(MINUTE_MS);
-    await room.restart(room.id);
-    await room.pass(2 * MINUTE_MS);
-    const series = await room.series('receivedBytesPerSecond', { fromMs: room.begunMs + SAMPLE_MS });
+    const fixture = await makeFixture(await open());
+    await fixture.pass(MINUTE_MS);
+    await fixture.restart(fixture.id);
+    await fixture.pass(2 * MINUTE_MS);
+    const series = await fixture.series('receivedBytesPerSecond', { fromMs: fixture.begunMs + SAMPLE_MS });
     const reported = series.filter((value) => value !== null);
     expect(reported.length).toBeGreaterThanOrEqual(10);
     for (const value of reported) expect(value).toBe(6_000);
   });
 
   test('survives a server restart, except for the current minute', async () => {
-    const room = await makeRoom(await open(), 2);
-    await room.pass(10 * MINUTE_MS);
-    await room.pass(MINUTE_MS / 2);
-    const of = { fromMs: room.begunMs, toMs: room.begunMs + 12 * MINUTE_MS };
-    const before = await room.series('memoryBytes', { ...of, toMs: room.clock.now() });
-    room.again();
-    await room.pass(MINUTE_MS / 2);
-    const after = await room.series('memoryBytes', { ...of, toMs: room.clock.now() });
+    const fixture = await makeFixture(await open(), 2);
+    await fixture.pass(10 * MINUTE_MS);
+    await fixture.pass(MINUTE_MS / 2);
+    const of = { fromMs: fixture.begunMs, toMs: fixture.begunMs + 12 * MINUTE_MS };
+    const before = await fixture.series('memoryBytes', { ...of, toMs: fixture.clock.now() });
+    fixture.again();
+    await fixture.pass(MINUTE_MS / 2);
+    const after = await fixture.series('memoryBytes', { ...of, toMs: fixture.clock.now() });
     expect(after.slice(0, 40)).toEqual(before.slice(0, 40));
     expect(after.slice(0, 40)).not.toContain(null);
     expect(after.slice(40, 42), 'the current minute').toEqual([null, null]);
     expect(after.at(42)).not.toBeNull();
-    await room.pass(MINUTE_MS);
-    const minutes = await room.series('memoryBytes', { ...of, stepMs: MINUTE_MS }, room.ids[1]);
+    await fixture.pass(MINUTE_MS);
+    const minutes = await fixture.series('memoryBytes', { ...of, stepMs: MINUTE_MS }, fixture.ids[1]);
     expect(minutes).not.toContain(null);
   });
 
   test('keeps hours by the minute in few rows, across restarts, each written once', async () => {
-    const room = await makeRoom(await open(), 3);
-    await room.pass(3 * HOUR_MS + 5 * MINUTE_MS);
-    const of = { fromMs: room.begunMs, toMs: room.begunMs + 3 * HOUR_MS + 4 * MINUTE_MS, stepMs: MINUTE_MS };
-    const series = await room.series('receivedBytesPerSecond', of);
+    const fixture = await makeFixture(await open(), 3);
+    await fixture.pass(3 * HOUR_MS + 5 * MINUTE_MS);
+    const of = { fromMs: fixture.begunMs, toMs: fixture.begunMs + 3 * HOUR_MS + 4 * MINUTE_MS, stepMs: MINUTE_MS };
+    const series = await fixture.series('receivedBytesPerSecond', of);
     expect(series).toEqual(all(184, 6_000));
-    expect(await room.count('metricHour')).toBe(3 * 3);
-    expect(await room.count('metricMinute')).toBeLessThanOrEqual(121);
-    expect(room.sampler.samplesOf(room.id).length).toBeLessThanOrEqual(63 * 4);
-    expect(room.sampler.samplesOf(room.id).length).toBeGreaterThanOrEqual(60 * 4);
-    const [memory, peak] = await Promise.all([room.read(of), room.read({ ...of, stepMs: HOUR_MS })]);
+    expect(await fixture.count('metricHour')).toBe(3 * 3);
+    expect(await fixture.count('metricMinute')).toBeLessThanOrEqual(121);
+    expect(fixture.sampler.samplesOf(fixture.id).length).toBeLessThanOrEqual(63 * 4);
+    expect(fixture.sampler.samplesOf(fixture.id).length).toBeGreaterThanOrEqual(60 * 4);
+    const [memory, peak] = await Promise.all([fixture.read(of), fixture.read({ ...of, stepMs: HOUR_MS })]);
     const at = figureNames.indexOf('memoryBytes');
     const most = Math.max(...memory.steps.slice(0, 60).map((step) => step?.max[at] ?? 0));
     expect(peak.steps[0]?.max[at]).toBe(most);
     expect(most).toBeGreaterThan(peak.steps[0]?.mean[at] ?? Infinity);
-    room.again();
-    await room.pass(3 * MINUTE_MS);
-    expect(await room.read(of), 'as before').toEqual({ ...memory, now: expect.anything() });
-    expect(await room.count('metricHour')).toBe(3 * 3);
+    fixture.again();
+    await fixture.pass(3 * MINUTE_MS);
+    expect(await fixture.read(of), 'as before').toEqual({ ...memory, now: expect.anything() });
+    expect(await fixture.count('metricHour')).toBe(3 * 3);
   });
 
   test('deletes samples older than a day', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(2 * HOUR_MS + 2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(2);
-    await room.clock.advance(DAY_MS);
-    await room.pass(2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(1); // its last minutes are a day old
-    await room.clock.advance(HOUR_MS);
-    await room.pass(2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(1); // rows of the current day
-    expect(await room.count('metricMinute')).toBeLessThanOrEqual(4);
-    const old = (await room.store.read.selectFrom('metricHour').select('atMs').execute()).map(({ atMs }) => atMs);
-    expect(old.every((atMs) => atMs > room.begunMs + DAY_MS)).toBe(true);
+    const fixture = await makeFixture(await open());
+    await fixture.pass(2 * HOUR_MS + 2 * MINUTE_MS);
+    expect(await fixture.count('metricHour')).toBe(2);
+    await fixture.clock.advance(DAY_MS);
+    await fixture.pass(2 * MINUTE_MS);
+    expect(await fixture.count('metricHour')).toBe(1); // its last minutes are a day old
+    await fixture.clock.advance(HOUR_MS);
+    await fixture.pass(2 * MINUTE_MS);
+    expect(await fixture.count('metricHour')).toBe(1); // rows of the current day
+    expect(await fixture.count('metricMinute')).toBeLessThanOrEqual(4);
+    const old = (await fixture.store.read.selectFrom('metricHour').select('atMs').execute()).map(({ atMs }) => atMs);
+    expect(old.every((atMs) => atMs > fixture.begunMs + DAY_MS)).toBe(true);
   });
 
   test('deletes samples of a terminated instance within a minute, and no others', async () => {
-    const room = await makeRoom(await open(), 2);
-    const [gone, stays] = [room.ids[0] ?? '', room.ids[1] ?? ''];
-    await room.pass(HOUR_MS + 2 * MINUTE_MS);
-    expect(await room.count('metricHour')).toBe(2);
-    await room.store.write(async (tx) => {
-      const released = { desired: 'released', status: 'Terminated', releasedAtMs: room.clock.now() };
+    const fixture = await makeFixture(await open(), 2);
+    const [gone, stays] = [fixture.ids[0] ?? '', fixture.ids[1] ?? ''];
+    await fixture.pass(HOUR_MS + 2 * MINUTE_MS);
+    expect(await fixture.count('metricHour')).toBe(2);
+    await fixture.store.write(async (tx) => {
+      const released = { desired: 'released', status: 'Terminated', releasedAtMs: fixture.clock.now() };
       await tx.updateTable('instance').set(released).where('id', '=', gone).execute();
     });
-    await room.pass(MINUTE_MS);
-    expect(room.sampler.samplesOf(gone)).toEqual([]);
-    expect(room.sampler.samplesOf(stays).length).toBeGreaterThan(200);
-    const rows = await room.store.read.selectFrom('metricHour').select('instanceId').execute();
+    await fixture.pass(MINUTE_MS);
+    expect(fixture.sampler.samplesOf(gone)).toEqual([]);
+    expect(fixture.sampler.samplesOf(stays).length).toBeGreaterThan(200);
+    const rows = await fixture.store.read.selectFrom('metricHour').select('instanceId').execute();
     expect(rows).toEqual([{ instanceId: stays }]);
-    await expect(room.read({}, idOf(gone))).rejects.toMatchObject({ code: 'not_found' });
+    await expect(fixture.read({}, idOf(gone))).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('survives a clock step back by dropping later samples', async () => {
-    const room = await makeRoom(await open());
-    await room.pass(10 * MINUTE_MS);
-    room.date.aheadMs = -5 * MINUTE_MS;
-    await room.pass(2 * MINUTE_MS);
-    const nowMs = room.clock.now() - 5 * MINUTE_MS;
-    const times = room.sampler.samplesOf(room.id).map(({ atMs }) => atMs);
+    const fixture = await makeFixture(await open());
+    await fixture.pass(10 * MINUTE_MS);
+    fixture.date.aheadMs = -5 * MINUTE_MS;
+    await fixture.pass(2 * MINUTE_MS);
+    const nowMs = fixture.clock.now() - 5 * MINUTE_MS;
+    const times = fixture.sampler.samplesOf(fixture.id).map(({ atMs }) => atMs);
     expect(times).toEqual([...new Set(times)].toSorted((one, other) => one - other));
     expect(times.at(-1)).toBeLessThanOrEqual(nowMs);
-    const minutes = await room.sampler.minutesOf(room.id, room.begunMs);
-    expect(minutes.map(({ atMs }) => (atMs - room.begunMs) / MINUTE_MS)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    const minutes = await fixture.sampler.minutesOf(fixture.id, fixture.begunMs);
+    expect(minutes.map(({ atMs }) => (atMs - fixture.begunMs) / MINUTE_MS)).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
   test('asks the engine once for all running instances', async () => {
     const calls: number[] = [];
-    const room = await makeRoom(await open(), 5);
-    const { usage } = room.engine;
-    room.engine.usage = (ids, ...more) => {
+    const fixture = await makeFixture(await open(), 5);
+    const { usage } = fixture.engine;
+    fixture.engine.usage = (ids, ...more) => {
       calls.push(ids.length);
       return usage(ids, ...more);
     };
-    await room.pass(MINUTE_MS);
+    await fixture.pass(MINUTE_MS);
     expect(calls).toEqual(all(4, 5));
   });
 });

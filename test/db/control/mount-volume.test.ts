@@ -9,7 +9,7 @@ const volume = { id: volumeId('v'), regionId: regionId('r') };
 const disk = { kind: 'volume', id: volume.id } as const;
 const never = new AbortController().signal;
 
-function room() {
+function fixture() {
   const late = new AbortController();
   const did: string[] = [];
   const storage: Pick<Storage, 'mount'> = {
@@ -24,7 +24,7 @@ function room() {
 }
 
 test("mounts after the operation that holds the disk's mutex", async () => {
-  const { mount, did, before } = room();
+  const { mount, did, before } = fixture();
   const { promise, resolve } = Promise.withResolvers<void>();
   const grow = before(() => promise.then(() => void did.push('grow')));
   const mounted = mount(volume, never);
@@ -35,7 +35,7 @@ test("mounts after the operation that holds the disk's mutex", async () => {
 });
 
 test('refuses with a retry time when the mutex is held too long, and mounts nothing later', async () => {
-  const { mount, did, late, before } = room();
+  const { mount, did, late, before } = fixture();
   const { promise, resolve } = Promise.withResolvers<void>();
   const copy = before(() => promise);
   const mounted = mount(volume, never);
@@ -48,7 +48,7 @@ test('refuses with a retry time when the mutex is held too long, and mounts noth
 });
 
 test("rejects with the abort's reason while waiting", async () => {
-  const { mount, before } = room();
+  const { mount, before } = fixture();
   const { promise, resolve } = Promise.withResolvers<void>();
   const copy = before(() => promise);
   const cut = new AbortController();

@@ -76,9 +76,9 @@ async function loopsHere(): Promise<string[]> {
   return stdout.split('\n').filter((line) => line.startsWith(inside.folder));
 }
 
-const NO_ROOM = /No space left on device/;
+const NO_SPACE = /No space left on device/;
 const fill = (id: string, folder: string): Promise<unknown> =>
-  expect(shell(id, `cat /dev/zero >${folder}/full`)).rejects.toThrow(NO_ROOM);
+  expect(shell(id, `cat /dev/zero >${folder}/full`)).rejects.toThrow(NO_SPACE);
 
 test('a full volume fails only its own writes, reports it within seconds, and its instance starts again', async () => {
   const [full, other] = [await volume('full'), await volume('other')];
@@ -86,7 +86,7 @@ test('a full volume fails only its own writes, reports it within seconds, and it
   await shell(one, 'mkdir -p /root/v0/deep/inner && echo seen >/root/v0/from-one');
   expect(await shell(two, 'cat /root/v0/from-one')).toBe('seen\n');
   await fill(two, '/root/v0/deep/inner');
-  await expect(shell(one, 'head -c 1000000 /dev/zero >/root/v0/more')).rejects.toThrow(NO_ROOM);
+  await expect(shell(one, 'head -c 1000000 /dev/zero >/root/v0/more')).rejects.toThrow(NO_SPACE);
   for (const folder of ['/root/v1', '/root/dataDisk', '/root/sharedDisk', '/root'])
     await shell(one, `head -c 1000000 /dev/zero >${folder}/fine && sync`);
   await fill(one, '/root/sharedDisk');

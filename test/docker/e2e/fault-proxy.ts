@@ -64,12 +64,12 @@ export async function makeWire({
       passed += piece.length;
       carried += piece.length;
       if (flow.kind === 'cut' && passed > flow.afterBytes) return over();
-      const room = near.write(piece);
+      const hasCapacity = near.write(piece);
       if (flow.kind === 'held' && passed > flow.afterBytes) far.pause();
       else if (flow.kind === 'slow') {
         far.pause();
         setTimeout(() => flow.kind !== 'held' && far.resume(), PIECE_EVERY_MS);
-      } else if (!room) {
+      } else if (!hasCapacity) {
         far.pause();
         near.once('drain', () => far.resume());
       }

@@ -37,7 +37,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   try {
-    await makeRoom();
+    await freeSpace();
     await inside?.stop();
   } finally {
     await engine?.stop();
@@ -48,7 +48,7 @@ afterAll(async () => {
 });
 
 const filling = (): string => join(disk, 'filling');
-const makeRoom = (): Promise<void> => rm(filling(), { force: true });
+const freeSpace = (): Promise<void> => rm(filling(), { force: true });
 
 async function fill(): Promise<void> {
   const file = await open(filling(), 'a');
@@ -70,7 +70,7 @@ test('shows DiskFull, then fails permanently, without space for a container; a s
   const { instanceRuntimeInfo: now } = await inside.sees(id, { diagnosisReason: 'DiskFull' });
   expect(now).toMatchObject({ phase: 'CreateContainer', diagnosisMessage: said });
   await inside.givenUp(id, { status: 'InitializationFailed', reason: 'DiskFull' });
-  await makeRoom();
+  await freeSpace();
   await inside.client.start({ instanceId: id });
   await inside.sees(id, { status: 'Running', diagnosisReason: '' });
   await inside.removeAll(id);
@@ -83,6 +83,6 @@ test('shows DiskFull during retries and at the permanent failure without space f
   expect(now).toMatchObject({ status: 'Starting', phase: 'DownloadImage' });
   expect(now.diagnosisMessage).toBe(`${registry.imageRef}: ${said}`);
   await inside.givenUp(id, { status: 'StartingFailed', reason: 'DiskFull' });
-  await makeRoom();
+  await freeSpace();
   await inside.removeAll(id);
 });

@@ -4,10 +4,10 @@ import { makeClient } from '../../../src/contract/client.ts';
 import { readEvents, type StreamedEvent } from '../../../src/contract/events.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openTempStore } from '../../fixtures/store.ts';
-import { eventRoom, type EventRoom, type Someone } from './event-fixture.ts';
+import { eventFixture, type EventFixture, type Someone } from './event-fixture.ts';
 
-const clientOf = (room: EventRoom, { token }: Someone, fetch = globalThis.fetch) =>
-  makeClient({ baseUrl: room.api.baseUrl, credential: { kind: 'token', token }, fetch });
+const clientOf = (fixture: EventFixture, { token }: Someone, fetch = globalThis.fetch) =>
+  makeClient({ baseUrl: fixture.api.baseUrl, credential: { kind: 'token', token }, fetch });
 
 /** Takes the next `count` events. */
 async function take(events: AsyncIterable<StreamedEvent>, count: number): Promise<StreamedEvent[]> {
@@ -24,9 +24,9 @@ const seqsOf = (reported: StreamedEvent[]): number[] =>
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
-async function withRoom(work: (room: EventRoom) => Promise<void>): Promise<void> {
+async function withFixture(work: (fixture: EventFixture) => Promise<void>): Promise<void> {
   const { store, remove } = await openTempStore();
-  await work(await eventRoom(store));
+  await work(await eventFixture(store));
   await remove();
 }
 
@@ -58,21 +58,21 @@ function breaking(afterBytes: () => number): { fetch: typeof globalThis.fetch; o
 }
 
 test('yields every event once and in order over connections that break anywhere', () =>
-  withRoom(async (room) => {
-    const ann = await room.another();
+  withFixture(async (fixture) => {
+    const ann = await fixture.another();
     const network = breaking(() => 200 + Math.random() * 4_000);
-    const reading = take(clientOf(room, ann, network.fetch).events({ after: ann.base }), 60);
+    const reading = take(clientOf(fixture, ann, network.fetch).events({ after: ann.base }), 60);
     for (let wave = 0; wave < 6; wave++) await ann.happens(10);
     expect(seqsOf(await reading)).toEqual(range(ann.base + 1, ann.base + 60));
     expect(network.opened()).toBeGreaterThan(1);
   }));
 
 test('resumes from its start without a number, even before any event', () =>
-  withRoom(async (room) => {
-    const ann = await room.another();
+  withFixture(async (fixture) => {
+    const ann = await fixture.another();
     let opened = 0;
     const reading = take(
-      clientOf(room, ann, async (url, init) => {
+      clientOf(fixture, ann, async (url, init) => {
         const response = await globalThis.fetch(url, init);
         opened += 1;
         if (opened > 1) return response;
@@ -88,10 +88,10 @@ test('resumes from its start without a number, even before any event', () =>
   }));
 
 test('an event has kind, subject, time and data; a gap has its numbers and a reason', () =>
-  withRoom(async (room) => {
-    const ann = await room.another();
+  withFixture(async (fixture) => {
+    const ann = await fixture.another();
     await ann.happens(1, { deep: { a: [1] } });
-    const [reported] = await take(clientOf(room, ann).events({ after: ann.base }), 1);
+    const [reported] = await take(clientOf(fixture, ann).events({ after: ann.base }), 1);
     expect(reported).toEqual({
       type: 'event',
       seq: ann.base + 1,
@@ -100,7 +100,7 @@ test('an event has kind, subject, time and data; a gap has its numbers and a rea
       atUnixMs: 5,
       data: { deep: { a: [1] }, n: 0 },
     });
-    const ahead = clientOf(room, ann).events({ after: ann.base + 50 });
+    const ahead = clientOf(fixture, ann).events({ after: ann.base + 50 });
     expect((await ahead.next()).value).toEqual({
       type: 'gap',
       fromSeq: ann.base + 2,
@@ -113,8 +113,8 @@ test('an event has kind, subject, time and data; a gap has its numbers and a rea
   }));
 
 test('throws a refusal, as the first answer or after a revoked login', () =>
-  withRoom(async (room) => {
-    const stranger = makeClient({ baseUrl: room.api.baseUrl });
+  withFixture(async (fixture) => {
+    const stranger = makeClient({ baseUrl: fixture.api.baseUrl });
     await expect(take(stranger.events(), 1)).rejects.toMatchObject({
       name: 'ApiError',
       status: 401,
@@ -123,11 +123,11 @@ test('throws a refusal, as the first answer or after a revoked login', () =>
     const away = makeClient({ baseUrl: 'http://127.0.0.1:1/api' });
     await expect(take(away.events(), 1)).rejects.toMatchObject({ status: 0, code: 'unreachable' });
 
-    const ann = await room.another();
-    const client = clientOf(room, ann, breaking(() => 1).fetch);
+    const ann = await fixture.another();
+    const client = clientOf(fixture, ann, breaking(() => 1).fetch);
     const events = client.events({ after: ann.base });
     const next = events.next();
-    await clientOf(room, ann).logout();
+    await clientOf(fixture, ann).logout();
     await expect(next).rejects.toMatchObject({ status: 401, code: 'not_logged_in' });
   }));
 
@@ -178,22 +178,22 @@ test('throws on unreadable data instead of retrying forever', async () => {
 });
 
 test('the signal ends the loop quietly, and leaving the loop closes its stream', () =>
-  withRoom(async (room) => {
-    const ann = await room.another();
-    const { events } = room.world.running.control;
+  withFixture(async (fixture) => {
+    const ann = await fixture.another();
+    const { events } = fixture.world.running.control;
     const ending = new AbortController();
-    const reading = take(clientOf(room, ann).events({ signal: ending.signal }), 1);
+    const reading = take(clientOf(fixture, ann).events({ signal: ending.signal }), 1);
     await eventually(() => 'size' in events && events.size === 1);
     ending.abort();
     expect(await reading).toEqual([]);
     await eventually(() => 'size' in events && events.size === 0);
     await ann.happens(2);
-    expect(await take(clientOf(room, ann).events({ after: ann.base }), 1)).toHaveLength(1);
+    expect(await take(clientOf(fixture, ann).events({ after: ann.base }), 1)).toHaveLength(1);
     await eventually(() => 'size' in events && events.size === 0);
-    expect(await take(clientOf(room, ann).events({ signal: AbortSignal.abort() }), 1)).toEqual([]);
+    expect(await take(clientOf(fixture, ann).events({ signal: AbortSignal.abort() }), 1)).toEqual([]);
     // An abort before the first answer works too.
     const early = new AbortController();
-    const never = clientOf(room, ann, (_url, init) => {
+    const never = clientOf(fixture, ann, (_url, init) => {
       const { signal } = init ?? {};
       queueMicrotask(() => early.abort());
       return new Promise((_, reject) =>

@@ -23,14 +23,14 @@ export interface Someone {
   happenTogether: (times: number, data?: object) => Promise<void>;
 }
 
-export interface EventRoom {
+export interface EventFixture {
   world: World;
   api: BareApi;
   admin: Someone;
   another: () => Promise<Someone>;
 }
 
-export async function eventRoom(store: Store, more: Partial<ApiOptions> = {}): Promise<EventRoom> {
+export async function eventFixture(store: Store, more: Partial<ApiOptions> = {}): Promise<EventFixture> {
   const world = await makeWorld(store, { start: false });
   const api = await startEdge(world.running.control, more);
   onTestFinished(() => api.stop());

@@ -13,7 +13,7 @@ import { appendEvent } from '../../../src/store/tables/events.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
 import { insertOwners } from '../../db/store/rows.ts';
 import { eventually } from '../../fixtures/control.ts';
-import { bearer, eventRoom, lastIdIn, messagesIn, openStream, type Someone } from './event-fixture.ts';
+import { bearer, eventFixture, lastIdIn, messagesIn, openStream, type Someone } from './event-fixture.ts';
 import { fakeControl, GOOD_TOKEN } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 
@@ -54,13 +54,13 @@ async function readWithBreaks(port: number, who: Someone, last: number): Promise
 
 onBothEngines('the event stream', (open) => {
   test('each account reads exactly its own numbers, in order, under heavy writes and broken connections', async () => {
-    const room = await eventRoom(await open());
-    const [ann, bob] = [await room.another(), await room.another()];
+    const fixture = await eventFixture(await open());
+    const [ann, bob] = [await fixture.another(), await fixture.another()];
     const storm = async (who: Someone): Promise<void> => {
       for (let wave = 0; wave < 6; wave++) await who.happens(50);
     };
     const reads = async (who: Someone): Promise<void> => {
-      const { seqs, breaks } = await readWithBreaks(room.api.port, who, who.base + 300);
+      const { seqs, breaks } = await readWithBreaks(fixture.api.port, who, who.base + 300);
       expect(seqs).toEqual(range(who.base + 1, who.base + 300));
       expect(breaks).toBeGreaterThan(0);
     };
@@ -68,7 +68,7 @@ onBothEngines('the event stream', (open) => {
   });
 
   test('each event arrives on an idle stream, without a further event or heartbeat', async () => {
-    const { api, admin } = await eventRoom(await open());
+    const { api, admin } = await eventFixture(await open());
     const stream = await openStream(api.port, { headers: bearer(admin) });
     await eventually(() => lastIdIn(stream.text()) >= 0);
     const heartbeats = (): number => stream.text().split(': beat').length - 1;
@@ -84,7 +84,7 @@ onBothEngines('the event stream', (open) => {
   });
 
   test('without a number it starts at the present, and reports its position', async () => {
-    const { api, admin } = await eventRoom(await open());
+    const { api, admin } = await eventFixture(await open());
     await admin.happens(3);
     const stream = await openStream(api.port, { headers: bearer(admin) });
     await eventually(() => stream.text().includes('id: '));
@@ -111,7 +111,7 @@ onBothEngines('the event stream', (open) => {
 
   test('reports expired events as a gap, then continues', async () => {
     const store = await open();
-    const { api, admin, another } = await eventRoom(store);
+    const { api, admin, another } = await eventFixture(store);
     const ann = await another();
     await admin.happens(30);
     await ann.happens(10 - ann.base);
@@ -141,7 +141,7 @@ onBothEngines('the event stream', (open) => {
   });
 
   test('reports a future number as a gap, and skips no event after it', async () => {
-    const { api, another } = await eventRoom(await open());
+    const { api, another } = await eventFixture(await open());
     const ann = await another();
     await ann.happens(4 - ann.base);
     const stream = await openStream(api.port, { path: '/api/events?after=90', headers: bearer(ann) });
@@ -158,7 +158,7 @@ onBothEngines('the event stream', (open) => {
 
   test('a stalled reader costs a bounded number of pages, and misses nothing when it resumes', async () => {
     const store = await open();
-    const { world, api, another } = await eventRoom(store);
+    const { world, api, another } = await eventFixture(store);
     const { events } = world.running.control;
     const follow = events.follow.bind(events);
     let drawn = 0;
@@ -190,7 +190,7 @@ onBothEngines('the event stream', (open) => {
 
 test('the header takes precedence over the query; refuses non-numbers and callers without a login', async () => {
   const { store, remove } = await openTempStore();
-  const { api, another } = await eventRoom(store);
+  const { api, another } = await eventFixture(store);
   const ann = await another();
   await ann.happens(5 - ann.base);
   const both = await openStream(api.port, {
@@ -231,7 +231,7 @@ test('the header takes precedence over the query; refuses non-numbers and caller
 
 test("accepts a browser's cookie from this server's pages only", async () => {
   const { store, remove } = await openTempStore();
-  const { api, admin } = await eventRoom(store);
+  const { api, admin } = await eventFixture(store);
   const cookie = `AccessToken=${admin.token}`;
   const own = await openStream(api.port, { headers: { cookie, origin: api.origin } });
   expect(own.status).toBe(200);
@@ -247,7 +247,7 @@ test("accepts a browser's cookie from this server's pages only", async () => {
 
 test('a stream ends soon after its login or key is revoked; those of other logins continue', async () => {
   const { store, remove } = await openTempStore();
-  const { world, api, admin } = await eventRoom(store, { eventBeatMs: 30 });
+  const { world, api, admin } = await eventFixture(store, { eventBeatMs: 30 });
   const { access } = world.running.control;
   const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
   const again = await access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
@@ -280,7 +280,7 @@ describe('no event after the revocation of its credential reaches a stream, whic
     for (const where of ['here', 'in another process'] as const)
       test(`${name} ${where}`, async () => {
         const { store, remove } = await openTempStore();
-        const { world, api, admin } = await eventRoom(store);
+        const { world, api, admin } = await eventFixture(store);
         const { access } = world.running;
         const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
         const credential: Credential =
@@ -301,7 +301,7 @@ describe('no event after the revocation of its credential reaches a stream, whic
 
 test('an account has eight streams; the ninth is refused with a reason, and closing one frees a slot', async () => {
   const { store, remove } = await openTempStore();
-  const { api, admin, another } = await eventRoom(store);
+  const { api, admin, another } = await eventFixture(store);
   const ann = await another();
   const streams = await Promise.all(range(1, 8).map(() => openStream(api.port, { headers: bearer(ann) })));
   expect(streams.map(({ status }) => status)).toEqual(range(1, 8).map(() => 200));
@@ -323,7 +323,7 @@ test('an account has eight streams; the ninth is refused with a reason, and clos
 
 test('a reader that stalls for four beats is cut off', async () => {
   const { store, remove } = await openTempStore();
-  const { world, api, another } = await eventRoom(store, { eventBeatMs: 60 });
+  const { world, api, another } = await eventFixture(store, { eventBeatMs: 60 });
   const ann = await another();
   await ann.happenTogether(3_000, { filler: 'x'.repeat(8_000) });
   const stream = await openStream(api.port, { path: '/api/events?after=0', headers: bearer(ann) });
@@ -338,7 +338,7 @@ test('a reader that stalls for four beats is cut off', async () => {
 
 test('stopping control or closing the edge ends streams cleanly, and refuses new ones', async () => {
   const { store, remove } = await openTempStore();
-  const { world, api, admin } = await eventRoom(store);
+  const { world, api, admin } = await eventFixture(store);
   const stream = await openStream(api.port, { headers: bearer(admin) });
   expect(stream.status).toBe(200);
   await world.running.stop();

@@ -22,14 +22,14 @@ export interface Person {
   another(): Promise<Person>;
 }
 
-export interface ExecRoom {
+export interface ExecFixture {
   world: World;
   api: BareApi;
   admin: Person;
   another(name: string): Promise<Person>;
 }
 
-export async function execRoom(options: WorldOptions = {}, more: Partial<ApiOptions> = {}): Promise<ExecRoom> {
+export async function execFixture(options: WorldOptions = {}, more: Partial<ApiOptions> = {}): Promise<ExecFixture> {
   const { store, remove } = await openTempStore();
   onTestFinished(remove);
   const world = await makeWorld(store, {

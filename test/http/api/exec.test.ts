@@ -5,13 +5,13 @@ import { buffer, text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { channels } from '../../../src/contract/exec.ts';
 import { eventually } from '../../fixtures/control.ts';
-import { execRoom, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
+import { execFixture, openExec, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
 
 const { stdin, stdout, stderr, exit, resize, signal } = channels;
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 
 test('runs a command to its end: exit code, separate streams, input and environment', async () => {
-  const { admin } = await execRoom();
+  const { admin } = await execFixture();
   const instanceId = await admin.launch();
   const done = { stdoutCut: false, stderrCut: false, timedOut: false };
   const script = 'echo out; echo err >&2; exit 3';
@@ -31,7 +31,7 @@ test('runs a command to its end: exit code, separate streams, input and environm
 });
 
 test('carries binary data as base64, byte for byte; in text it becomes U+FFFD', async () => {
-  const { admin } = await execRoom();
+  const { admin } = await execFixture();
   const instanceId = await admin.launch();
   const bytes = randomBytes(10_000);
   const { stdout: came } = await admin.client.exec({
@@ -46,7 +46,7 @@ test('carries binary data as base64, byte for byte; in text it becomes U+FFFD', 
 });
 
 test('keeps 1 MiB of output per stream, and drains the rest', async () => {
-  const { admin } = await execRoom();
+  const { admin } = await execFixture();
   const instanceId = await admin.launch();
   const mebibyte = 1024 * 1024;
   const run = (bytes: number) => admin.client.exec({ instanceId, command: ['head', '-c', String(bytes), '/dev/zero'] });
@@ -57,7 +57,7 @@ test('keeps 1 MiB of output per stream, and drains the rest', async () => {
 });
 
 test('kills a command at its time limit, and when its caller disconnects', async () => {
-  const { admin, world } = await execRoom();
+  const { admin, world } = await execFixture();
   const instanceId = await admin.launch();
   const late = await admin.client.exec({ instanceId, command: ['sleep', '1000'], timeoutSeconds: 1 });
   expect(late).toMatchObject({ exitCode: 137, timedOut: true });
@@ -72,7 +72,7 @@ test('kills a command at its time limit, and when its caller disconnects', async
 });
 
 /** The exit of each command the engine starts from now on. */
-function watchOpened({ engine }: Awaited<ReturnType<typeof execRoom>>['world']): Promise<number>[] {
+function watchOpened({ engine }: Awaited<ReturnType<typeof execFixture>>['world']): Promise<number>[] {
   const exits: Promise<number>[] = [];
   const { openExec: open } = engine;
   engine.openExec = async (...asked) => {
@@ -84,7 +84,7 @@ function watchOpened({ engine }: Awaited<ReturnType<typeof execRoom>>['world']):
 }
 
 test('streams: echoes input, ends at end of input, and sends the exit code last', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const line = await openExec(api.port, { instanceId, command: 'cat' }, admin);
   const sum = createHash('sha256');
@@ -100,7 +100,7 @@ test('streams: echoes input, ends at end of input, and sends the exit code last'
 });
 
 test('streams: stderr is separate without a terminal and merged with one, and a resize arrives', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const script = ['sh', '-c', 'echo out; echo err >&2; exit 42'];
   const line = await openExec(api.port, { instanceId, command: script, env: ['A=1'] }, admin);
@@ -121,7 +121,7 @@ test('streams: stderr is separate without a terminal and merged with one, and a 
 });
 
 test('streams: a signal, the time limit and a disconnect each end the command', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const sleep = { instanceId, command: ['sleep', '1000'] };
   for (const [name, code] of [
@@ -143,7 +143,7 @@ test('streams: a signal, the time limit and a disconnect each end the command', 
 });
 
 test('streams: a slow reader stops the command, with bounded buffering', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const total = 40 * 1024 * 1024;
@@ -166,7 +166,7 @@ test('streams: a slow reader stops the command, with bounded buffering', async (
 });
 
 test('streams: an invalid message closes with a code and names the valid ones', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const bad: [(line: Awaited<ReturnType<typeof openExec>>) => void, number, RegExp][] = [
     [({ socket }) => socket.send('text'), 4400, /^messages are binary/],
@@ -200,7 +200,7 @@ async function refusal(port: number, query: Parameters<typeof openExec>[1], aski
 }
 
 test('refuses unauthorized callers and invalid requests before the upgrade, the same by both routes', async () => {
-  const { admin, api, another, world } = await execRoom();
+  const { admin, api, another, world } = await execFixture();
   const instanceId = await admin.launch();
   const stopped = await admin.launch();
   await admin.client.stop({ instanceId: stopped });
@@ -244,7 +244,7 @@ test('refuses unauthorized callers and invalid requests before the upgrade, the 
 });
 
 test('an invalid upgrade leaves no command behind', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const good: Record<string, string> = {
@@ -287,7 +287,7 @@ test('an invalid upgrade leaves no command behind', async () => {
 });
 
 test('accepts a browser’s cookie from the API’s own Origin only, and an API key like a token', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const query = { instanceId, command: ['true'] };
   const cookie = `AccessToken=${admin.token}`;
@@ -304,7 +304,7 @@ test('accepts a browser’s cookie from the API’s own Origin only, and an API 
 });
 
 test('a login revoked in another process ends socket and command at the next beat', async () => {
-  const { admin, api, world } = await execRoom({}, { socketBeatMs: 50 });
+  const { admin, api, world } = await execFixture({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
@@ -315,7 +315,7 @@ test('a login revoked in another process ends socket and command at the next bea
 });
 
 test('pings detect a dead peer and end its command; a live one stays', async () => {
-  const { admin, api, world } = await execRoom({}, { socketBeatMs: 50 });
+  const { admin, api, world } = await execFixture({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const sleep = { instanceId, command: ['sleep', '1000'] };
@@ -328,7 +328,7 @@ test('pings detect a dead peer and end its command; a live one stays', async () 
 });
 
 test('a live peer that reads nothing is cut off, later than a dead one', async () => {
-  const { admin, api, world } = await execRoom({}, { socketBeatMs: 100 });
+  const { admin, api, world } = await execFixture({}, { socketBeatMs: 100 });
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const line = await openExec(
@@ -345,7 +345,7 @@ test('a live peer that reads nothing is cut off, later than a dead one', async (
 });
 
 test('an account has sixteen commands at once, and a free slot when one ends', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const sleep = { instanceId, command: ['sleep', '1000'] };
   const lines = await Promise.all(Array.from({ length: 16 }, () => openExec(api.port, sleep, admin)));
@@ -361,7 +361,7 @@ test('an account has sixteen commands at once, and a free slot when one ends', a
 });
 
 test('the instance is in use exactly while a command runs', async () => {
-  const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
+  const { admin, api } = await execFixture({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
   const http = async () =>
@@ -375,7 +375,7 @@ test('the instance is in use exactly while a command runs', async () => {
 });
 
 test('a stopped instance closes the socket with an unknown exit code', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
   await admin.client.stop({ instanceId });
@@ -384,7 +384,7 @@ test('a stopped instance closes the socket with an unknown exit code', async () 
 });
 
 test('stopping the server closes the sockets and ends their commands', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
@@ -394,7 +394,7 @@ test('stopping the server closes the sockets and ends their commands', async () 
 });
 
 test('stopping the server during the start of a command leaves none behind and does not wait', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const { openExec: open } = world.engine;
@@ -416,7 +416,7 @@ test('stopping the server during the start of a command leaves none behind and d
 });
 
 test('the client: streams a command and a terminal by Node’s own WebSocket, with the refusals of other calls', async () => {
-  const { admin, another } = await execRoom();
+  const { admin, another } = await execFixture();
   const instanceId = await admin.launch();
   const line = await admin.client.openExec({ instanceId, command: ['cat'] });
   const bytes = new Uint8Array(randomBytes(500_000));

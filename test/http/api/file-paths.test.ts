@@ -2,9 +2,9 @@
 import { link, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ALICE, ALICES, BOB, BOBS, filesRoom, expectRefused, fileUrl } from './files-fixture.ts';
+import { ALICE, ALICES, BOB, BOBS, filesFixture, expectRefused, fileUrl } from './files-fixture.ts';
 
-const { api, folder, ask } = filesRoom();
+const { api, folder, ask } = filesFixture();
 
 describe('only the caller’s own files are reachable', () => {
   const FORMS: [string, number][] = [

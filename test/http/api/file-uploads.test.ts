@@ -15,15 +15,15 @@ import {
   BOB,
   BOBS,
   expectNothingLeft,
-  filesRoom,
+  filesFixture,
   expectRefused,
   fileUrl,
   head,
-  startFilesRoom,
+  startFilesFixture,
 } from './files-fixture.ts';
 import { startEdge } from './harness.ts';
 
-const { api, folder, ask } = filesRoom();
+const { api, folder, ask } = filesFixture();
 
 describe('an upload', () => {
   test('leaves the previous file and nothing else when it is cut midway, by length or chunks', async () => {
@@ -87,7 +87,7 @@ describe('an upload', () => {
   });
 
   test('does not delay a stopping server after its refusal', async () => {
-    const other = await startFilesRoom();
+    const other = await startFilesFixture();
     const [unknown, stranger] = [
       head('PUT', 'no/such/folder', 'Content-Length: 9'),
       `PUT ${fileUrl('x')} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n`,
@@ -105,7 +105,7 @@ describe('an upload', () => {
   });
 
   test('may take longer than a JSON body', async () => {
-    const hasty = await startFilesRoom({ bodyTimeoutMs: 200 });
+    const hasty = await startFilesFixture({ bodyTimeoutMs: 200 });
     try {
       const slow = hasty.exchange(
         `POST /api/storage/files/list HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ALICE}\r\nContent-Length: 10\r\n\r\n{`,
@@ -132,7 +132,7 @@ describe('an upload', () => {
   });
 
   test('is cut off when it stalls, as is a download whose reader stalls', async () => {
-    const hasty = await startFilesRoom({ fileStalledMs: 300 });
+    const hasty = await startFilesFixture({ fileStalledMs: 300 });
     try {
       await writeFile(join(hasty.folderOf(ALICES), 'large'), '');
       await truncate(join(hasty.folderOf(ALICES), 'large'), 2 ** 30);

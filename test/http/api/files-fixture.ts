@@ -20,7 +20,7 @@ export const BOB = 'bob';
 export const ALICES = 'volume-of-alice';
 export const BOBS = 'volume-of-bob';
 
-export interface FilesRoom extends BareApi {
+export interface FilesFixture extends BareApi {
   /** Path of the volume's files on the host. */
   folderOf(volume: string): string;
   volumes: Map<string, Volume>;
@@ -44,20 +44,20 @@ export function expectRefused(reply: Reply, status: number, code: string): void 
 }
 
 /** No volume is in use and no partial upload is left after a test. */
-export async function expectNothingLeft({ uses, uploadsLeft }: FilesRoom): Promise<void> {
+export async function expectNothingLeft({ uses, uploadsLeft }: FilesFixture): Promise<void> {
   await expect.poll(() => uses.inUse({ kind: 'volume', id: ALICES })).toBe(false);
   expect(await uploadsLeft(ALICES)).toEqual([]);
 }
 
 /** A single fixture for all tests of a file, checked for leftovers after each. */
-export function filesRoom() {
-  let room: FilesRoom | undefined;
-  const api = (): FilesRoom => {
-    if (room === undefined) throw new Error('the fixture is used before it is ready');
-    return room;
+export function filesFixture() {
+  let fixture: FilesFixture | undefined;
+  const api = (): FilesFixture => {
+    if (fixture === undefined) throw new Error('the fixture is used before it is ready');
+    return fixture;
   };
   beforeAll(async () => {
-    room = await startFilesRoom();
+    fixture = await startFilesFixture();
   });
   afterAll(() => api().stop());
   afterEach(() => expectNothingLeft(api()));
@@ -70,7 +70,7 @@ export function filesRoom() {
   };
 }
 
-export async function startFilesRoom(more: Partial<ApiOptions> = {}): Promise<FilesRoom> {
+export async function startFilesFixture(more: Partial<ApiOptions> = {}): Promise<FilesFixture> {
   const base = await mkdtemp(join(tmpdir(), 'berth-files-'));
   const folderOf = (id: string): string => join(base, id, 'files');
   const volumes = new Map<string, Volume>();

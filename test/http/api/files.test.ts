@@ -8,9 +8,9 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
-import { ALICE, ALICES, filesRoom, expectRefused, fileUrl } from './files-fixture.ts';
+import { ALICE, ALICES, filesFixture, expectRefused, fileUrl } from './files-fixture.ts';
 
-const { api, folder, ask } = filesRoom();
+const { api, folder, ask } = filesFixture();
 
 describe('a file', () => {
   test('is uploaded, listed, downloaded and deleted', async () => {

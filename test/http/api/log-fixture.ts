@@ -9,7 +9,7 @@ import { openTempStore } from '../../fixtures/store.ts';
 import { openStream, type RawStream } from './event-fixture.ts';
 import { startEdge, type BareApi } from './harness.ts';
 
-export interface LogRoom {
+export interface LogFixture {
   world: World;
   api: BareApi;
   token: string;
@@ -19,7 +19,7 @@ export interface LogRoom {
   stream: (query: Record<string, string>, headers?: Record<string, string>) => Promise<RawStream>;
 }
 
-export async function logRoom(more: Partial<ApiOptions> = {}, options: WorldOptions = {}): Promise<LogRoom> {
+export async function logFixture(more: Partial<ApiOptions> = {}, options: WorldOptions = {}): Promise<LogFixture> {
   const { store, remove } = await openTempStore();
   const world = await makeWorld(store, options);
   const api = await startEdge(world.running.control, more);

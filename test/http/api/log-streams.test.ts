@@ -6,13 +6,13 @@ import { expect, test } from 'vitest';
 import type { LogStreamItem } from '../../../src/contract/log-client.ts';
 import { makeClient } from '../../../src/contract/client.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
+import { linesIn, logFixture, messagesIn, SAYS } from './log-fixture.ts';
 
 const six = [0, 1, 2, 3, 4, 5].map((n) => `line ${n}`);
 const saidIn = (texts: readonly string[]): string[] => texts.filter((text) => text.startsWith('line'));
 
 test('each line arrives when printed, and a resumed stream continues exactly', async () => {
-  const { launched, stream } = await logRoom();
+  const { launched, stream } = await logFixture();
   const instanceId = await launched(SAYS, 'Starting');
   const got: string[] = [];
   let after = '';
@@ -46,7 +46,7 @@ test('each line arrives when printed, and a resumed stream continues exactly', a
 });
 
 test('a stream survives stop and start, reports them, and ends at terminate', async () => {
-  const { world, launched, stream } = await logRoom();
+  const { world, launched, stream } = await logFixture();
   const instanceId = await launched(SAYS);
   const { instances } = world.running.control;
   const one = await stream({ instanceId, tail: '0' });
@@ -74,7 +74,7 @@ test('a stream survives stop and start, reports them, and ends at terminate', as
 });
 
 test('a stream of an instance without a container waits for one', async () => {
-  const { world, client, launched, stream } = await logRoom();
+  const { world, client, launched, stream } = await logFixture();
   world.engine.misbehave(({ verb }) => (verb === 'ensure' ? { mode: 'failBefore' } : undefined));
   const instanceId = await launched(SAYS, 'Initializing');
   expect(await client.logs({ instanceId })).toMatchObject({ lines: [], next: null, more: false });
@@ -86,7 +86,7 @@ test('a stream of an instance without a container waits for one', async () => {
 });
 
 test('an engine outage ends no stream and loses no line', async () => {
-  const { world, launched, stream } = await logRoom();
+  const { world, launched, stream } = await logFixture();
   const instanceId = await launched(SAYS);
   let followed = 0;
   world.engine.misbehave(({ verb }) =>
@@ -99,7 +99,7 @@ test('an engine outage ends no stream and loses no line', async () => {
 });
 
 test("follows an init script's log to its end; a reconnect to an ended log gets a 204", async () => {
-  const { client, launched, stream } = await logRoom();
+  const { client, launched, stream } = await logFixture();
   const script = [1, 2, 3].map((n) => `# berth-sim: init says after ${n * 150}ms line ${n}\n`).join('');
   const instanceId = await launched(`${script}# berth-sim: exit 3 after 600ms\n`);
   const one = await stream({ instanceId, source: 'init' });
@@ -123,7 +123,7 @@ test("follows an init script's log to its end; a reconnect to an ended log gets 
 });
 
 test('follows events of the instance only', async () => {
-  const { world, launched, stream } = await logRoom();
+  const { world, launched, stream } = await logFixture();
   const [mine, other] = [await launched(''), await launched('')];
   const one = await stream({ instanceId: mine, source: 'events', tail: '0' });
   await eventually(() => one.text().includes(': begun'));
@@ -137,7 +137,7 @@ test('follows events of the instance only', async () => {
 });
 
 test('an account has eight log streams; the ninth is refused with a reason, and closing one frees a slot', async () => {
-  const { launched, stream } = await logRoom();
+  const { launched, stream } = await logFixture();
   const instanceId = await launched('');
   const open = [];
   for (let n = 0; n < 8; n += 1) open.push(await stream({ instanceId }));
@@ -153,7 +153,7 @@ test('an account has eight log streams; the ninth is refused with a reason, and 
 });
 
 test('a silent stream ends at the next beat after its login is revoked in another process', async () => {
-  const { world, api, launched, stream } = await logRoom({ eventBeatMs: 50 });
+  const { world, api, launched, stream } = await logFixture({ eventBeatMs: 50 });
   const instanceId = await launched('');
   const { access } = world.startAnother({});
   const again = await access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
@@ -166,7 +166,7 @@ test('a silent stream ends at the next beat after its login is revoked in anothe
 });
 
 test('a busy stream ends with its login, before the next beat', async () => {
-  const { world, launched, stream } = await logRoom();
+  const { world, launched, stream } = await logFixture();
   const instanceId = await launched('');
   const { access } = world.running.control;
   const { accessToken } = await access.login({ username: 'admin', password: 'correct horse' }, '127.0.0.1');
@@ -186,7 +186,7 @@ async function* endless(signal: AbortSignal, text = 'x') {
 }
 
 test('a stalled reader costs a bounded number of lines, is cut off, and misses nothing when it resumes', async () => {
-  const { world, launched, stream } = await logRoom({ eventBeatMs: 60 });
+  const { world, launched, stream } = await logFixture({ eventBeatMs: 60 });
   const instanceId = await launched('');
   let said = 0;
   world.engine.followLogs = async function (_id, _source, { sinceMs = 0 }, signal) {
@@ -219,7 +219,7 @@ test('a stalled reader costs a bounded number of lines, is cut off, and misses n
 });
 
 test('reports lines that the engine has dropped as a gap', async () => {
-  const { world, launched, stream } = await logRoom();
+  const { world, launched, stream } = await logFixture();
   const instanceId = await launched('');
   const kept = [{ atMs: 9_000_000, text: 'late', cut: false }];
   world.engine.followLogs = async (_id, _source, { sinceMs = 0 }) =>
@@ -233,7 +233,7 @@ test('reports lines that the engine has dropped as a gap', async () => {
 });
 
 test('a download is text, with or without times, complete or the tail; an interrupted one does not look complete', async () => {
-  const { world, api, client, launched } = await logRoom();
+  const { world, api, client, launched } = await logFixture();
   const instanceId = await launched(SAYS);
   await eventually(async () => (await client.logs({ instanceId, tail: 1 })).lines[0]?.text === 'line 5');
   const whole = await client.downloadLog(instanceId);
@@ -264,7 +264,7 @@ test('a download is text, with or without times, complete or the tail; an interr
 });
 
 test('refuses an invalid query before the stream starts', async () => {
-  const { api, token, launched } = await logRoom();
+  const { api, token, launched } = await logFixture();
   const instanceId = await launched('');
   const bad: [string, RegExp][] = [
     ['', /^field "instanceId" is not set$/],
@@ -301,7 +301,7 @@ test('refuses an invalid query before the stream starts', async () => {
 });
 
 test("the client's loop yields each line once over broken connections, and ends at the end", async () => {
-  const { world, api, token, launched } = await logRoom();
+  const { world, api, token, launched } = await logFixture();
   const instanceId = await launched(SAYS, 'Starting');
   let opened = 0;
   const client = makeClient({

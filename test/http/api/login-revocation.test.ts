@@ -7,7 +7,7 @@ import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { eventually } from '../../fixtures/control.ts';
 import { openStream } from './event-fixture.ts';
-import { bearer, execRoom, openExec, openTerminal } from './exec-fixture.ts';
+import { bearer, execFixture, openExec, openTerminal } from './exec-fixture.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge } from './harness.ts';
 
@@ -16,7 +16,7 @@ const NEVER_MS = 3_600_000;
 const noBeats = { socketBeatMs: NEVER_MS, eventBeatMs: NEVER_MS };
 const WHY = 'the login or key has ended: log in again';
 
-type Room = Awaited<ReturnType<typeof execRoom>>;
+type Fixture = Awaited<ReturnType<typeof execFixture>>;
 
 const sleep = (instanceId: string) => ({ instanceId, command: ['sleep', '1000'] });
 
@@ -28,32 +28,32 @@ function neverEnding(signal: AbortSignal) {
   })();
 }
 
-const openLog = ({ api }: Room, query: Record<string, string>, headers: Record<string, string>) =>
+const openLog = ({ api }: Fixture, query: Record<string, string>, headers: Record<string, string>) =>
   openStream(api.port, { path: `/api/instance/logs?${new URLSearchParams(query)}`, headers });
 
-async function openAll(room: Room, instanceId: string, headers: Record<string, string>) {
-  const { api, world } = room;
+async function openAll(fixture: Fixture, instanceId: string, headers: Record<string, string>) {
+  const { api, world } = fixture;
   const streams = {
     exec: await openExec(api.port, sleep(instanceId), { headers }),
     terminal: await openTerminal(api.port, { instanceId }, { headers }),
-    log: await openLog(room, { instanceId }, headers),
+    log: await openLog(fixture, { instanceId }, headers),
     events: await openStream(api.port, { headers }),
   };
   world.engine.logs = async (_id, _source, _range, signal) => neverEnding(signal);
-  const download = await openLog(room, { instanceId, download: 'true' }, headers);
+  const download = await openLog(fixture, { instanceId, download: 'true' }, headers);
   await eventually(() => download.text().length > 0 && streams.log.text().includes(': begun'));
   return { ...streams, download };
 }
 
 for (const by of ['a logout', 'the end of an API key'] as const)
   test(`${by} ends its commands, terminals, streams and downloads`, async () => {
-    const room = await execRoom({}, noBeats);
-    const { admin, api } = room;
+    const fixture = await execFixture({}, noBeats);
+    const { admin, api } = fixture;
     const instanceId = await admin.launch();
     const other = await admin.another();
     const { key } = await admin.client.createApiKey({ name: 'mine' });
     const open = await openAll(
-      room,
+      fixture,
       instanceId,
       by === 'a logout' ? bearer(admin.token) : { 'x-api-key': key.fullKey },
     );
@@ -72,7 +72,7 @@ for (const by of ['a logout', 'the end of an API key'] as const)
   });
 
 test('a revocation during opening refuses it, and leaves no command behind', async () => {
-  const { admin, api, world } = await execRoom({}, noBeats);
+  const { admin, api, world } = await execFixture({}, noBeats);
   const instanceId = await admin.launch();
   const { openExec: open, followLogs: follow } = world.engine;
   const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
@@ -114,8 +114,8 @@ test('a revocation during opening refuses it, and leaves no command behind', asy
 });
 
 test('a download ends within a second of a login revoked in another process', async () => {
-  const room = await execRoom({}, noBeats);
-  const { admin, world } = room;
+  const fixture = await execFixture({}, noBeats);
+  const { admin, world } = fixture;
   const instanceId = await admin.launch();
   world.engine.logs = async (_id, _source, _range, signal) =>
     (async function* () {
@@ -124,7 +124,7 @@ test('a download ends within a second of a login revoked in another process', as
         yield { atMs: n, text: 'x'.repeat(200), cut: false };
       }
     })();
-  const download = await openLog(room, { instanceId, download: 'true' }, bearer(admin.token));
+  const download = await openLog(fixture, { instanceId, download: 'true' }, bearer(admin.token));
   await eventually(() => download.text().length > 0);
   const { access } = world.startAnother({});
   await access.logout(await access.authenticate({ kind: 'token', token: admin.token }));

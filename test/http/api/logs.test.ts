@@ -3,10 +3,10 @@ import { expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { linesIn, logRoom, messagesIn, SAYS } from './log-fixture.ts';
+import { linesIn, logFixture, messagesIn, SAYS } from './log-fixture.ts';
 
 test('pages the console: each line once, with its time and the next cursor', async () => {
-  const { world, client, launched } = await logRoom();
+  const { world, client, launched } = await logFixture();
   const instanceId = await launched(SAYS);
   await eventually(async () => (await client.logs({ instanceId })).lines.at(-1)?.text === 'line 5');
   const all = await client.logs({ instanceId });
@@ -51,7 +51,7 @@ test('pages the console: each line once, with its time and the next cursor', asy
 });
 
 test('pages init script and events in the same shape', async () => {
-  const { client, launched } = await logRoom();
+  const { client, launched } = await logFixture();
   const instanceId = await launched('# berth-sim: init says after 0ms one\n# berth-sim: init says after 10ms two\n');
   await eventually(async () => (await client.logs({ instanceId, source: 'init' })).lines.length === 2);
   const init = await client.logs({ instanceId, source: 'init', limit: 1 });
@@ -85,7 +85,7 @@ test('pages init script and events in the same shape', async () => {
 });
 
 test('finds events of one instance among thousands of others, from either end', async () => {
-  const { world, client, launched } = await logRoom({}, { start: true });
+  const { world, client, launched } = await logFixture({}, { start: true });
   const instanceId = await launched('');
   const before = (await client.logs({ instanceId, source: 'events' })).lines.length;
   const { accountId } = world.caller;
@@ -101,7 +101,7 @@ test('finds events of one instance among thousands of others, from either end', 
 });
 
 test('a page holds a mebibyte, has a next cursor, and at least one line', async () => {
-  const { world, client, launched } = await logRoom();
+  const { world, client, launched } = await logFixture();
   const instanceId = await launched('');
   const many = Array.from({ length: 100 }, (_, n) => ({
     atMs: 1_000 + n,
@@ -118,7 +118,7 @@ test('a page holds a mebibyte, has a next cursor, and at least one line', async 
 });
 
 test("the notebook's secret is in no log", async () => {
-  const { world, client, launched, stream } = await logRoom();
+  const { world, client, launched, stream } = await logFixture();
   const instanceId = await launched('');
   const { notebookToken } = await world.store.read
     .selectFrom('instance')
@@ -141,7 +141,7 @@ test("the notebook's secret is in no log", async () => {
 });
 
 test('refuses too many at once with a reason; an unreachable engine is a 503 with Retry-After', async () => {
-  const { world, client, launched, logs } = await logRoom();
+  const { world, client, launched, logs } = await logFixture();
   const instanceId = await launched('');
   const real = world.engine.logs.bind(world.engine);
   const waiting: (() => void)[] = [];
@@ -168,7 +168,7 @@ test('refuses too many at once with a reason; an unreachable engine is a 503 wit
 });
 
 test('a terminated instance reports its console as gone, and keeps its events', async () => {
-  const { world, client, launched, logs, stream } = await logRoom();
+  const { world, client, launched, logs, stream } = await logFixture();
   const instanceId = await launched('');
   await world.running.control.instances.terminate(world.caller, { instanceId }, null);
   for (const [source, what] of [
@@ -191,7 +191,7 @@ test('a terminated instance reports its console as gone, and keeps its events', 
 });
 
 test("answers for another account's instance as for an unknown one, on each log route", async () => {
-  const { world, api, launched, logs } = await logRoom();
+  const { world, api, launched, logs } = await logFixture();
   const instanceId = await launched('');
   await world.account('mallory');
   const { accessToken: mallory } = await makeClient({ baseUrl: api.baseUrl }).login({

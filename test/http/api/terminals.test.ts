@@ -4,13 +4,13 @@
  */
 import { expect, test } from 'vitest';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
-import { execRoom, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
+import { execFixture, openTerminal, RefusedUpgrade, type Asking, type Refused } from './exec-fixture.ts';
 
 const NOBODY = 'notebook-00000000-0000-4000-8000-000000000000';
 const DAY_MS = 24 * 3_600_000;
 
 test('creates a missing terminal, detaches, and resumes it with its screen', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const first = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
   await eventually(() => first.messages.length > 0);
@@ -33,7 +33,7 @@ test('creates a missing terminal, detaches, and resumes it with its screen', asy
 });
 
 test('several viewers share a terminal: each sees and types, and the last to attach or resize sets the size', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const one = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
   await one.shows('# ');
@@ -53,7 +53,7 @@ test('several viewers share a terminal: each sees and types, and the last to att
 });
 
 test('two terminals are separate, and listed by name', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const other = await admin.launch();
   const b = await openTerminal(api.port, { instanceId, terminal: 'b' }, admin);
@@ -70,7 +70,7 @@ test('two terminals are separate, and listed by name', async () => {
 });
 
 test('Ctrl-C ends a command, not the terminal', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const terminal = await openTerminal(api.port, { instanceId: await admin.launch() }, admin);
   await terminal.shows('# ');
   terminal.type('sleep 1000\r');
@@ -83,7 +83,7 @@ test('Ctrl-C ends a command, not the terminal', async () => {
 });
 
 test('close kills the shell and disconnects viewers; the next of the name is new', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
   viewer.type('echo before\r');
@@ -99,7 +99,7 @@ test('close kills the shell and disconnects viewers; the next of the name is new
 });
 
 test('a terminal ends with the instance’s run; the next start has a new one', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
   await viewer.shows('# ');
@@ -115,7 +115,7 @@ test('a terminal ends with the instance’s run; the next start has a new one', 
 });
 
 test('a full-screen program redraws for a new viewer', async () => {
-  const { admin, api, world } = await execRoom();
+  const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const sizes: string[] = [];
   const { openExec: open } = world.engine;
@@ -144,9 +144,9 @@ test('a full-screen program redraws for a new viewer', async () => {
 });
 
 /** `days`: timers of a day or longer. */
-async function roomOfDays() {
+async function fixtureWithDayTimers() {
   const due: { ms: number; fn: () => void }[] = [];
-  const room = await execRoom({
+  const fixture = await execFixture({
     time: {
       after(ms, fn) {
         const one = { ms, fn };
@@ -155,11 +155,11 @@ async function roomOfDays() {
       },
     },
   });
-  return { ...room, days: () => due.filter(({ ms }) => ms >= DAY_MS) };
+  return { ...fixture, days: () => due.filter(({ ms }) => ms >= DAY_MS) };
 }
 
 test('a terminal that ends under a viewer leaves nothing behind', async () => {
-  const { admin, api, days } = await roomOfDays();
+  const { admin, api, days } = await fixtureWithDayTimers();
   const instanceId = await admin.launch();
   for (const end of ['exit', 'close']) {
     const viewer = await openTerminal(api.port, { instanceId }, admin);
@@ -173,7 +173,7 @@ test('a terminal that ends under a viewer leaves nothing behind', async () => {
 });
 
 test('an abandoned terminal is closed after a day, not before', async () => {
-  const { admin, api, world, days } = await roomOfDays();
+  const { admin, api, world, days } = await fixtureWithDayTimers();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
   await viewer.shows('# ');
@@ -194,7 +194,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
 });
 
 test('the instance is in use exactly while a viewer is attached', async () => {
-  const { admin, api } = await execRoom({ idleLimits: { checkEveryMs: 20 } });
+  const { admin, api } = await execFixture({ idleLimits: { checkEveryMs: 20 } });
   const instanceId = await admin.launch();
   await admin.client.ends({ instanceId, idleStop: { afterMinutes: 60 } });
   const http = async () =>
@@ -210,7 +210,7 @@ test('the instance is in use exactly while a viewer is attached', async () => {
 });
 
 test('a slow viewer alone blocks the shell; with a second viewer it restarts from the buffer', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const slow = await openTerminal(api.port, { instanceId }, admin);
   await slow.shows('# ');
@@ -235,7 +235,7 @@ async function refusal(port: number, query: Record<string, string | number>, ask
 }
 
 test('refuses unauthorized callers and invalid requests before the upgrade', async () => {
-  const { admin, api, another, world } = await execRoom();
+  const { admin, api, another, world } = await execFixture();
   const instanceId = await admin.launch();
   const stopped = await admin.launch();
   await admin.client.stop({ instanceId: stopped });
@@ -273,7 +273,7 @@ test('refuses unauthorized callers and invalid requests before the upgrade', asy
 });
 
 test('an instance has 16 terminals, a terminal 8 viewers; refusals name limit and fix', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   for (let n = 0; n < 16; n++) await openTerminal(api.port, { instanceId, terminal: `t${n}` }, admin);
   expect(await refusal(api.port, { instanceId, terminal: 't16' }, admin)).toMatchObject({
@@ -288,7 +288,7 @@ test('an instance has 16 terminals, a terminal 8 viewers; refusals name limit an
 });
 
 test('an account has 64 viewers over all terminals, and a free slot when one leaves', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const viewers = [];
   for (let n = 0; n < 64; n++) viewers.push(await openTerminal(api.port, { instanceId, terminal: `t${n % 8}` }, admin));
@@ -307,7 +307,7 @@ test('an account has 64 viewers over all terminals, and a free slot when one lea
 });
 
 test('two concurrent creations of a name share one terminal', async () => {
-  const { admin, api } = await execRoom();
+  const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const viewers = await Promise.all([1, 2, 3].map(() => openTerminal(api.port, { instanceId }, admin)));
   await eventually(() => viewers.every(({ messages }) => messages.length > 0));
@@ -317,7 +317,7 @@ test('two concurrent creations of a name share one terminal', async () => {
 });
 
 test('an invalid message closes with a code and keeps the terminal; a revoked login closes with another code', async () => {
-  const { admin, api } = await execRoom({}, { socketBeatMs: 50 });
+  const { admin, api } = await execFixture({}, { socketBeatMs: 50 });
   const instanceId = await admin.launch();
   for (const text of [
     '',

@@ -18,7 +18,7 @@ const HOUR_MS = 3_600_000;
 const PASSWORD = 'correct horse';
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
-interface Room {
+interface Fixture {
   world: World;
   harness: Harness;
   clock: { aheadMs: number };
@@ -27,7 +27,7 @@ interface Room {
 type Way = 'in one process' | 'in a process of its own';
 
 /** Real control with a simulated clock, and the gateway wired as in production. */
-async function open(way: Way, revocationMs = 30_000): Promise<Room> {
+async function open(way: Way, revocationMs = 30_000): Promise<Fixture> {
   const clock = { aheadMs: 0 };
   const { store, remove } = await openTempStore();
   onCleanup(remove);
@@ -40,7 +40,7 @@ async function open(way: Way, revocationMs = 30_000): Promise<Room> {
   return { world, harness: await start({ ...ways, limits: { revocationMs } }), clock };
 }
 
-async function linked(given: Omit<Room, 'harness'> & { forwarding: Forwarding; authenticate: IdentifyCredential }) {
+async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding; authenticate: IdentifyCredential }) {
   const { world, forwarding, authenticate, clock } = given;
   const folder = await mkdtemp(join(tmpdir(), 'berth-long-'));
   const path = join(folder, 'gateway.sock');
@@ -66,7 +66,7 @@ async function logIn({ access }: World['running']): Promise<Login> {
   return { token, caller: await access.authenticate({ kind: 'token', token }) };
 }
 
-async function launched({ world }: Room): Promise<string> {
+async function launched({ world }: Fixture): Promise<string> {
   const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput({}), null);
   await world.until(instanceId, hasStatus('Running'));
   return instanceId;
@@ -80,7 +80,7 @@ interface Tab {
 
 /** A browser at the instance, opened by a link to this or another instance. */
 async function tabOf(
-  { world, harness }: Room,
+  { world, harness }: Fixture,
   caller: Caller,
   instanceId: string,
   openedFor = instanceId,
@@ -110,12 +110,12 @@ const isOpen = (socket: WebSocket): boolean => socket.readyState === WebSocket.O
 
 describe.each<Way>(['in one process', 'in a process of its own'])('a notebook through a gateway %s', (way) => {
   test('is saved by a tab in use for three days, and not by a tab idle for a day', async () => {
-    const room = await open(way);
-    const { world, clock } = room;
+    const fixture = await open(way);
+    const { world, clock } = fixture;
     const login = await logIn(world.running);
-    const instanceId = await launched(room);
-    const tab = await tabOf(room, login.caller, instanceId);
-    const left = await tabOf(room, login.caller, instanceId);
+    const instanceId = await launched(fixture);
+    const tab = await tabOf(fixture, login.caller, instanceId);
+    const left = await tabOf(fixture, login.caller, instanceId);
     for (let hour = 0; hour < 72; hour += 1) {
       clock.aheadMs += HOUR_MS;
       expect(await tab.save(), `after ${hour + 1} hours`).toBe(200);
@@ -134,10 +134,10 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
   });
 
   test('counts an idle WebSocket as use', async () => {
-    const room = await open(way, 20);
-    const { world, clock } = room;
+    const fixture = await open(way, 20);
+    const { world, clock } = fixture;
     const { caller } = await logIn(world.running);
-    const tab = await tabOf(room, caller, await launched(room));
+    const tab = await tabOf(fixture, caller, await launched(fixture));
     const socket = await tab.socket();
     const lastUsedMs = async () => (await world.running.access.listSessions(caller))[0]?.lastUsedAtMs ?? 0;
     for (let hour = 0; hour < 72; hour += 12) {
@@ -149,7 +149,7 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(200);
   });
 
-  type End = (room: Room, at: { caller: Caller; instanceId: string }) => Promise<unknown>;
+  type End = (fixture: Fixture, at: { caller: Caller; instanceId: string }) => Promise<unknown>;
   const ends: [string, End][] = [
     ['logout', ({ world }, { caller }) => world.running.control.access.logout(caller)],
     [
@@ -171,15 +171,15 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     ],
   ];
   test.each(ends)('ends at once with %s: no save, and the WebSocket is cut', async (name, end) => {
-    const room = await open(way);
-    const { world } = room;
+    const fixture = await open(way);
+    const { world } = fixture;
     const [mine, others] = [await logIn(world.running), await logIn(world.running)];
-    const [instanceId, elsewhere] = [await launched(room), await launched(room)];
-    const tab = await tabOf(room, mine.caller, instanceId);
-    const other = await tabOf(room, others.caller, elsewhere);
+    const [instanceId, elsewhere] = [await launched(fixture), await launched(fixture)];
+    const tab = await tabOf(fixture, mine.caller, instanceId);
+    const other = await tabOf(fixture, others.caller, elsewhere);
     const [socket, kept] = [await tab.socket(), await other.socket()];
     expect(await tab.save()).toBe(200);
-    await end(room, { caller: mine.caller, instanceId });
+    await end(fixture, { caller: mine.caller, instanceId });
     // Access is also rechecked every 30 seconds; an earlier cut proves the revocation.
     await expect.poll(() => isOpen(socket)).toBe(false);
     expect(await tab.save()).toBe(name === 'terminating the instance' ? 404 : 401);
@@ -189,12 +189,12 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
   });
 
   test('ends at once with the API key it was opened by', async () => {
-    const room = await open(way);
-    const { control, access } = room.world.running;
-    const { caller } = await logIn(room.world.running);
+    const fixture = await open(way);
+    const { control, access } = fixture.world.running;
+    const { caller } = await logIn(fixture.world.running);
     const { key } = await control.access.createApiKey(caller, { name: 'ci' }, null);
     const program = await access.authenticate({ kind: 'apiKey', key: key.fullKey });
-    const tab = await tabOf(room, program, await launched(room));
+    const tab = await tabOf(fixture, program, await launched(fixture));
     const socket = await tab.socket();
     await control.access.deleteApiKey(caller, { id: key.id }, null);
     await expect.poll(() => isOpen(socket)).toBe(false);
@@ -202,28 +202,28 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
   });
 
   test('keeps saving after the session’s first instance is terminated; the session ends with the last', async () => {
-    const room = await open(way);
-    const { running } = room.world;
+    const fixture = await open(way);
+    const { running } = fixture.world;
     const { caller } = await logIn(running);
-    const [first, second] = [await launched(room), await launched(room)];
-    const tab = await tabOf(room, caller, first, second);
+    const [first, second] = [await launched(fixture), await launched(fixture)];
+    const tab = await tabOf(fixture, caller, first, second);
     const socket = await tab.socket();
     await running.control.instances.terminate(caller, { instanceId: second }, null);
-    room.clock.aheadMs += 2_000;
+    fixture.clock.aheadMs += 2_000;
     expect(await tab.save()).toBe(200);
     expect(isOpen(socket)).toBe(true);
     await running.control.instances.terminate(caller, { instanceId: first }, null);
     expect(await running.access.listSessions(caller)).toEqual([]);
-    room.clock.aheadMs += 2_000;
+    fixture.clock.aheadMs += 2_000;
     expect(await tab.save()).toBe(401);
   });
 });
 
 test('cuts connections when their link is revoked or the port is restricted', async () => {
-  const room = await open('in one process');
-  const { world, harness } = room;
+  const fixture = await open('in one process');
+  const { world, harness } = fixture;
   const { ports } = world.running.control;
-  const instanceId = await launched(room);
+  const instanceId = await launched(fixture);
   const { token, shareId } = await ports.share(
     world.caller,
     { instanceId, port: 8888, forMs: HOUR_MS, name: '' },

@@ -15,7 +15,7 @@ import { makeTerminalClient } from '../../../src/edge/link/terminal-client.ts';
 import type { LinkServer } from '../../../src/edge/link/link-server.ts';
 import { serveTerminals } from '../../../src/edge/link/terminal-server.ts';
 import type { SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
-import { execRoom, openTerminal, RefusedUpgrade, type ExecRoom } from '../api/exec-fixture.ts';
+import { execFixture, openTerminal, RefusedUpgrade, type ExecFixture } from '../api/exec-fixture.ts';
 import { startEdge } from '../api/harness.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { idOf } from './harness.ts';
@@ -23,7 +23,7 @@ import { idOf } from './harness.ts';
 const ignore = (): void => {};
 const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
-interface Apart extends ExecRoom {
+interface Apart extends ExecFixture {
   path: string;
   /** The terminal process restarts. */
   holderAgain(): Promise<void>;
@@ -36,7 +36,7 @@ async function apart(): Promise<Apart> {
   let served: LinkServer | null = null;
   let end = async (): Promise<void> => {};
   let up = async (): Promise<void> => {};
-  const room = await execRoom({
+  const fixture = await execFixture({
     async terminals(engine: SimulatedEngine) {
       up = async () => {
         const held = makeTerminalHost({ engine, holder: 'a holder', time: realTime, log });
@@ -58,7 +58,7 @@ async function apart(): Promise<Apart> {
     },
   });
   return {
-    ...room,
+    ...fixture,
     path,
     holderDown: () => end(),
     async holderAgain() {

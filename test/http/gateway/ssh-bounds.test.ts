@@ -16,7 +16,7 @@ import { runProgram } from '../../../src/edge/ssh/program.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { onCleanup } from './harness.ts';
-import { keyPair, openRoom, run } from './ssh-fixture.ts';
+import { keyPair, openFixture, run } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const ID = instanceId('11111111-1111-4111-8111-111111111111');
@@ -94,8 +94,8 @@ async function forwarded(client: Ssh2Client): Promise<number> {
 }
 
 test('bounds forwarded connections that close before the client answers', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const waiting: (() => void)[] = [];
   client.on('tcp connection', (_info, _accept, reject) => void waiting.push(reject));
   const port = await forwarded(client);
@@ -114,8 +114,8 @@ test('bounds forwarded connections that close before the client answers', async 
 });
 
 test('an unclosed channel holds its permit', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const server = createServer((socket) => void socket.on('error', () => {}).end()).listen(0, '127.0.0.1');
   await once(server, 'listening');
   onCleanup(async () => void server.close());
@@ -159,14 +159,14 @@ test('delays forwarded connections under back-pressure, and drops closed ones', 
 test('frees sessions closed without a command', async () => {
   const { Server } = (await import('ssh2')).default;
   const made = vi.spyOn(Server.prototype, 'injectSocket');
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const connections: Connection[] = [];
   made.mockImplementationOnce(function (this: InstanceType<typeof Server>, socket) {
     this.once('connection', (ssh: Connection) => connections.push(ssh));
     made.mockRestore();
     this.injectSocket(socket);
   });
-  const client = await room.login(mine);
+  const client = await fixture.login(mine);
   const protocol = Reflect.get(client, '_protocol');
   const [ssh] = connections;
   const handlers = Reflect.get(protocol, '_handlers');
@@ -196,24 +196,24 @@ test('a client that leaves during its login takes no permit', async () => {
     return { hostKey, keys: [mine.blob] };
   };
   // A single instance gets three of six permits.
-  const room = await openRoom([mine], { access, files: 8 });
+  const fixture = await openFixture([mine], { access, files: 8 });
   await expect.poll(() => asked).toBe(1);
   for (let n = 0; n < 4; n++) {
     asked = 0;
     const { promise, resolve } = Promise.withResolvers<void>();
     held = promise;
-    const port = room.port();
+    const port = fixture.port();
     const leaving = connect(port, '127.0.0.1').on('error', () => {});
-    const login = room.login(mine, { sock: leaving }).catch(() => {});
+    const login = fixture.login(mine, { sock: leaving }).catch(() => {});
     await expect.poll(() => asked).toBe(2);
     leaving.destroy();
     await login;
-    await expect.poll(() => room.accepted.size).toBe(0);
+    await expect.poll(() => fixture.accepted.size).toBe(0);
     resolve();
     await sleep(10);
   }
   held = null;
-  expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
+  expect((await run(await fixture.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
 });
 
 test('counts pending listens with open ones', () => {
@@ -254,21 +254,21 @@ test('limits an instance to the free permits, and releases each once', () => {
 test('refuses channels without a permit; a leaving client releases its permits', async () => {
   // A single instance gets fifteen of thirty permits: one per connection, two per session with a
   // command.
-  const room = await openRoom([mine], { files: 40 });
+  const fixture = await openFixture([mine], { files: 40 });
   const begin = (client: Ssh2Client): Promise<ClientChannel> =>
     new Promise((resolve, reject) => {
       client.exec('exec sleep 100', (error, channel) => (error ? reject(error) : resolve(channel)));
     });
-  const client = await room.login(mine);
+  const client = await fixture.login(mine);
   for (let n = 0; n < 7; n++) {
     await begin(client);
-    await expect.poll(() => room.execs.length).toBe(n + 1);
+    await expect.poll(() => fixture.execs.length).toBe(n + 1);
   }
   await expect(begin(client)).rejects.toThrow(/open failure/);
   client.destroy();
-  await expect.poll(() => room.accepted.size).toBe(0);
+  await expect.poll(() => fixture.accepted.size).toBe(0);
   // Existing sessions continue, and count.
-  const again = await room.login(mine);
+  const again = await fixture.login(mine);
   expect((await run(again, 'echo again')).stdout.toString()).toBe('again\n');
 });
 

@@ -41,7 +41,7 @@ export interface FakeExec {
   resizes: { columns: number; rows: number }[];
 }
 
-export interface Room {
+export interface SshFixture {
   id: InstanceId;
   fronts: SshFronts;
   identity: SshIdentity;
@@ -75,10 +75,10 @@ export const routeUpdate = (id: InstanceId, sshFront: boolean) => ({
   gone: [],
 });
 
-export async function openRoom(
+export async function openFixture(
   keys: KeyPair[],
   more: Partial<SshFrontsDeps> & { digit?: string; openExec?: SshBackend['openExec'] } = {},
-): Promise<Room> {
+): Promise<SshFixture> {
   const id = idOf(more.digit ?? '1');
   const execs: FakeExec[] = [];
   const signals: string[] = [];

@@ -6,20 +6,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client, ClientChannel } from 'ssh2';
 import { expect, test } from 'vitest';
 import { atLevel, sampled } from '../../fixtures/level.ts';
-import { keyPair, openRoom, run } from './ssh-fixture.ts';
+import { keyPair, openFixture, run } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 test('survives a reset at any point and leaks nothing', async () => {
-  const room = await openRoom([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
+  const fixture = await openFixture([mine], { limits: { connectionRate: { burst: 10_000, perSecond: 10_000 } } });
   const key = keyPair();
   for (const round of sampled(
     Array.from({ length: 60 }, (_, n) => n),
     { oneIn: 3 },
   )) {
     const proxy = createServer((from) => {
-      const to = connect(room.port(), '127.0.0.1');
+      const to = connect(fixture.port(), '127.0.0.1');
       let left = 40 * (round + 1) + (round % 7);
       // Leaves by a reset, or by a FIN alone.
       const leave = (): unknown => (round % 2 === 0 ? to.resetAndDestroy() : to.destroy());
@@ -35,10 +35,10 @@ test('survives a reset at any point and leaks nothing', async () => {
     await once(proxy, 'listening');
     const address = proxy.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
-    await room.login(round % 5 === 0 ? key : mine, { port }).then(
+    await fixture.login(round % 5 === 0 ? key : mine, { port }).then(
       async (client) => {
         client.forwardIn('localhost', 0, () => {});
-        client.forwardOut('127.0.0.1', 1, 'localhost', room.port(), () => {});
+        client.forwardOut('127.0.0.1', 1, 'localhost', fixture.port(), () => {});
         client.shell({ rows: 5 }, () => {});
         await Promise.race([
           run(client, 'yes | head -c 100000; sleep 0.01', Buffer.alloc(5_000)),
@@ -51,13 +51,13 @@ test('survives a reset at any point and leaks nothing', async () => {
     );
     proxy.close();
   }
-  await expect.poll(() => room.accepted.size).toBe(0);
-  expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
+  await expect.poll(() => fixture.accepted.size).toBe(0);
+  expect((await run(await fixture.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
 });
 
 test('bounds memory for a client that reads nothing', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   // The largest window of the protocol.
   await shellWithWindow(client, `head -c ${atLevel({ short: 100_000_000, long: 400_000_000 })} /dev/zero`, {
     window: 0xffff_ffff,
@@ -68,14 +68,14 @@ test('bounds memory for a client that reads nothing', async () => {
   const before = process.memoryUsage();
   await sleep(1_500);
   const after = process.memoryUsage();
-  const held = [...room.accepted].reduce((sum, socket) => sum + socket.writableLength, 0);
+  const held = [...fixture.accepted].reduce((sum, socket) => sum + socket.writableLength, 0);
   expect(held).toBeLessThan(2_000_000);
   expect(after.rss - before.rss).toBeLessThan(60_000_000);
 });
 
 test('rekeys under load without loss or unbounded buffers', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const rekeys = { count: 0 };
   client.on('handshake', () => (rekeys.count += 1));
   const protocol = Reflect.get(client, '_protocol');
@@ -114,12 +114,12 @@ async function shellWithWindow(
 }
 
 test('disconnects clients that violate the protocol: empty packets, data beyond the window, endless key exchanges', async () => {
-  const room = await openRoom([mine]);
-  const empty = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const empty = await fixture.login(mine);
   await shellWithWindow(empty, 'echo hello', { window: 1_000_000, packet: 0 });
-  await expect.poll(() => room.accepted.size).toBe(0);
+  await expect.poll(() => fixture.accepted.size).toBe(0);
 
-  const greedy = await room.login(mine);
+  const greedy = await fixture.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
   greedy.exec('exec sleep 30', (_error, channel) => resolve(channel));
   const channel = await promise;
@@ -134,5 +134,5 @@ test('disconnects clients that violate the protocol: empty packets, data beyond 
   }, 1);
   await closed;
   clearInterval(flood);
-  expect((await run(await room.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
+  expect((await run(await fixture.login(mine), 'echo fine')).stdout.toString()).toBe('fine\n');
 });

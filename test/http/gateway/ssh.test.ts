@@ -7,43 +7,45 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { BaseAgent, utils, type Client, type ClientChannel, type ParsedKey } from 'ssh2';
 import { expect, test } from 'vitest';
 import { onCleanup } from './harness.ts';
-import { keyPair, openRoom, run, routeUpdate } from './ssh-fixture.ts';
+import { keyPair, openFixture, run, routeUpdate } from './ssh-fixture.ts';
 
 const mine = keyPair();
 const other = keyPair();
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 test('accepts root with a key of the account, and no other key, user or password', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   expect(await run(client, 'echo hello; echo trouble >&2; exit 3')).toMatchObject({
     code: 3,
     stdout: Buffer.from('hello\n'),
     stderr: 'trouble\n',
   });
   const refused = /authentication methods failed/;
-  await expect(room.login(other)).rejects.toThrow(refused);
-  await expect(room.login(mine, { username: 'admin' })).rejects.toThrow(refused);
-  await expect(room.login({ ...mine, private: '' }, { privateKey: undefined, password: 'x' })).rejects.toThrow(refused);
+  await expect(fixture.login(other)).rejects.toThrow(refused);
+  await expect(fixture.login(mine, { username: 'admin' })).rejects.toThrow(refused);
+  await expect(fixture.login({ ...mine, private: '' }, { privateKey: undefined, password: 'x' })).rejects.toThrow(
+    refused,
+  );
 });
 
 test('applies new and deleted keys to a running instance at once, and cuts sessions of a deleted key', async () => {
-  const room = await openRoom([mine], { checkEveryMs: 50 });
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine], { checkEveryMs: 50 });
+  const client = await fixture.login(mine);
   const closed = once(client, 'close');
-  room.identity.keys = [mine.blob, other.blob];
-  const second = await room.login(other);
-  room.identity.keys = [other.blob];
+  fixture.identity.keys = [mine.blob, other.blob];
+  const second = await fixture.login(other);
+  fixture.identity.keys = [other.blob];
   await closed;
-  await expect(room.login(mine)).rejects.toThrow(/authentication methods failed/);
+  await expect(fixture.login(mine)).rejects.toThrow(/authentication methods failed/);
   expect((await run(second, 'echo still')).stdout.toString()).toBe('still\n');
 });
 
 test('disconnects a client after too many keys, or at the login deadline', async () => {
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const tries = { count: 0 };
   const keys = Array.from({ length: 40 }, () => keyPair());
-  const failed = room.login(mine, {
+  const failed = fixture.login(mine, {
     authHandler: (_left, _partial, next) => {
       const key = keys[tries.count];
       tries.count += 1;
@@ -52,16 +54,16 @@ test('disconnects a client after too many keys, or at the login deadline', async
   });
   await expect(failed).rejects.toThrow();
   expect(tries.count).toBeLessThan(30);
-  const hasty = await openRoom([mine], { limits: { loginMs: 300 } });
+  const hasty = await openFixture([mine], { limits: { loginMs: 300 } });
   const silent = connect(hasty.port(), '127.0.0.1').on('error', () => {});
   silent.resume();
   await once(silent, 'close');
 });
 
 test('bounds unauthenticated connections without locking anyone out', async () => {
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const idle = Array.from({ length: 150 }, () =>
-    connect(room.port(), '127.0.0.1')
+    connect(fixture.port(), '127.0.0.1')
       .on('error', () => {})
       .resume(),
   );
@@ -69,14 +71,14 @@ test('bounds unauthenticated connections without locking anyone out', async () =
     for (const one of idle) one.destroy();
   });
   await expect.poll(() => idle.filter(({ destroyed }) => !destroyed).length).toBeLessThanOrEqual(32);
-  expect((await run(await room.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
+  expect((await run(await fixture.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
 });
 
 test('limits the rate of new connections', async () => {
-  const room = await openRoom([mine], { limits: { connectionRate: { burst: 20, perSecond: 0 } } });
+  const fixture = await openFixture([mine], { limits: { connectionRate: { burst: 20, perSecond: 0 } } });
   const greeted = await Promise.all(
     Array.from({ length: 40 }, async () => {
-      const one = connect(room.port(), '127.0.0.1').on('error', () => {});
+      const one = connect(fixture.port(), '127.0.0.1').on('error', () => {});
       const isGreeted = await new Promise<boolean>((resolve) => {
         one.once('data', () => resolve(true)).once('close', () => resolve(false));
       });
@@ -88,7 +90,7 @@ test('limits the rate of new connections', async () => {
 });
 
 test('rejects a registered key without a valid signature', async () => {
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const [shown, used] = [utils.parseKey(mine.private), utils.parseKey(other.private)];
   if (shown instanceof Error || used instanceof Error) throw new Error('no keys');
   class Liar extends BaseAgent {
@@ -100,25 +102,25 @@ test('rejects a registered key without a valid signature', async () => {
       if (typeof done === 'function') done(undefined, (used as ParsedKey).sign(data));
     }
   }
-  await expect(room.login(mine, { privateKey: undefined, agent: new Liar() })).rejects.toThrow(
+  await expect(fixture.login(mine, { privateKey: undefined, agent: new Liar() })).rejects.toThrow(
     /authentication methods failed/,
   );
 });
 
 test('keeps an idle client that answers probes, and drops a dead one', async () => {
-  const room = await openRoom([mine], { limits: { keepaliveMs: 50, keepalives: 3 } });
-  const there = await room.login(mine);
-  const gone = await room.login(mine);
-  await expect.poll(() => room.accepted.size).toBe(2);
+  const fixture = await openFixture([mine], { limits: { keepaliveMs: 50, keepalives: 3 } });
+  const there = await fixture.login(mine);
+  const gone = await fixture.login(mine);
+  await expect.poll(() => fixture.accepted.size).toBe(2);
   Reflect.get(gone, '_sock').pause();
-  await expect.poll(() => room.accepted.size).toBe(1);
+  await expect.poll(() => fixture.accepted.size).toBe(1);
   await sleep(1_000);
   expect((await run(there, 'echo there')).stdout.toString()).toBe('there\n');
 });
 
 test('transfers input and output of a command completely', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const bytes = randomBytes(20 * 1024 ** 2);
   const there = await run(client, 'sha256sum', bytes);
   expect(there.stdout.toString()).toBe(`${sha(bytes)}  -\n`);
@@ -129,8 +131,8 @@ test('transfers input and output of a command completely', async () => {
 });
 
 test('keeps stdout and stderr apart under back-pressure', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
   // Larger than a window.
   const size = 6_000_000;
@@ -176,23 +178,23 @@ test('does not block a command that writes before its process id is read', async
     const exited = write();
     return { stdin: new PassThrough().resume(), stdout, stderr, resize: async () => {}, exited, kill: async () => {} };
   };
-  const room = await openRoom([mine], { openExec });
-  const ran = await run(await room.login(mine), 'anything');
+  const fixture = await openFixture([mine], { openExec });
+  const ran = await run(await fixture.login(mine), 'anything');
   expect(ran).toMatchObject({ code: 5, stderr: 'trouble\n' });
   expect(sha(ran.stdout)).toBe(sha(written));
 });
 
 test('sets terminal size and client variables, except those that sshd refuses', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
   const window = { term: 'xterm-256color', cols: 132, rows: 43 };
   client.shell(window, { env: { EDITOR: 'vi', LANG: 'xx_XX', PATH: '/nowhere', LD_PRELOAD: 'x' } }, (_error, channel) =>
     resolve(channel),
   );
   const channel = await promise;
-  await expect.poll(() => room.execs.length).toBe(1);
-  const [exec] = room.execs;
+  await expect.poll(() => fixture.execs.length).toBe(1);
+  const [exec] = fixture.execs;
   expect(exec?.terminal).toEqual({ columns: 132, rows: 43 });
   expect(exec?.env).toMatchObject({ TERM: 'xterm-256color', EDITOR: 'vi' });
   expect(Object.keys(exec?.env ?? {}).toSorted()).toEqual(['EDITOR', 'SSH_CLIENT', 'SSH_CONNECTION', 'TERM']);
@@ -202,8 +204,8 @@ test('sets terminal size and client variables, except those that sshd refuses', 
 });
 
 test('delivers signals to the command and reports its exit signal', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
   client.exec('echo ready; exec sleep 100', (_error, channel) => resolve(channel));
   const channel = await promise;
@@ -225,20 +227,20 @@ test('hangs up a terminal when its client leaves, and kills commands that ignore
     exited: new Promise<number>(() => {}),
     kill: async () => {},
   });
-  const room = await openRoom([mine], { openExec });
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine], { openExec });
+  const client = await fixture.login(mine);
   const { promise, resolve } = Promise.withResolvers<ClientChannel>();
   client.shell((_error, channel) => resolve(channel));
   const channel = await promise;
   channel.close();
-  await expect.poll(() => room.signals).toEqual(['HUP 42']);
-  await expect.poll(() => room.signals).toEqual(['HUP 42', 'KILL 42']);
+  await expect.poll(() => fixture.signals).toEqual(['HUP 42']);
+  await expect.poll(() => fixture.signals).toEqual(['HUP 42', 'KILL 42']);
   // The connection and its other channels continue.
-  expect(room.accepted.size).toBe(1);
+  expect(fixture.accepted.size).toBe(1);
 });
 
 test('lets a command without a terminal run until it writes after its client left', async () => {
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const runs = (pid: string): boolean => {
     try {
       return process.kill(Number(pid), 0);
@@ -252,7 +254,7 @@ test('lets a command without a terminal run until it writes after its client lef
     const [bytes]: Buffer[] = await once(await promise, 'data');
     return String(bytes).trim();
   };
-  const client = await room.login(mine);
+  const client = await fixture.login(mine);
   const quiet = await begin(client, 'exec sleep 100');
   const loud = await begin(client, 'while :; do echo loud; sleep 0.05; done');
   const stubborn = await begin(client, `trap '' PIPE HUP; while :; do echo loud; sleep 0.05; done`);
@@ -263,8 +265,8 @@ test('lets a command without a terminal run until it writes after its client lef
 });
 
 test('forwards ports both ways with half-close, and frees cancelled ones', async () => {
-  const room = await openRoom([mine]);
-  const client = await room.login(mine);
+  const fixture = await openFixture([mine]);
+  const client = await fixture.login(mine);
   // Replies after the end of input, which requires a half-closed connection.
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     const parts: Buffer[] = [];
@@ -326,18 +328,18 @@ test('forwards ports both ways with half-close, and frees cancelled ones', async
 });
 
 test('ends sessions at a stop, serves the next run with the same host key, and drops removed routes', async () => {
-  const room = await openRoom([mine]);
+  const fixture = await openFixture([mine]);
   const hostKeys: string[] = [];
   const hostVerifier = (key: Buffer): boolean => hostKeys.push(key.toString('base64')) > 0;
-  const client = await room.login(mine, { hostVerifier });
+  const client = await fixture.login(mine, { hostVerifier });
   const closed = once(client, 'close');
-  room.endRun();
+  fixture.endRun();
   await closed;
-  await expect.poll(() => room.port()).toBeGreaterThan(0);
-  await room.login(mine, { hostVerifier });
+  await expect.poll(() => fixture.port()).toBeGreaterThan(0);
+  await fixture.login(mine, { hostVerifier });
   expect(hostKeys[1]).toBe(hostKeys[0]);
-  const port = room.port();
-  room.fronts.update(routeUpdate(room.id, false));
-  await expect.poll(() => room.accepted.size).toBe(0);
+  const port = fixture.port();
+  fixture.fronts.update(routeUpdate(fixture.id, false));
+  await expect.poll(() => fixture.accepted.size).toBe(0);
   await expect(once(connect(port, '127.0.0.1'), 'connect')).rejects.toThrow(/ECONNREFUSED/);
 });

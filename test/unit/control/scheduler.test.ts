@@ -3,7 +3,7 @@ import { makeScheduler, type Task } from '../../../src/control/base/scheduler.ts
 import { realTime } from '../../../src/control/base/time.ts';
 
 /** A clock that stands still; `tick` fires every interval once. */
-function room() {
+function fixture() {
   const ticks = new Set<() => void>();
   const warnings: string[] = [];
   const stopping = new AbortController();
@@ -28,7 +28,7 @@ const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resol
 const task = (run: () => Promise<void>): Task => ({ name: 'probe', intervalMs: 10_000, run });
 
 test('records runs, failures and the error of the last run', async () => {
-  const { scheduler, warnings, tick } = room();
+  const { scheduler, warnings, tick } = fixture();
   let fails = true;
   scheduler.start([
     task(async () => {
@@ -49,7 +49,7 @@ test('records runs, failures and the error of the last run', async () => {
 });
 
 test('runs a task once at a time, and once more when it is requested meanwhile', async () => {
-  const { scheduler, tick } = room();
+  const { scheduler, tick } = fixture();
   const ends: (() => void)[] = [];
   scheduler.start([task(() => new Promise((resolve) => ends.push(resolve)))]);
   tick();
@@ -66,7 +66,7 @@ test('runs a task once at a time, and once more when it is requested meanwhile',
 });
 
 test('stops when no run is under way, and starts none afterwards', async () => {
-  const { scheduler, stopping, ticks, tick } = room();
+  const { scheduler, stopping, ticks, tick } = fixture();
   const ends: (() => void)[] = [];
   scheduler.start([task(() => new Promise((resolve) => ends.push(resolve)))]);
   tick();

@@ -19,7 +19,7 @@ const of = (cpu: number, memory: number, gpus = 0): Capacity => ({
   memoryMiB: memory * 1024,
   gpus,
 });
-const room = (total: Capacity, used: Capacity = of(0, 0)): RegionCapacity => ({ total, used });
+const fixture = (total: Capacity, used: Capacity = of(0, 0)): RegionCapacity => ({ total, used });
 
 const NOW_MS = 1_000 * RESERVATION_MS;
 const atEnd = NOW_MS - RESERVATION_MS;
@@ -49,19 +49,19 @@ const placedOf = (
 };
 
 test('places entries in order; a smaller later entry does not take capacity reserved for an earlier one', () => {
-  const at = room(of(8, 32), of(6, 24));
+  const at = fixture(of(8, 32), of(6, 24));
   expect(placedOf(at, [of(4, 16), of(1, 2)], of(1, 2))).toEqual({ placed: [false, false], newcomer: false });
 });
 
 test('a later small entry passes one that waits for GPUs only while CPU and memory suffice for both', () => {
-  const at = room(of(16, 64, 2), of(4, 16, 2));
+  const at = fixture(of(16, 64, 2), of(4, 16, 2));
   const gpu = of(8, 32, 1);
   expect(placedOf(at, [gpu, of(4, 16)], of(1, 2))).toEqual({ placed: [false, true], newcomer: false });
   expect(placedOf(at, [gpu, of(5, 16)], of(4, 16))).toEqual({ placed: [false, false], newcomer: false });
 });
 
 test('leaves the rest to later entries after each placement', () => {
-  const at = room(of(8, 32), of(2, 8));
+  const at = fixture(of(8, 32), of(2, 8));
   expect(placedOf(at, [of(2, 8), of(2, 8), of(4, 8), of(2, 8)], of(0.5, 1))).toEqual({
     placed: [true, true, false, false],
     newcomer: false,
@@ -69,12 +69,12 @@ test('leaves the rest to later entries after each placement', () => {
 });
 
 test("reserves nothing for an entry that exceeds the region's total", () => {
-  const at = room(of(8, 32), of(2, 8));
+  const at = fixture(of(8, 32), of(2, 8));
   expect(placedOf(at, [of(8, 16, 4), of(4, 16)], of(2, 8))).toEqual({ placed: [false, true], newcomer: true });
 });
 
 test('reserves capacity for an entry unless only instances of its own account could free enough', () => {
-  const at = room(of(96, 384, 8), of(32, 128, 2));
+  const at = fixture(of(96, 384, 8), of(32, 128, 2));
   const gpu8 = of(64, 256, 8);
   const cpu1 = of(1, 4);
   // Its account's two small instances keep eight GPUs from ever coming free.
@@ -91,10 +91,10 @@ test('reserves capacity for an entry unless only instances of its own account co
 });
 
 test('reserves capacity for the first queued entry of an account only, then for its next one', () => {
-  const at = room(of(8, 32), of(4, 16));
+  const at = fixture(of(8, 32), of(4, 16));
   const a = { ownerId: 'a' };
   const second = [waits(of(5, 20), a), waits(of(5, 20), a)];
-  expect(placedOf(room(of(16, 64), of(12, 48)), [...second, of(1, 4)]).placed).toEqual([false, false, false]);
+  expect(placedOf(fixture(of(16, 64), of(12, 48)), [...second, of(1, 4)]).placed).toEqual([false, false, false]);
   const gone = { ...a, joinedAtMs: atEnd };
   expect(placedOf(at, [waits(of(5, 20), gone), waits(of(5, 20), a)], of(4, 16)).newcomer).toBe(true);
   expect(placedOf(at, [waits(of(2, 8), a), waits(of(5, 20), a)], of(1, 4))).toEqual({
@@ -105,7 +105,7 @@ test('reserves capacity for the first queued entry of an account only, then for 
 
 test('reserves capacity for exactly ten minutes from joining, and not for a join time in the future', () => {
   expect(RESERVATION_MS).toBe(600_000);
-  const at = room(of(8, 32), of(4, 16));
+  const at = fixture(of(8, 32), of(4, 16));
   const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
   expect([atEnd + 1, NOW_MS].map(passes)).toEqual([false, false]);
   expect([0, atEnd, NOW_MS + 1].map(passes)).toEqual([true, true, true]);
@@ -117,7 +117,7 @@ test('reserves capacity for exactly ten minutes from joining, and not for a join
 });
 
 test('allots no GPU that the engine lost, and delays no other entry', () => {
-  const at = room(of(8, 32, 1), of(2, 8, 3));
+  const at = fixture(of(8, 32, 1), of(2, 8, 3));
   expect(freeCapacity(at).gpus).toBe(-2);
   expect(placedOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ placed: [false, true], newcomer: true });
   expect(capacityShortfall(of(1, 4, 1), freeCapacity(at))).toBe('1 GPU');
@@ -141,13 +141,13 @@ interface World {
 }
 
 const sumOf = (all: readonly QueuedRequest[]): Capacity => all.map((one) => one.need).reduce(addCapacity, zeroCapacity);
-const roomOf = ({ running }: World): RegionCapacity => room(TOTAL, sumOf(running));
+const freeCapacityOf = ({ running }: World): RegionCapacity => fixture(TOTAL, sumOf(running));
 const heldIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
   sumOf(running.filter((one) => one.ownerId === ownerId));
 
 /** Places all entries that may be placed, and returns their names. */
 function settle(world: World): number[] {
-  const turns = walkQueue(roomOf(world), world.nowMs);
+  const turns = walkQueue(freeCapacityOf(world), world.nowMs);
   const placed = world.line.filter((one) => turns.visit(one, heldIn(world, one)));
   world.running.push(...placed);
   world.line = world.line.filter((one) => !placed.includes(one));
@@ -157,7 +157,7 @@ function settle(world: World): number[] {
 /** The initial instances: as many as fit. */
 const fitting = (all: QueuedRequest[]): QueuedRequest[] => {
   const running: QueuedRequest[] = [];
-  for (const one of all) if (fits(one.need, freeCapacity(room(TOTAL, sumOf(running))))) running.push(one);
+  for (const one of all) if (fits(one.need, freeCapacity(fixture(TOTAL, sumOf(running))))) running.push(one);
   return running;
 };
 
@@ -210,9 +210,9 @@ test('every placement leaves the reserved capacity of all earlier entries, in an
       const running = fitting(others);
       const world: World = { nowMs: NOW_MS, running, line: line.map((one, name) => ({ ...one, name })) };
       const before = [...running];
-      const openBefore = freeCapacity(roomOf(world));
+      const openBefore = freeCapacity(freeCapacityOf(world));
       const placed = settle(world);
-      const left = freeCapacity(roomOf(world));
+      const left = freeCapacity(freeCapacityOf(world));
       for (const [at, one] of line.entries()) {
         if (placed.includes(at)) continue;
         const isFirst = !line
@@ -260,7 +260,7 @@ test('earlier entries delay an entry by at most ten minutes, even when they rejo
           0,
           world.line.findIndex(({ name }) => name === 0),
         );
-        const open = freeCapacity(roomOf(world));
+        const open = freeCapacity(freeCapacityOf(world));
         const placed = settle(world);
         const taken = sumOf(before.filter(({ name }) => placed.includes(name)));
         const enough = resources.every((name) => mine[name] === 0 || mine[name] + taken[name] <= open[name]);
@@ -277,7 +277,7 @@ test('allots at most the free capacity, and places equal requests in order', () 
     fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
       const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
       const placed = settle(world);
-      const { cpuMilli, memoryMiB, gpus } = freeCapacity(roomOf(world));
+      const { cpuMilli, memoryMiB, gpus } = freeCapacity(freeCapacityOf(world));
       expect(Math.min(cpuMilli, memoryMiB, gpus)).toBeGreaterThanOrEqual(0);
       for (const later of placed)
         for (const [earlier, one] of line.slice(0, later).entries())
