@@ -1,9 +1,7 @@
 /** The administrator's orphans (resources without a record) and background tasks. */
 import { z } from 'zod';
-import { orphanHandlings, orphanKinds } from '../domain/orphan.ts';
+import { orphanActions, orphanHandlings, orphanKinds } from '../domain/orphan.ts';
 import { answer, flag, integer, integerOrNull, label, plainText, request, text, textOrNull, unixMs } from './common.ts';
-
-const orphanActions = ['adopt', 'stop', 'delete'] as const;
 
 const orphan = answer(
   'Stray',

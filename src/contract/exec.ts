@@ -1,5 +1,6 @@
 /** Commands and terminals of an instance: two WebSocket protocols (docs/reference/terminal.md). */
 import { z } from 'zod';
+import { processSignals } from '../domain/process-signals.ts';
 import {
   answer,
   flag,
@@ -121,8 +122,7 @@ export const terminalQuery = z.object({
 });
 
 export const exitMessage = z.object({ exitCode: z.number().int() });
-export const signals = ['HUP', 'INT', 'QUIT', 'TERM', 'USR1', 'USR2', 'KILL'] as const;
-export const signalMessage = z.object({ signal: z.enum(signals) });
+export const signalMessage = z.object({ signal: z.enum(processSignals) });
 
 /** Text messages to a viewer; binary messages are output. `attached` is the first. */
 export const terminalServerMessage = z.discriminatedUnion('type', [

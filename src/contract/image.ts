@@ -1,5 +1,6 @@
 /** Images of the operator and of the account (docs/interface.md §10, catalog). */
 import { z } from 'zod';
+import { imageStates } from '../domain/catalog.ts';
 import { answer, decimal, id, label, pagerAnswer, plainText, request, secret, text, unixMs } from './common.ts';
 
 const image = answer('Image', {
@@ -11,9 +12,7 @@ const image = answer('Image', {
   type: text('Kind of image'),
   ref: text('Reference the account registered; empty for images of the operator'),
   sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
-  state: z
-    .enum(['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'])
-    .describe("State on the region's engine; `Saving`: being saved from an instance"),
+  state: z.enum(imageStates).describe("State on the region's engine; `Saving`: being saved from an instance"),
   stateText: text('Current step or cause of a failure; may be empty'),
   progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
 });

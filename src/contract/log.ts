@@ -1,10 +1,10 @@
 /** Logs of an instance, by page, as a stream or as a download (docs/reference/logs.md). */
 import { z } from 'zod';
+import { logSources, type LogSource } from '../domain/log-position.ts';
 import { answer, flag, id, integerOrNull, named, text, textOrNull, wholeNumber } from './common.ts';
 
 export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';
 
-export const logSources = ['console', 'init', 'events'] as const;
 export const MAX_LOG_LINES = 5_000;
 export const DEFAULT_LOG_LINES = 1_000;
 const TIMED = 'the log of the init script keeps no times: leave it out, and use tail, or limit and after';
@@ -52,7 +52,7 @@ export const logStreamRequest = z
   .superRefine(refuseConflicts);
 
 type LogQuery = {
-  source: (typeof logSources)[number];
+  source: LogSource;
   sinceUnixMs?: number | undefined;
   untilUnixMs?: number | undefined;
   tail?: number | undefined;

@@ -1,7 +1,7 @@
 /** Operations: the progress of a change that takes time. The header `X-Operation-Id` names one. */
 import { z } from 'zod';
-import { sizeLimits } from '../domain/disk.ts';
-import { operationKinds, operationStates, stageNames } from '../domain/operation.ts';
+import { mountedDiskKinds, sizeLimits } from '../domain/disk.ts';
+import { operationKinds, operationStates, progressUnits, stageNames } from '../domain/operation.ts';
 import {
   answer,
   decimal,
@@ -27,7 +27,7 @@ const stage = answer('Stage', {
   endedAtUnixMs: end,
   done: decimal('Completed units; 0 for a stage without a measure'),
   total: decimal('Units in all; 0 while unknown'),
-  unit: z.enum(['bytes', 'steps', '']).describe('Unit; empty for a stage without a measure'),
+  unit: z.enum([...progressUnits, '']).describe('Unit; empty for a stage without a measure'),
   text: text('Current step; may be empty'),
 });
 const failure = answer('OperationError', {
@@ -76,7 +76,7 @@ const largePath = answer('LargePath', {
   usageGB: decimal('Used space in GB'),
 });
 const disk = answer('InstanceDisk', {
-  disk: z.enum(['root', 'data', 'docker', 'shared', 'volume']).describe('Kind of disk'),
+  disk: z.enum(['root', ...mountedDiskKinds]).describe('Kind of disk'),
   id: text('Volume ID for a volume; empty for the root disk'),
   mountPath: text('Mount path inside the instance'),
   sizeGB: decimal('Size in GB'),

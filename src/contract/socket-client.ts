@@ -1,18 +1,17 @@
 /** WebSocket part of the client: command streams and terminals (docs/reference/terminal.md). */
 import type { z } from 'zod';
+import type { ProcessSignal } from '../domain/process-signals.ts';
 import {
   channels,
   exitMessage,
   terminalServerMessage,
   type execQuery,
-  type signals,
   type terminalQuery,
   type terminalSize,
 } from './exec.ts';
 import { streamRoutes } from './stream-routes.ts';
 
 export type Size = z.output<typeof terminalSize>;
-export type ProcessSignal = (typeof signals)[number];
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Close before the end of the command or terminal (`closeCodes`). */

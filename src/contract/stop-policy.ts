@@ -1,6 +1,6 @@
 /** Stop policy of an instance (time, maximum run, idleness) and its observed activity. */
 import { z } from 'zod';
-import { ruleNames, signalNames } from '../domain/idle.ts';
+import { idleStates, ruleNames, signalNames, signalVerdicts } from '../domain/idle.ts';
 import { answer, decimal, id, integerOrNull, request, text, wholeNumber } from './common.ts';
 
 const YEAR_MINUTES = 366 * 24 * 60;
@@ -66,14 +66,14 @@ export const keepAliveAnswer = answer('KeepAliveAnswer', {
 
 const signal = answer('ActivitySignal', {
   name: z.enum(signalNames).describe('Signal'),
-  says: z.enum(['active', 'idle', 'stale']).describe('Verdict; `stale`: too old to count'),
+  says: z.enum(signalVerdicts).describe('Verdict; `stale`: too old to count'),
   text: text('Explanation'),
   readAtUnixMs: integerOrNull('Time of the reading, Unix milliseconds; null if it failed'),
 });
 export const activityAnswer = answer('Activity', {
   instanceId: text('Instance ID'),
   state: z
-    .enum(['active', 'idle', 'unknown', 'off'])
+    .enum(idleStates)
     .describe('`off`: no idle stop; `unknown`: a signal is missing, so the instance does not count as idle'),
   because: text('Explanation of the state'),
   idleSinceUnixMs: integerOrNull('Start of the idleness, Unix milliseconds; null if not idle'),

@@ -1,4 +1,5 @@
 /** Control in the background: reconcile loops, hints of engines, and a table of periodic tasks. */
+import { subjectKinds } from '../domain/operation.ts';
 import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
@@ -75,7 +76,7 @@ function startLoops(foundation: Foundation): ReconcileLoop[] {
     snapshot: startReconcileLoop({ ...deps, table: 'snapshot', reconcile: makeSnapshotReconciler(foundation) }),
     image: startReconcileLoop({ ...deps, table: 'image', reconcile: makeImageReconciler(foundation) }),
   };
-  for (const subject of ['instance', 'volume', 'snapshot', 'image'] as const)
+  for (const subject of subjectKinds)
     foundation.changes.subscribe(subject, ({ isDue }) => {
       if (isDue) loops[subject].wake();
     });

@@ -1,7 +1,8 @@
 /** Disks: storage that outlives containers, reserved from the request until removal. */
 import type { RegionId, UserId } from './ids.ts';
 
-export const diskKinds = ['volume', 'snapshot', 'data', 'shared', 'docker'] as const;
+export const mountedDiskKinds = ['data', 'docker', 'shared', 'volume'] as const;
+export const diskKinds = [...mountedDiskKinds, 'snapshot'] as const;
 export type DiskKind = (typeof diskKinds)[number];
 
 export const volumeTypes = ['filesystem', 'highspeedstorage'] as const;

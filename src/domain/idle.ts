@@ -15,6 +15,13 @@ export type SignalName = (typeof signalNames)[number];
 export const ruleNames = ['kernel', 'terminal', 'ssh', 'http', 'gpu', 'cpu'] as const;
 export type RuleName = (typeof ruleNames)[number];
 
+/** `off`: no policy, so no verdict. */
+export const idleStates = ['active', 'idle', 'unknown', 'off'] as const;
+export type IdleState = (typeof idleStates)[number];
+
+export const signalVerdicts = ['active', 'idle', 'stale'] as const;
+export type SignalVerdict = (typeof signalVerdicts)[number];
+
 export interface IdlePolicy {
   afterMs: number;
   ignore: RuleName[];
@@ -79,7 +86,7 @@ export interface IdleWatch {
 export const noIdleWatch: IdleWatch = { sinceMs: null, usedAtMs: 0, assessedAtMs: 0, warnedOfMs: null };
 
 export interface IdleVerdict {
-  state: 'active' | 'idle' | 'unknown';
+  state: Exclude<IdleState, 'off'>;
   because: string;
   idleSinceMs: number | null;
   willStopAtMs: number | null;

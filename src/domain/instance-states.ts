@@ -177,7 +177,8 @@ const permanentReasons: Readonly<Partial<Record<Diagnosis, Diagnosis>>> = {
 
 export const permanentReason = (reason: Diagnosis): Diagnosis => permanentReasons[reason] ?? reason;
 
-export type TransientStatus = 'Initializing' | 'PullingImage' | 'Starting' | 'Restarting';
+export const transientStatuses = ['Initializing', 'PullingImage', 'Starting', 'Restarting'] as const;
+export type TransientStatus = (typeof transientStatuses)[number];
 
 export const isLasting = (status: InstanceStatus): status is Exclude<InstanceStatus, TransientStatus> =>
   !(status in deadlines);

@@ -39,6 +39,8 @@ export interface NodePort {
   nodePort: number;
 }
 
+export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
+
 export interface Observed {
   status: InstanceStatus;
   phase: Phase;
@@ -53,7 +55,7 @@ export interface Observed {
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */
-  answersBy: 'ssh' | 'notebook' | 'nothing';
+  answersBy: (typeof readinessProofs)[number];
   /** The gateway serves ssh for an image without sshd. Set by each start. */
   sshFront: boolean;
   progress: Progress | null;

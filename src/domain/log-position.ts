@@ -3,6 +3,9 @@
  * ordered by completion, so times may go back: a reader resumes from `DISORDER_MS` before.
  */
 
+export const logSources = ['console', 'init', 'events'] as const;
+export type LogSource = (typeof logSources)[number];
+
 /** The `nth` line, from 1, that began in this millisecond. */
 export interface LogPosition {
   atMs: number;

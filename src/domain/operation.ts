@@ -7,6 +7,10 @@
  */
 import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
 
+/** Rows that operations change and that leases and reconcile loops share out. */
+export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
+export type SubjectKind = (typeof subjectKinds)[number];
+
 export const operationKinds = [
   'launch',
   'start',
@@ -29,7 +33,8 @@ export const operationStates = ['Pending', 'Running', 'Succeeded', 'Failed', 'Ca
 export type OperationState = (typeof operationStates)[number];
 
 /** A caller, or an automatic stop (then also the diagnosis of a Stopped instance). */
-export type Cause = 'user' | 'operator' | Extract<Diagnosis, 'ScheduledStop' | 'MaxRunTime' | 'IdleStop'>;
+export const operationCauses = ['user', 'operator', 'ScheduledStop', 'MaxRunTime', 'IdleStop'] as const;
+export type Cause = (typeof operationCauses)[number];
 
 export const stageNames = [
   'Queued',
@@ -45,11 +50,13 @@ export const stageNames = [
 ] as const;
 export type StageName = (typeof stageNames)[number];
 
+export const progressUnits = ['bytes', 'steps'] as const;
+
 /** `total` is 0 while unknown. */
 export interface Progress {
   done: number;
   total: number;
-  unit: 'bytes' | 'steps';
+  unit: (typeof progressUnits)[number];
 }
 
 export interface Stage {

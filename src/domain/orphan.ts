@@ -6,12 +6,17 @@
  * one; until then the policy decides, but never deletes data. Retention counts watched time, so
  * neither a clock step nor an outage brings a deletion nearer.
  */
-export const orphanKinds = ['instance', 'docker', 'network', 'image', 'disk'] as const;
+/** `docker`: the daemon's container, where the daemon has a container of its own. */
+export const engineObjectKinds = ['instance', 'docker', 'network', 'image'] as const;
+export const orphanKinds = [...engineObjectKinds, 'disk'] as const;
 export type OrphanKind = (typeof orphanKinds)[number];
 
 /** `policy` until an operator decides. */
 export const orphanHandlings = ['policy', 'stop', 'delete'] as const;
 export type OrphanHandling = (typeof orphanHandlings)[number];
+
+export const orphanActions = ['adopt', 'stop', 'delete'] as const;
+export type OrphanAction = (typeof orphanActions)[number];
 
 export const orphanPolicies = [
   'report',

@@ -16,6 +16,10 @@ import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
+import type { LogSource } from '../domain/log-position.ts';
+import type { engineObjectKinds } from '../domain/orphan.ts';
+import type { progressUnits } from '../domain/operation.ts';
+import type { ProcessSignal } from '../domain/process-signals.ts';
 
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
@@ -100,8 +104,7 @@ export type Observation =
 
 /** Engine object that carries this installation's label. */
 export interface OwnedObject {
-  /** `docker`: the daemon's container, where the daemon has a container of its own. */
-  kind: 'instance' | 'docker' | 'network' | 'image';
+  kind: (typeof engineObjectKinds)[number];
   /** Instance id, also for a daemon and a saved image (its source); account id for a network. */
   id: string;
   ownerId: string;
@@ -130,7 +133,7 @@ export interface ImageProgress {
   done: number;
   /** 0 while unknown. */
   total: number;
-  unit: 'bytes' | 'steps';
+  unit: (typeof progressUnits)[number];
 }
 
 export type OnProgress = (progress: ImageProgress) => void;
@@ -181,7 +184,7 @@ export interface GpuUsage {
 }
 
 /** `console`: output, at most the last 10 MB. `init`: first 10 MiB, only of a running instance. */
-export type LogSource = 'console' | 'init';
+export type EngineLogSource = Exclude<LogSource, 'events'>;
 
 export interface LogRange {
   /**
@@ -238,7 +241,7 @@ export interface OpenExec {
    * KILL, the default, kills the command, all descendants and their sessions, but no earlier daemon
    * (own session, parent gone). Other signals go to the process group. Success after the end.
    */
-  kill(signal?: ExecSignal): Promise<void>;
+  kill(signal?: ProcessSignal): Promise<void>;
 }
 
 /** Access to an instance's network, for one run. Everything opened ends with `close` or the run. */
@@ -277,7 +280,6 @@ export interface InsideSocket {
   /** Removes the socket; open connections stay. */
   close(): void;
 }
-export type ExecSignal = 'HUP' | 'INT' | 'QUIT' | 'TERM' | 'USR1' | 'USR2' | 'KILL';
 
 export interface ExecResult {
   exitCode: number;
@@ -354,12 +356,12 @@ export interface Engine {
    * Reads present lines, oldest first, without an unfinished last line of a running init script. An
    * iteration that ends is complete; a lost connection or the signal throws. Holds a connection.
    */
-  logs(id: InstanceId, source: LogSource, range: LogRange, signal: AbortSignal): Promise<AsyncIterable<LogLine>>;
+  logs(id: InstanceId, source: EngineLogSource, range: LogRange, signal: AbortSignal): Promise<AsyncIterable<LogLine>>;
 
   /** Reads, then follows until the instance or init script ends, or the signal: no fault then. */
   followLogs(
     id: InstanceId,
-    source: LogSource,
+    source: EngineLogSource,
     range: Omit<LogRange, 'untilMs'>,
     signal: AbortSignal,
   ): Promise<AsyncIterable<LogLine>>;

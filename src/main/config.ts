@@ -6,6 +6,7 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { parseImageRef } from '../domain/image-ref.ts';
+import { orphanPolicies } from '../domain/orphan.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
 
 /** Equals the version of `package.json`. */
@@ -136,7 +137,7 @@ const schema = z.object({
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
   BERTH_LOCAL_REGISTRIES: z.enum(['allow', 'refuse']).default('refuse'),
   BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
-  BERTH_STRAYS: z.enum(['report', 'stop', 'delete']).default('stop'),
+  BERTH_STRAYS: z.enum(orphanPolicies).default('stop'),
   BERTH_STRAY_HOURS: z.coerce.number().min(0).max(87_600).default(24),
   BERTH_ARCHIVE_REGISTRY: archiveRegistry.optional(),
   BERTH_ARCHIVE_REGISTRY_USERNAME: z.string().min(1).optional(),

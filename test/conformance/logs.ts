@@ -1,6 +1,6 @@
 /** Logs: read by range, and followed. */
 import { describe, expect, it } from 'vitest';
-import type { LogLine, LogRange, LogSource } from '../../src/engines/contract.ts';
+import type { LogLine, LogRange, EngineLogSource } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import {
   control,
@@ -25,14 +25,14 @@ export function describeLogs(current: () => Subject): void {
     await subject.ensure({ ...spec, files });
     return { subject, id: spec.id };
   };
-  const read = (subject: Subject, id: InstanceId, range: LogRange = {}, source: LogSource = 'console') =>
+  const read = (subject: Subject, id: InstanceId, range: LogRange = {}, source: EngineLogSource = 'console') =>
     subject.fixture.engine.logs(id, source, range, deadline()).then((lines) => Array.fromAsync(lines));
   const textsOf = (lines: LogLine[]): string[] => lines.map(({ text }) => text);
   /** Reads in the background. */
   const follow = async (
     { subject, id }: { subject: Subject; id: InstanceId },
     range: LogRange = {},
-    source: LogSource = 'console',
+    source: EngineLogSource = 'console',
   ) => {
     const lines: (LogLine & { heardMs: number })[] = [];
     const leave = new AbortController();

@@ -14,8 +14,10 @@ import {
   noIdleWatch,
   type IdleLimits,
   type IdlePolicy,
+  type IdleState,
   type IdleVerdict,
   type IdleSignal,
+  type SignalVerdict,
 } from '../../domain/idle.ts';
 import { idleWatchedIds, runningRowsAmong } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -27,7 +29,7 @@ import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
 export interface IdleStatus {
-  state: 'active' | 'idle' | 'unknown' | 'off';
+  state: IdleState;
   because: string;
   idleSinceMs: number | null;
   willStopAtMs: number | null;
@@ -48,7 +50,7 @@ export interface IdleDetectorDeps extends TaskDeps {
 }
 
 export interface ReportedSignal extends IdleSignal {
-  says: 'active' | 'idle' | 'stale';
+  says: SignalVerdict;
 }
 
 export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {

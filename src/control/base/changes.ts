@@ -3,7 +3,9 @@
  * revocations subscribe. A missed change only delays: subscribers also read the store on a
  * schedule.
  */
-export type Subject = 'instance' | 'volume' | 'snapshot' | 'image' | 'account';
+import type { SubjectKind } from '../../domain/operation.ts';
+
+export type Subject = SubjectKind | 'account';
 
 export interface Change {
   /** `account`: its logins or API keys; what lists show of an account has a version of its own. */

@@ -1,4 +1,5 @@
 /** Use cases of images: the catalog's, and those of an account, invisible to other accounts. */
+import type { imageStates } from '../../domain/catalog.ts';
 import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
@@ -39,7 +40,7 @@ export interface ListedImage {
   /** Reference the account registered it under; '' for images of the operator. */
   ref: string;
   sizeBytes: number;
-  state: 'Ready' | 'Absent' | 'Preparing' | 'Failed' | 'Saving';
+  state: (typeof imageStates)[number];
   stateText: string;
   progressPercent: number;
 }

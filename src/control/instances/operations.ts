@@ -1,5 +1,5 @@
 /** Operations of an account: status, history, cancellation. */
-import { planCancellation, supersedeOperation } from '../../domain/operation.ts';
+import { planCancellation, subjectKinds, supersedeOperation, type SubjectKind } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { instanceNotFound, Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { lockInstance } from '../../store/tables/instances.ts';
@@ -8,8 +8,6 @@ import {
   pastOperation,
   pastOperations,
   currentOperation,
-  subjectKinds,
-  type SubjectKind,
   type SubjectOperation,
 } from '../../store/tables/operations.ts';
 import type { Db } from '../../store/store.ts';

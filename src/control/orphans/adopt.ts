@@ -9,7 +9,7 @@ import type { Instance, NodePort } from '../../domain/instance.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { orphanIdOf, type Orphan } from '../../domain/orphan.ts';
+import { orphanIdOf, type Orphan, type OrphanAction } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Observation } from '../../engines/contract.ts';
 import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
@@ -33,7 +33,7 @@ import type { Caller } from '../base/caller.ts';
 
 export interface OrphanRequest {
   strayId: string;
-  action: 'adopt' | 'stop' | 'delete';
+  action: OrphanAction;
   username?: string | undefined;
   instanceTypeId?: string | undefined;
   name?: string | undefined;

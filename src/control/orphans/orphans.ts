@@ -1,5 +1,5 @@
 /** Use cases of orphans for administrators. The next sweep carries out a stop or delete. */
-import { msUntilDeleted, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
+import { msUntilDeleted, orphanHandlings, type Orphan, type OrphanPolicy } from '../../domain/orphan.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { confirmedOrphans, setOrphanHandling, orphanById } from '../../store/tables/orphans.ts';
 import { makeAdopt, orphanNotFound, type AdoptDeps, type OrphanRequest } from './adopt.ts';
@@ -40,9 +40,7 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
     if (to === 'stop' && orphan.kind !== 'instance' && orphan.kind !== 'docker')
       throw new Refusal('unsupported', `${strayId} is an ${orphan.kind}, which does not run; leave it, or delete it`);
     const note = `${caller.username} said: ${action}`;
-    const written = await store.write((tx) =>
-      setOrphanHandling(tx, strayId, { from: ['policy', 'stop', 'delete'], to, note }),
-    );
+    const written = await store.write((tx) => setOrphanHandling(tx, strayId, { from: orphanHandlings, to, note }));
     if (!written) throw orphanNotFound(strayId);
     deps.log.info({ orphan: strayId, action, by: caller.username }, 'an administrator decided about an orphan');
     deps.sweepSoon();

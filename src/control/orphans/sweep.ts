@@ -5,7 +5,7 @@
  */
 import { settledRunningIds } from '../../store/tables/instance-queries.ts';
 import type { InstanceId } from '../../domain/ids.ts';
-import { orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
+import { engineObjectKinds, orphanIdOf, type OrphanKind } from '../../domain/orphan.ts';
 import type { OwnedObject } from '../../engines/contract.ts';
 import { isInstanceContainer } from '../../engines/labels.ts';
 import { makeDue } from '../../store/tables/instances.ts';
@@ -54,7 +54,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
     return { ...observed, id, regionId, subjectId, imageRef: object.imageRef ?? '' };
   });
   const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
-  await publishOrphans(deps, regionId, { kinds: ['instance', 'docker', 'network', 'image'], observations, text });
+  await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
 }
 
 /** Missing containers are found from the rows. */

@@ -1,7 +1,7 @@
 /** The gateway's own answers, with cause and remedy: a page, or `{"message"}` for programs. */
 import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
-import type { InstanceStatus } from '../../domain/instance-states.ts';
+import { transientStatuses, type InstanceStatus } from '../../domain/instance-states.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 
@@ -124,12 +124,7 @@ export const serviceWorkerRefused = (): Answer => ({
   message: 'a page of an instance that is not yours cannot install a service worker on this gateway',
 });
 
-const STARTING: ReadonlySet<string> = new Set<InstanceStatus>([
-  'Initializing',
-  'PullingImage',
-  'Starting',
-  'Restarting',
-]);
+const STARTING: ReadonlySet<string> = new Set(transientStatuses);
 const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', 'InitializationFailed']);
 const START_IT = 'its owner can start it from the console, or with POST /api/instance/start';
 

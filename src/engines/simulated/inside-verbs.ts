@@ -1,7 +1,7 @@
 /** Verbs that reach into an instance: logs, commands, ports, network and sockets. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
-import type { Engine, LogSource } from '../contract.ts';
+import type { Engine, EngineLogSource } from '../contract.ts';
 import { emulate, type CommandContext } from './emulated-commands.ts';
 import type { Container } from './container.ts';
 import type { EngineContext } from './context.ts';
@@ -24,7 +24,7 @@ export const insideVerbs = (context: EngineContext): LogVerbs & CommandVerbs & N
 });
 
 function logVerbs({ host, call, find, requireRunning, stopped }: EngineContext): LogVerbs {
-  function withLog(id: InstanceId, source: LogSource): Container {
+  function withLog(id: InstanceId, source: EngineLogSource): Container {
     const container = find(id);
     if (container === undefined) throw simulatedFault('not_found', `${id} is not there`);
     return source === 'init' ? requireRunning(id) : container;

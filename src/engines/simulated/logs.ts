@@ -1,21 +1,21 @@
 /** Logs of a simulated instance. Future lines appear when due. */
 import { untilAborted } from '../../async/abort.ts';
-import type { LogLine, LogRange, LogSource } from '../contract.ts';
+import type { LogLine, LogRange, EngineLogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
 import type { Container, Line } from './container.ts';
 import { aborted } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-const linesIn = (container: Container, source: LogSource): readonly Line[] =>
+const linesIn = (container: Container, source: EngineLogSource): readonly Line[] =>
   source === 'console' ? container.console : container.initLog;
 
-const toLogLine = ({ atMs, text }: Line, source: LogSource): LogLine => ({
+const toLogLine = ({ atMs, text }: Line, source: EngineLogSource): LogLine => ({
   atMs: source === 'console' ? atMs : null,
   text,
   cut: false,
 });
 
-export function inRange(container: Container, source: LogSource, range: LogRange, nowMs: number): Line[] {
+export function inRange(container: Container, source: EngineLogSource, range: LogRange, nowMs: number): Line[] {
   const { sinceMs, untilMs, tail } =
     source === 'console' ? range : { ...range, sinceMs: undefined, untilMs: undefined };
   const lines = linesIn(container, source).filter(
@@ -26,7 +26,7 @@ export function inRange(container: Container, source: LogSource, range: LogRange
 
 export async function* read(
   lines: readonly Line[],
-  { source, signal }: { source: LogSource; signal: AbortSignal },
+  { source, signal }: { source: EngineLogSource; signal: AbortSignal },
 ): AsyncGenerator<LogLine> {
   for (const line of lines) {
     if (signal.aborted) throw aborted(signal);
@@ -37,7 +37,7 @@ export async function* read(
 export async function* follow(
   host: SimulatedHost,
   container: Container,
-  { source, range, signal }: { source: LogSource; range: LogRange; signal: AbortSignal },
+  { source, range, signal }: { source: EngineLogSource; range: LogRange; signal: AbortSignal },
 ): AsyncGenerator<LogLine> {
   const { clock } = host;
   let fault: EngineFault | undefined;

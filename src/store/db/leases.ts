@@ -20,6 +20,7 @@
  */
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
+import { subjectKinds } from '../../domain/operation.ts';
 import { count } from './prepared.ts';
 import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from '../store.ts';
@@ -134,7 +135,7 @@ export async function makeAllDue(tx: Db, table: LeaseTable, nowMs: number): Prom
 
 /** Releases leases of dead processes, at the start of the only process, and makes the rows due. */
 export async function releaseAllLeases(tx: Db, nowMs: number): Promise<void> {
-  for (const table of ['instance', 'volume', 'snapshot', 'image'] as const) {
+  for (const table of subjectKinds) {
     await sql`
       update ${sql.table(table)} set ${leaseOwner} = null, ${leaseToken} = null, ${leaseUntil} = null, ${due} = ${nowMs}
       where ${leaseOwner} is not null`.execute(tx);

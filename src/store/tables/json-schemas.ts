@@ -5,9 +5,11 @@ import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
 import { ruleNames } from '../../domain/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
 import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/instance-states.ts';
+import { readinessProofs } from '../../domain/instance.ts';
 import type { Archive, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
 import { portAccesses } from '../../domain/port-access.ts';
-import { operationKinds, operationStates, stageNames, type Operation, type Progress } from '../../domain/operation.ts';
+import { operationCauses, operationKinds, operationStates, progressUnits, stageNames } from '../../domain/operation.ts';
+import type { Operation, Progress } from '../../domain/operation.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { volumeSourceKinds, type VolumeSource } from '../../domain/volume.ts';
 import { keysOf, parseJson } from '../db/columns.ts';
@@ -17,12 +19,12 @@ export const texts: z.ZodType<string[]> = z.array(z.string());
 const progress: z.ZodType<Progress> = z.object({
   done: z.number(),
   total: z.number(),
-  unit: z.enum(['bytes', 'steps']),
+  unit: z.enum(progressUnits),
 });
 
 export const operation: z.ZodType<Operation> = z.object({
   kind: z.enum(operationKinds),
-  cause: z.enum(['user', 'operator', 'ScheduledStop', 'MaxRunTime', 'IdleStop']),
+  cause: z.enum(operationCauses),
   startedAtMs: z.number(),
   endedAtMs: z.number().nullable(),
   state: z.enum(operationStates),
@@ -99,7 +101,7 @@ export const observed: z.ZodType<Observed> = z.object({
   stoppedAtMs: z.number(),
   runningSinceMs: z.number(),
   countedFromMs: z.number(),
-  answersBy: z.enum(['ssh', 'notebook', 'nothing']),
+  answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),
   progress: progress.nullable(),
 });

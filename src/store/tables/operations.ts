@@ -2,7 +2,7 @@
  * The subject's row has the current operation; history has superseded ones and those of deleted
  * subjects. An operation only moves from row to history: read the row first.
  */
-import type { Operation, OperationKind } from '../../domain/operation.ts';
+import type { Operation, OperationKind, SubjectKind } from '../../domain/operation.ts';
 import { bringUpKinds, endOperation, operationId, supersedeOperation } from '../../domain/operation.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import type { Snapshot } from '../../domain/snapshot.ts';
@@ -16,9 +16,6 @@ export interface SubjectOperation {
   generation: number;
   operation: Operation;
 }
-
-export const subjectKinds = ['instance', 'volume', 'snapshot', 'image'] as const;
-export type SubjectKind = (typeof subjectKinds)[number];
 
 interface ArchivedOperation {
   id: string;

@@ -3,7 +3,7 @@ import type { Instance } from '../../../domain/instance.ts';
 import type { InstanceStatus } from '../../../domain/instance-states.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
-import type { LogKind } from './log-reader.ts';
+import type { LogSource } from '../../../domain/log-position.ts';
 
 const ASK_AGAIN_S = 5;
 const HIDDEN = "[the notebook's secret]";
@@ -14,15 +14,15 @@ export const redactSecret = (line: LogLine, secret: string): LogLine =>
 const UP: ReadonlySet<string> = new Set<InstanceStatus>(['Running', 'Starting', 'Restarting']);
 export const isStartedOrStarting = ({ observed }: Instance): boolean => UP.has(observed.status);
 
-export const hasLog = (instance: Instance, source: LogKind): boolean =>
+export const hasLog = (instance: Instance, source: LogSource): boolean =>
   source === 'events' || (instance.everEnsured && (source === 'console' || isStartedOrStarting(instance)));
 
-export const isComplete = ({ desired, initExit }: Instance, source: LogKind): boolean =>
+export const isComplete = ({ desired, initExit }: Instance, source: LogSource): boolean =>
   source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
 
 export function missingLogReason(
   { id, desired, everEnsured, observed: { status } }: Instance,
-  source: LogKind,
+  source: LogSource,
 ): string | null {
   if (source === 'events') return null;
   const log = source === 'console' ? 'its console' : 'the log of its init script';

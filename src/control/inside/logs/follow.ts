@@ -4,7 +4,8 @@ import type { Instance } from '../../../domain/instance.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { AccountVersions } from '../../events/account-versions.ts';
 import type { Time } from '../../base/time.ts';
-import type { LogSelection, LogKind, LogReader, PositionedLine, LogStart } from './log-reader.ts';
+import type { LogSource } from '../../../domain/log-position.ts';
+import type { LogSelection, LogReader, PositionedLine, LogStart } from './log-reader.ts';
 import { hasLog, redactSecret, isComplete, isStartedOrStarting, logRefusal, missingLogReason } from './availability.ts';
 
 export type FollowedLog =
@@ -31,7 +32,7 @@ const ENGINE_AWAY_MS = 5_000;
 
 export async function* followInstance(
   find: () => Promise<OpenedLog>,
-  { accountId, source, from: begin }: { accountId: string; source: LogKind; from: LogSelection },
+  { accountId, source, from: begin }: { accountId: string; source: LogSource; from: LogSelection },
   { accountVersions, time, signal }: FollowDeps,
 ): AsyncGenerator<FollowedLog, void> {
   let from = begin;

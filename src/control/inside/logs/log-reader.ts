@@ -1,7 +1,5 @@
 import type { LogLine } from '../../../engines/contract.ts';
 
-export type LogKind = 'console' | 'init' | 'events';
-
 export interface PositionedLine {
   line: LogLine;
   /** Resume after this; null: resume after the line before. */

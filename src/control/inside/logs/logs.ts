@@ -9,7 +9,8 @@ import type { AccountVersions } from '../../events/account-versions.ts';
 import { consoleOf, initLogOf } from './engine-logs.ts';
 import { eventsOf } from './events.ts';
 import { followInstance, type FollowedLog, type OpenedLog } from './follow.ts';
-import { bytesOf, type LogSelection, type LogKind, type LogReader, type PositionedLine } from './log-reader.ts';
+import type { LogSource } from '../../../domain/log-position.ts';
+import { bytesOf, type LogSelection, type LogReader, type PositionedLine } from './log-reader.ts';
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
 import type { TaskDeps } from '../../base/deps.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
@@ -17,7 +18,7 @@ import type { Caller } from '../../base/caller.ts';
 
 export interface LogRequest {
   instanceId: string;
-  source: LogKind;
+  source: LogSource;
   from: LogSelection;
 }
 
@@ -72,7 +73,7 @@ export function makeLogs({ store, regions, time, accountVersions }: LogDeps): Ru
     return { instance, reader: readerOf(instance, source), secret: row.notebookToken };
   }
 
-  function readerOf(instance: Instance, source: LogKind): LogReader {
+  function readerOf(instance: Instance, source: LogSource): LogReader {
     const { engine } = regions.of(instance.spec.regionId);
     switch (source) {
       case 'console':

@@ -23,7 +23,8 @@ import { Writable, type Duplex, type Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
-import type { ExecRequest, ExecResult, ExecSignal, OpenExec, TerminalSize } from '../../contract.ts';
+import type { ProcessSignal } from '../../../domain/process-signals.ts';
+import type { ExecRequest, ExecResult, OpenExec, TerminalSize } from '../../contract.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import { faultOf } from '../client/faults.ts';
 import { isSameRun } from '../container/container-calls.ts';
@@ -153,7 +154,7 @@ class ExecHandle {
     return isSameRun(this.#options.client, this.#options.info, this.#deadline());
   }
 
-  async kill(signal: ExecSignal = 'KILL'): Promise<void> {
+  async kill(signal: ProcessSignal = 'KILL'): Promise<void> {
     const { client, info } = this.#options;
     const run = (command: readonly string[]) => this.#run(command);
     try {

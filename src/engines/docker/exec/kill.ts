@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { ExecSignal } from '../../contract.ts';
+import type { ProcessSignal } from '../../../domain/process-signals.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 
 /**
@@ -42,7 +42,7 @@ const SIGNAL_GROUP = `kill "-$2" "-$1"`;
 
 /** KILL reaches the whole family, other signals the process group, which the command leads. */
 export async function signalCommand(
-  signal: ExecSignal,
+  signal: ProcessSignal,
   command: { client: DockerClient; containerId: string; hostPid: number },
   run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { onAbort } from '../../../async/abort.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { LogLine, LogRange, LogSource } from '../../contract.ts';
+import type { LogLine, LogRange, EngineLogSource } from '../../contract.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import { openExec } from './exec.ts';
 import { faultOf } from '../client/faults.ts';
@@ -10,7 +10,7 @@ import { makeFrameReader, makeLineReader, type LineReader } from './log-lines.ts
 export interface OpenLogOptions {
   client: DockerClient;
   info: ContainerInspectInfo;
-  source: LogSource;
+  source: EngineLogSource;
   range: LogRange;
   follow: boolean;
   signal: AbortSignal;
