@@ -16,7 +16,7 @@ export const userInfoAnswer = answer('User', {
   userId: text('User ID'),
   username: text('Name of the account'),
   email: text('Email address; empty if none is set'),
-  group: z.array(z.string()).describe('Roles of the account'),
+  group: z.array(z.string()).meta({ uniqueItems: true }).describe('Roles of the account'),
 });
 
 export const username = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, {

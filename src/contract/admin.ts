@@ -51,4 +51,4 @@ const task = answer('Task', {
   failures: integer('Failed runs since the server started'),
 });
 
-export const taskListAnswer = z.strictObject({ tasks: z.array(task).describe('Background tasks') });
+export const taskListAnswer = answer('ListTasksAnswer', { tasks: z.array(task).describe('Background tasks') });

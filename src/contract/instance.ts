@@ -184,7 +184,7 @@ const instanceSpecInfo = answer('InstanceSpec', {
   instanceTypeInfo: instanceTypeInfo.describe('Instance type'),
   regionInfo: regionInfo.describe('Region'),
   remoteStorages: z.array(mount).describe('Mounted volumes'),
-  nodePorts: z.array(nodePort).describe('Forwarded ports, with port 22'),
+  nodePorts: z.array(nodePort).meta({ uniqueItems: true }).describe('Forwarded ports, with port 22'),
   isSpotInstance: flag('Whether the instance uses spot capacity'),
 });
 
@@ -215,7 +215,7 @@ export const instance = answer('Instance', {
   instanceMetadata: instanceMetadata.describe('Identity'),
   instanceSpecInfo: instanceSpecInfo.describe('Request, resolved'),
   instanceRuntimeInfo: instanceRuntimeInfo.describe('Runtime data'),
-  actions: z.array(z.enum(actions)).describe('Actions that the status allows now'),
+  actions: z.array(z.enum(actions)).meta({ uniqueItems: true }).describe('Actions that the status allows now'),
 });
 export type InstanceObject = z.output<typeof instance>;
 

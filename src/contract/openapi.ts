@@ -153,9 +153,6 @@ const headerOf: Record<string, JsonObject> = {
 const headers = (...names: string[]): JsonObject =>
   Object.fromEntries(names.map((name) => [name, headerOf[name] ?? {}]));
 
-/** Login, logout and password change set or clear the cookie. */
-const setsCookie: ReadonlySet<RouteName> = new Set(['login', 'logout', 'changePassword']);
-
 function jsonOperation(name: RouteName, route: JsonRoute, context: Context): JsonObject {
   const parameters = [
     ...(route.idempotent ? [ref('parameters', 'IdempotencyKey')] : []),
@@ -171,7 +168,7 @@ function jsonOperation(name: RouteName, route: JsonRoute, context: Context): Jso
         headers: headers(
           'X-Request-Id',
           ...(route.operation ? [OPERATION_HEADER] : []),
-          ...(setsCookie.has(name) ? ['Set-Cookie'] : []),
+          ...(route.setsCookie ? ['Set-Cookie'] : []),
         ),
         content: {
           'application/json': { schema: schemaOf(route.answer, 'output', context), example: exampleOf(route.answer) },
@@ -247,7 +244,7 @@ function parametersOf(route: StreamRoute, context: Context): JsonObject[] {
       schema: values === undefined ? { type: 'string', maxLength: MAX_HEADER } : { type: 'string', enum: [...values] },
     })),
     ...Object.entries(asObject(properties)).map(([name, schema]): JsonObject => {
-      const { description = '', ...rest } = asObject(schema);
+      const { description = '', example, ...rest } = asObject(schema);
       const field = required[name];
       const isRequired = field instanceof z.ZodType && !field.safeParse(undefined).success;
       return {
@@ -257,6 +254,7 @@ function parametersOf(route: StreamRoute, context: Context): JsonObject[] {
         description,
         schema: rest,
         ...(isRequired && field instanceof z.ZodType ? { example: exampleOf(field, name) } : {}),
+        ...(example === undefined ? {} : { example }),
         ...(rest['type'] === 'array' ? { style: 'form', explode: true } : {}),
       };
     }),

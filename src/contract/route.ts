@@ -35,6 +35,8 @@ export interface JsonRoute<
   waits: boolean;
   /** Writes into a volume, which may be full. */
   fills: boolean;
+  /** Sets or clears the access cookie. */
+  setsCookie: boolean;
 }
 
 export interface HeaderParameter {
@@ -82,7 +84,7 @@ export interface BytesRoute<Query extends z.ZodType = z.ZodType> extends StreamR
 export type Route = JsonRoute | EventsRoute | SocketRoute | BytesRoute;
 
 type Description = Pick<JsonRoute, 'summary'> &
-  Partial<Pick<JsonRoute, 'method' | 'idempotent' | 'waits' | 'fills' | 'errors' | 'details' | 'source'>>;
+  Partial<Omit<JsonRoute, 'kind' | 'path' | 'who' | 'body' | 'answer' | 'operation'>>;
 
 const jsonRouteFor =
   <Caller extends Who, Starts extends boolean>(who: Caller, operation: Starts) =>
@@ -102,6 +104,7 @@ const jsonRouteFor =
     operation,
     waits: false,
     fills: false,
+    setsCookie: false,
     errors: 'problem',
     source: 'ours',
     ...description,

@@ -206,15 +206,18 @@ export const routes = {
     source: decision('catalog'),
   }),
   login: openRoute('/user/login', account.loginRequest, account.loginAnswer, {
+    setsCookie: true,
     errors: 'plain',
     summary: 'Log in; also sets the AccessToken cookie',
     source: decision('authentication'),
   }),
   logout: jsonRoute('/user/logout', empty, account.emptyAnswer, {
+    setsCookie: true,
     summary: 'Log out: revoke the token',
     source: decision('authentication'),
   }),
   changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
+    setsCookie: true,
     summary: 'Change the password and end every login of the account',
     source: decision('authentication'),
   }),

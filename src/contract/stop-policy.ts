@@ -38,7 +38,7 @@ export const endsRequest = request(
 
 const idleStopAnswer = answer('IdleStop', {
   afterMinutes: decimal('Idle minutes before the stop'),
-  ignore: z.array(z.enum(ruleNames)).describe('Signals that do not count as use'),
+  ignore: z.array(z.enum(ruleNames)).meta({ uniqueItems: true }).describe('Signals that do not count as use'),
   cpuPercent: decimal('Use begins at this share of one CPU'),
   gpuPercent: decimal('Use begins at this share of the busiest GPU'),
 });

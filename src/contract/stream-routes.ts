@@ -27,6 +27,7 @@ const ofFile: readonly ErrorCode[] = [...always, 'not_found', 'not_now'];
 
 const AFTER = 'Number of the last known event; by default the stream begins with new events';
 
+const eventsQuery = z.object({ after: z.number().int().min(0).meta({ description: AFTER, example: 42 }).optional() });
 const noQuery = z.object({});
 const HEARTBEAT = 'A comment follows at least every 15 seconds.';
 const PAGES = 'A page needs the cookie and the origin of the API.';
@@ -51,7 +52,7 @@ const ranges = [
 const uploaded = { contentTypes: ['application/json'], schema: fileWritten, etag: true };
 
 export const streamRoutes = {
-  events: eventsRoute('/events', z.object({ after: z.number().int().min(0).describe(AFTER).optional() }), {
+  events: eventsRoute('/events', eventsQuery, {
     summary: "Stream the account's events, numbered without holes (Server-Sent Events)",
     details:
       'Each event has its number as `id`, its kind as `event`, and as `data` the JSON ' +

@@ -54,7 +54,8 @@ test('every route is in the document once, with method, summary and an answer', 
         expect(at(operation, 'responses', String(status), 'description')).toBe(description);
       continue;
     }
-    expect(at(operation, 'responses', '200', 'content', 'application/json', 'schema')).toBeTypeOf('object');
+    const answer = at(operation, 'responses', '200', 'content', 'application/json', 'schema', '$ref');
+    expect(answer, `${name} answers an anonymous object`).toBeTypeOf('string');
     expect(at(operation, 'requestBody') !== undefined).toBe(route.method === 'POST');
     expect(at(operation, 'responses', '413') !== undefined).toBe(route.method === 'POST');
   }
@@ -133,9 +134,7 @@ test('every operation has a tag that the document describes, and an example', ()
     const operation = operationOf(name);
     const tagged = at(operation, 'tags');
     expect(Array.isArray(tagged) && tagged.length === 1 && described.includes(tagged[0]), name).toBe(true);
-    const hasExample = JSON.stringify(operation).includes('"example":');
-    // The stream of events has optional parameters only.
-    expect([name, hasExample]).toEqual([name, name !== 'events']);
+    expect(JSON.stringify(operation), name).toContain('"example":');
   }
 });
 
@@ -177,6 +176,8 @@ test('the document states required fields, defaults, closed sets and bounds of t
   ]);
   expect(at(launch, 'properties', 'isSpotInstance', 'description')).toMatch(/Default: false$/);
   expect(at(launch, 'properties', 'nodePorts', 'uniqueItems')).toBe(true);
+  const instance = at(document, 'components', 'schemas', 'Instance', 'properties', 'actions');
+  expect(at(instance, 'uniqueItems')).toBe(true);
   const billing = at(document, 'components', 'schemas', 'BillingRequest');
   expect(at(billing, 'properties', 'chargeMode', 'enum')).toEqual([
     'tidePerHour',
