@@ -170,8 +170,6 @@ function patternTakes(pattern: unknown, name: string): boolean {
 const jsonParsers = new Set([
   // The function that takes a schema and names the column in errors.
   'src/store/db/columns.ts',
-  // The first answer of the same route and body; no schema is at hand.
-  'src/store/tables/idempotency.ts',
   // Text of a container, returned as `unknown` and validated by its caller.
   'src/control/auto-stop/notebook.ts',
 ]);

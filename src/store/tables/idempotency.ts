@@ -9,7 +9,9 @@
  * unrelated requests with colliding hashes; select-then-insert would run the request twice and
  * fail at the end.) SQLite has one writer, and the same statements hold there.
  */
+import { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
+import { parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -63,17 +65,16 @@ const fillAnswer = prepared<Pick<Filled, 'accountId' | 'key' | 'answer' | 'nowMs
  * Returns null the first time: run the request, then `storeAnswer`. Later returns the first answer.
  * Throws `idempotency_mismatch` for another route or body.
  */
-export async function claimIdempotencyKey<Answer>(
+export async function claimIdempotencyKey(
   tx: Db,
   accountId: string,
-  request: KeyedRequest,
-): Promise<{ answer: Answer } | null> {
-  const { key, route, bodyHash } = request;
+  { key, route, bodyHash }: KeyedRequest,
+): Promise<{ answer: unknown } | null> {
   const [claimed] = await claimKey(tx, { accountId, key, route, bodyHash });
   if (claimed) return null;
   const [first] = await firstRequest(tx, { accountId, key });
   // Deleted between the two statements, as only an old key is.
-  if (!first) return claimIdempotencyKey<Answer>(tx, accountId, request);
+  if (!first) return claimIdempotencyKey(tx, accountId, { key, route, bodyHash });
   if (first.route !== route) {
     throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
   }
@@ -82,7 +83,8 @@ export async function claimIdempotencyKey<Answer>(
       `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
     );
   }
-  return { answer: first.answer === NO_ANSWER ? undefined : JSON.parse(first.answer) };
+  if (first.answer === NO_ANSWER) return { answer: undefined };
+  return { answer: parseJson(z.unknown(), first.answer, { table: 'idempotency', id: key, column: 'answer' }) };
 }
 
 const mismatch = (message: string): Refusal => new Refusal('idempotency_mismatch', message);

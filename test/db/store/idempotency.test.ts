@@ -20,8 +20,8 @@ const send = (
 ): Promise<Answer> =>
   store.write(async (tx) => {
     const asked = { ...fn, ...given };
-    const before = await claimIdempotencyKey<Answer>(tx, 'ann', asked);
-    if (before) return before.answer;
+    const before = await claimIdempotencyKey(tx, 'ann', asked);
+    if (before) return before.answer as Answer;
     await tx
       .updateTable('account')
       .set((eb) => ({ instanceCount: eb('instanceCount', '+', 1) }))
@@ -106,7 +106,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     const done: (Awaited<ReturnType<typeof claimIdempotencyKey>> | 'again')[] = [];
     for (let i = 0; i < 2; i++) {
       await store.write(async (tx) => {
-        const before = await claimIdempotencyKey<undefined>(tx, 'ann', fn);
+        const before = await claimIdempotencyKey(tx, 'ann', fn);
         done.push(before);
         if (!before) await storeAnswer(tx, 'ann', fn, undefined, 1_000);
       });
