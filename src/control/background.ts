@@ -19,7 +19,7 @@ import { unmountUnused } from './volumes/mounts.ts';
 import { makeVolumeReconciler } from './volumes/reconcile-volume.ts';
 import type { RegionDrivers } from './base/regions.ts';
 import type { Task } from './base/scheduler.ts';
-import type { Foundation } from './foundation.ts';
+import type { Foundation } from './base/foundation.ts';
 
 export interface Background {
   start(): Promise<void>;

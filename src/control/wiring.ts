@@ -29,7 +29,7 @@ import type { Caller } from './base/caller.ts';
 import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
 import { makeBackground, SWEEP_TASKS } from './background.ts';
-import { makeFoundation, type ControlDeps, type Foundation } from './foundation.ts';
+import { makeFoundation, type ControlDeps, type Foundation } from './base/foundation.ts';
 import { makeReadInstances } from './instances/instances.ts';
 
 export type { ControlDeps };
