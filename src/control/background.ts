@@ -46,7 +46,7 @@ export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
 const FULL_DISK_SCAN = 'scan full disks';
 
 export function makeBackground(foundation: Foundation): Background {
-  const { store, time, log, scheduler, diskUses, idleDetector } = foundation;
+  const { store, time, log, scheduler, diskHolders, idleDetector } = foundation;
   let loops: ReconcileLoop[] = [];
   let firstProbe: Promise<void> = Promise.resolve();
   return {
@@ -61,7 +61,7 @@ export function makeBackground(foundation: Foundation): Background {
     },
     async stop() {
       const idle = scheduler.stop();
-      await diskUses.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
+      await diskHolders.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
       await Promise.all(loops.map((loop) => loop.stop()));
       await Promise.allSettled([idle, firstProbe, idleDetector.settled()]);
     },
@@ -98,7 +98,7 @@ function instanceReconciler(foundation: Foundation) {
 }
 
 function makeTasks(foundation: Foundation): Task[] {
-  const { regions, scheduler, freeSpace, health, sampler, diskUses, idleDetector, idleLimits, access } = foundation;
+  const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access } = foundation;
   const measurements = makeDiskMeasurements(foundation);
   const measureDeps = { ...foundation, measurements };
   const idleIntervalMs = Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs);
@@ -130,7 +130,7 @@ function makeTasks(foundation: Foundation): Task[] {
     task('measure disks', MEASURE_INTERVAL_MS, measure),
     task('walk disks', MEASURE_INTERVAL_MS, () => measureByWalking(measureDeps)),
     task('measure root disks', MEASURE_INTERVAL_MS, () => measureRootDisks(measureDeps)),
-    task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskUses.inUse })),
+    task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),

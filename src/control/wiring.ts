@@ -135,7 +135,7 @@ function storageUseCases(
     files: makeFiles({
       findVolume: (accountId, id) => ownedVolume(store.read, accountId, id),
       mountVolume: makeMountVolume({ locate: (volume) => locateVolume(store.read, regions, volume), time }),
-      uses: foundation.diskUses,
+      uses: foundation.diskHolders,
     }),
   };
 }

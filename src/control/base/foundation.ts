@@ -13,7 +13,7 @@ import { makeIdleDetector } from '../auto-stop/idle-detector.ts';
 import { makeTraffic } from '../auto-stop/traffic.ts';
 import { makeStopAutomatically } from '../instances/actions.ts';
 import type { ReadInstancesDeps } from '../instances/instances.ts';
-import { makeDiskUses } from '../volumes/disk-uses.ts';
+import { makeDiskHolders } from '../volumes/disk-holders.ts';
 import { makeRevocations } from '../routing/revocations.ts';
 import { makeRoutes, makeRouteTable } from '../routing/gateway-routes.ts';
 import { makeHealthChecks } from '../instances/health.ts';
@@ -122,7 +122,7 @@ export function makeFoundation(given: ControlDeps) {
     freeSpace: makeFreeSpaceMonitor(base),
     volumePages: makeVolumePages(),
     sampler: makeSampler(base),
-    diskUses: makeDiskUses(),
+    diskHolders: makeDiskHolders(),
     health: makeHealthChecks(base),
     scheduler: makeScheduler(base),
   };

@@ -12,7 +12,7 @@ import {
   writeFile,
   type FolderPage,
 } from '../../storage/files.ts';
-import type { DiskUses } from './disk-uses.ts';
+import type { DiskHolders } from './disk-holders.ts';
 import type { MountVolume } from './mounts.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
@@ -64,7 +64,7 @@ const RETRY_AFTER_S = 2;
 export interface FileDeps {
   findVolume: (accountId: string, id: string) => Promise<Volume | null>;
   mountVolume: MountVolume;
-  uses: DiskUses;
+  uses: DiskHolders;
 }
 
 export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {

@@ -9,7 +9,7 @@ import type { Db } from '../../store/store.ts';
 import { isCopySource, mountersOf, volumeFromRow, writeReconciledVolume } from '../../store/tables/volumes.ts';
 import type { PublishChanges } from '../base/changes.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
-import type { DiskUses } from './disk-uses.ts';
+import type { DiskHolders } from './disk-holders.ts';
 import type { LocatedDisk } from './disks.ts';
 import {
   destroyDisk,
@@ -23,7 +23,7 @@ import {
 } from './reconcile-disk.ts';
 
 export interface VolumeReconcilerDeps extends DiskReconcilerDeps {
-  diskUses: Pick<DiskUses, 'abort'>;
+  diskHolders: Pick<DiskHolders, 'abort'>;
   changes: PublishChanges;
 }
 
@@ -88,9 +88,9 @@ function create({ subject: volume, attempt }: Work, disk: LocatedDisk): Promise<
 }
 
 /** Returns false while the volume is mounted or being copied. */
-async function destroy({ store, subject, signal, diskUses }: Work, disk: LocatedDisk): Promise<boolean> {
+async function destroy({ store, subject, signal, diskHolders }: Work, disk: LocatedDisk): Promise<boolean> {
   if ((await mountersOf(store.read, subject.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
-  await diskUses.abort(disk, new Refusal('not_now', `volume ${subject.id} is being deleted`));
+  await diskHolders.abort(disk, new Refusal('not_now', `volume ${subject.id} is being deleted`));
   return destroyDisk(disk, signal);
 }
 

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { makeDiskUses, type DiskUses } from '../../../src/control/volumes/disk-uses.ts';
+import { makeDiskHolders, type DiskHolders } from '../../../src/control/volumes/disk-holders.ts';
 import { makeFiles } from '../../../src/control/volumes/files.ts';
 import { regionId, userId, volumeId } from '../../../src/domain/ids.ts';
 import { beginOperation } from '../../../src/domain/operation.ts';
@@ -24,7 +24,7 @@ export interface FilesFixture extends BareApi {
   /** Path of the volume's files on the host. */
   folderOf(volume: string): string;
   volumes: Map<string, Volume>;
-  uses: DiskUses;
+  uses: DiskHolders;
   /** Number of mounts of a volume. */
   mounts(): number;
   uploadsLeft(volume: string): Promise<string[]>;
@@ -81,7 +81,7 @@ export async function startFilesFixture(more: Partial<ApiOptions> = {}): Promise
     await mkdir(folderOf(id), { recursive: true });
     volumes.set(id, volumeOf(id, ownerName));
   }
-  const uses = makeDiskUses();
+  const uses = makeDiskHolders();
   let mounts = 0;
   const files = makeFiles({
     async findVolume(accountId, id) {

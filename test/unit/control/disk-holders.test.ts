@@ -1,13 +1,13 @@
 /** Holds on a disk: operations in a disk are counted, and aborted when the disk goes away. */
 import { expect, test } from 'vitest';
-import { makeDiskUses } from '../../../src/control/volumes/disk-uses.ts';
+import { makeDiskHolders } from '../../../src/control/volumes/disk-holders.ts';
 
 const one = { kind: 'volume', id: 'one' } as const;
 const other = { kind: 'volume', id: 'other' } as const;
 const sameId = { kind: 'snapshot', id: 'one' } as const;
 
 test('a disk is in use until its last hold is released, and no other disk is', () => {
-  const uses = makeDiskUses();
+  const uses = makeDiskHolders();
   const [first, second] = [uses.acquire(one), uses.acquire(one)];
   expect([uses.inUse(one), uses.inUse(other), uses.inUse(sameId)]).toEqual([true, false, false]);
   first.release();
@@ -18,7 +18,7 @@ test('a disk is in use until its last hold is released, and no other disk is', (
 });
 
 test('abort ends all holds of a disk with its reason, and waits until the last is released', async () => {
-  const uses = makeDiskUses();
+  const uses = makeDiskHolders();
   const [first, second, elsewhere] = [uses.acquire(one), uses.acquire(one), uses.acquire(other)];
   const reason = new Error('it is being deleted');
   let isCut = false;
@@ -37,7 +37,7 @@ test('abort ends all holds of a disk with its reason, and waits until the last i
 });
 
 test('stop ends all holds, also later ones', async () => {
-  const uses = makeDiskUses();
+  const uses = makeDiskHolders();
   const holds = [uses.acquire(one), uses.acquire(other)];
   const reason = new Error('the server is being stopped');
   for (const { signal, release } of holds) signal.addEventListener('abort', release);

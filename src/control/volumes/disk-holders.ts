@@ -4,13 +4,13 @@
  */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 
-export interface DiskUse {
+export interface DiskHold {
   signal: AbortSignal;
   release(): void;
 }
 
-export interface DiskUses {
-  acquire(disk: DiskId): DiskUse;
+export interface DiskHolders {
+  acquire(disk: DiskId): DiskHold;
   inUse(disk: DiskId): boolean;
   /** Aborts all uses of a disk with `reason`; resolves when all are released. */
   abort(disk: DiskId, reason: Error): Promise<void>;
@@ -22,7 +22,7 @@ interface Use {
   released: Promise<void>;
 }
 
-export function makeDiskUses(): DiskUses {
+export function makeDiskHolders(): DiskHolders {
   const uses = new Map<string, Set<Use>>();
   let stopped: Error | null = null;
   const end = async (open: Iterable<Use>, reason: Error): Promise<void> => {
