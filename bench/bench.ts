@@ -1,7 +1,7 @@
 /** Interface of a bench, and its context. */
 import type { Outcome } from './lib/results.ts';
 
-export interface Lent {
+export interface BenchContext {
   /** Empty folder on the data disk, removed afterwards. */
   folder: string;
   /** Command-line flags after the names, such as `--million`. */
@@ -11,5 +11,5 @@ export interface Lent {
 
 export interface Bench {
   title: string;
-  run(lent: Lent): Promise<Outcome>;
+  run(context: BenchContext): Promise<Outcome>;
 }

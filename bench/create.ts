@@ -109,7 +109,7 @@ export const create: Bench = {
         },
       ],
       notes: [
-        `The floor is taken before each measurement. Rounds kept: ${rounds.kept}, dropped because the floor was more than 15 % off its median: ${rounds.dropped}.`,
+        `The floor is taken before each measurement. Rounds kept: ${rounds.retained}, dropped because the floor was more than 15 % off its median: ${rounds.dropped}.`,
         '"Loop at rest": reconciles are stopped once the engine has answered, so the figure is the API\'s alone; launches stay queued. "Loop working": the simulated engine starts the launches in the same process and on the same core, with several durable writes each.',
       ],
     };

@@ -36,9 +36,11 @@ export const gatewayStreams: Bench = {
     try {
       const given = { region, inside: inside.port, client, say };
       const speed = await speeds(given, short ? 1 : 7);
-      const held = await withGateway(given, (gateway) => holds(given, gateway, short ? LONG_BYTES_SHORT : LONG_BYTES));
+      const memory = await withGateway(given, (gateway) =>
+        holds(given, gateway, short ? LONG_BYTES_SHORT : LONG_BYTES),
+      );
       const stalledBytes = await withGateway(given, (gateway) => stalls(given, gateway));
-      return outcome(speed, held, stalledBytes);
+      return outcome(speed, memory, stalledBytes);
     } finally {
       await client.stop();
       await inside.stop();
@@ -109,14 +111,14 @@ function speeds(given: Given, rounds: number): Promise<Rounds<Speed>> {
   });
 }
 
-interface Held {
+interface StreamMemory {
   leastBytes: number;
   mostBytes: number;
   sampled: number;
 }
 
 /** Resident memory during a long body, after its start. */
-async function holds(given: Given, gateway: Served, bytes: number): Promise<Held> {
+async function holds(given: Given, gateway: Served, bytes: number): Promise<StreamMemory> {
   const { client, region, say } = given;
   say(`  ${bytes / GB} GB`);
   const order = (size: number) => ({
@@ -152,7 +154,7 @@ async function stalls(given: Given, gateway: Served): Promise<number> {
   return ((await residentBytes(gateway.pid)) - before) / STALLED;
 }
 
-function outcome(rounds: Rounds<Speed>, held: Held, stalledBytes: number) {
+function outcome(rounds: Rounds<Speed>, memory: StreamMemory, stalledBytes: number) {
   const row = (text: string, name: string): string[] => {
     const all = (pick: (one: Speed) => number): string => spread(rounds.of(name).map(pick));
     return [
@@ -169,7 +171,7 @@ function outcome(rounds: Rounds<Speed>, held: Held, stalledBytes: number) {
   const send = ratio((ours, pipe) => ours.sendMBs / pipe.sendMBs);
   const takeTime = ratio((ours, pipe) => pipe.takeSecondsPerGB / ours.takeSecondsPerGB);
   const sendTime = ratio((ours, pipe) => pipe.sendSecondsPerGB / ours.sendSecondsPerGB);
-  const spanMiB = (held.mostBytes - held.leastBytes) / MIB;
+  const spanMiB = (memory.mostBytes - memory.leastBytes) / MIB;
   return {
     table: [
       ['', 'down, MB/s', 'processor s/GB', 'up, MB/s', 'processor s/GB'],
@@ -189,7 +191,7 @@ function outcome(rounds: Rounds<Speed>, held: Held, stalledBytes: number) {
       },
       {
         asked: 'memory flat (± 32 MB) over 10 GB',
-        measured: `± ${shown(spanMiB / 2)} MB around ${shown((held.mostBytes + held.leastBytes) / 2 / MIB)} MB, ${held.sampled} samples`,
+        measured: `± ${shown(spanMiB / 2)} MB around ${shown((memory.mostBytes + memory.leastBytes) / 2 / MIB)} MB, ${memory.sampled} samples`,
         met: spanMiB / 2 <= 32,
       },
       {
@@ -199,7 +201,7 @@ function outcome(rounds: Rounds<Speed>, held: Held, stalledBytes: number) {
       },
     ],
     notes: [
-      `Each line: ${BODIES} bodies one after another on connections of their own, after one that is not counted, the median; ${rounds.kept} rounds. Client and instance share a core: where that is the limit, the rate is the same for all, and the processor time of the proxy tells.`,
+      `Each line: ${BODIES} bodies one after another on connections of their own, after one that is not counted, the median; ${rounds.retained} rounds. Client and instance share a core: where that is the limit, the rate is the same for all, and the processor time of the proxy tells.`,
       'Memory is the resident memory of the gateway’s process (role `gateway`): over one body of 10 GB, after 1 GB that is not counted; and for readers, what it grew by when each had asked for 100 MB and read nothing of it for some seconds.',
     ],
   };

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { connectionsOf } from '../src/main/open-files.ts';
-import type { Bench, Lent } from './bench.ts';
+import type { Bench, BenchContext } from './bench.ts';
 import { startChild, type Child } from './lib/child.ts';
 import { launchMany, startApart, type Apart, type Region } from './lib/deployed.ts';
 import type { Served } from './lib/external-server.ts';
@@ -31,20 +31,20 @@ const AFTER_RESTART_SHORT_MS = 3_000;
 
 export const gatewayUpgrades: Bench = {
   title: `upgraded connections: ${BUSY} that talk, ${IDLE.toLocaleString('en')} idle, and a restart of the API`,
-  async run(lent) {
-    const short = lent.flags.has('--short');
-    const region = await launchMany(`${lent.folder}/data`, INSTANCES, INSTANCES);
+  async run(context) {
+    const short = context.flags.has('--short');
+    const region = await launchMany(`${context.folder}/data`, INSTANCES, INSTANCES);
     const inside = await servedBy('inside.ts', 1, null);
     try {
-      const rounds = await talking(lent, region, inside.port, short);
+      const rounds = await talking(context, region, inside.port, short);
       const asked = short ? IDLE_SHORT : IDLE;
       const count = Math.min(asked, connectionsOf(openFiles()) - OTHERS);
-      lent.say(`  ${count.toLocaleString('en')} idle`);
+      context.say(`  ${count.toLocaleString('en')} idle`);
       const gateway = await startApart(region, inside.port);
       const client = startChild('tunnels.ts', 1);
       try {
         const waitMs = short ? AFTER_RESTART_SHORT_MS : AFTER_RESTART_MS;
-        const idle = await idling({ gateway, client, region, count, waitMs, say: lent.say });
+        const idle = await idling({ gateway, client, region, count, waitMs, say: context.say });
         return outcome(rounds, idle);
       } finally {
         await client.stop();
@@ -70,7 +70,7 @@ interface Talk {
 
 const echoed = z.object({ count: z.number(), seconds: z.number(), clientShare: z.number() });
 
-function talking({ say }: Lent, region: Region, inside: number, short: boolean): Promise<Rounds<Talk>> {
+function talking({ say }: BenchContext, region: Region, inside: number, short: boolean): Promise<Rounds<Talk>> {
   const order = { kind: 'echo', bytes: MESSAGE_BYTES, warmUpMs: 500, measureMs: short ? 1_000 : 3_000 };
   const over = (start: () => Promise<Served>) => async (): Promise<Talk> => {
     const served = await start();
@@ -174,7 +174,7 @@ function outcome(rounds: Rounds<Talk>, idle: Idle) {
       },
     ],
     notes: [
-      `${rounds.kept} rounds. Client and instance are Node as well and share a core: where the client’s share is near half, they and not the proxy are the limit, and the processor time of the proxy tells.`,
+      `${rounds.retained} rounds. Client and instance are Node as well and share a core: where the client’s share is near half, they and not the proxy are the limit, and the processor time of the proxy tells.`,
       `Memory is the resident memory of the gateway’s process (role \`gateway\`), ${SETTLE_MS / 1000} s after the last was opened, over ${INSTANCES} instances, with a check of the owner’s token for each. As many as the limit of open files allows (${openFiles().toLocaleString('en')} here, of which a part is kept for ssh).`,
     ],
   };

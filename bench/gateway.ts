@@ -15,7 +15,7 @@ const CONNECTIONS = 64;
 const REPLY_BYTES = 1024;
 const ROUTES = 10_000;
 const ROUTES_SHORT = 500;
-const IN_TURN = 64;
+const ROTATED_INSTANCES = 64;
 const PUBLIC_PORT = 8000;
 
 interface Sample extends Flood {
@@ -32,7 +32,7 @@ export const gateway: Bench = {
     await ensurePackages([...peerNeeds, wrkNeed]);
     const routes = short ? ROUTES_SHORT : ROUTES;
     say(`  launching ${routes.toLocaleString('en')} instances`);
-    const region = await launchMany(`${folder}/data`, routes, IN_TURN);
+    const region = await launchMany(`${folder}/data`, routes, ROTATED_INSTANCES);
     const upstream = await startUpstream(folder, 1, REPLY_BYTES);
     try {
       const rounds = await measured({ region, upstream: upstream.port, folder, short, say });
@@ -124,9 +124,9 @@ function tableOf(rounds: Rounds<Sample>): string[][] {
     row('Caddy, GOMAXPROCS=1', 'caddy'),
     row('nginx', 'nginx'),
     row('no proxy: what wrk and the server behind can do on their core', 'none'),
-    row(`${OURS}, ${IN_TURN} instances in turn`, 'apart'),
+    row(`${OURS}, ${ROTATED_INSTANCES} instances in turn`, 'apart'),
     row(`${OURS}, one instance`, 'apartOne'),
-    row(`gateway, public port, ${IN_TURN} instances in turn`, 'apartPublic'),
+    row(`gateway, public port, ${ROTATED_INSTANCES} instances in turn`, 'apartPublic'),
     row('gateway and API in one process, as the first', 'all'),
   ];
 }
@@ -155,6 +155,6 @@ function verdictsOf(rounds: Rounds<Sample>) {
 }
 
 const notesOf = (rounds: Rounds<Sample>, routes: number): string[] => [
-  `Rounds kept: ${rounds.kept}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Ratios are within a round; a figure is met when both are.`,
+  `Rounds kept: ${rounds.retained}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Ratios are within a round; a figure is met when both are.`,
   `The gateway is a process of its own (\`BERTH_ROLE=gateway\`) that follows an API with ${routes.toLocaleString('en')} running instances of the simulated engine over the real socket; only where it dials is changed, to the one server behind all proxies: nginx answering ${REPLY_BYTES} bytes from its configuration, on wrk's core. Requests go to notebooks, with the owner's token. The peers have one place to go, and check nobody.`,
 ];

@@ -154,7 +154,7 @@ export const launch: Bench = {
           },
         ],
         notes: [
-          `${rounds.kept} rounds, bare and Berth in turn, one launch at a time, each container removed before the next. Berth's status is read in its store every 2 ms, from within its process: such a poll of the API would take a tenth of the machine from the engine. The bare container's ssh is tried every ${POLL_MS} ms.`,
+          `${rounds.retained} rounds, bare and Berth in turn, one launch at a time, each container removed before the next. Berth's status is read in its store every 2 ms, from within its process: such a poll of the API would take a tenth of the machine from the engine. The bare container's ssh is tried every ${POLL_MS} ms.`,
         ],
       };
     } finally {

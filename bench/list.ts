@@ -5,7 +5,7 @@
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { Bench, Lent } from './bench.ts';
+import type { Bench, BenchContext } from './bench.ts';
 import { startBerth } from './lib/berth.ts';
 import { startChild } from './lib/child.ts';
 import { load, postText, type Load } from './lib/load.ts';
@@ -21,7 +21,7 @@ const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 const PATH = '/api/instance/list';
 const OWNER = 42;
 /** Owners requested in turn, to exceed the CPU cache. */
-const OWNERS_IN_TURN = 100;
+const OWNERS_PER_ROUND = 100;
 
 interface Times {
   rounds: number;
@@ -31,15 +31,15 @@ interface Times {
 
 export const list: Bench = {
   title: `POST ${PATH}, page of 10, cookie, ${CONNECTIONS} connections, SQLite, simulated engine at rest`,
-  async run(lent) {
-    const times: Times = lent.flags.has('--short')
+  async run(context) {
+    const times: Times = context.flags.has('--short')
       ? { rounds: 1, warmUpMs: 500, measureMs: 1000 }
       : { rounds: 7, warmUpMs: 3000, measureMs: 3000 };
-    const few = join(lent.folder, 'ten-thousand');
-    lent.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
-    await seed(few, ROWS, lent.say);
-    const against = await againstFixed(lent, few, times);
-    const flat = lent.flags.has('--million') ? await flatInSize(lent, few, times) : null;
+    const few = join(context.folder, 'ten-thousand');
+    context.say(`  seeding ${ROWS.toLocaleString('en')} rows`);
+    await seed(few, ROWS, context.say);
+    const against = await againstFixed(context, few, times);
+    const flat = context.flags.has('--million') ? await flatInSize(context, few, times) : null;
 
     const { bytes, rounds } = against;
     const ratios = (name: string): number[] => {
@@ -85,7 +85,7 @@ export const list: Bench = {
       { asked: 'the page just changed: ratio ≥ 0.2', ...judged('moved', 0.2) },
     ];
     const notes = [
-      `Rounds kept: ${rounds.kept}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Owner with 100 of ${ROWS.toLocaleString('en')} rows.`,
+      `Rounds kept: ${rounds.retained}, dropped because the bare server was more than 15 % off its median: ${rounds.dropped}. Owner with 100 of ${ROWS.toLocaleString('en')} rows.`,
       '"Version moved": the server\'s process answers each question for the owner\'s version with a number one higher than before, so that every request reads the totals and the ten rows from SQLite and joins the page anew; what is left out is the write that would have moved it. "Durable change" has that too: one transaction each, grouped with those of the other connections, fsync before the page is read.',
     ];
     if (flat) {
@@ -97,7 +97,7 @@ export const list: Bench = {
       const p99 = median(pairs.map((pair) => pair.p99));
       table.push(
         row(
-          `uncached page 1, ${ROWS.toLocaleString('en')} rows, ${OWNERS_IN_TURN} owners in turn, 8 connections`,
+          `uncached page 1, ${ROWS.toLocaleString('en')} rows, ${OWNERS_PER_ROUND} owners in turn, 8 connections`,
           flat.rounds,
           'few',
           'time 1',
@@ -115,7 +115,7 @@ export const list: Bench = {
         met: p50 <= 1.2,
       });
       notes.push(
-        `A million rows took ${shown(flat.seedSeconds)} s to seed. Each request asks for the first page of another of ${OWNERS_IN_TURN} owners, spread over the whole file, past the reply cache. Rounds kept: ${flat.rounds.kept}, dropped: ${flat.rounds.dropped}.`,
+        `A million rows took ${shown(flat.seedSeconds)} s to seed. Each request asks for the first page of another of ${OWNERS_PER_ROUND} owners, spread over the whole file, past the reply cache. Rounds kept: ${flat.rounds.retained}, dropped: ${flat.rounds.dropped}.`,
       );
     } else notes.push('`--million` adds a store of a million rows.');
     return { table, verdicts, notes };
@@ -136,7 +136,7 @@ async function firstPage(url: string, cookie: string): Promise<string> {
   return text;
 }
 
-async function againstFixed({ say, folder }: Lent, seeded: string, { rounds: count, ...times }: Times) {
+async function againstFixed({ say, folder }: BenchContext, seeded: string, { rounds: count, ...times }: Times) {
   const probe = await startBerth(simulated(seeded));
   const { cookie } = await probe.login(ownerName(OWNER));
   const bytes = Buffer.byteLength(await firstPage(probe.apiUrl, cookie));
@@ -181,7 +181,7 @@ async function againstFixed({ say, folder }: Lent, seeded: string, { rounds: cou
   return { bytes, rounds };
 }
 
-async function flatInSize({ say, folder }: Lent, few: string, { rounds: count, ...times }: Times) {
+async function flatInSize({ say, folder }: BenchContext, few: string, { rounds: count, ...times }: Times) {
   const million = join(folder, 'million');
   say(`  seeding ${MILLION.toLocaleString('en')} rows`);
   const beganMs = performance.now();
@@ -201,8 +201,8 @@ async function flatInSize({ say, folder }: Lent, few: string, { rounds: count, .
     const berth = await startBerth(simulated(dataFolder));
     const owners = rows / 100;
     const cookies: string[] = [];
-    for (let n = 0; n < OWNERS_IN_TURN; n++) {
-      cookies.push((await berth.login(ownerName(Math.floor((n * owners) / OWNERS_IN_TURN)))).cookie);
+    for (let n = 0; n < OWNERS_PER_ROUND; n++) {
+      cookies.push((await berth.login(ownerName(Math.floor((n * owners) / OWNERS_PER_ROUND)))).cookie);
     }
     await berth.child.stop();
     return cookies;

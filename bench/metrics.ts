@@ -91,10 +91,10 @@ export const metrics: Bench = {
     });
     const before = { bytes: await sizeOf(store), heap: heapBytes() };
     const blocked = monitorEventLoopDelay({ resolution: 1 });
-    const looks = (hours * HOUR_MS) / SAMPLE_MS;
+    const ticks = (hours * HOUR_MS) / SAMPLE_MS;
     blocked.enable();
     const beganCpu = process.cpuUsage();
-    for (let at = 0; at < looks; at++, await clock.advance(SAMPLE_MS)) await sampler.tick();
+    for (let at = 0; at < ticks; at++, await clock.advance(SAMPLE_MS)) await sampler.tick();
     const cpu = process.cpuUsage(beganCpu);
     blocked.disable();
     const after = { bytes: await sizeOf(store), heap: heapBytes() };
@@ -110,7 +110,7 @@ export const metrics: Bench = {
     const longestMs = blocked.max / 1e6;
     const { hourBytes, minuteBytes } = after.bytes;
     const dayBytes = (hourBytes / Math.max(1, hours - 1)) * 25 + minuteBytes;
-    const aSample = shown(cpuMs / looks);
+    const aSample = shown(cpuMs / ticks);
     return {
       table: [
         ['', 'measured'],

@@ -58,7 +58,7 @@ async function list(client: Client): Promise<Map<string, string>> {
   }
 }
 
-async function inTurn<T>(items: readonly T[], fn: (item: T) => Promise<unknown>): Promise<void> {
+async function forEachConcurrently<T>(items: readonly T[], fn: (item: T) => Promise<unknown>): Promise<void> {
   const waiting = items.values();
   const worker = async (): Promise<void> => {
     for (const item of waiting) await fn(item);
@@ -96,16 +96,16 @@ async function kills(
     });
     const client = makeClient({ baseUrl: `${url}/api`, credential: { kind: 'token', token: accessToken } });
     const image = (await client.listImages({ pager: { currentPage: 1, pageSize: 1 } })).images[0];
-    const place = (await client.catalog()).instanceInfos.find(({ gpuName }) => gpuName === '')?.regionInfos[0];
+    const regionInfo = (await client.catalog()).instanceInfos.find(({ gpuName }) => gpuName === '')?.regionInfos[0];
     const body = launchBody({
       example: {
-        region: place?.regionId ?? '',
+        region: regionInfo?.regionId ?? '',
         imageId: image?.imageId ?? '',
-        instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+        instanceTypeId: regionInfo?.instanceTypeInfos[0]?.instanceTypeId ?? '',
       },
     });
     const desired = new Map<string, string>();
-    await inTurn(Array.from({ length: RUNNING }), async () => {
+    await forEachConcurrently(Array.from({ length: RUNNING }), async () => {
       desired.set((await client.launch({ ...body, nodePorts: [] })).instanceId, 'Running');
     });
     const settled = async (): Promise<void> => {
@@ -122,7 +122,7 @@ async function kills(
       say(`  kill ${round + 1} of ${rounds}`);
       // Kills the server while a tenth is stopping or starting.
       const some = [...desired].slice(round * CHANGED, (round + 1) * CHANGED);
-      await inTurn(some, async ([instanceId, status]) => {
+      await forEachConcurrently(some, async ([instanceId, status]) => {
         await (status === 'Running' ? client.stop({ instanceId }) : client.start({ instanceId }));
         desired.set(instanceId, status === 'Running' ? 'Stopped' : 'Running');
       });

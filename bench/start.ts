@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { program } from '../scripts/lib/program.mjs';
 import { z } from 'zod';
-import type { Bench, Lent } from './bench.ts';
+import type { Bench, BenchContext } from './bench.ts';
 import { startBerth } from './lib/berth.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 import { freePort, startProgram, type Started } from './lib/program.ts';
@@ -48,8 +48,8 @@ async function bareStart(): Promise<number> {
 
 export const start: Bench = {
   title: `the program with ${ROWS.toLocaleString('en')} instances: first answer, and at rest`,
-  async run(lent) {
-    const { folder, flags, say } = lent;
+  async run(context) {
+    const { folder, flags, say } = context;
     const dataFolder = join(folder, 'data');
     say(`  seeding ${ROWS.toLocaleString('en')} rows`);
     await seed(dataFolder, ROWS, say);
@@ -89,7 +89,7 @@ export const start: Bench = {
     });
     const rest = [];
     for (const engine of ['simulated', 'docker'] as const)
-      rest.push(await atRest(engine, startBerthProgram, dataFolder, lent));
+      rest.push(await atRest(engine, startBerthProgram, dataFolder, context));
 
     const ms = median(rounds.of('berth'));
     const rows = rest.map(({ engine, ...one }) => [
@@ -111,7 +111,7 @@ export const start: Bench = {
         ]),
       ],
       notes: [
-        `Starts as \`npm run up\` leaves the installation: compiled modules are in Node's cache after the first one, which is not counted. Rounds kept: ${rounds.kept}, dropped because bare Node was more than 15 % off its median: ${rounds.dropped}.`,
+        `Starts as \`npm run up\` leaves the installation: compiled modules are in Node's cache after the first one, which is not counted. Rounds kept: ${rounds.retained}, dropped because bare Node was more than 15 % off its median: ${rounds.dropped}.`,
         'At rest: from the first answer on, three seconds are let pass; then processor time of all threads is taken over 30 s, in which every timer of Berth has come round at least once, the hourly one aside, and then the resident memory. All instances are stopped ones.',
       ],
     };
@@ -136,7 +136,7 @@ async function atRest(
   engine: 'simulated' | 'docker',
   startProgramOn: (engine: 'simulated' | 'docker') => Promise<Started>,
   dataFolder: string,
-  { say, flags }: Lent,
+  { say, flags }: BenchContext,
 ): Promise<{ engine: string; residentMB: number; share: number; seconds: number }> {
   say(`  at rest, ${engine}`);
   // Instance texts contain the engine: the first start on another one rewrites them in the

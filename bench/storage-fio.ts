@@ -9,7 +9,7 @@ import Docker from 'dockerode';
 import type { DiskId } from '../src/domain/disk.ts';
 import { makeImageFileStorage } from '../src/storage/image-file/image-file.ts';
 import { prepareRoot } from '../src/storage/layout.ts';
-import type { Bench, Lent } from './bench.ts';
+import type { Bench, BenchContext } from './bench.ts';
 import { ensureFio, fio, makeFioImage } from './lib/fio.ts';
 import { median, shown, spread } from './lib/numbers.ts';
 
@@ -25,8 +25,8 @@ const DEADLINE_MS = 60_000;
 /**
  * The disk is measured between two host folders: noise affects both and shows in their difference.
  */
-const places = ['host', 'disk', 'again'] as const;
-type Place = (typeof places)[number];
+const targets = ['host', 'disk', 'again'] as const;
+type Target = (typeof targets)[number];
 
 const timed = ['--time_based', `--runtime=${SECONDS}`];
 /** Buffered, as in most programs; writes end with an fsync, reads start uncached. */
@@ -53,33 +53,37 @@ const kinds: Record<string, string[]> = {
 /** Blocks are allocated before the measurement. */
 const layOut = ['--rw=write', sequential, '--ioengine=psync', '--direct=1', '--end_fsync=1'];
 
-const jobs = (order: readonly Place[], kind: string[]): string[] => [
+const jobs = (order: readonly Target[], kind: string[]): string[] => [
   `--size=${FILE}`,
   '--fallocate=none',
   '--overwrite=1',
   '--randrepeat=0',
-  ...order.flatMap((place) => [`--name=${place}`, '--stonewall', `--filename=/${place}/file`, ...kind]),
+  ...order.flatMap((target) => [`--name=${target}`, '--stonewall', `--filename=/${target}/file`, ...kind]),
 ];
 
-type Sample = Record<Place, number>;
+type Sample = Record<Target, number>;
 
 const hostOf = ({ host, again }: Sample): number => (host + again) / 2;
 const isQuiet = ({ host, again }: Sample): boolean => Math.abs(again / host - 1) <= OFF_BY;
 
-async function measure({ folder, flags, say }: Lent, docker: Docker, disk: string): Promise<Map<string, Sample[]>> {
+async function measure(
+  { folder, flags, say }: BenchContext,
+  docker: Docker,
+  disk: string,
+): Promise<Map<string, Sample[]>> {
   const folders = { '/host': join(folder, 'host'), '/again': join(folder, 'again'), '/disk': disk };
   for (const one of [folders['/host'], folders['/again']]) await mkdir(one);
-  const run = (order: readonly Place[], kind: string[]) =>
+  const run = (order: readonly Target[], kind: string[]) =>
     fio(docker, { args: jobs(order, kind), folders, results: folder });
-  await run(places, layOut);
+  await run(targets, layOut);
   const rounds = flags.has('--short') ? 3 : 9;
   const samples = new Map<string, Sample[]>(Object.keys(kinds).map((name) => [name, []]));
   for (let round = 0; round < rounds; round++) {
     say(`  round ${round + 1} of ${rounds}`);
-    const order = round % 2 === 0 ? places : places.toReversed();
+    const order = round % 2 === 0 ? targets : targets.toReversed();
     for (const [name, kind] of Object.entries(kinds)) {
       const took = await run(order, kind);
-      const of = (place: Place): number => took.get(place) ?? Number.NaN;
+      const of = (target: Target): number => took.get(target) ?? Number.NaN;
       samples.get(name)?.push({ host: of('host'), disk: of('disk'), again: of('again') });
     }
   }
@@ -88,30 +92,36 @@ async function measure({ folder, flags, say }: Lent, docker: Docker, disk: strin
 
 export const storageFio: Bench = {
   title: 'a disk in an image file against a folder of the same host, both in one container',
-  async run(lent) {
+  async run(context) {
     await ensureFio();
     const docker = new Docker();
     const image = await makeFioImage(docker);
-    const at = { root: join(lent.folder, 'pool'), installation: 'bench' };
+    const at = { root: join(context.folder, 'pool'), installation: 'bench' };
     const storage = makeImageFileStorage({ ...at, copies: 'live' });
     const disk: DiskId = { kind: 'volume', id: randomUUID() };
     try {
       await prepareRoot(at);
       await storage.create(disk, DISK_GB, AbortSignal.timeout(DEADLINE_MS));
-      const samples = await measure(lent, docker, await storage.mount(disk));
+      const samples = await measure(context, docker, await storage.mount(disk));
       const lines = [...samples].map(([name, all]) => {
         const quiet = all.filter(isQuiet);
         // The mean of both host runs is still valid, with less certainty.
-        const kept = quiet.length >= LEAST_QUIET ? quiet : all;
-        return { name, kept, quiet, rounds: all.length, ratios: kept.map((one) => one.disk / hostOf(one)) };
+        const retained = quiet.length >= LEAST_QUIET ? quiet : all;
+        return {
+          name,
+          retained,
+          quiet,
+          rounds: all.length,
+          ratios: retained.map((one) => one.disk / hostOf(one)),
+        };
       });
       return {
         table: [
           ['', 'host folder, MB/s', 'disk, MB/s', 'ratio', 'quiet rounds'],
-          ...lines.map(({ name, kept, quiet, rounds, ratios }) => [
+          ...lines.map(({ name, retained, quiet, rounds, ratios }) => [
             name,
-            spread(kept.map(hostOf)),
-            spread(kept.map(({ disk: mbPerSecond }) => mbPerSecond)),
+            spread(retained.map(hostOf)),
+            spread(retained.map(({ disk: mbPerSecond }) => mbPerSecond)),
             spread(ratios),
             `${quiet.length} of ${rounds}`,
           ]),

@@ -55,10 +55,10 @@ async function walk(
 ): Promise<Record<Candidate, number[]>> {
   const tookMs: Record<Candidate, number[]> = { few: [], first: [], all: [], last: [] };
   const seen = new Set<string>();
-  for (let turn = 0; turn < PAGES; turn++) {
+  for (let round = 0; round < PAGES; round++) {
     for (const name of names) {
       const beganMs = performance.now();
-      const body = await connection.ask(requests[name][turn % requests[name].length] ?? '');
+      const body = await connection.ask(requests[name][round % requests[name].length] ?? '');
       tookMs[name].push(performance.now() - beganMs);
       if (name === 'all') for (const { id } of answered.parse(JSON.parse(body)).volumeList) seen.add(id);
     }
@@ -86,7 +86,7 @@ export const volumeList: Bench = {
           return pages.map((page) => postText(berth.apiPort, PATH, cookies[account], pageBody(page)));
         };
         const requests = { few: asks('few'), first: asks('first'), all: asks('all'), last: asks('last') };
-        for (let turn = 0; turn < WARM_UP; turn++) await connection.ask(requests.few[0] ?? '');
+        for (let index = 0; index < WARM_UP; index++) await connection.ask(requests.few[0] ?? '');
         const { few, first, all, last } = await walk(connection, requests);
         walks.push({ few: median(few), first: median(first), all: median(all), last: median(last) });
       } finally {

@@ -9,7 +9,7 @@ const OFF_BY = 0.15;
 export interface Rounds<Sample> {
   /** Samples of a candidate in the valid rounds, in order. */
   of(name: string): Sample[];
-  kept: number;
+  retained: number;
   dropped: number;
 }
 
@@ -25,8 +25,8 @@ export async function alternate<Sample>(options: {
   const all: Map<string, Sample>[] = [];
   for (let round = 0; round < rounds; round++) {
     const samples = new Map<string, Sample>();
-    for (let turn = 0; turn < names.length; turn++) {
-      const name = names[(round + turn) % names.length] ?? '';
+    for (let offset = 0; offset < names.length; offset++) {
+      const name = names[(round + offset) % names.length] ?? '';
       const measure = candidates[name];
       if (!measure) continue;
       say(`  round ${round + 1} of ${rounds}: ${name}`);
@@ -34,11 +34,11 @@ export async function alternate<Sample>(options: {
     }
     all.push(samples);
   }
-  const keptRounds = calibrator === null ? all : withoutOutliers(all, calibrator);
+  const retainedRounds = calibrator === null ? all : withoutOutliers(all, calibrator);
   return {
-    of: (name) => keptRounds.flatMap((samples) => samples.get(name) ?? []),
-    kept: keptRounds.length,
-    dropped: all.length - keptRounds.length,
+    of: (name) => retainedRounds.flatMap((samples) => samples.get(name) ?? []),
+    retained: retainedRounds.length,
+    dropped: all.length - retainedRounds.length,
   };
 }
 

@@ -21,12 +21,12 @@ const pipe = (port: number): RequestListener => {
   const agent = new Agent({ keepAlive: true });
   return (request, response) => {
     const { method, url: path, headers } = request;
-    const inward = requestOf({ host: '127.0.0.1', port, agent, method, path, headers }, (answer) => {
+    const upstreamRequest = requestOf({ host: '127.0.0.1', port, agent, method, path, headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(response);
     });
-    inward.on('error', () => response.destroy());
-    request.pipe(inward);
+    upstreamRequest.on('error', () => response.destroy());
+    request.pipe(upstreamRequest);
   };
 };
 

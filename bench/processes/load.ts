@@ -50,8 +50,8 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 async function begin({ port, connections, requests, warmUpMs, measureMs }: Order): Promise<null> {
   const tally: Tally = { tookMs: [], refused: [], measuring: false, ended: false, measureMs };
   const texts = requests.map((text) => Buffer.from(text));
-  let turn = 0;
-  const next = (): Buffer => texts[turn++ % texts.length] ?? Buffer.alloc(0);
+  let index = 0;
+  const next = (): Buffer => texts[index++ % texts.length] ?? Buffer.alloc(0);
   const failed = Promise.withResolvers<never>();
   failed.promise.catch(() => {});
   const loops = Array.from({ length: connections }, () => startReconcileLoop(port, next, tally, failed.reject));

@@ -39,14 +39,14 @@ async function open({ port, heads, count }: { port: number; heads: string[]; cou
 /** Echoes over each connection, one message at a time; returns the number. */
 async function echo({ bytes, warmUpMs, measureMs }: { bytes: number; warmUpMs: number; measureMs: number }) {
   const message = Buffer.alloc(bytes, 'x');
-  let came = 0;
+  let received = 0;
   let isOver = false;
   const stops = tunnels.map((socket) => {
     let missing = bytes;
     const onData = (chunk: Buffer): void => {
       missing -= chunk.length;
       if (missing > 0) return;
-      came += 1;
+      received += 1;
       missing = bytes;
       if (!isOver) socket.write(message);
     };
@@ -55,10 +55,10 @@ async function echo({ bytes, warmUpMs, measureMs }: { bytes: number; warmUpMs: n
     return () => socket.off('data', onData);
   });
   await sleep(warmUpMs);
-  const [beganMs, before, cpu] = [performance.now(), came, process.cpuUsage()];
+  const [beganMs, before, cpu] = [performance.now(), received, process.cpuUsage()];
   await sleep(measureMs);
   const seconds = (performance.now() - beganMs) / 1000;
-  const count = came - before;
+  const count = received - before;
   const { user, system } = process.cpuUsage(cpu);
   isOver = true;
   await sleep(100);

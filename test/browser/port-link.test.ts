@@ -20,10 +20,10 @@ beforeAll(async () => {
 afterAll(() => browser.close());
 
 /** A page whose script file calls its API. */
-async function app(): Promise<{ harness: Harness; inward: string[] }> {
-  const inward: string[] = [];
+async function app(): Promise<{ harness: Harness; upstreamRequests: string[] }> {
+  const upstreamRequests: string[] = [];
   const listener: RequestListener = (req, res) => {
-    inward.push(`${req.url} ${JSON.stringify(req.headers)}`);
+    upstreamRequests.push(`${req.url} ${JSON.stringify(req.headers)}`);
     if (req.url === '/app.js')
       return res
         .setHeader('content-type', 'text/javascript')
@@ -40,11 +40,11 @@ async function app(): Promise<{ harness: Harness; inward: string[] }> {
   const harness = await start({ portDomain: () => `${DOMAIN}:${harness.port}` });
   harness.add(A, { owner: ALICE, ports: { 80: inside.port, 81: inside.port } });
   harness.shares.set(TOKEN, { instanceId: A, port: 80, expiresAtMs: Date.now() + 3_600_000 });
-  return { harness, inward };
+  return { harness, upstreamRequests };
 }
 
 test('the whole app works on the port’s host until the link is revoked, and never receives the token', async () => {
-  const { harness, inward } = await app();
+  const { harness, upstreamRequests } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();
   const origin = `http://80-${A}.${DOMAIN}:${harness.port}`;
@@ -55,8 +55,10 @@ test('the whole app works on the port’s host until the link is revoked, and ne
   expect(await page.evaluate('document.cookie')).toBe('');
   await page.click('a');
   expect(await page.textContent('h1')).toBe('next page');
-  expect(inward.map((seen) => seen.split(' ')[0])).toEqual(expect.arrayContaining(['/', '/app.js', '/api', '/next']));
-  expect(inward.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
+  expect(upstreamRequests.map((seen) => seen.split(' ')[0])).toEqual(
+    expect.arrayContaining(['/', '/app.js', '/api', '/next']),
+  );
+  expect(upstreamRequests.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
   // The link covers one port; another port of the instance is refused.
   expect((await page.goto(`http://81-${A}.${DOMAIN}:${harness.port}/`))?.status()).toBe(401);
   harness.shares.delete(TOKEN);
@@ -65,18 +67,18 @@ test('the whole app works on the port’s host until the link is revoked, and ne
 });
 
 test('the page and its links load in a sandbox on a path; subresources are requested without the cookie', async () => {
-  const { harness, inward } = await app();
+  const { harness, upstreamRequests } = await app();
   const context = await browser.newContext();
   const page = await context.newPage();
-  const place = `http://${DOMAIN}:${harness.port}/forward/${A}/80/`;
-  await page.goto(`${place}?berth_share=${TOKEN}`);
-  expect(page.url()).toBe(place);
-  expect(await page.textContent('pre')).toBe(place);
+  const address = `http://${DOMAIN}:${harness.port}/forward/${A}/80/`;
+  await page.goto(`${address}?berth_share=${TOKEN}`);
+  expect(page.url()).toBe(address);
+  expect(await page.textContent('pre')).toBe(address);
   expect(await page.evaluate('self.origin')).toBe('null');
   await expect.poll(() => page.title(), { timeout: 10_000 }).toBe('no script');
   await page.click('a');
   expect(await page.textContent('h1')).toBe('next page');
   expect((await page.goto(`http://${DOMAIN}:${harness.port}/forward/${A}/81/`))?.status()).toBe(401);
-  expect(inward.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
+  expect(upstreamRequests.join('\n')).not.toMatch(new RegExp(`${TOKEN}|berth`));
   await context.close();
 });

@@ -92,7 +92,7 @@ async function cookiesSeen(): Promise<string> {
   return (await fetch(`http://${nodePort.address}:${nodePort.nodePort}/seen`)).text();
 }
 
-interface Place {
+interface AttackSite {
   /** Origin of the API with the login, and of the page. */
   api: string;
   theirs: string;
@@ -100,7 +100,7 @@ interface Place {
   worker: 'refused' | 'its own';
   cookies: 'none' | 'its own';
 }
-const places: Record<string, () => Place> = {
+const attackSites: Record<string, () => AttackSite> = {
   'on a path, with the API on the same host': () => ({
     api: server.apiUrl,
     theirs: `http://127.0.0.1:${gatewayPort}/forward/${instanceId}/8000/`,
@@ -194,7 +194,7 @@ const attack = (api: string, plants: boolean): string => `(async () => {
 })()`;
 
 /** Opens the page from a page of the API, and returns the API's answers to its requests. */
-async function attacked({ api, theirs }: Pick<Place, 'api' | 'theirs'>, context: BrowserContext) {
+async function attacked({ api, theirs }: Pick<AttackSite, 'api' | 'theirs'>, context: BrowserContext) {
   const mine = await visitor(context, api);
   const answered: string[] = [];
   const [page] = await Promise.all([context.waitForEvent('page'), mine.evaluate(`void window.open('${theirs}')`)]);
@@ -219,27 +219,24 @@ const nothing = {
 };
 
 describe('a foreign page', () => {
-  test.each(Object.keys(places))(
+  test.each(Object.keys(attackSites))(
     '%s neither reads nor sets the login cookie, nor acts with the login',
     async (name) => {
-      const place = places[name]?.();
-      if (!place) throw new Error(name);
+      const site = attackSites[name]?.();
+      if (!site) throw new Error(name);
       const context = await browser.newContext();
-      const { mine, reported, answered } = await attacked(
-        { ...place, theirs: `${place.theirs}?plant=planted` },
-        context,
-      );
+      const { mine, reported, answered } = await attacked({ ...site, theirs: `${site.theirs}?plant=planted` }, context);
       expect(reported).toMatchObject({
         ...nothing,
-        cookiesBefore: place.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
-        worker: place.worker === 'refused' ? 'refused' : place.theirs,
+        cookiesBefore: site.cookies === 'none' ? 'SecurityError' : expect.not.stringMatching(/eyJ/),
+        worker: site.worker === 'refused' ? 'refused' : site.theirs,
       });
       expect(answered.length).toBeGreaterThanOrEqual(5);
       expect(answered.filter((one) => !/ 4\d\d$/.test(one))).toEqual([]);
       expect((await admin.listApiKeys({})).keys).toEqual([]);
       // The visitor's login is unchanged, and its cookie never reached the instance.
       expect(await whoAmI(mine)).toBe('admin');
-      expect(await cookiesSeen()).not.toContain(await tokenAt(context, place.api));
+      expect(await cookiesSeen()).not.toContain(await tokenAt(context, site.api));
       await context.close();
     },
   );

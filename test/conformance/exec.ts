@@ -111,7 +111,7 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       const total = 100_000_000;
       const running = await open(subject, id, ['head', '-c', String(total), '/dev/zero']);
-      const before = heldBytes();
+      const before = heapBytes();
       let over = false;
       running.exited.then(
         () => (over = true),
@@ -137,12 +137,12 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       // Larger than the buffers of engine and kernel, at varying offsets.
       const sizes = Array.from({ length: 20 }, (_, n) => 1_100_000 + n * 20_000);
-      const came = sizes.map(async (size) => {
+      const received = sizes.map(async (size) => {
         const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
         await subject.fixture.time.sleep(4_000);
         return (await outcome(running)).stdout.length;
       });
-      expect(await Promise.all(came)).toEqual(sizes);
+      expect(await Promise.all(received)).toEqual(sizes);
     });
 
     it('a destroyed stream blocks no other', async () => {
@@ -289,7 +289,7 @@ setFlagsFromString('--expose-gc');
 const collectGarbage: unknown = runInNewContext('gc');
 
 /** After garbage collection. */
-export function heldBytes(): number {
+export function heapBytes(): number {
   if (typeof collectGarbage === 'function') collectGarbage();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
@@ -298,7 +298,7 @@ export function heldBytes(): number {
 /** Waits for freed buffers, which are released after their collection. */
 export async function settlesBelow(bytes: number): Promise<boolean> {
   for (let tries = 0; tries < 100; tries++) {
-    if (heldBytes() < bytes) return true;
+    if (heapBytes() < bytes) return true;
     await delay(20);
   }
   return false;

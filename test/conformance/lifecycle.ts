@@ -122,13 +122,13 @@ export function describeLifecycle(current: () => Subject): void {
       const halted = subject.spec({ ownerId: running.ownerId });
       await Promise.all([subject.ensure(running), subject.ensure(halted)]);
       await subject.fixture.engine.halt(halted.id, 5_000, deadline());
-      const strangers = Array.from({ length: 50 }, () => newInstanceId());
-      const asked = [running.id, ...strangers, halted.id];
+      const unknownIds = Array.from({ length: 50 }, () => newInstanceId());
+      const asked = [running.id, ...unknownIds, halted.id];
       const seen = await subject.fixture.engine.observe(asked, deadline());
       expect([...seen.keys()].toSorted()).toEqual(asked.toSorted());
       expect(seen.get(running.id)).toMatchObject({ kind: 'present', running: true });
       expect(seen.get(halted.id)).toMatchObject({ kind: 'present', running: false, exitCode: 0 });
-      for (const stranger of strangers) expect(seen.get(stranger)).toEqual({ kind: 'absent' });
+      for (const unknownId of unknownIds) expect(seen.get(unknownId)).toEqual({ kind: 'absent' });
     });
 
     it('returns an empty map for no ids', async () => {

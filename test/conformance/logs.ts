@@ -85,35 +85,37 @@ export function describeLogs(current: () => Subject): void {
     });
 
     it('follow within a second, and end with the instance', async () => {
-      const place = await started({}, goingOn);
-      const { lines, over } = await follow(place);
+      const container = await started({}, goingOn);
+      const { lines, over } = await follow(container);
       // Earlier output could not be attributed to this second.
-      const followedMs = place.subject.fixture.time.now();
+      const followedMs = container.subject.fixture.time.now();
       const later = () => lines.filter(({ atMs }) => (atMs ?? 0) > followedMs);
-      await place.subject.until('three lines written while following', async () => later().length >= 3);
-      const { slackMs } = place.subject.fixture.time;
+      await container.subject.until('three lines written while following', async () => later().length >= 3);
+      const { slackMs } = container.subject.fixture.time;
       for (const { atMs, heardMs } of later()) expect(heardMs - (atMs ?? 0)).toBeLessThan(1_000 + slackMs);
-      await place.subject.fixture.stopOutside(place.id);
+      await container.subject.fixture.stopOutside(container.id);
       await over;
       const texts = textsOf(ofSlow(lines));
       expect(texts).toEqual(texts.map((_, n) => `line ${n}`));
-      const after = await follow(place, { tail: 2 });
+      const after = await follow(container, { tail: 2 });
       await after.over;
       expect(textsOf(after.lines)).toEqual(texts.slice(-2));
     });
 
     it('follow from a time or a number of lines without gaps or duplicates', async () => {
-      const place = await started({}, slowly);
-      const first = await follow(place);
-      await place.subject.until('two lines', async () => ofSlow(first.lines).length >= 2);
+      const container = await started({}, slowly);
+      const first = await follow(container);
+      await container.subject.until('two lines', async () => ofSlow(first.lines).length >= 2);
       const sinceMs = ofSlow(first.lines)[1]?.atMs ?? 0;
       const [fromTime, fromLine, fromNow] = await Promise.all([
-        follow(place, { sinceMs }),
-        follow(place, { tail: 1 }),
-        follow(place, { tail: 0 }),
+        follow(container, { sinceMs }),
+        follow(container, { tail: 1 }),
+        follow(container, { tail: 0 }),
       ]);
       const all = [first, fromTime, fromLine, fromNow];
-      await place.subject.until('the last line', async () => all.every(({ lines }) => lines.at(-1)?.text === 'line 4'));
+      await container.subject.until('the last line', async () =>
+        all.every(({ lines }) => lines.at(-1)?.text === 'line 4'),
+      );
       expect(textsOf(fromTime.lines)[0]).toBe('line 1');
       for (const { lines } of all) {
         const texts = textsOf(ofSlow(lines));
@@ -122,16 +124,21 @@ export function describeLogs(current: () => Subject): void {
     });
 
     it('the signal ends a follower without a fault, and so does a break', async () => {
-      const place = await started();
-      await place.subject.until(
+      const container = await started();
+      await container.subject.until(
         'the first lines are written',
-        async () => (await read(place.subject, place.id)).length >= 2,
+        async () => (await read(container.subject, container.id)).length >= 2,
       );
-      const { lines, over, leave } = await follow(place);
-      await place.subject.until('both lines', async () => lines.length === 2);
+      const { lines, over, leave } = await follow(container);
+      await container.subject.until('both lines', async () => lines.length === 2);
       leave();
       await over;
-      for await (const { text } of await place.subject.fixture.engine.followLogs(place.id, 'console', {}, deadline())) {
+      for await (const { text } of await container.subject.fixture.engine.followLogs(
+        container.id,
+        'console',
+        {},
+        deadline(),
+      )) {
         expect(text).toBe(said[0]);
         break;
       }
@@ -170,9 +177,9 @@ export function describeLogs(current: () => Subject): void {
       const played =
         '# berth-sim: init says after 0ms zero\n# berth-sim: exit 0 after 2s\n' +
         [1, 2, 3].map((n) => `# berth-sim: init says after ${n * 500}ms init ${n}\n`).join('');
-      const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith(played, script));
-      const { subject, id } = place;
-      const { lines, over } = await follow(place, {}, 'init');
+      const container = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith(played, script));
+      const { subject, id } = container;
+      const { lines, over } = await follow(container, {}, 'init');
       await subject.until('the first line', async () => lines.length > 0);
       expect(lines.length).toBeLessThan(4);
       await over;
@@ -193,48 +200,48 @@ export function describeLogs(current: () => Subject): void {
       const script =
         `mkdir -p ${log}; printf 'one\\nhal' >${log}/init.log; while [ ! -e ${log}/go ]; do sleep 0.1; done; ` +
         `printf f >>${log}/init.log; echo 0 >${log}/init.exit; trap 'exit 0' TERM`;
-      const place = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
-      const { lines, over } = await follow(place, {}, 'init');
+      const container = await started({ files: [control('init-script', 'true\n', 0o755)] }, startWith('', script));
+      const { lines, over } = await follow(container, {}, 'init');
       await subject.until(
         'the first line is readable',
-        async () => (await read(subject, place.id, {}, 'init')).length > 0,
+        async () => (await read(subject, container.id, {}, 'init')).length > 0,
       );
-      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one']);
+      expect(textsOf(await read(subject, container.id, {}, 'init'))).toEqual(['one']);
       expect(textsOf(lines).includes('hal')).toBe(false);
-      await subject.exec(place.id, 'touch', `${log}/go`);
+      await subject.exec(container.id, 'touch', `${log}/go`);
       await over;
       expect(textsOf(lines)).toEqual(['one', 'half']);
-      expect(textsOf(await read(subject, place.id, {}, 'init'))).toEqual(['one', 'half']);
+      expect(textsOf(await read(subject, container.id, {}, 'init'))).toEqual(['one', 'half']);
     });
 
     it('are bounded when the init log is replaced, with an endless line truncated', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
-      const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
-      await subject.exec(place.id, 'sh', '-c', 'mkdir -p /var/log/berth; ln -sf /dev/zero /var/log/berth/init.log');
-      const { lines, over } = await follow(place, {}, 'init');
+      const container = await started({ files: [control('init-script', 'true\n', 0o755)] });
+      await subject.exec(container.id, 'sh', '-c', 'mkdir -p /var/log/berth; ln -sf /dev/zero /var/log/berth/init.log');
+      const { lines, over } = await follow(container, {}, 'init');
       await over;
-      await subject.exec(place.id, 'sh', '-c', 'echo 0 >/var/log/berth/init.exit');
-      const once = await read(subject, place.id, {}, 'init');
-      const last = await read(subject, place.id, { tail: 1 }, 'init');
+      await subject.exec(container.id, 'sh', '-c', 'echo 0 >/var/log/berth/init.exit');
+      const once = await read(subject, container.id, {}, 'init');
+      const last = await read(subject, container.id, { tail: 1 }, 'init');
       for (const reported of [lines, once, last])
         expect(reported).toMatchObject([{ atMs: null, text: '\0'.repeat(16 * 1024), cut: true }]);
     });
 
     it('are empty without an init script', async () => {
-      const place = await started();
-      const { lines, over } = await follow(place, {}, 'init');
+      const container = await started();
+      const { lines, over } = await follow(container, {}, 'init');
       await over;
       expect(lines).toEqual([]);
-      expect(await read(place.subject, place.id, {}, 'init')).toEqual([]);
+      expect(await read(container.subject, container.id, {}, 'init')).toEqual([]);
     });
 
     it('the signal ends a follower of the init script, and leaves no process inside', async (context) => {
       const subject = current();
       skipWithout('shell', subject, context);
-      const place = await started({ files: [control('init-script', 'true\n', 0o755)] });
-      const { over, leave } = await follow(place, {}, 'init');
-      const tails = async () => (await subject.exec(place.id, 'ps')).stdout.includes('tail -n');
+      const container = await started({ files: [control('init-script', 'true\n', 0o755)] });
+      const { over, leave } = await follow(container, {}, 'init');
+      const tails = async () => (await subject.exec(container.id, 'ps')).stdout.includes('tail -n');
       await subject.until('the follower process runs', tails);
       leave();
       await over;

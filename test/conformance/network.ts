@@ -141,11 +141,11 @@ export function describeNetwork(current: () => Subject): void {
 
     it("two accounts' instances do not reach each other", async () => {
       const subject = current();
-      const [one, stranger] = [subject.spec(), subject.spec()];
-      await Promise.all([subject.ensure(one), subject.ensure(stranger)]);
-      (await subject.dial(stranger.id, echoPort)).destroy();
-      const address = await addressOf(subject, stranger.id);
-      expect(await reaches(subject, stranger.id, address), 'it reaches itself').toBe(true);
+      const [one, other] = [subject.spec(), subject.spec()];
+      await Promise.all([subject.ensure(one), subject.ensure(other)]);
+      (await subject.dial(other.id, echoPort)).destroy();
+      const address = await addressOf(subject, other.id);
+      expect(await reaches(subject, other.id, address), 'it reaches itself').toBe(true);
       expect(await reaches(subject, one.id, address)).toBe(false);
     });
 

@@ -49,7 +49,7 @@ export function describeOwnership(current: () => Subject): void {
   });
 
   describe('foreign containers and networks', () => {
-    const strangers: { whose: string; labelsFor: (spec: EngineSpec) => Record<string, string> }[] = [
+    const foreignOwners: { whose: string; labelsFor: (spec: EngineSpec) => Record<string, string> }[] = [
       { whose: 'without any label', labelsFor: () => ({}) },
       {
         whose: "with another installation's labels",
@@ -72,7 +72,7 @@ export function describeOwnership(current: () => Subject): void {
       },
     ];
 
-    it.for(strangers)('neither lists nor touches a container $whose', async ({ labelsFor }, context) => {
+    it.for(foreignOwners)('neither lists nor touches a container $whose', async ({ labelsFor }, context) => {
       const subject = current();
       skipWithout('neighbours', subject, context);
       const spec = subject.spec();
@@ -89,7 +89,7 @@ export function describeOwnership(current: () => Subject): void {
       expect(await neighbour.untouched()).toBe(true);
     });
 
-    it.for(strangers)(
+    it.for(foreignOwners)(
       'ensure refuses the name of a container $whose, and leaves the container untouched',
       async ({ labelsFor }, context) => {
         const subject = current();

@@ -27,7 +27,7 @@ import { prepareRoot } from '../../src/storage/layout.ts';
 
 export const run = promisify(execFile);
 
-export interface Place {
+export interface StorageFixture {
   storage: Storage;
   root: string;
   outside: string;
@@ -36,7 +36,7 @@ export interface Place {
 type Make = (at: { root: string; installation: string }) => Promise<Storage>;
 
 /** `base`: parent folder of the root. */
-export async function placeFor(make: Make, base = tmpdir()): Promise<Place> {
+export async function makeStorageFixture(make: Make, base = tmpdir()): Promise<StorageFixture> {
   const folder = await mkdtemp(join(base, 'berth-disks-'));
   const root = join(folder, 'disks');
   const outside = join(folder, 'outside');
@@ -79,11 +79,11 @@ export async function expectFault(call: Promise<unknown>, kind: StorageFault['ki
 }
 
 export function describeStorage(name: string, make: Make, base: () => string = tmpdir): void {
-  const place = (): Promise<Place> => placeFor(make, base());
+  const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make, base());
 
   describe(`the storage contract: ${name}`, () => {
     test('creates, mounts, observes, lists, unmounts and destroys a disk; every verb is idempotent', async () => {
-      const { storage, root } = await place();
+      const { storage, root } = await makeFixture();
       const disks: DiskId[] = [
         volume(),
         { kind: 'snapshot', id: randomUUID() },
@@ -123,7 +123,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])(
       'every verb refuses an invalid id: %j',
       async (id) => {
-        const { storage, root } = await place();
+        const { storage, root } = await makeFixture();
         const verbs = [
           (disk: DiskId) => storage.create(disk, 1, soon()),
           (disk: DiskId) => storage.grow(disk, 1),
@@ -145,7 +145,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     );
 
     test('largestEntries reports two levels, by printable names, and ends with its signal', async () => {
-      const { storage } = await place();
+      const { storage } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       const folder = await storage.mount(disk);
@@ -166,7 +166,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('files survive an unmount, and the usage stays known meanwhile', async () => {
-      const { storage } = await place();
+      const { storage } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       expect(await used(storage, disk)).toBeLessThan(100_000);
@@ -182,7 +182,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('measuring, copying and destroying follow no symbolic link inside a disk', async () => {
-      const { storage, outside } = await place();
+      const { storage, outside } = await makeFixture();
       await writeFile(join(outside, 'large'), Buffer.alloc(4 * 1024 ** 2, 1));
       const disk = volume();
       const copy = volume();
@@ -199,7 +199,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('a symbolic link at the path of a disk is absent, and its target stays', async () => {
-      const { storage, root, outside } = await place();
+      const { storage, root, outside } = await makeFixture();
       const disk = volume();
       await mkdir(join(root, 'volume'));
       await symlink(outside, join(root, 'volume', disk.id));
@@ -210,7 +210,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('a copy is exact, independent, and may be larger; copying an absent disk is refused and creates nothing', async () => {
-      const { storage } = await place();
+      const { storage } = await makeFixture();
       const [disk, copy, none] = [volume(), volume(), volume()];
       await storage.create(disk, 1, soon());
       const folder = await storage.mount(disk);
@@ -238,7 +238,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('an aborted copy leaves nothing and can be repeated', async () => {
-      const { storage } = await place();
+      const { storage } = await makeFixture();
       const [disk, copy] = [volume(), volume()];
       await storage.create(disk, 1, soon());
       const folder = await storage.mount(disk);
@@ -258,7 +258,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('measures and destroys trees with any modes and names, deeper than the longest path', async () => {
-      const { storage, root } = await place();
+      const { storage, root } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       const folder = await storage.mount(disk);
@@ -282,7 +282,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('an interrupted destroy is observed, listed and completed', async () => {
-      const { storage, root } = await place();
+      const { storage, root } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       // Remains of a process that died during a removal.
@@ -296,7 +296,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('an interrupted create is absent, listed, and repeated from the start', async () => {
-      const { storage, root } = await place();
+      const { storage, root } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       await rename(join(root, 'volume', disk.id), join(root, 'volume', `.new-${disk.id}`));
@@ -309,7 +309,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('without its root every disk is unknown, and creates are refused', async () => {
-      const { storage, root } = await place();
+      const { storage, root } = await makeFixture();
       const disk = volume();
       await rm(root, { recursive: true });
       expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
@@ -326,7 +326,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
     });
 
     test('reports total and free space', async () => {
-      const { storage } = await place();
+      const { storage } = await makeFixture();
       const { totalBytes, freeBytes } = await storage.space();
       expect(freeBytes).toBeGreaterThan(0);
       expect(totalBytes).toBeGreaterThan(freeBytes);

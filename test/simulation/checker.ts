@@ -237,13 +237,13 @@ export class Checker {
     for (const row of this.rows<InstanceRow>('select * from instance')) {
       const before = this.instances.get(row.id);
       const same = before !== undefined && isSame(before.row, row);
-      const kept = { row, instance: same ? before.instance : instanceFromRow(row) };
-      if (!same) wrong.push(...wrongText(kept, region));
+      const stored = { row, instance: same ? before.instance : instanceFromRow(row) };
+      if (!same) wrong.push(...wrongText(stored, region));
       if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
       if (before?.instance.desired === 'released' && row.desired !== 'released')
         wrong.push(`${row.id} was released, and its desired state is ${row.desired}`);
-      if (before) wrong.push(...unjustifiedStop(before, kept));
-      next.set(row.id, kept);
+      if (before) wrong.push(...unjustifiedStop(before, stored));
+      next.set(row.id, stored);
     }
     this.instances = next;
     return wrong;

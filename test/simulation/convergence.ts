@@ -93,16 +93,16 @@ export function unfinished(world: World): string[] {
     if (kind === 'data' && !checker.instances.has(id)) wrong.push(`${disk} is left, and there is no such instance`);
     if (kind === 'shared' && !disk.endsWith(`/${region.id}`)) wrong.push(`${disk} is nobody's`);
   }
-  const needed = new Set(all.filter(({ instance }) => instance.desired === 'running').flatMap(disksOfKept));
+  const needed = new Set(all.filter(({ instance }) => instance.desired === 'running').flatMap(disksOfInstance));
   for (const disk of storage.mounted) if (!needed.has(disk)) wrong.push(`${disk} is mounted, and nobody needs it`);
   for (const { row, instance } of all)
     if (instance.desired === 'running')
-      for (const disk of disksOfKept({ instance }))
+      for (const disk of disksOfInstance({ instance }))
         if (!storage.mounted.has(disk)) wrong.push(`${row.id} runs, and its ${disk} is not mounted`);
   return wrong;
 }
 
-const disksOfKept = ({ instance }: Pick<StoredInstance, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
+const disksOfInstance = ({ instance }: Pick<StoredInstance, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
 
 /** Objects left after everything was deleted. */
 export function leftovers(world: World): string[] {

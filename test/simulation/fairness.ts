@@ -12,8 +12,8 @@ const needOf = ({ instance }: StoredInstance): Capacity => capacityOf(instance.s
 
 /** Capacity of a region without the account's own usage. */
 function capacityWithout(total: Capacity, all: readonly StoredInstance[], ownerId: string): Capacity {
-  const held = all.filter(({ row }) => row.holdsCapacity === 1 && row.ownerId === ownerId).map(needOf);
-  const sum = (name: (typeof resources)[number]): number => held.reduce((more, need) => more + need[name], 0);
+  const usage = all.filter(({ row }) => row.holdsCapacity === 1 && row.ownerId === ownerId).map(needOf);
+  const sum = (name: (typeof resources)[number]): number => usage.reduce((more, need) => more + need[name], 0);
   return {
     cpuMilli: total.cpuMilli - sum('cpuMilli'),
     memoryMiB: total.memoryMiB - sum('memoryMiB'),
@@ -27,11 +27,11 @@ function reservedFor(all: readonly StoredInstance[], total: Capacity, nowMs: num
     .filter(({ row }) => row.waitsSinceMs !== null)
     .toSorted((a, b) => (a.row.waitsSinceMs ?? 0) - (b.row.waitsSinceMs ?? 0));
   const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
-  const kept = [...firsts.values()].filter((one) => {
+  const heads = [...firsts.values()].filter((one) => {
     const sinceMs = nowMs - one.instance.requestedAtMs;
     return sinceMs >= 0 && sinceMs < RESERVATION_MS && fits(needOf(one), capacityWithout(total, all, one.row.ownerId));
   });
-  return new Map(kept.map((one) => [one.row.id, one]));
+  return new Map(heads.map((one) => [one.row.id, one]));
 }
 
 /** A placement leaves enough of each resource for reservations of earlier entries. */
@@ -44,8 +44,8 @@ export function supersededEntries(
     const ofRegion = (all: Iterable<StoredInstance>): StoredInstance[] =>
       [...all].filter(({ row }) => row.regionId === id);
     const [was, is] = [ofRegion(before.values()), ofRegion(after)];
-    const placed = is.filter(({ row }) => row.holdsCapacity === 1 && before.get(row.id)?.row.holdsCapacity !== 1);
-    return placed.flatMap((one) => {
+    const scheduled = is.filter(({ row }) => row.holdsCapacity === 1 && before.get(row.id)?.row.holdsCapacity !== 1);
+    return scheduled.flatMap((one) => {
       // Adopted, not placed.
       if (one.instance.operation.cause === 'operator') return [];
       const sinceMs = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
@@ -56,8 +56,8 @@ export function supersededEntries(
         ({ row }) => still.has(row.id) && (row.waitsSinceMs ?? Infinity) < sinceMs,
       );
       const short = resources.filter((name) => {
-        const kept = first.reduce((sum, other) => sum + needOf(other)[name], 0);
-        return needOf(one)[name] > 0 && used[name] + kept > total[name];
+        const reserved = first.reduce((sum, other) => sum + needOf(other)[name], 0);
+        return needOf(one)[name] > 0 && used[name] + reserved > total[name];
       });
       return short.map(
         (name) => `${one.row.id} has overtaken ${first.map(({ row }) => row.id).join(', ')} in the queue for ${name}`,

@@ -19,18 +19,18 @@ interface Ask<T> {
   foreign?: (answer: T) => T;
 }
 
-const stranger = instanceIdOf('ffffffff-ffff-4fff-8fff-ffffffffffff');
+const foreignId = instanceIdOf('ffffffff-ffff-4fff-8fff-ffffffffffff');
 const strange: OwnedObject = {
   kind: 'instance',
-  id: stranger,
+  id: foreignId,
   ownerId: 'nobody',
   generation: 1,
   running: true,
-  engineName: `berth-${stranger}`,
+  engineName: `berth-${foreignId}`,
   createdAtMs: 0,
   imageRef: 'nothing',
 };
-const strangers: OwnedObject[] = [
+const foreignObjects: OwnedObject[] = [
   strange,
   { ...strange, id: 'what is this', ownerId: '', generation: -1, running: false, engineName: '', imageRef: null },
   { ...strange, kind: 'network', id: 'nobody', engineName: 'berth-net', imageRef: null },
@@ -128,8 +128,8 @@ export function faultyEngine(life: ServerRun): Engine {
         signal,
         fn: async (by) =>
           (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
-        another: (owned) => owned.map((one) => ({ ...one, id: stranger })),
-        foreign: (owned) => [...owned, ...strangers],
+        another: (owned) => owned.map((one) => ({ ...one, id: foreignId })),
+        foreign: (owned) => [...owned, ...foreignObjects],
       }),
     async observe(ids, signal) {
       const about = ids.join(',');
@@ -139,7 +139,7 @@ export function faultyEngine(life: ServerRun): Engine {
           about,
           signal,
           fn: (by) => engine.observe(ids, by),
-          another: (answers) => new Map([...answers.values()].map((one) => [stranger, one])),
+          another: (answers) => new Map([...answers.values()].map((one) => [foreignId, one])),
         });
         return new Map([...seen].map(([id, one]) => [id, dated(one)]));
       } catch (error) {

@@ -47,11 +47,11 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
     (world) => {
       const { schedule } = world;
       const { host } = world.engine;
-      const kept = host.saveState();
+      const saved = host.saveState();
       schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
         if (world.hasHealed) return;
         schedule.say('the engine is restored');
-        void host.restoreState(kept);
+        void host.restoreState(saved);
       });
     },
   ],
@@ -79,7 +79,7 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
     1,
     'the date stands still',
     ({ wallClock, schedule }) => {
-      wallClock.standStill();
+      wallClock.freeze();
       schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => wallClock.goOn());
     },
   ],
@@ -107,13 +107,13 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
     },
   ],
 ];
-const totalWeight = hostEvents.reduce((sum, [turns]) => sum + turns, 0);
+const totalWeight = hostEvents.reduce((sum, [weight]) => sum + weight, 0);
 
 export function drawHostEvent(world: World): void {
-  let turn = world.schedule.random() * totalWeight;
-  for (const [turns, text, fn] of hostEvents) {
-    turn -= turns;
-    if (turn >= 0) continue;
+  let remainingWeight = world.schedule.random() * totalWeight;
+  for (const [weight, text, fn] of hostEvents) {
+    remainingWeight -= weight;
+    if (remainingWeight >= 0) continue;
     world.schedule.say(text);
     return fn(world);
   }

@@ -43,12 +43,14 @@ export function setStopPolicy(world: World, caller: Caller, id: string): Request
     },
     answered() {
       underWay.delete(mine);
-      const kept = checker.instances.get(id)?.instance.stopPolicy;
+      const stored = checker.instances.get(id)?.instance.stopPolicy;
       // A start clears a passed stop time; of two concurrent requests either may win.
-      const isOver = kept?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wallClock.now();
+      const isOver = stored?.stopAtMs === null && stopAtMs !== null && stopAtMs <= wallClock.now();
       const asSet =
-        (kept?.stopAtMs === stopAtMs || isOver) && kept?.maxRunMs === maxRunMs && kept?.idle?.afterMs === idle?.afterMs;
-      if (mine.alone && !asSet) world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(kept)}`);
+        (stored?.stopAtMs === stopAtMs || isOver) &&
+        stored?.maxRunMs === maxRunMs &&
+        stored?.idle?.afterMs === idle?.afterMs;
+      if (mine.alone && !asSet) world.fail(`the ends of ${id} were acknowledged, and are ${JSON.stringify(stored)}`);
     },
     refused: () => void underWay.delete(mine),
   };
@@ -64,12 +66,12 @@ export function keepAlive(world: World, caller: Caller, id: string): Request {
     send: (control) => control.stopPolicies.keepAlive(caller, id, forMs),
     sent: () => {},
     answered(answer) {
-      const kept = checker.instances.get(id)?.instance.stopPolicy.keepAliveUntilMs ?? 0;
+      const stored = checker.instances.get(id)?.instance.stopPolicy.keepAliveUntilMs ?? 0;
       const until =
         typeof answer === 'object' && answer !== null && 'keepAliveUntilMs' in answer ? answer.keepAliveUntilMs : null;
       // A concurrent request may ask for longer.
-      if (typeof until !== 'number' || kept < until)
-        world.fail(`${id} was to be kept until ${String(until)}, and is until ${kept}`);
+      if (typeof until !== 'number' || stored < until)
+        world.fail(`${id} was to be kept until ${String(until)}, and is until ${stored}`);
     },
     refused: () => {},
   };

@@ -52,13 +52,13 @@ const hasPorts = ({ instance }: StoredInstance): boolean =>
 export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all: readonly StoredInstance[]): string[] {
   return regions.flatMap(({ id, used }) => {
     const mine = all.filter(({ row }) => row.regionId === id);
-    const held = mine
+    const usage = mine
       .filter(({ row }) => row.holdsCapacity === 1)
       .map(({ instance }) => capacityOf(instance.spec.type));
     const should = {
-      cpuMilli: sum(held.map(({ cpuMilli }) => cpuMilli)),
-      memoryMiB: sum(held.map(({ memoryMiB }) => memoryMiB)),
-      gpus: sum(held.map(({ gpus }) => gpus)),
+      cpuMilli: sum(usage.map(({ cpuMilli }) => cpuMilli)),
+      memoryMiB: sum(usage.map(({ memoryMiB }) => memoryMiB)),
+      gpus: sum(usage.map(({ gpus }) => gpus)),
       nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => instance.nodePorts.length)),
     };
     const { cpuMilli, memoryMiB, gpus, nodePorts } = used;
@@ -85,10 +85,10 @@ export function wrongPorts(ports: readonly PortRow[], all: readonly StoredInstan
         .filter(({ nodePort }) => nodePort !== 0)
         .map(({ port, nodePort }) => line({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
     );
-  const places = ports.map(({ regionId, nodePort }) => `${regionId} ${nodePort}`);
+  const nodePorts = ports.map(({ regionId, nodePort }) => `${regionId} ${nodePort}`);
   return [
     ...differ('node ports', ports.map(line).toSorted(), should.toSorted()),
-    ...differ('node ports given once', places.length, new Set(places).size),
+    ...differ('node ports given once', nodePorts.length, new Set(nodePorts).size),
   ];
 }
 
@@ -189,7 +189,9 @@ export function wrongEvents(eventSeq: number, numbers: readonly number[]): strin
  */
 export function wrongAtRest(all: readonly StoredInstance[], owned: readonly OwnedObject[]): string[] {
   const standing = new Map(
-    all.filter(({ instance }) => instance.observed.phase !== 'Cleaned').map((kept) => [kept.row.id, kept.instance]),
+    all
+      .filter(({ instance }) => instance.observed.phase !== 'Cleaned')
+      .map((stored) => [stored.row.id, stored.instance]),
   );
   const there = new Map(owned.filter(({ kind }) => kind === 'instance').map((one) => [one.id, one.running]));
   return [

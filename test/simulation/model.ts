@@ -71,17 +71,17 @@ export class Model {
   wrong(all: ReadonlyMap<string, StoredInstance>, latestDateMs: number, listedForMs: number): string[] {
     const wrong: string[] = [];
     for (const [id, known] of this.instances) {
-      const kept = all.get(id);
-      if (!kept) {
+      const stored = all.get(id);
+      if (!stored) {
         wrong.push(`${id} was acknowledged, and there is no such row`);
         continue;
       }
-      const { row, instance } = kept;
+      const { row, instance } = stored;
       const may = [known.acknowledged, ...known.maybe];
       const asDesired = may.includes(instance.desired);
       const ended =
         instance.desired === 'stopped' &&
-        ((may.includes('running') && failedPermanently(kept)) || (may.includes('archived') && archiveFailed(kept)));
+        ((may.includes('running') && failedPermanently(stored)) || (may.includes('archived') && archiveFailed(stored)));
       if (!asDesired && !ended)
         wrong.push(`the desired state of ${id} is ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
@@ -110,10 +110,10 @@ export class Model {
     const wrong = (what: string, all: ReadonlyMap<string, KnownDisk>, rows: DiskRows): string[] =>
       [...all].flatMap(([id, { there, maybeDeleted }]) => {
         const row = rows.get(id);
-        const stands = row !== undefined && row.status !== 'Terminating';
-        if (there && !maybeDeleted && !stands)
+        const isActive = row !== undefined && row.status !== 'Terminating';
+        if (there && !maybeDeleted && !isActive)
           return [`${what} ${id} was acknowledged, and it is ${row?.status ?? 'gone'}`];
-        if (!there && stands) return [`${what} ${id} was deleted, and it is ${row.status}`];
+        if (!there && isActive) return [`${what} ${id} was deleted, and it is ${row.status}`];
         return [];
       });
     return [...wrong('volume', this.volumes, volumes), ...wrong('snapshot', this.snapshots, snapshots)];
@@ -125,8 +125,8 @@ export class Model {
    */
   settle(all: ReadonlyMap<string, StoredInstance>, volumes: DiskRows, snapshots: DiskRows): void {
     for (const [id, known] of this.instances) {
-      const kept = all.get(id);
-      if (kept && known.maybe.includes(kept.instance.desired)) known.acknowledged = kept.instance.desired;
+      const stored = all.get(id);
+      if (stored && known.maybe.includes(stored.instance.desired)) known.acknowledged = stored.instance.desired;
       known.maybe = [];
     }
     for (const [disks, rows] of [

@@ -28,13 +28,13 @@ export function makePreconditions(
   checker: Checker,
   wrong: (text: string) => void,
 ): Preconditions {
-  const kept = new Set<string>();
+  const savedRefs = new Set<string>();
   return {
-    markSaved: (ref) => void kept.add(ref),
+    markSaved: (ref) => void savedRefs.add(ref),
     mayEnsure({ id, generation, nodePorts }) {
-      const kept = checker.instances.get(id);
-      if (!kept) return wrong(`the engine is asked to make ${id}, which is not written down`);
-      const { row, instance } = kept;
+      const stored = checker.instances.get(id);
+      if (!stored) return wrong(`the engine is asked to make ${id}, which is not written down`);
+      const { row, instance } = stored;
       // The desired state may have changed since the reconcile read it; the next one corrects the
       // result.
       if (row.generation > generation) return;
@@ -54,7 +54,7 @@ export function makePreconditions(
       const { archive, desired } = instance;
       const text = `the engine is asked to remove ${id}, whose desired state is ${desired}, and its root disk is not kept`;
       if (archive === null) return wrong(text);
-      if (!kept.has(archive.ref)) wrong(`${text}: nobody has said that ${archive.ref} is`);
+      if (!savedRefs.has(archive.ref)) wrong(`${text}: nobody has said that ${archive.ref} is`);
       if (archive.generation !== instance.generation) wrong(`${text}: ${archive.ref} is older`);
     },
     mayRemoveImage(ref) {
@@ -62,8 +62,8 @@ export function makePreconditions(
       for (const { row, instance } of checker.instances.values())
         if (instance.archive?.ref === ref && instance.desired !== 'released')
           wrong(`the engine is asked to remove the image ${ref}, which is the root disk of ${row.id}`);
-      const kept = checker.rows<{ id: string; state: string }>('select id, state from image where ref = ?', ref);
-      for (const { id, state } of kept)
+      const images = checker.rows<{ id: string; state: string }>('select id, state from image where ref = ?', ref);
+      for (const { id, state } of images)
         if (state !== 'Deleting') wrong(`the engine is asked to remove the image ${ref}, which is ${id}, ${state}`);
     },
     maySave(id, ref) {
@@ -92,8 +92,8 @@ export function makePreconditions(
     },
     mayUnmount(disk) {
       for (const { row, instance } of checker.instances.values()) {
-        const stands = row.status === 'Running' && instance.desired === 'running' && row.dueAtMs === null;
-        if (stands && diskIdsOf(instance).some((one) => diskKey(one) === diskKey(disk)))
+        const isActive = row.status === 'Running' && instance.desired === 'running' && row.dueAtMs === null;
+        if (isActive && diskIdsOf(instance).some((one) => diskKey(one) === diskKey(disk)))
           wrong(`${diskKey(disk)} is unmounted, and ${row.id} runs with it`);
       }
     },

@@ -67,8 +67,8 @@ export function drawFromRegistry(world: World, caller: Caller): Request {
   const credentials = idsOf(world, 'registryCredential', 'accountId', caller.accountId);
   const [image] = images;
   const [credential] = credentials;
-  const turn = schedule.between(0, 3);
-  if (turn === 0 && image !== undefined)
+  const action = schedule.between(0, 3);
+  if (action === 0 && image !== undefined)
     return removed(
       world,
       {
@@ -79,7 +79,7 @@ export function drawFromRegistry(world: World, caller: Caller): Request {
       'image',
       image,
     );
-  if (turn === 1 && credential !== undefined)
+  if (action === 1 && credential !== undefined)
     return removed(
       world,
       {
@@ -90,7 +90,7 @@ export function drawFromRegistry(world: World, caller: Caller): Request {
       'registryCredential',
       credential,
     );
-  if (turn >= 2) {
+  if (action >= 2) {
     const secret = schedule.chance(0.7) ? 'right' : 'wrong';
     const body = { server: 'private.invalid', username: caller.username, secret };
     const send: Request['send'] = (control, idempotency) => control.registries.create(caller, body, idempotency);

@@ -322,16 +322,16 @@ const kinds: readonly (readonly [number, Draw])[] = [
     },
   ],
 ];
-const totalWeight = kinds.reduce((sum, [turns]) => sum + turns, 0);
+const totalWeight = kinds.reduce((sum, [weight]) => sum + weight, 0);
 
 export const drawLaunch = (world: World): Request => drawnLaunch(world, world.schedule.oneOf(callers));
 
 export function drawRequest(world: World): Request | null {
   const caller = world.schedule.oneOf(callers);
-  let turn = world.schedule.random() * totalWeight;
-  for (const [turns, draw] of kinds) {
-    turn -= turns;
-    if (turn < 0) return draw(world, caller);
+  let remainingWeight = world.schedule.random() * totalWeight;
+  for (const [weight, draw] of kinds) {
+    remainingWeight -= weight;
+    if (remainingWeight < 0) return draw(world, caller);
   }
   return null;
 }

@@ -9,7 +9,7 @@ import { forbidRealTime } from './schedule.ts';
 import { makeTemplate } from './template.ts';
 
 /** Memory where possible: the data is lost on purpose anyway. */
-const place = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+const parentFolder = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 
 export interface Runner {
   run(name: string): Promise<Outcome>;
@@ -17,7 +17,7 @@ export interface Runner {
 }
 
 export async function makeRunner(): Promise<Runner> {
-  const folder = mkdtempSync(join(place, 'berth-simulation-'));
+  const folder = mkdtempSync(join(parentFolder, 'berth-simulation-'));
   const template = await makeTemplate(folder);
   watchDatabases();
   forbidRealTime();

@@ -7,7 +7,7 @@ import { makeRandom, type Random } from '../../src/engines/simulated/clock.ts';
 interface Task {
   atMs: number;
   /** Order of simultaneous tasks. */
-  turn: number;
+  order: number;
   serial: number;
   fn: (() => void) | null;
 }
@@ -17,18 +17,18 @@ export class Schedule {
   readonly trace: string[] = [];
   nowMs = 0;
   done = 0;
-  readonly #turns: Random;
+  readonly #order: Random;
   readonly #heap: Task[] = [];
   #serial = 0;
 
   constructor(seed: string) {
     this.random = makeRandom(seed);
-    this.#turns = makeRandom(`${seed} turns`);
+    this.#order = makeRandom(`${seed} turns`);
   }
 
   /** Returns the cancel function. */
   later(ms: number, fn: () => void): () => void {
-    const task: Task = { atMs: this.nowMs + Math.max(0, ms), turn: this.#turns(), serial: this.#serial++, fn };
+    const task: Task = { atMs: this.nowMs + Math.max(0, ms), order: this.#order(), serial: this.#serial++, fn };
     this.#push(task);
     return () => (task.fn = null);
   }
@@ -87,7 +87,7 @@ export class Schedule {
 
   #before(a: Task, b: Task): boolean {
     if (a.atMs !== b.atMs) return a.atMs < b.atMs;
-    return a.turn === b.turn ? a.serial < b.serial : a.turn < b.turn;
+    return a.order === b.order ? a.serial < b.serial : a.order < b.order;
   }
 
   #push(task: Task): void {

@@ -34,7 +34,7 @@ export function makeMemoryStorage(): MemoryStorage {
   const mounted = new Set<string>();
   const begun = new Set<string>();
   const lost = new Map<string, number>();
-  const held = new Map<string, { bytes: number; biggest: DiskEntry[] }>();
+  const usage = new Map<string, { bytes: number; biggest: DiskEntry[] }>();
   return {
     there,
     holds,
@@ -49,7 +49,7 @@ export function makeMemoryStorage(): MemoryStorage {
       if (sizeGB !== undefined && !there.has(disk)) there.set(disk, sizeGB);
     },
     capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: 'atomic', dockerInside: true }),
-    hold: (disk, bytes, biggest = []) => void held.set(nameOf(disk), { bytes, biggest }),
+    hold: (disk, bytes, biggest = []) => void usage.set(nameOf(disk), { bytes, biggest }),
     async create(disk, sizeGB, _signal, from) {
       begun.delete(nameOf(disk));
       if (from !== undefined && !there.has(nameOf(from))) throw new StorageFault('notFound', `no ${nameOf(from)}`);
@@ -74,8 +74,8 @@ export function makeMemoryStorage(): MemoryStorage {
       const sizeGB = there.get(nameOf(disk));
       return sizeGB === undefined ? { kind: 'absent' } : { kind: 'present', sizeGB };
     },
-    usage: async (disk) => (there.has(nameOf(disk)) ? (held.get(nameOf(disk))?.bytes ?? 4_096) : null),
-    largestEntries: async (disk) => (mounted.has(nameOf(disk)) ? (held.get(nameOf(disk))?.biggest ?? []) : null),
+    usage: async (disk) => (there.has(nameOf(disk)) ? (usage.get(nameOf(disk))?.bytes ?? 4_096) : null),
+    largestEntries: async (disk) => (mounted.has(nameOf(disk)) ? (usage.get(nameOf(disk))?.biggest ?? []) : null),
     async destroy(disk) {
       begun.delete(nameOf(disk));
       mounted.delete(nameOf(disk));

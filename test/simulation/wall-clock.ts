@@ -5,7 +5,7 @@ interface Stretch {
   fromMs: number;
   /** Wall time at the start of the segment. */
   dateMs: number;
-  still: boolean;
+  isFrozen: boolean;
 }
 
 /** 2027-01-15. */
@@ -13,7 +13,7 @@ const FIRST_MS = 1_800_000_000_000;
 
 export class WallClock {
   readonly #schedule: Schedule;
-  readonly #stretches: Stretch[] = [{ fromMs: 0, dateMs: FIRST_MS, still: false }];
+  readonly #stretches: Stretch[] = [{ fromMs: 0, dateMs: FIRST_MS, isFrozen: false }];
   /** Furthest lead over monotonic time; stored records may have expired by then. */
   aheadMs = 0;
   #latestMs = 0;
@@ -32,7 +32,7 @@ export class WallClock {
   at(passedMs: number): number {
     const stretch = this.#stretches.findLast(({ fromMs }) => fromMs <= passedMs) ?? this.#stretches[0];
     if (!stretch) throw new Error('there is always a first stretch');
-    return Math.floor(stretch.dateMs + (stretch.still ? 0 : passedMs - stretch.fromMs));
+    return Math.floor(stretch.dateMs + (stretch.isFrozen ? 0 : passedMs - stretch.fromMs));
   }
 
   /** Latest wall time ever shown. */
@@ -47,7 +47,7 @@ export class WallClock {
     this.aheadMs = Math.max(this.aheadMs, this.now() - FIRST_MS - this.#schedule.nowMs);
   }
 
-  standStill(): void {
+  freeze(): void {
     this.#begin(this.now(), true);
   }
 
@@ -55,7 +55,7 @@ export class WallClock {
     this.#begin(this.now(), false);
   }
 
-  #begin(dateMs: number, still: boolean): void {
-    this.#stretches.push({ fromMs: this.#schedule.nowMs, dateMs, still });
+  #begin(dateMs: number, isFrozen: boolean): void {
+    this.#stretches.push({ fromMs: this.#schedule.nowMs, dateMs, isFrozen });
   }
 }

@@ -53,9 +53,9 @@ onBothEngines('gateway grants', (open) => {
         instanceId: INSTANCE,
       });
     }
-    const kept = await everythingIn(fixture.store);
-    expect(kept).not.toContain(handover);
-    expect(kept).not.toContain(secret);
+    const stored = await everythingIn(fixture.store);
+    expect(stored).not.toContain(handover);
+    expect(stored).not.toContain(secret);
   });
 
   test('accepts neither a handover for a session nor a hash for either', async () => {

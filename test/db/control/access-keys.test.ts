@@ -33,9 +33,9 @@ onBothEngines('API keys', (open) => {
     expect(await fixture.access.listApiKeys(caller)).toEqual({
       keys: [{ id: key.id, name: 'ci', lastFour: key.fullKey.slice(-4), createdAt: fixture.clock.nowMs }],
     });
-    const kept = await everythingIn(fixture.store);
-    expect(kept).not.toContain(key.fullKey);
-    expect(kept).not.toContain(key.fullKey.slice('berth_'.length));
+    const stored = await everythingIn(fixture.store);
+    expect(stored).not.toContain(key.fullKey);
+    expect(stored).not.toContain(key.fullKey.slice('berth_'.length));
     expect(await fixture.access.listApiKeys(await adminOf(fixture))).toEqual({ keys: [] });
   });
 
@@ -125,8 +125,8 @@ onBothEngines('API keys', (open) => {
     const other = keyed('k1', '/user/key/create', 'another body');
     await expectRefused(fixture.access.createApiKey(caller, { name: 'x' }, other), 'idempotency_mismatch');
     expect((await fixture.access.listApiKeys(caller)).keys).toHaveLength(1);
-    const kept = await everythingIn(fixture.store);
-    expect(kept).not.toContain(key.fullKey.slice('berth_'.length));
+    const stored = await everythingIn(fixture.store);
+    expect(stored).not.toContain(key.fullKey.slice('berth_'.length));
 
     const deletion = keyed('k2', '/user/key/delete');
     await fixture.access.deleteApiKey(caller, { id: key.id }, deletion);

@@ -87,10 +87,10 @@ onBothEngines('login', (open) => {
   test('blocks a name after ten wrong passwords; a success in between costs nothing', async () => {
     const fixture = await openFixture(open);
     const { accountId } = (await annaOf(fixture)).caller;
-    const stranger = '198.51.100.1';
-    for (let i = 0; i < 9; i++) await expectRefused(wrongLogin(fixture, 'anna', stranger), 'not_logged_in');
+    const attackerAddress = '198.51.100.1';
+    for (let i = 0; i < 9; i++) await expectRefused(wrongLogin(fixture, 'anna', attackerAddress), 'not_logged_in');
     await tokenOf(fixture, 'anna', "anna's password");
-    await expectRefused(wrongLogin(fixture, 'anna@example.org', stranger), 'not_logged_in');
+    await expectRefused(wrongLogin(fixture, 'anna@example.org', attackerAddress), 'not_logged_in');
 
     const before = fixture.hashes.length;
     const refusal = await expectRefused(
@@ -100,7 +100,7 @@ onBothEngines('login', (open) => {
     );
     expect(refusal.retryAfterS).toBe(60);
     await expectRefused(
-      fixture.access.login({ username: 'anna', password: "anna's password" }, stranger),
+      fixture.access.login({ username: 'anna', password: "anna's password" }, attackerAddress),
       'too_many_requests',
     );
     expect(fixture.hashes.length).toBe(before);
@@ -109,10 +109,13 @@ onBothEngines('login', (open) => {
     expect(await tokenOf(fixture)).toMatch(/\./);
 
     fixture.clock.nowMs += MINUTE;
-    await expectRefused(wrongLogin(fixture, 'anna', stranger), 'not_logged_in');
-    await expectRefused(wrongLogin(fixture, 'anna', stranger), 'too_many_requests');
+    await expectRefused(wrongLogin(fixture, 'anna', attackerAddress), 'not_logged_in');
+    await expectRefused(wrongLogin(fixture, 'anna', attackerAddress), 'too_many_requests');
     fixture.clock.nowMs += 10 * MINUTE;
-    const { accessToken } = await fixture.access.login({ username: 'anna', password: "anna's password" }, stranger);
+    const { accessToken } = await fixture.access.login(
+      { username: 'anna', password: "anna's password" },
+      attackerAddress,
+    );
     expect(decodeJwt(accessToken).sub).toBe(accountId);
   });
 
@@ -163,9 +166,9 @@ onBothEngines('login', (open) => {
     const { token } = await annaOf(fixture);
     await refusalOf(wrongLogin(fixture, 'anna'));
     await refusalOf(wrongLogin(fixture, 'my secret typed as a name'));
-    const kept = `${await everythingIn(fixture.store)} ${JSON.stringify(fixture.logged)}`;
+    const stored = `${await everythingIn(fixture.store)} ${JSON.stringify(fixture.logged)}`;
     for (const secret of [ADMIN_PASSWORD, "anna's password", 'not the password', 'my secret typed', token]) {
-      expect(kept).not.toContain(secret);
+      expect(stored).not.toContain(secret);
     }
     expect(fixture.logged).toHaveLength(2);
   });
@@ -392,7 +395,7 @@ describe('password hashes', () => {
 
 describe('the login rate limit', () => {
   test('maps all addresses of one client to one bucket', () => {
-    const places = [
+    const buckets = [
       ['192.0.2.1', '192.0.2.1'],
       ['::ffff:192.0.2.1', '192.0.2.1'],
       ['::FFFF:192.0.2.1', '192.0.2.1'],
@@ -404,7 +407,7 @@ describe('the login rate limit', () => {
       ['fe80::1%eth0', 'fe80:0:0:0'],
       ['unix', 'unix'],
     ] as const;
-    for (const [address, place] of places) expect(addressBucket(address), address).toBe(place);
+    for (const [address, bucket] of buckets) expect(addressBucket(address), address).toBe(bucket);
   });
 
   test('bounds its entries in a flood of names and addresses', () => {

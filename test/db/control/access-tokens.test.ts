@@ -420,13 +420,13 @@ onBothEngines('access tokens', (open) => {
     const watched = accessFixtureOver(store, fixture.clock);
     await callerOf(watched, token);
     expect(readings()).toBe(1);
-    const strangers = Array.from({ length: 200 }, (_, i) =>
+    const unknownTokens = Array.from({ length: 200 }, (_, i) =>
       signedWith(jwk, { ...decodeProtectedHeader(token), kid: `stranger-${i}` }, { ...decodeJwt(token) }),
     );
-    await Promise.allSettled(strangers.map((bad) => callerOf(watched, bad)));
+    await Promise.allSettled(unknownTokens.map((bad) => callerOf(watched, bad)));
     expect(readings()).toBe(1);
     fixture.clock.nowMs += SECOND;
-    for (const bad of strangers) await callerOf(watched, bad).catch(() => null);
+    for (const bad of unknownTokens) await callerOf(watched, bad).catch(() => null);
     expect(readings()).toBe(2);
   });
 });

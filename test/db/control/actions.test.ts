@@ -126,11 +126,11 @@ onBothEngines('an action', (open) => {
 
   test('hides instances of other accounts', async () => {
     const world = await makeWorld(await open());
-    const stranger = await world.account('stranger');
+    const otherAccount = await world.account('stranger');
     const one = await launched(world);
     for (const action of actions)
       await expectRefused(
-        world.running.control.instances[action](stranger, one, null),
+        world.running.control.instances[action](otherAccount, one, null),
         'not_found',
         /^ent: instance not found$/,
       );

@@ -26,23 +26,23 @@ interface Size {
   gpuCount?: number;
 }
 
-export interface Place extends World {
+export interface SizedWorld extends World {
   of: (type: string, over?: Partial<LaunchInput>) => LaunchInput;
   typeId: (name: string) => string;
   counts: () => Promise<RegionWithUsage>;
   /** Ids in queue order. */
-  line: () => Promise<string[]>;
+  capacityQueue: () => Promise<string[]>;
   /** Changes the engine's capacity and runs a probe. */
   becomes: (capacity: Partial<Capacity>) => Promise<void>;
 }
 
 /** World whose region has this machine and these types. */
-export async function makePlace(
+export async function makeSizedWorld(
   store: Store,
   machine: firstRun.Machine,
   sizes: Record<string, Size>,
   options: WorldOptions = {},
-): Promise<Place> {
+): Promise<SizedWorld> {
   const world = await makeWorld(store, { machine, ...options });
   const offered = Object.entries(sizes).map(([name, { cpuCores, memoryGB, gpuCount = 0 }]) => ({
     name,
@@ -70,7 +70,7 @@ export async function makePlace(
       if (!counted) throw new Error('there is no region');
       return counted;
     },
-    async line() {
+    async capacityQueue() {
       const rows = await store.read
         .selectFrom('instance')
         .select('id')

@@ -7,7 +7,7 @@ import type { PublicInstance } from '../../../src/domain/public-instance.ts';
 import { queueLength, queueEntries } from '../../../src/store/tables/capacity.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
-import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-fixture.ts';
+import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, volumeOf, type SizedWorld } from './capacity-fixture.ts';
 import { becomesConsistent } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
@@ -18,27 +18,27 @@ interface One {
   instanceId: string;
 }
 
-type Over = Parameters<Place['of']>[1];
+type Over = Parameters<SizedWorld['of']>[1];
 
-const launch = (world: Place, type: string, over: Over = {}, by = world.caller): Promise<One> =>
+const launch = (world: SizedWorld, type: string, over: Over = {}, by = world.caller): Promise<One> =>
   world.running.control.instances.launch(by, world.of(type, over), null);
 
-const wait = (world: Place, type: string, over: Over = {}, waitMs = A_DAY_MS, by = world.caller): Promise<One> =>
+const wait = (world: SizedWorld, type: string, over: Over = {}, waitMs = A_DAY_MS, by = world.caller): Promise<One> =>
   world.running.control.instances.launch(by, world.of(type, over), null, waitMs);
 
-const running = (world: Place, type: string): Promise<One> => runningOf(world, world.caller, type);
+const running = (world: SizedWorld, type: string): Promise<One> => runningOf(world, world.caller, type);
 
-async function runningOf(world: Place, by: Caller, type: string): Promise<One> {
+async function runningOf(world: SizedWorld, by: Caller, type: string): Promise<One> {
   const one = await launch(world, type, {}, by);
   await world.until(one.instanceId, hasStatus('Running'));
   return one;
 }
 
 /** Creates one account each: a reservation is per account, and entries are limited. */
-const accounts = async (world: Place, count: number): Promise<Caller[]> =>
+const accounts = async (world: SizedWorld, count: number): Promise<Caller[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => world.account(`account-${index}`)));
 
-async function ownerOf(world: Place, { instanceId }: One): Promise<Caller> {
+async function ownerOf(world: SizedWorld, { instanceId }: One): Promise<Caller> {
   const { ownerId: accountId } = await world.store.read
     .selectFrom('instance')
     .select('ownerId')
@@ -47,10 +47,10 @@ async function ownerOf(world: Place, { instanceId }: One): Promise<Caller> {
   return { ...world.caller, accountId };
 }
 
-const terminate = async (world: Place, one: One): Promise<One> =>
+const terminate = async (world: SizedWorld, one: One): Promise<One> =>
   world.running.control.instances.terminate(await ownerOf(world, one), one, null);
 
-const stop = async (world: Place, one: One): Promise<One> =>
+const stop = async (world: SizedWorld, one: One): Promise<One> =>
   world.running.control.instances.stop(await ownerOf(world, one), one, null);
 
 const says =
@@ -61,11 +61,11 @@ const says =
 
 onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   test("serves twenty in joining order across a killed server, and shows each one's position", async () => {
-    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus);
     const holding = [await running(world, 'cpu.1'), await running(world, 'cpu.1')];
     const two = await accounts(world, 2);
     for (let count = 0; count < 20; count++) await wait(world, 'cpu.1', {}, A_DAY_MS, two[count % 2]);
-    const order = await world.line();
+    const order = await world.capacityQueue();
     expect(order).toHaveLength(20);
     const [first = '', , third = ''] = order;
     expect((await world.instance(first)).instanceRuntimeInfo).toMatchObject({
@@ -76,16 +76,16 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await world.until(third, says('NoCapacity', 'waits for room for cpu.1: 2 before it'));
     expect((await world.counts()).used).toMatchObject({ cpuMilli: 2_000, nodePorts: 22 });
 
-    for (const [turn, next] of order.entries()) {
+    for (const [index, next] of order.entries()) {
       const gone = holding.shift();
       if (!gone) throw new Error('nobody holds capacity');
       // Terminate frees capacity at once, stop once stopped.
-      if (turn % 2 === 0) await terminate(world, gone);
+      if (index % 2 === 0) await terminate(world, gone);
       else await stop(world, gone);
-      if (turn === 7 || turn === 12) await world.again();
+      if (index === 7 || index === 12) await world.again();
       await world.until(next, hasStatus('Running'));
-      expect(await world.line()).toEqual(order.slice(turn + 1));
-      const behind = order[turn + 2];
+      expect(await world.capacityQueue()).toEqual(order.slice(index + 1));
+      const behind = order[index + 2];
       if (behind !== undefined) await world.until(behind, says('NoCapacity', ': 1 before it'));
       holding.push({ instanceId: next });
     }
@@ -93,7 +93,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   });
 
   test("reserves capacity for the head against newcomers and later entries, and admits entries that don't delay it", async () => {
-    const world = await makePlace(await open(), machineOf(8, 16, 1), withGpus);
+    const world = await makeSizedWorld(await open(), machineOf(8, 16, 1), withGpus);
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
     const gpu = await running(world, 'gpu.1');
@@ -104,7 +104,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     // Six cores are free, two of them reserved for the head.
     const passing = [await running(world, 'cpu.2'), await running(world, 'cpu.1')];
     const second = await wait(world, 'cpu.2');
-    expect(await world.line()).toEqual([first.instanceId, second.instanceId]);
+    expect(await world.capacityQueue()).toEqual([first.instanceId, second.instanceId]);
     await expectRefused(
       launch(world, 'cpu.1'),
       'no_capacity',
@@ -123,7 +123,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     // Free capacity beyond the head's two cores lets the second pass.
     for (const one of passing) await terminate(world, one);
     await world.until(second.instanceId, hasStatus('Running'));
-    expect(await world.line()).toEqual([first.instanceId]);
+    expect(await world.capacityQueue()).toEqual([first.instanceId]);
     await terminate(world, gpu);
     await world.until(first.instanceId, hasStatus('Running'));
     await instances.start(world.caller, stopped, null);
@@ -132,7 +132,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   });
 
   test('a stop or terminate leaves the queue at once, releases nothing it never had, and moves the rest up', async () => {
-    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
     const holding = await runningOf(world, other, 'cpu.1');
@@ -142,7 +142,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     const { used } = await world.counts();
     await world.until(small.instanceId, says('NoCapacity', '2 before it'));
     await terminate(world, middle);
-    expect(await world.line()).toEqual([big.instanceId, small.instanceId]);
+    expect(await world.capacityQueue()).toEqual([big.instanceId, small.instanceId]);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
     await world.until(small.instanceId, says('NoCapacity', '1 before it'));
     // A core was free all the time, reserved for the head.
@@ -160,13 +160,13 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   test('moves up while the placed entry is still pulling', async () => {
     let beats = true;
     const every: Time['every'] = (ms, fn) => realTime.every(ms, () => beats && fn());
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, {
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, {
       engine: { times: { pull: 3_600_000 } },
       time: { every },
     });
     await launch(world, 'cpu.1');
     for (let count = 0; count < 2; count++) await wait(world, 'cpu.1');
-    const [first = '', next = ''] = await world.line();
+    const [first = '', next = ''] = await world.capacityQueue();
     await world.until(next, says('NoCapacity', '1 before it'));
     const atRest = world.store.read
       .selectFrom('instance')
@@ -180,11 +180,11 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
     await world.until(next, says('NoCapacity', '0 before it'));
     await world.until(first, hasStatus('PullingImage'));
-    expect(await world.line()).toEqual([next]);
+    expect(await world.capacityQueue()).toEqual([next]);
   });
 
   test('an entry leaves at its deadline with a permanent failure, and the next moves up', async () => {
-    const world = await makePlace(await open(), machineOf(2, 4), cpus);
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus);
     const { instances } = world.running.control;
     const stopped = await running(world, 'cpu.2');
     await instances.stop(world.caller, stopped, null);
@@ -203,12 +203,12 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await instances.start(world.caller, stopped, null, 100);
     const again = await world.until(stopped.instanceId, hasStatus('StartingFailed'));
     expect(again.instanceRuntimeInfo.diagnosisReason).toBe('CapacityTimeout');
-    expect(await world.line()).toEqual([]);
+    expect(await world.capacityQueue()).toEqual([]);
     await becomesConsistent(world);
   });
 
   test('queues a start of a stopped instance, which keeps its disks', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus);
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus);
     const { instances } = world.running.control;
     const one = await running(world, 'cpu.1');
     await instances.stop(world.caller, one, null);
@@ -228,7 +228,9 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   });
 
   test('reserves volumes and node ports of its entries, releases them, and admits none without ports', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, { nodePorts: { first: 30_000, last: 30_004 } });
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, {
+      nodePorts: { first: 30_000, last: 30_004 },
+    });
     const { volumes } = world.running.control;
     const remoteStorageId = await volumeOf(world, world.caller, 'data');
     const remoteStorages = [{ mountPath: '/root/v', remoteStorageName: 'v', remoteStorageId, type: 'filesystem' }];
@@ -260,7 +262,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   });
 
   test('orders two of one millisecond by id, and loses neither', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, { start: false });
     const holding = await launch(world, 'cpu.1');
     const both = (await Promise.all([wait(world, 'cpu.1'), wait(world, 'cpu.1')])).map(({ instanceId }) => instanceId);
     const at = { waitsSinceMs: Date.now() };
@@ -268,24 +270,24 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await world.running.start();
     await world.until(holding.instanceId, hasStatus('Running'));
     const [first = '', second = ''] = both.toSorted();
-    expect(await world.line()).toEqual([first, second]);
+    expect(await world.capacityQueue()).toEqual([first, second]);
     await terminate(world, holding);
     await world.until(first, hasStatus('Running'));
-    expect(await world.line()).toEqual([second]);
+    expect(await world.capacityQueue()).toEqual([second]);
     await terminate(world, { instanceId: first });
     await world.until(second, hasStatus('Running'));
     await becomesConsistent(world);
   });
 
   test('reads to its end from any position, however long, with equal joining times', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, { start: false });
     await launch(world, 'cpu.1');
     const many = await accounts(world, 15);
     await Promise.all(Array.from({ length: 150 }, (_, index) => wait(world, 'cpu.1', {}, A_DAY_MS, many[index % 15])));
     await world.store.write((tx) =>
       tx.updateTable('instance').set({ waitsSinceMs: 5_000 }).where('waitsSinceMs', 'is not', null).execute(),
     );
-    const order = await world.line();
+    const order = await world.capacityQueue();
     expect(order).toEqual(order.toSorted());
     const read = async (behind: Parameters<typeof queueEntries>[2]): Promise<string[]> => {
       const found: string[] = [];
@@ -294,16 +296,16 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     };
     expect(await read(null)).toEqual(order);
     for (const index of [0, 63, 64, 100, 149]) {
-      const place = { waitsSinceMs: 5_000, id: order[index] ?? '' };
-      expect(await read(place)).toEqual(order.slice(index + 1));
-      expect(await queueLength(world.store.read, world.drivers.regionId, place)).toBe(index);
+      const queuePosition = { waitsSinceMs: 5_000, id: order[index] ?? '' };
+      expect(await read(queuePosition)).toEqual(order.slice(index + 1));
+      expect(await queueLength(world.store.read, world.drivers.regionId, queuePosition)).toBe(index);
     }
     expect(await queueLength(world.store.read, world.drivers.regionId)).toBe(150);
   });
 
   test('keeps joining order, also for simultaneous entries and after a clock step back', async () => {
     const clock = { aheadMs: 0 };
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false, clock });
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, { start: false, clock });
     await launch(world, 'cpu.1');
     const came: string[] = [];
     for (const aheadMs of [0, -A_DAY_MS, 0, 2 * A_DAY_MS, 0]) {
@@ -312,26 +314,26 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       if (aheadMs === 0) await comes();
       else for (const one of [comes(), comes()]) await one;
     }
-    expect(await world.line()).toHaveLength(7);
-    if (open.kind === 'sqlite') expect(await world.line()).toEqual(came);
+    expect(await world.capacityQueue()).toHaveLength(7);
+    if (open.kind === 'sqlite') expect(await world.capacityQueue()).toEqual(came);
     const since = await world.store.read
       .selectFrom('instance')
       .select('waitsSinceMs')
       .where('waitsSinceMs', 'is not', null)
       .execute();
     expect(new Set(since.map(({ waitsSinceMs }) => waitsSinceMs)).size).toBe(7);
-    expect([came[0], came[3], came[6]]).toEqual((await world.line()).filter((_, index) => index % 3 === 0));
+    expect([came[0], came[3], came[6]]).toEqual((await world.capacityQueue()).filter((_, index) => index % 3 === 0));
   });
 
   test('moves at once when the region grows, past entries that exceed its total', async () => {
-    const world = await makePlace(await open(), machineOf(4, 8, 1), withGpus);
+    const world = await makeSizedWorld(await open(), machineOf(4, 8, 1), withGpus);
     await running(world, 'gpu.1');
     const gpu = await wait(world, 'gpu.1');
     const lost = { gpus: 0 };
     await world.becomes(lost);
     // No departure can free the head's GPU now, so its other needs aren't reserved.
     const cpu = await running(world, 'cpu.2');
-    expect(await world.line()).toEqual([gpu.instanceId]);
+    expect(await world.capacityQueue()).toEqual([gpu.instanceId]);
     await world.becomes({ gpus: 2, cpuMilli: 6_000, memoryMiB: 13 * 1024 });
     await world.until(gpu.instanceId, hasStatus('Running'));
     expect((await world.instance(cpu.instanceId)).instanceRuntimeInfo.status).toBe('Running');
@@ -345,7 +347,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       'gpu.1': { cpuCores: 8, memoryGB: 16, gpuCount: 1 },
       'gpu.8': { cpuCores: 64, memoryGB: 128, gpuCount: 8 },
     };
-    const world = await makePlace(await open(), machineOf(64, 128, 8), types, { clock });
+    const world = await makeSizedWorld(await open(), machineOf(64, 128, 8), types, { clock });
     const [other = world.caller, third = world.caller] = await accounts(world, 2);
     const small = [await running(world, 'gpu.1'), await running(world, 'gpu.1')];
     const big = await wait(world, 'gpu.8');
@@ -359,7 +361,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
 
     // Other accounts' capacity may come free: reserved for each account's first entry, for its
     // time.
-    const kept = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
+    const queued = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
     const behind = await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     expect(await stock()).toBe('cpu.1 OutOfStock, cpu.2 OutOfStock, gpu.1 OutOfStock, gpu.8 OutOfStock');
     await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
@@ -371,19 +373,19 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
     const passes = await launch(world, 'cpu.1', {}, other);
     await world.until(behind.instanceId, hasStatus('Running'));
-    expect(await world.line()).toEqual([big.instanceId, kept.instanceId]);
+    expect(await world.capacityQueue()).toEqual([big.instanceId, queued.instanceId]);
 
     // Both keep their positions, and are placed once capacity suffices.
     for (const one of [...small, newcomer, passes, behind]) await terminate(world, one);
     await world.until(big.instanceId, hasStatus('Running'));
     await terminate(world, big);
-    await world.until(kept.instanceId, hasStatus('Running'));
+    await world.until(queued.instanceId, hasStatus('Running'));
     await becomesConsistent(world);
   });
 
   test("serves later entries when the head's ten minutes are over, without any other event", async () => {
     const clock = { aheadMs: 0 };
-    const world = await makePlace(await open(), machineOf(2, 4), cpus, { clock });
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), cpus, { clock });
     const [other = world.caller, third = world.caller] = await accounts(world, 2);
     await runningOf(world, other, 'cpu.1');
     const big = await wait(world, 'cpu.2', {}, A_DAY_MS, third);
@@ -407,13 +409,13 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       return lateMs >= 0 && lateMs < 4_000;
     });
     await world.until(small.instanceId, hasStatus('Running'));
-    expect(await world.line()).toEqual([big.instanceId, last.instanceId]);
+    expect(await world.capacityQueue()).toEqual([big.instanceId, last.instanceId]);
     for (const one of [big, last]) await terminate(world, one);
     await becomesConsistent(world);
   });
 
   test('admits at most ten per account, of fifty simultaneous requests', async () => {
-    const world = await makePlace(await open(), machineOf(1, 2), cpus, { start: false });
+    const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus, { start: false });
     const { instances } = world.running.control;
     const [other = world.caller] = await accounts(world, 1);
     await launch(world, 'cpu.1', {}, other);
@@ -428,7 +430,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       );
     }
     expect((await world.counts()).used.nodePorts).toBe(1 + 20);
-    expect(await world.line()).toHaveLength(10);
+    expect(await world.capacityQueue()).toHaveLength(10);
     // Another account has ten of its own; a departure frees one.
     await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     const [gone] = done;
@@ -440,7 +442,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
   });
 
   test('stays consistent after forty concurrent joins, waits and departures', async () => {
-    const world = await makePlace(await open(), machineOf(6, 12, 2), withGpus);
+    const world = await makeSizedWorld(await open(), machineOf(6, 12, 2), withGpus);
     const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
     const few = await accounts(world, 5);
     const { done } = await outcomesOf(
@@ -467,13 +469,13 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await eventually(async () =>
       (await statusesOf(world, staying)).every((status) => status === 'Released' || status === 'Running'),
     );
-    expect(await world.line()).toEqual([]);
+    expect(await world.capacityQueue()).toEqual([]);
     await becomesConsistent(world);
   });
 });
 
 /** All entries have been visited and rest. */
-const atRest = (world: Place): Promise<unknown> =>
+const atRest = (world: SizedWorld): Promise<unknown> =>
   eventually(async () => {
     const { busy } = await world.store.read
       .selectFrom('instance')
@@ -484,5 +486,5 @@ const atRest = (world: Place): Promise<unknown> =>
     return busy === 0;
   });
 
-const statusesOf = (world: Place, all: One[]): Promise<string[]> =>
+const statusesOf = (world: SizedWorld, all: One[]): Promise<string[]> =>
   Promise.all(all.map(async ({ instanceId }) => (await world.instance(instanceId)).instanceRuntimeInfo.status));

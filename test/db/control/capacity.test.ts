@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
-import { machineOf, makePlace, outcomesOf, type Place } from './capacity-fixture.ts';
+import { machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
@@ -13,7 +13,7 @@ const ROUNDS = atLevel({ short: 1, long: 1, soak: 200 });
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
 const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
 
-const many = (world: Place, count: number, type: string) =>
+const many = (world: SizedWorld, count: number, type: string) =>
   outcomesOf(
     Array.from({ length: count }, () => world.running.control.instances.launch(world.caller, world.of(type), null)),
   );
@@ -24,7 +24,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
   ])
     test(`gives ${cores} cores to one of 500 concurrent requests for two; 499 refusals name a type that fits`, async () => {
-      const world = await makePlace(await open(), machineOf(cores, cores * 2), cpus);
+      const world = await makeSizedWorld(await open(), machineOf(cores, cores * 2), cpus);
       const { done, refused } = await many(world, 500, 'cpu.2');
       expect(done).toHaveLength(1);
       expect(refused).toHaveLength(499);
@@ -43,7 +43,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     test(
       `gives ${stock} to exactly as many of a thousand concurrent requests, across a killed server`,
       async () => {
-        const world = await makePlace(await open(), machineOf(stock, stock * 2), { 'cpu.1': cpus['cpu.1'] });
+        const world = await makeSizedWorld(await open(), machineOf(stock, stock * 2), { 'cpu.1': cpus['cpu.1'] });
         const rich = await world.account('rich', 1_000_000);
         for (let round = 0; round < ROUNDS; round++) {
           const asked: ReturnType<typeof many>[] = [];
@@ -73,7 +73,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
 
 onBothEngines('an engine with less capacity than reserved', { postgres: 'always' }, (open) => {
   test('revokes nothing when capacity shrinks, reserves nothing more, and nothing twice once it is back', async () => {
-    const world = await makePlace(await open(), machineOf(8, 16, 2), withGpus);
+    const world = await makeSizedWorld(await open(), machineOf(8, 16, 2), withGpus);
     const { instances, catalog } = world.running.control;
     const launch = (type: string) => instances.launch(world.caller, world.of(type), null);
     const stock = async (): Promise<Record<string, string>> =>
@@ -113,7 +113,7 @@ onBothEngines('an engine with less capacity than reserved', { postgres: 'always'
   });
 
   test('reserves nothing on an engine that reports nonsense', async () => {
-    const world = await makePlace(await open(), machineOf(4, 8), cpus);
+    const world = await makeSizedWorld(await open(), machineOf(4, 8), cpus);
     const { instances } = world.running.control;
     const one = await instances.launch(world.caller, world.of('cpu.1'), null);
     await world.until(one.instanceId, hasStatus('Running'));

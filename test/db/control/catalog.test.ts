@@ -7,7 +7,7 @@ import { type InstanceType, type Region, toDollars } from '../../../src/domain/c
 import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';
-import { A_DAY_MS, machineOf, makePlace } from './capacity-fixture.ts';
+import { A_DAY_MS, machineOf, makeSizedWorld } from './capacity-fixture.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
@@ -52,9 +52,9 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   const shape = families.map(({ gpuName, isSpotInstance, regionInfos }) => [
     gpuName,
     isSpotInstance,
-    ...regionInfos.map((place) => [
-      place.regionId,
-      ...place.instanceTypeInfos.map(
+    ...regionInfos.map((regionInfo) => [
+      regionInfo.regionId,
+      ...regionInfo.instanceTypeInfos.map(
         ({ instanceTypeName, stockStatus, gpuNum }) => `${instanceTypeName} ${stockStatus} ${gpuNum}`,
       ),
     ]),
@@ -106,7 +106,7 @@ const stockOf = async (world: World): Promise<string[]> =>
 
 onBothEngines('the catalog', { postgres: 'always' }, (open) => {
   test('shows a type out of stock once too little is free, and in stock again at once', async () => {
-    const world = await makePlace(await open(), machineOf(2, 4), twoTypes);
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), twoTypes);
     await eventually(() => world.drivers.health.answers);
     expect(await stockOf(world)).toEqual(['cpu.1 InStock', 'cpu.2 InStock']);
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.of('cpu.1'), null);
@@ -116,7 +116,7 @@ onBothEngines('the catalog', { postgres: 'always' }, (open) => {
   });
 
   test('shows reserved capacity, regions without node ports, and unanswered engines as out of stock', async () => {
-    const world = await makePlace(await open(), machineOf(2, 4), twoTypes, {
+    const world = await makeSizedWorld(await open(), machineOf(2, 4), twoTypes, {
       start: false,
       nodePorts: { first: 30_000, last: 30_001 },
     });

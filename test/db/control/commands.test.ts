@@ -112,8 +112,8 @@ test('throttles discarded output to 4 MiB per second, and reads retained output 
   stdout.resume();
   await expect.poll(() => stdout.readableLength).toBe(8 * 1024);
   exit(0);
-  const { stdout: kept } = await result;
-  expect(kept).toMatchObject({ cut: true, bytes: Buffer.alloc(1_000, 'a') });
+  const { stdout: output } = await result;
+  expect(output).toMatchObject({ cut: true, bytes: Buffer.alloc(1_000, 'a') });
 });
 
 test('kills the command and cancels its time limit when the caller disconnects', async () => {

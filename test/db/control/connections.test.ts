@@ -35,8 +35,8 @@ test('counts a connection present at both reads, which our own probes are not', 
   const engine = makeSimulatedEngine({ installation: 'x' });
   onTestFinished(() => engine.stop());
   const session = line(SSH, '010011AC:C350', '01');
-  const looks = [HEAD + session + line(SSH, '010011AC:C351', '01'), HEAD + session + line(SSH, '010011AC:C352', '01')];
-  const exec = async () => ({ exitCode: 1, stdout: looks.shift() ?? '', stderr: "cat: can't open '/proc/net/tcp6'" });
+  const tables = [HEAD + session + line(SSH, '010011AC:C351', '01'), HEAD + session + line(SSH, '010011AC:C352', '01')];
+  const exec = async () => ({ exitCode: 1, stdout: tables.shift() ?? '', stderr: "cat: can't open '/proc/net/tcp6'" });
   const inside = {
     engine: { ...engine, exec },
     id: instanceIdOf('0f8fad5b-d9cb-469f-a165-70867728950e'),

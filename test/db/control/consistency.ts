@@ -102,7 +102,9 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
       regions.map(({ region: { id }, used, total }) => ({ id, used, total })),
       all,
     ),
-    ...all.flatMap((kept) => wrongText(kept, regions.find(({ region }) => region.id === kept.row.regionId)?.region)),
+    ...all.flatMap((stored) =>
+      wrongText(stored, regions.find(({ region }) => region.id === stored.row.regionId)?.region),
+    ),
     ...volumes.flatMap(wrongVolumeText),
     ...snapshots.flatMap(wrongSnapshotText),
     ...wrongPools(pools, disks),

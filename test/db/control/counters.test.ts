@@ -125,7 +125,7 @@ function shared(store: Parameters<typeof makeWorld>[0]): Promise<Shared> {
     });
     return Object.assign(world, { callers: [await world.account('anna'), await world.account('bert')] });
   };
-  const kept = worlds.get(store) ?? made();
-  worlds.set(store, kept);
-  return kept;
+  const cached = worlds.get(store) ?? made();
+  worlds.set(store, cached);
+  return cached;
 }

@@ -60,8 +60,8 @@ onBothEngines('a data disk', (open) => {
     await expectRefused(expand(fixture, id, {}), 'field_missing', /dataDiskGB/);
     await expectRefused(expand(fixture, id, { dockerStorageGB: 20 }), 'field_value', /without Docker inside/);
     await expectRefused(expand(fixture, id, { dataDiskGB: 99_999_999 }), 'no_capacity', /GB are free in the pool/);
-    const stranger = { ...fixture.world, caller: await fixture.world.account('stranger') };
-    await expectRefused(expand({ ...fixture, world: stranger }, id, { dataDiskGB: hadGB + 1 }), 'not_found');
+    const otherAccount = { ...fixture.world, caller: await fixture.world.account('stranger') };
+    await expectRefused(expand({ ...fixture, world: otherAccount }, id, { dataDiskGB: hadGB + 1 }), 'not_found');
     expect(await sizeOf(fixture, id)).toBe(hadGB);
     const { generation } = await fixture.world.store.read
       .selectFrom('instance')

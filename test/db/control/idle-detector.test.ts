@@ -73,7 +73,7 @@ const kindsOf = async (world: World, id: string, ...kinds: string[]) =>
   (await eventsOf(world, id)).filter(({ kind }) => kinds.includes(kind));
 
 /** Waits for checks over a longer time than idleness needs to stop it. */
-async function looksGoOn(world: World, id: string, times = 2): Promise<void> {
+async function waitForChecks(world: World, id: string, times = 2): Promise<void> {
   await eventually(async () => (await activity(world, id)).checkedAtMs !== null);
   const fromMs = (await activity(world, id)).checkedAtMs ?? 0;
   await eventually(async () => ((await activity(world, id)).checkedAtMs ?? 0) > fromMs + times * AFTER_MS);
@@ -179,7 +179,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
       const id = await running(world, script);
       await setIdle(world, id, quick());
       await untilSaid(world, id, words);
-      await looksGoOn(world, id);
+      await waitForChecks(world, id);
       expect(await kindsOf(world, id, 'instance.idleWarning', 'instance.stopWished')).toEqual([]);
       clock.aheadMs = 2 * 3_600_000;
       expect((await world.until(id, hasStatus('Stopped'))).instanceRuntimeInfo.diagnosisReason).toBe('IdleStop');
@@ -192,7 +192,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     const done = world.running.control.forwarding.beginTraffic(id, 'use');
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: 1 request or WebSocket is open through the gateway$/);
-    await looksGoOn(world, id);
+    await waitForChecks(world, id);
     expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
     done();
     await world.until(id, hasStatus('Stopped'));
@@ -229,7 +229,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     ).toBe(keepAliveUntilMs);
     await setIdle(world, id, quick());
     await untilSaid(world, id, /^active: it is to be kept until 2/);
-    await looksGoOn(world, id);
+    await waitForChecks(world, id);
     expect((await stopPolicies.keepAlive(world.caller, id, 0)).keepAliveUntilMs).toBeNull();
     await world.until(id, hasStatus('Stopped'));
   });
@@ -276,7 +276,7 @@ describe('unknown signals never stop an instance:', () => {
       await untilSaid(world, id, /^idle/);
       world.engine.misbehave((call) => (call.verb === verb ? { mode: 'failBefore' } : undefined));
       await untilSaid(world, id, /^unknown: no fresh reading of /);
-      await looksGoOn(world, id);
+      await waitForChecks(world, id);
       expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
       const backMs = Date.now();
       world.engine.misbehave(undefined);
@@ -310,7 +310,7 @@ describe('unknown signals never stop an instance:', () => {
     expect(await reason(world, other)).toBe('off: no idle stop is set; /instance/ends sets one');
     const fromMs = Date.now();
     await setIdle(world, watched, idlePolicy(3_600_000));
-    await looksGoOn(world, watched);
+    await waitForChecks(world, watched);
     // Metrics sampling adds one every 15 seconds.
     const most = 2 + Math.ceil((Date.now() - fromMs) / 300);
     expect(execs).toBeGreaterThan(2);

@@ -115,11 +115,11 @@ onBothEngines('a launch', (open) => {
     const world = await makeWorld(await open(), { capabilities: { dockerInside: false } });
     await eventually(() => world.drivers.health.answers);
     const far = await elsewhere(world);
-    const stranger = await world.account('stranger');
+    const otherAccount = await world.account('stranger');
     const [mine, lost, theirs, farAway] = await Promise.all([
       volumeOf(world, world.caller, 'mine'),
       volumeOf(world, world.caller, 'lost'),
-      volumeOf(world, stranger, 'theirs'),
+      volumeOf(world, otherAccount, 'theirs'),
       farVolume(world, far.region),
     ]);
     await settled(world);

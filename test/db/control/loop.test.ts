@@ -17,7 +17,7 @@ import { watchedStore } from './access-fixture.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-type ReconcileFn = (held: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
+type ReconcileFn = (leased: LeasedRow<LeaseRow<'instance'>>) => Promise<ReconcileResult>;
 
 function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}): ReconcileLoop {
   const loop = startReconcileLoop({
@@ -137,11 +137,11 @@ onBothEngines('the loop', (open) => {
     const store = await open();
     await insertRows(store, ['a', 'b'], 0);
     const clock = { elapsedMs: 0 };
-    let looks = 0;
+    let polls = 0;
     const read = store.read.withPlugin({
       transformQuery({ node }) {
         // Duration of a check of thousands of rows.
-        if (isLook(node)) clock.elapsedMs += ((looks += 1), 20);
+        if (isLook(node)) clock.elapsedMs += ((polls += 1), 20);
         return node;
       },
       transformResult: async ({ result }) => result,
@@ -161,13 +161,13 @@ onBothEngines('the loop', (open) => {
     );
     await eventually(() => begun === 2);
     loop.wake();
-    await eventually(() => looks === 1);
+    await eventually(() => polls === 1);
     await store.write((tx) => tx.updateTable('instance').set({ generation: 7 }).where('id', '=', 'a').execute());
     for (let wakes = 0; wakes < 20; wakes += 1) {
       loop.wake();
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
-    expect(looks).toBe(1);
+    expect(polls).toBe(1);
     clock.elapsedMs += 1_000;
     await eventually(() => aborted.length > 0);
     expect(aborted).toEqual(['a']);

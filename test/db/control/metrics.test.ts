@@ -272,9 +272,9 @@ describe('metrics of running control', () => {
       const now = async () => (await control.metrics.read(world.caller, instanceId, {})).now;
       await eventually(async () => (await now()) !== null);
       expect((await now())?.usage.memoryBytes).toBeGreaterThan(0);
-      const stranger = await world.account('stranger');
+      const otherAccount = await world.account('stranger');
       for (const id of [instanceId, 'notebook-00000000-0000-4000-8000-000000000000'])
-        await expect(control.metrics.read(stranger, id, {})).rejects.toMatchObject({ code: 'not_found' });
+        await expect(control.metrics.read(otherAccount, id, {})).rejects.toMatchObject({ code: 'not_found' });
       await expect(control.metrics.read(world.caller, instanceId, { fromMs: 1 })).rejects.toMatchObject({
         code: 'field_value',
         message: expect.stringMatching(/figures are kept for 24 hours/),

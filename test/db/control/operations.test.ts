@@ -176,12 +176,12 @@ onBothEngines('operations', (open) => {
     expect(await ended(world, gone.operationId)).toMatchObject({ kind: 'deleteVolume', state: 'Succeeded' });
     const rows = world.store.read.selectFrom('volume').select('id');
     await eventually(async () => (await rows.execute()).length === 0);
-    const kept = await operations.list(world.caller, { volumeId }, pager);
-    expect(kept.operations.map(({ kind, state }) => [kind, state])).toEqual([
+    const page = await operations.list(world.caller, { volumeId }, pager);
+    expect(page.operations.map(({ kind, state }) => [kind, state])).toEqual([
       ['deleteVolume', 'Succeeded'],
       ['createVolume', 'Succeeded'],
     ]);
-    expect(kept.totalEntries).toBe(2);
+    expect(page.totalEntries).toBe(2);
   });
 
   test('images: a delete is reported during and after the removal', async () => {
@@ -207,8 +207,8 @@ onBothEngines('operations', (open) => {
     expect(await ended(world, gone.operationId)).toMatchObject({ kind: 'deleteImage', state: 'Succeeded' });
     const rows = world.store.read.selectFrom('image').select('id').where('id', '=', imageId);
     await eventually(async () => (await rows.execute()).length === 0);
-    const kept = await operations.list(world.caller, { imageId }, pager);
-    expect(kept.operations.map(({ kind, state }) => [kind, state])).toEqual([
+    const page = await operations.list(world.caller, { imageId }, pager);
+    expect(page.operations.map(({ kind, state }) => [kind, state])).toEqual([
       ['deleteImage', 'Succeeded'],
       ['saveImage', 'Succeeded'],
     ]);
@@ -350,7 +350,7 @@ onBothEngines('operations', (open) => {
     const one = await launch(world);
     await instances.stop(world.caller, one, null);
     const made = await volumes.create(world.caller, volumeRequest(world), null);
-    const stranger = await world.account('mallory');
+    const otherAccount = await world.account('mallory');
     const never = `notebook-${randomUUID()}.1`;
     const words = async (promise: Promise<unknown>): Promise<unknown> =>
       promise.then(
@@ -360,16 +360,16 @@ onBothEngines('operations', (open) => {
     const say = (text: unknown, id: string): string => JSON.stringify(text).replaceAll(id, '<id>');
     for (const id of [`${one.instanceId}.1`, `${one.instanceId}.2`, made.operationId ?? '']) {
       for (const ask of [
-        (operationId: string) => operations.read(stranger, { operationId }),
-        (operationId: string) => operations.cancel(stranger, { operationId }, null),
+        (operationId: string) => operations.read(otherAccount, { operationId }),
+        (operationId: string) => operations.cancel(otherAccount, { operationId }, null),
       ]) {
         const theirs = say(await words(ask(id)), id);
         expect(theirs).toContain('not_found');
         expect(theirs).toBe(say(await words(ask(never)), never));
       }
     }
-    await expectRefused(operations.list(stranger, one, pager), 'not_found', /^ent: instance not found$/);
-    await expectRefused(instances.get(stranger, one), 'not_found', /^ent: instance not found$/);
+    await expectRefused(operations.list(otherAccount, one, pager), 'not_found', /^ent: instance not found$/);
+    await expectRefused(instances.get(otherAccount, one), 'not_found', /^ent: instance not found$/);
     for (const operationId of ['', '.', 'x', `${one.instanceId}.0`, `${one.instanceId}.99`, `${one.instanceId}.1e3`])
       await expectRefused(operations.read(world.caller, { operationId }), 'not_found', /not found/);
   });

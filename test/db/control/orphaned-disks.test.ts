@@ -50,7 +50,10 @@ onBothEngines('orphaned disks', (open) => {
   test("are deleted on an administrator's request, and neither stopped nor adopted", async () => {
     const fixture = await diskFixture(await open());
     const disk: DiskId = { kind: 'shared', id: `${randomUUID()}/${fixture.world.drivers.regionId}` };
-    const [strayId, kept] = [await leave(fixture, disk), await leave(fixture, { kind: 'volume', id: randomUUID() })];
+    const [strayId, volumeOrphan] = [
+      await leave(fixture, disk),
+      await leave(fixture, { kind: 'volume', id: randomUUID() }),
+    ];
     await fixture.sweep();
     await fixture.sweep();
     await expectRefused(handle(fixture, strayId, 'stop'), 'unsupported', /delete it/);
@@ -68,7 +71,7 @@ onBothEngines('orphaned disks', (open) => {
       await fixture.sweep();
       return (await listOf(fixture.world)).map((one) => one.strayId);
     };
-    await expect.poll(left).toEqual([kept]);
+    await expect.poll(left).toEqual([volumeOrphan]);
     expect(fixture.memory.there.has(`shared/${disk.id}`)).toBe(false);
   });
 

@@ -127,11 +127,11 @@ onBothEngines('orphans', (open) => {
   test('are not archives and saved images in use; an unused image is one, and so is a second container', async () => {
     const world = await makeWorld(await open());
     const { instances, images } = world.running.control;
-    const kept = await instances.launch(world.caller, world.launchInput(), null);
+    const retained = await instances.launch(world.caller, world.launchInput(), null);
     const copied = await instances.launch(world.caller, world.launchInput(), null);
-    for (const { instanceId: id } of [kept, copied]) await world.until(id, hasStatus('Running'));
-    await instances.archive(world.caller, kept, null);
-    await world.until(kept.instanceId, hasStatus('Archived'));
+    for (const { instanceId: id } of [retained, copied]) await world.until(id, hasStatus('Running'));
+    await instances.archive(world.caller, retained, null);
+    await world.until(retained.instanceId, hasStatus('Archived'));
     await images.save(world.caller, { instanceId: copied.instanceId, name: 'copy' }, null);
     await eventually(
       async () => (await world.engine.listOwned(soon())).filter(({ kind }) => kind === 'image').length === 2,

@@ -80,13 +80,13 @@ onBothEngines('ssh keys', (open) => {
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     await world.until(instanceId, hasStatus('Running'));
     await settled(world);
-    const stranger = await world.account('stranger');
+    const otherAccount = await world.account('stranger');
     await settled(world);
     const before = await world.store.read
       .selectFrom('instance')
       .select(['generation', 'filesStale', 'publicText'])
       .executeTakeFirstOrThrow();
-    await world.running.control.access.createSshKey(stranger, { name: 'key', publicKey: publicKey('x') }, null);
+    await world.running.control.access.createSshKey(otherAccount, { name: 'key', publicKey: publicKey('x') }, null);
     expect(
       await world.store.read
         .selectFrom('instance')

@@ -9,7 +9,7 @@ import { atLevel } from '../../fixtures/level.ts';
 import type { Idempotency } from '../../../src/control/index.ts';
 import { actions, type Action } from '../../../src/domain/instance-states.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { A_DAY_MS, machineOf, makePlace, outcomesOf, volumeOf, type Place } from './capacity-fixture.ts';
+import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, volumeOf, type SizedWorld } from './capacity-fixture.ts';
 import { becomesConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, textOf, type World } from '../../fixtures/control.ts';
 
@@ -30,8 +30,8 @@ async function outcomeOf(attempt: Promise<unknown>): Promise<Outcome> {
 }
 
 /** Delays by some microtask turns, so that either may reach the store first. */
-async function later<T>(turns: number, attempt: () => Promise<T>): Promise<T> {
-  for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+async function later<T>(microtasks: number, attempt: () => Promise<T>): Promise<T> {
+  for (let index = 0; index < microtasks; index++) await Promise.resolve();
   return attempt();
 }
 
@@ -45,11 +45,11 @@ async function race(
 ): Promise<void> {
   for (let from = 0; from < count; from += AT_ONCE) {
     const rounds = Array.from({ length: Math.min(AT_ONCE, count - from) }, (_, index) => {
-      const turns = (from + index) % 12;
+      const microtasks = (from + index) % 12;
       const ahead = (from + index) % 2 === 0;
       return round(
-        (attempt) => later(ahead ? 0 : turns, attempt),
-        (attempt) => later(ahead ? turns : 0, attempt),
+        (attempt) => later(ahead ? 0 : microtasks, attempt),
+        (attempt) => later(ahead ? microtasks : 0, attempt),
       );
     });
     await Promise.all(rounds);
@@ -72,7 +72,7 @@ onBothEngines('two concurrent actions', { postgres: 'always' }, (open) => {
     test(
       `the last accepted request wins, for every pair on a ${from} instance`,
       async () => {
-        const world = await makePlace(await open(), machineOf(rounds, rounds * 2), cpus);
+        const world = await makeSizedWorld(await open(), machineOf(rounds, rounds * 2), cpus);
         const { instances } = world.running.control;
         const rich = await world.account('rich', 10_000_000);
         const act = (action: Action, one: { instanceId: string }) => instances[action](rich, one, null);
@@ -134,7 +134,7 @@ onBothEngines('two concurrent actions', { postgres: 'always' }, (open) => {
 
 onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'always' }, (open) => {
   /** Capacity for one instance, taken by an instance, with a queued entry. */
-  const taken = async (world: Place, at: { first?: string }) => {
+  const taken = async (world: SizedWorld, at: { first?: string }) => {
     const holding = {
       instanceId:
         at.first ?? (await world.running.control.instances.launch(world.caller, world.of('cpu.1'), null)).instanceId,
@@ -148,7 +148,7 @@ onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'alw
     test(
       `counts the capacity once when ${what} races with the queued entry`,
       async () => {
-        const world = await makePlace(await open(), machineOf(1, 2), cpus);
+        const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus);
         const { instances } = world.running.control;
         for (let round = 0; round < ROUNDS; round++) {
           const { holding, waiting } = await taken(world, {});
@@ -156,7 +156,7 @@ onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'alw
             later(round % 7, () => instances.terminate(world.caller, holding, null)),
             later((round * 5) % 11, () => instances[what](world.caller, waiting, null)),
           ]);
-          expect(await world.line()).toEqual([]);
+          expect(await world.capacityQueue()).toEqual([]);
           await world.until(waiting.instanceId, hasStatus('Stopped', 'Released'));
           await eventually(async () => (await world.counts()).used.cpuMilli === 0);
           if (what === 'stop') await instances.terminate(world.caller, waiting, null);
@@ -170,7 +170,7 @@ onBothEngines('the end of an instance ahead of a queued entry', { postgres: 'alw
   test(
     'gives freed capacity to the queued entry before any newcomer',
     async () => {
-      const world = await makePlace(await open(), machineOf(1, 2), cpus);
+      const world = await makeSizedWorld(await open(), machineOf(1, 2), cpus);
       const { instances } = world.running.control;
       let first: string | undefined;
       for (let round = 0; round < ROUNDS; round++) {
@@ -206,7 +206,7 @@ onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, 
       const { volumes } = world.running.control;
       await race(ROUNDS, async (first, second) => {
         const name = randomUUID();
-        const twice = [first, second].map((turn) => outcomeOf(turn(() => volumeOf(world, world.caller, name))));
+        const twice = [first, second].map((index) => outcomeOf(index(() => volumeOf(world, world.caller, name))));
         const made = await Promise.all(twice);
         expect(made.filter(({ ok }) => ok)).toHaveLength(1);
         expect(made).toContainEqual({ ok: false, code: 'name_taken' });
@@ -221,7 +221,7 @@ onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, 
         expect(now).toHaveLength(again.ok ? 1 : 0);
         const last = now[0] ?? { id: await volumeOf(world, world.caller, name) };
         const gone = await Promise.all(
-          [first, second].map((turn) => outcomeOf(turn(() => volumes.delete(world.caller, { id: last.id }, null)))),
+          [first, second].map((index) => outcomeOf(index(() => volumes.delete(world.caller, { id: last.id }, null)))),
         );
         expect(gone.filter(({ ok }) => ok)).toHaveLength(1);
         expect(gone).toContainEqual({ ok: false, code: 'not_found' });
@@ -236,7 +236,7 @@ onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, 
   test(
     'never deletes a volume under a container',
     async () => {
-      const world = await makePlace(await open(), machineOf(64, 128), cpus);
+      const world = await makeSizedWorld(await open(), machineOf(64, 128), cpus);
       const { instances, volumes } = world.running.control;
       await race(ROUNDS, async (first, second) => {
         const id = await volumeOf(world, world.caller, randomUUID());
@@ -276,7 +276,7 @@ onBothEngines('two concurrent requests for one volume', { postgres: 'always' }, 
 
 onBothEngines('a hundred concurrent requests', { postgres: 'always' }, (open) => {
   test('allots distinct node ports, and no more than there are', async () => {
-    const world = await makePlace(await open(), machineOf(128, 256), cpus, {
+    const world = await makeSizedWorld(await open(), machineOf(128, 256), cpus, {
       nodePorts: { first: 30_000, last: 30_119 },
     });
     const asked = Array.from({ length: 100 }, () =>
@@ -303,8 +303,8 @@ onBothEngines('a hundred concurrent requests', { postgres: 'always' }, (open) =>
   test(
     'run once per idempotency key, half with another body, also after a crash; another account runs its own',
     async () => {
-      const world = await makePlace(await open(), machineOf(64, 128), cpus);
-      const stranger = await world.account('stranger');
+      const world = await makeSizedWorld(await open(), machineOf(64, 128), cpus);
+      const otherAccount = await world.account('stranger');
       for (let round = 0; round < Math.max(3, ROUNDS / 12); round++) {
         const key = `key-${round}`;
         const send = (caller: World['caller'], body: string): Promise<{ instanceId: string }> =>
@@ -319,7 +319,7 @@ onBothEngines('a hundred concurrent requests', { postgres: 'always' }, (open) =>
         const { instanceSpecInfo } = await world.instance(first ?? '');
         await world.again();
         expect(await send(world.caller, instanceSpecInfo.name)).toMatchObject({ instanceId: first });
-        const theirs = await send(stranger, 'other');
+        const theirs = await send(otherAccount, 'other');
         expect(theirs.instanceId).not.toBe(first);
         for (const instanceId of [first ?? '', theirs.instanceId]) await world.until(instanceId, hasStatus('Running'));
       }

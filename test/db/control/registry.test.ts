@@ -170,19 +170,19 @@ describe("the installation's key", () => {
   };
 
   test('is created once, readable by its owner only, and persists', async () => {
-    const place = await folder();
-    const key = await ensureSecretsKey(place);
+    const keyFolder = await folder();
+    const key = await ensureSecretsKey(keyFolder);
     expect(key).toHaveLength(32);
-    expect(Buffer.from(await ensureSecretsKey(place)).equals(key)).toBe(true);
-    const { mode } = await stat(join(place, 'secrets.key'));
+    expect(Buffer.from(await ensureSecretsKey(keyFolder)).equals(key)).toBe(true);
+    const { mode } = await stat(join(keyFolder, 'secrets.key'));
     expect(mode & 0o777).toBe(0o600);
     expect(Buffer.from(await ensureSecretsKey(await folder())).equals(key)).toBe(false);
   });
 
   test('is reported when broken, and never replaced silently', async () => {
-    const place = await folder();
-    await writeFile(join(place, 'secrets.key'), 'short');
-    await expect(ensureSecretsKey(place)).rejects.toThrow(/has 5 bytes and must have 32.*backup/);
-    expect(await readFile(join(place, 'secrets.key'), 'utf8')).toBe('short');
+    const keyFolder = await folder();
+    await writeFile(join(keyFolder, 'secrets.key'), 'short');
+    await expect(ensureSecretsKey(keyFolder)).rejects.toThrow(/has 5 bytes and must have 32.*backup/);
+    expect(await readFile(join(keyFolder, 'secrets.key'), 'utf8')).toBe('short');
   });
 });

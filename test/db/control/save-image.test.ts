@@ -354,13 +354,13 @@ onBothEngines('an instance saved as an image', (open) => {
     await world.running.control.images.delete(world.caller, { imageId }, null);
     await eventually(async () => (await rowOf(world, imageId)) === undefined);
     expect(await savedOnHost(world)).toEqual([]);
-    const kept = await world.store.read
+    const stored = await world.store.read
       .selectFrom('operation')
       .selectAll()
       .where('subjectId', '=', imageId)
       .orderBy('generation')
       .execute();
-    expect(kept.map(({ operation }) => JSON.parse(operation))).toMatchObject([
+    expect(stored.map(({ operation }) => JSON.parse(operation))).toMatchObject([
       { kind: 'saveImage', state: 'Cancelled' },
       { kind: 'deleteImage', state: 'Succeeded' },
     ]);

@@ -85,8 +85,8 @@ onBothEngines('a snapshot', (open) => {
     await snapshotIs(world, taken.id, 'Ready');
     const { create } = world.storage;
     let goOn = (): void => {};
-    const held = new Promise<void>((resolve) => (goOn = resolve));
-    world.storage.create = async (...given) => held.then(() => create(...given));
+    const blocked = new Promise<void>((resolve) => (goOn = resolve));
+    world.storage.create = async (...given) => blocked.then(() => create(...given));
     const restored = await restore(world, { id: taken.id, name: 'restored' });
     const gone = await snapshots.delete(world.caller, { id: taken.id }, null);
     expect(await listedSnapshots(world)).toEqual([]);
@@ -115,8 +115,8 @@ onBothEngines('a snapshot', (open) => {
     for (let round = 0; round < 20; round++) {
       const taken = await takeSnapshot(world, id, `s${round}`);
       await snapshotIs(world, taken.id, 'Ready');
-      const turns = async (count: number): Promise<void> => {
-        for (let turn = 0; turn < count; turn++) await Promise.resolve();
+      const afterMicrotasks = async (count: number): Promise<void> => {
+        for (let index = 0; index < count; index++) await Promise.resolve();
       };
       const restored = (): Promise<string> =>
         restore(world, { id: taken.id, name: `v${round}` }).then(
@@ -125,7 +125,10 @@ onBothEngines('a snapshot', (open) => {
         );
       const deleted = () => snapshots.delete(world.caller, { id: taken.id }, null);
       const [first, second] = round % 2 === 0 ? [0, round] : [round, 0];
-      const [volume] = await Promise.all([turns(first).then(restored), turns(second).then(deleted)]);
+      const [volume] = await Promise.all([
+        afterMicrotasks(first).then(restored),
+        afterMicrotasks(second).then(deleted),
+      ]);
       if (volume === 'not_found') {
         outcomes.add('deleted');
         continue;
@@ -166,13 +169,13 @@ onBothEngines('a snapshot', (open) => {
     await expectRefused(takeSnapshot(world, id, 's'), 'not_now', /Pending/);
     await world.running.start();
     await volumeIs(world, id, 'Bound');
-    const stranger = await world.account('stranger');
-    await expectRefused(snapshots.create(stranger, { volumeId: id, name: 's' }, null), 'not_found', new RegExp(id));
+    const otherAccount = await world.account('stranger');
+    await expectRefused(snapshots.create(otherAccount, { volumeId: id, name: 's' }, null), 'not_found', new RegExp(id));
     const taken = await takeSnapshot(world, id, 's');
     await snapshotIs(world, taken.id, 'Ready');
-    const gone = snapshots.delete(stranger, { id: taken.id }, null);
+    const gone = snapshots.delete(otherAccount, { id: taken.id }, null);
     await expectRefused(gone, 'not_found', new RegExp(taken.id));
-    const restored = snapshots.restore(stranger, { id: taken.id, name: 'x' }, null);
+    const restored = snapshots.restore(otherAccount, { id: taken.id, name: 'x' }, null);
     await expectRefused(restored, 'not_found', new RegExp(taken.id));
     await expectRefused(restore(world, { id: taken.id, name: 'x', sizeGB: 1 }), 'field_value', /as large or larger/);
     await world.store.write((tx) => tx.updateTable('pool').set({ limitGB: 7 }).execute());

@@ -153,8 +153,12 @@ onBothEngines('ssh for images without sshd', (open) => {
     const made = makeKey();
     const publicKey = `${made.public} somebody@somewhere`;
     await world.running.control.access.createSshKey(world.caller, { name: 'one', publicKey }, null);
-    const stranger = await world.account('stranger');
-    await world.running.control.access.createSshKey(stranger, { name: 'theirs', publicKey: makeKey().public }, null);
+    const otherAccount = await world.account('stranger');
+    await world.running.control.access.createSshKey(
+      otherAccount,
+      { name: 'theirs', publicKey: makeKey().public },
+      null,
+    );
     const identity = await forwarding.ssh(id);
     expect(identity).toMatchObject({ keys: [made.public.split(' ')[1]] });
     expect(identity?.hostKey).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----\n/);

@@ -148,8 +148,8 @@ onBothEngines('stop policy', (open) => {
     const last = new Map<string, number>();
     let going = true;
     const setting = ids.map(async (id) => {
-      for (let turn = 1; going; turn++) {
-        const stopAtMs = nowMs() + HOUR_MS + turn;
+      for (let round = 1; going; round++) {
+        const stopAtMs = nowMs() + HOUR_MS + round;
         await set(world, id, { stopAtMs });
         last.set(id, stopAtMs);
         expect(await endsOf(world, id), 'the acknowledged setting holds').toMatchObject({ stopAtMs });
@@ -191,17 +191,17 @@ onBothEngines('stop policy', (open) => {
 
   test('is allowed in every state but Released, and only to the owner', async () => {
     const { world, nowMs } = await movable(await open());
-    const stranger = await world.account('stranger');
+    const otherAccount = await world.account('stranger');
     const id = await running(world);
     const request = { stopAtMs: nowMs() + HOUR_MS, maxRunMs: HOUR_MS };
     const { control } = world.running;
-    await expectRefused(control.stopPolicies.set(stranger, id, request), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.stopPolicies.set(otherAccount, id, request), 'not_found', /^ent: instance not found$/);
     await expectRefused(
-      control.stopPolicies.keepAlive(stranger, id, HOUR_MS),
+      control.stopPolicies.keepAlive(otherAccount, id, HOUR_MS),
       'not_found',
       /^ent: instance not found$/,
     );
-    await expectRefused(control.stopPolicies.idleStatus(stranger, id), 'not_found', /^ent: instance not found$/);
+    await expectRefused(control.stopPolicies.idleStatus(otherAccount, id), 'not_found', /^ent: instance not found$/);
     await control.instances.stop(world.caller, { instanceId: id }, null);
     await set(world, id, request);
     await world.until(id, hasStatus('Stopped'));
@@ -290,16 +290,16 @@ onBothEngines("overdue instances that can't be stopped", (open) => {
         return true;
       },
     });
-    const turn = async () => {
+    const round = async () => {
       asked = [];
       warned = [];
       await stopDue();
       return { asked: asked.toSorted(), warned: warned.length };
     };
-    expect(await turn()).toEqual({ asked: ids, warned: 401 });
-    expect(await turn()).toEqual({ asked: ids, warned: 0 });
+    expect(await round()).toEqual({ asked: ids, warned: 401 });
+    expect(await round()).toEqual({ asked: ids, warned: 0 });
     why = 'another one';
-    expect(await turn()).toEqual({ asked: ids, warned: 1 });
+    expect(await round()).toEqual({ asked: ids, warned: 1 });
     expect(warned).toEqual([ids[0]]);
   });
 });

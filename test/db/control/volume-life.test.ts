@@ -132,11 +132,11 @@ onBothEngines('a volume', (open) => {
     const world = await makeWorld(await open());
     const { create } = world.storage;
     let goOn = (): void => {};
-    const held = new Promise<void>((resolve) => (goOn = resolve));
+    const blocked = new Promise<void>((resolve) => (goOn = resolve));
     let asked = false;
     world.storage.create = async (...given) => {
       asked = true;
-      await held;
+      await blocked;
       return create(...given);
     };
     const { id } = await createVolume(world, 'before');
@@ -191,8 +191,8 @@ onBothEngines('a volume', (open) => {
     await writeFile(join(files(world, 'volume', id), 'file'), 'x');
     const { create } = world.storage;
     let goOn = (): void => {};
-    const held = new Promise<void>((resolve) => (goOn = resolve));
-    world.storage.create = async (...given) => held.then(() => create(...given));
+    const blocked = new Promise<void>((resolve) => (goOn = resolve));
+    world.storage.create = async (...given) => blocked.then(() => create(...given));
     const copy = await copyVolume(world, { id, name: 'copy' });
     const gone = await world.running.control.volumes.delete(world.caller, { id }, null);
     const looked = async (): Promise<boolean> => {

@@ -46,8 +46,8 @@ const measure = (world: World): Promise<void> =>
   measuring(world, () => void create(world, `wake ${Math.random()}`)).measure();
 
 /** Some turns of the microtask queue later, so that either request may reach the store first. */
-async function later<T>(turns: number, fn: () => Promise<T>): Promise<T> {
-  for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+async function later<T>(microtasks: number, fn: () => Promise<T>): Promise<T> {
+  for (let index = 0; index < microtasks; index++) await Promise.resolve();
   return fn();
 }
 
@@ -70,9 +70,9 @@ onBothEngines('a volume', (open) => {
     for (const result of results)
       if (result.status === 'rejected')
         expect(result.reason).toMatchObject({ code: 'name_taken', message: 'Volume already exists' });
-    const stranger = await world.account('stranger');
+    const otherAccount = await world.account('stranger');
     await world.running.control.volumes.create(
-      stranger,
+      otherAccount,
       { name: 'one', sizeGB: 1, region: world.drivers.regionId, volumeType: 'highspeedstorage' },
       null,
     );
@@ -166,8 +166,8 @@ onBothEngines('a volume', (open) => {
           () => 'deleted',
           (error: { code: string }) => error.code,
         );
-      const turns = round % 10;
-      const [launched, deleted] = await Promise.all([launch(), later(turns, remove)]);
+      const microtasks = round % 10;
+      const [launched, deleted] = await Promise.all([launch(), later(microtasks, remove)]);
       const mounts = await world.store.read.selectFrom('mount').selectAll().where('volumeId', '=', id).execute();
       const { status } = await world.store.read
         .selectFrom('volume')

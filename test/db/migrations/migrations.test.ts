@@ -8,13 +8,13 @@ import { openStore, migrations } from '../../../src/store/open.ts';
 import { openPostgres } from '../../../src/store/db/postgres.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import type { Store } from '../../../src/store/store.ts';
-import type { Place } from '../../fixtures/store.ts';
+import type { DatabaseAddress } from '../../fixtures/store.ts';
 import { onBothEngines, quietLog, recordingLog } from '../../fixtures/store.ts';
 
-const openWith = (place: Place, known: readonly Migration[], log = quietLog): Promise<Store> =>
-  'file' in place
-    ? openSqlite({ ...place, migrations: known, log })
-    : openPostgres({ ...place, migrations: known, log });
+const openWith = (database: DatabaseAddress, known: readonly Migration[], log = quietLog): Promise<Store> =>
+  'file' in database
+    ? openSqlite({ ...database, migrations: known, log })
+    : openPostgres({ ...database, migrations: known, log });
 
 const applied = async (store: Store): Promise<string[]> =>
   (await sql<{ name: string }>`select name from migration order by name`.execute(store.read)).rows.map(
@@ -36,8 +36,8 @@ const openAndStop = `
   await store.stop();`;
 
 /** Opens in another process; returns the migrations run there. */
-async function openElsewhere(place: Place): Promise<string[]> {
-  const child = spawn(process.execPath, ['--input-type=module', '-e', openAndStop, JSON.stringify(place)], {
+async function openElsewhere(database: DatabaseAddress): Promise<string[]> {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', openAndStop, JSON.stringify(database)], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let out = '';
@@ -51,47 +51,47 @@ async function openElsewhere(place: Place): Promise<string[]> {
 
 onBothEngines('migrations', { postgres: 'always' }, (open) => {
   test('an empty database gets all of them, in order, and a second opening none', async () => {
-    const place = await open.empty();
+    const database = await open.empty();
     const log = recordingLog();
-    await (await openStore({ ...place, log })).stop();
+    await (await openStore({ ...database, log })).stop();
     expect(log.lines.map(({ facts }) => facts)).toEqual(migrations.map(({ name }) => ({ migration: name })));
     const again = recordingLog();
-    const store = await openStore({ ...place, log: again });
+    const store = await openStore({ ...database, log: again });
     expect(again.lines).toEqual([]);
     expect(await applied(store)).toEqual(migrations.map(({ name }) => name));
     await store.stop();
   });
 
   test('concurrent openings of an empty database run each migration once', async () => {
-    const place = await open.empty();
-    const made = await Promise.all([openElsewhere(place), openElsewhere(place), openElsewhere(place)]);
+    const database = await open.empty();
+    const made = await Promise.all([openElsewhere(database), openElsewhere(database), openElsewhere(database)]);
     expect(made.flat().sort()).toEqual(migrations.map(({ name }) => name));
   });
 
   test('a newer version adds missing migrations and keeps the data', async () => {
-    const place = await open.empty();
-    const before = await openWith(place, migrations);
+    const database = await open.empty();
+    const before = await openWith(database, migrations);
     await before.write((tx) => tx.insertInto('setting').values({ name: 'kept', value: '1' }).execute());
     await before.stop();
-    const store = await openWith(place, [...migrations, next]);
+    const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
     expect(await store.read.selectFrom('setting').select('value').execute()).toEqual([{ value: '1' }]);
     await store.stop();
   });
 
   test('refuses a database newer than the code, and leaves it unchanged', async () => {
-    const place = await open.empty();
-    await (await openWith(place, [...migrations, next])).stop();
-    await expect(openStore({ ...place, log: quietLog })).rejects.toThrow(
+    const database = await open.empty();
+    await (await openWith(database, [...migrations, next])).stop();
+    await expect(openStore({ ...database, log: quietLog })).rejects.toThrow(
       'This database is newer than this version of Berth: it has the change "9998-next"',
     );
-    const store = await openWith(place, [...migrations, next]);
+    const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toHaveLength(migrations.length + 1);
     await store.stop();
   });
 
   test('a failed migration leaves nothing, and earlier ones stay', async () => {
-    const place = await open.empty();
+    const database = await open.empty();
     const failing: Migration = {
       name: '9999-failing',
       up: async (db) => {
@@ -99,8 +99,8 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
         await sql`insert into nowhere values (1)`.execute(db);
       },
     };
-    await expect(openWith(place, [...migrations, next, failing])).rejects.toThrow(/nowhere/);
-    const store = await openWith(place, [...migrations, next]);
+    await expect(openWith(database, [...migrations, next, failing])).rejects.toThrow(/nowhere/);
+    const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toEqual([...migrations.map(({ name }) => name), next.name]);
     await expect(sql`select * from half`.execute(store.read)).rejects.toThrow(/half/);
     await store.stop();

@@ -2,12 +2,12 @@ import { link, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
-import { describeStorage, placeFor, soon, used, volume } from '../../conformance/storage.ts';
+import { describeStorage, makeStorageFixture, soon, used, volume } from '../../conformance/storage.ts';
 
 describeStorage('directory', async (at) => makeDirectoryStorage(at));
 
 test('usage counts allocated blocks, each hard link once, and tolerates files that vanish', async () => {
-  const { storage } = await placeFor(async (at) => makeDirectoryStorage(at));
+  const { storage } = await makeStorageFixture(async (at) => makeDirectoryStorage(at));
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);

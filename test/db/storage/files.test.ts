@@ -396,18 +396,18 @@ describe('listing a folder', () => {
 
   test('lists a page of a hundred thousand files without blocking the event loop', async () => {
     execFileSync('sh', ['-c', `mkdir "$0/many" && cd "$0/many" && seq -f %06g 0 99999 | xargs touch`, root]);
-    let turns = 0;
-    const turn = (): void => {
-      turns += 1;
-      timer = setImmediate(turn);
+    let rounds = 0;
+    const nextRound = (): void => {
+      rounds += 1;
+      timer = setImmediate(nextRound);
     };
-    let timer = setImmediate(turn);
+    let timer = setImmediate(nextRound);
     const page = await list('many', 1000, Buffer.from('049999').toString('base64url'));
     clearImmediate(timer);
     expect(page.entries.map(({ name }) => name)).toEqual(
       Array.from({ length: 1000 }, (_, n) => String(50_000 + n).padStart(6, '0')),
     );
-    expect(turns, 'turns of the event loop meanwhile').toBeGreaterThan(20);
+    expect(rounds, 'turns of the event loop meanwhile').toBeGreaterThan(20);
     expect(await remove('many', true)).toBe('folder');
     const cut = AbortSignal.abort(new Error('the server stops'));
     await mkdir(join(root, 'few'));

@@ -9,9 +9,9 @@ const url = (): string => {
   return shared.replace('%s', 'postgres');
 };
 const lock = async (onLost: () => void = () => {}) => {
-  const held = await lockDatabase({ url: url(), log: quietLog, onLost, lostAfterMs: 600 });
-  onTestFinished(() => held.release());
-  return held;
+  const databaseLock = await lockDatabase({ url: url(), log: quietLog, onLost, lostAfterMs: 600 });
+  onTestFinished(() => databaseLock.release());
+  return databaseLock;
 };
 
 test('refuses a second server until the first has stopped', async () => {

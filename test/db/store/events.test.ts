@@ -42,9 +42,9 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
         ? [{ seq: outcome.value, subjectId: `n${i}`, accountId: i % 2 === 0 ? 'ann' : 'bob' }]
         : [],
     );
-    const kept = await store.read.selectFrom('event').select(['seq', 'subjectId', 'accountId']).execute();
+    const stored = await store.read.selectFrom('event').select(['seq', 'subjectId', 'accountId']).execute();
     const byName = (a: { subjectId: string }, b: { subjectId: string }) => (a.subjectId < b.subjectId ? -1 : 1);
-    expect(answered.sort(byName)).toEqual(kept.map((row) => ({ ...row })).sort(byName));
+    expect(answered.sort(byName)).toEqual(stored.map((row) => ({ ...row })).sort(byName));
   });
 
   test('an event updates version and counters, and returns the spendable balance', async () => {

@@ -119,7 +119,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     for (let i = 0; i < 7; i++) await send(store, `n${i}`, { key: `k${i}`, nowMs: 1_000 + i });
     const forget = () => store.write((tx) => deleteAnswersBefore(tx, 1_005, 3));
     expect([await forget(), await forget(), await forget()]).toEqual([3, 2, 0]);
-    const kept = await store.read.selectFrom('idempotency').select('key').orderBy('key').execute();
-    expect(kept.map(({ key }) => key)).toEqual(['k5', 'k6']);
+    const stored = await store.read.selectFrom('idempotency').select('key').orderBy('key').execute();
+    expect(stored.map(({ key }) => key)).toEqual(['k5', 'k6']);
   });
 });

@@ -185,9 +185,9 @@ onBothEngines('schema', { postgres: 'always' }, (open) => {
       await store.write((tx) =>
         sql`insert into ${sql.table(table)} (${names}) values (${sql.join(Object.values(row))})`.execute(tx),
       );
-      const { rows: kept } = await sql`select * from ${sql.table(table)}`.execute(store.read);
+      const { rows: stored } = await sql`select * from ${sql.table(table)}`.execute(store.read);
       // A Buffer compares unequal to a plain byte array.
-      expect(kept.map(plain), table).toEqual([row]);
+      expect(stored.map(plain), table).toEqual([row]);
     }
   });
 

@@ -45,8 +45,8 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
       if (i % 3 === 0) expect(outcome).toMatchObject({ status: 'rejected', reason: { message: `undo ${i}` } });
       else expect(outcome).toEqual({ status: 'fulfilled', value: i });
     }
-    const kept = outcomes.flatMap((_, i) => (i % 3 === 0 ? [] : [`a${i}`, `b${i}`]));
-    expect((await ids(store)).sort()).toEqual(kept.sort());
+    const committed = outcomes.flatMap((_, i) => (i % 3 === 0 ? [] : [`a${i}`, `b${i}`]));
+    expect((await ids(store)).sort()).toEqual(committed.sort());
   });
 
   test('a failed statement fails its work, with the kind of failure', async () => {
@@ -155,9 +155,9 @@ onEngine('sqlite', 'write groups', (open) => {
   });
 
   test('a failed commit rejects its whole group, and the next group runs', async () => {
-    const place = await open.empty();
-    if (!('file' in place)) throw new Error('SQLite lies in a file');
-    const store = await openSqlite({ ...place, migrations, log: quietLog, scheduler: unhurried });
+    const database = await open.empty();
+    if (!('file' in database)) throw new Error('SQLite lies in a file');
+    const store = await openSqlite({ ...database, migrations, log: quietLog, scheduler: unhurried });
     onTestFinished(() => store.stop());
     const outcomes = await Promise.allSettled([
       store.write((tx) => insert(tx, 'a')),
@@ -251,8 +251,8 @@ onEngine('sqlite', 'write groups', (open) => {
   });
 
   test('answered writes survive a process killed while writing', async () => {
-    const place = await open.empty();
-    const child = spawn(process.execPath, ['--input-type=module', '-e', writeForever, JSON.stringify(place)], {
+    const database = await open.empty();
+    const child = spawn(process.execPath, ['--input-type=module', '-e', writeForever, JSON.stringify(database)], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const ended = once(child, 'exit');
@@ -262,10 +262,12 @@ onEngine('sqlite', 'write groups', (open) => {
       if (answered.length === 2_000) child.kill('SIGKILL');
     }
     expect(await ended).toEqual([null, 'SIGKILL']);
-    const store = await openStore({ ...place, log: quietLog });
-    const kept = new Set((await store.read.selectFrom('setting').select('name').execute()).map(({ name }) => name));
+    const store = await openStore({ ...database, log: quietLog });
+    const committed = new Set(
+      (await store.read.selectFrom('setting').select('name').execute()).map(({ name }) => name),
+    );
     await store.stop();
-    expect(answered.filter((name) => !kept.has(name))).toEqual([]);
+    expect(answered.filter((name) => !committed.has(name))).toEqual([]);
   });
 
   test('creates the file readable by its owner alone', async () => {

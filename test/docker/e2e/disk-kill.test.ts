@@ -67,14 +67,14 @@ done`;
 
 test('synced data survives repeated kills of server and instance during writes', async () => {
   const { instanceInfos } = await client.catalog();
-  const place = instanceInfos[0]?.regionInfos[0];
-  const region = place?.regionId ?? '';
+  const regionInfo = instanceInfos[0]?.regionInfos[0];
+  const region = regionInfo?.regionId ?? '';
   const { volume } = await client.createVolume({ name: 'kill', sizeGB: 1, region, volumeType: 'filesystem' });
   const { instanceId } = await client.launch({
     name: 'kill',
     imageId,
     region,
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+    instanceTypeId: regionInfo?.instanceTypeInfos[0]?.instanceTypeId ?? '',
     billing: { chargeMode: 'perHour', duration: 1 },
     remoteStorages: [
       { mountPath: '/root/v', remoteStorageName: 'kill', remoteStorageId: volume.id, type: 'filesystem' },

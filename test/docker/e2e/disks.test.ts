@@ -167,14 +167,14 @@ test('expands a full volume for all instances that mount it', async () => {
 });
 
 test('unmounts disks of stopped instances, mounts them again at start, and mounts common data read-only', async () => {
-  const kept = await volume('kept');
+  const mounted = await volume('kept');
   const { client } = inside;
   const { instanceId: id } = await client.launch({
     name: 'with common data',
     ...inside.server.example,
     imageId,
     billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: mounting(kept),
+    remoteStorages: mounting(mounted),
     nodePorts: [],
     instanceConfiguration: { enableCommonData: true, enableDocker: false, initScript: '' },
   });
@@ -193,7 +193,7 @@ test('unmounts disks of stopped instances, mounts them again at start, and mount
   await inside.sees(id, { status: 'Running' });
   expect(await shell(id, 'cat /root/v0/file /root/dataDisk/file')).toBe('kept\ndata\n');
   await inside.removeAll(id);
-  await gone(kept);
+  await gone(mounted);
 });
 
 test('either the launch or the deletion of its volumes wins, and nothing leaks', async () => {

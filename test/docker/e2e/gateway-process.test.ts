@@ -68,9 +68,11 @@ test('a kernel keeps printing while the API is down; cached logins and public po
   await server.kill('SIGKILL');
   expect((await fetch(`${notebookUrl}api/status`, { headers })).status).toBe(200);
   expect(await (await fetch(portUrl)).text()).toBe('mine\n');
-  const stranger = await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } });
-  expect(stranger.status).toBe(503);
-  expect(await stranger.json()).toMatchObject({ message: expect.stringMatching(/the API is away for a moment/) });
+  const unauthenticated = await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } });
+  expect(unauthenticated.status).toBe(503);
+  expect(await unauthenticated.json()).toMatchObject({
+    message: expect.stringMatching(/the API is away for a moment/),
+  });
 
   await server.start();
   await until(

@@ -115,8 +115,8 @@ test('the console is live within a second, by range, across a killed server and 
     () => client.getInstance({ instanceId: id }),
     ({ instance }) => instance.instanceRuntimeInfo.status === 'Stopped',
   );
-  const kept = await client.logs({ instanceId: id, tail: 3 });
-  expect(counted(kept.lines.map(({ text }) => text))).toEqual(counted(log.texts()).slice(-3));
+  const page = await client.logs({ instanceId: id, tail: 3 });
+  expect(counted(page.lines.map(({ text }) => text))).toEqual(counted(log.texts()).slice(-3));
   await client.terminate({ instanceId: id });
   await log.over;
   expect(log.reported.at(-1)?.type).toBe('end');

@@ -49,7 +49,7 @@ async function launched(): Promise<{ instanceId: string; nodePort: { address: st
   return { instanceId: made.instanceId, nodePort: at };
 }
 
-interface Door {
+interface ModelServer {
   openai: OpenAI;
   /** ALPN protocol of each TLS connection to the gateway. */
   protocols: string[];
@@ -70,10 +70,10 @@ const ways: Record<'host, HTTP/2' | 'host, HTTP/1.1' | 'path' | 'node port', Way
   'node port': { url: () => `http://${nodePort.address}:${nodePort.nodePort}/v1`, protocol: [] },
 };
 
-function door(
+function modelServer(
   way: keyof typeof ways,
   more: { port?: number; apiKey?: string; headers?: Record<string, string> } = {},
-): Door {
+): ModelServer {
   const { url, protocol } = ways[way];
   const dispatcher = new Agent({ allowH2: protocol[0] === 'h2', connect: domain.connect });
   const protocols: string[] = [];
@@ -102,7 +102,7 @@ function door(
 let runs = 0;
 const nameRun = (): string => `run-${(runs += 1)}`;
 
-const completion = ({ openai }: Door, run: string, tokens: number, model = 'counting') =>
+const completion = ({ openai }: ModelServer, run: string, tokens: number, model = 'counting') =>
   openai.chat.completions.create({
     model,
     user: run,
@@ -129,12 +129,12 @@ async function notesOf(run: string): Promise<Note[]> {
 }
 const next = (run: string) => fetch(`http://${nodePort.address}:${nodePort.nodePort}/next?${run}`);
 
-async function withDoor(
+async function withModelServer(
   way: keyof typeof ways,
-  fn: (open: Door) => Promise<void>,
-  more: Parameters<typeof door>[1] = {},
+  fn: (open: ModelServer) => Promise<void>,
+  more: Parameters<typeof modelServer>[1] = {},
 ): Promise<void> {
-  const open = door(way, more);
+  const open = modelServer(way, more);
   try {
     await fn(open);
   } finally {
@@ -145,7 +145,7 @@ async function withDoor(
 const wayNames: (keyof typeof ways)[] = ['host, HTTP/2', 'host, HTTP/1.1', 'path', 'node port'];
 describe.each(wayNames)('streaming by %s', (way) => {
   test('each token arrives before the next is made', async () => {
-    await withDoor(way, async (open) => {
+    await withModelServer(way, async (open) => {
       const run = nameRun();
       let text = '';
       for await (const { choices } of await completion(open, run, 20, 'in-step')) {
@@ -166,7 +166,7 @@ describe.each(wayNames)('streaming by %s', (way) => {
   });
 
   test('a client that disconnects stops its own work within a second', async () => {
-    await withDoor(way, async (open) => {
+    await withModelServer(way, async (open) => {
       const [leaves, stays] = [nameRun(), nameRun()];
       const other = completion(open, stays, 25).then(async (stream) => {
         let text = '';
@@ -191,7 +191,7 @@ describe.each(wayNames)('streaming by %s', (way) => {
   });
 
   test('ten streams at once interleave, a token at a time', async () => {
-    await withDoor(way, async (open) => {
+    await withModelServer(way, async (open) => {
       const streams = await Promise.all(
         Array.from({ length: 10 }, async () => {
           const run = nameRun();
@@ -217,7 +217,7 @@ describe.each(wayNames)('streaming by %s', (way) => {
   });
 
   test('passes the server’s own key in and its refusal out', async () => {
-    await withDoor(way, async (open) => {
+    await withModelServer(way, async (open) => {
       const run = nameRun();
       for await (const _ of await completion(open, run, 1));
       expect((await notesOf(run))[0]).toMatchObject({
@@ -225,16 +225,16 @@ describe.each(wayNames)('streaming by %s', (way) => {
         path: '/v1/chat/completions',
       });
     });
-    const wrong = async (open: Door): Promise<void> => {
+    const wrong = async (open: ModelServer): Promise<void> => {
       const refused = completion(open, nameRun(), 1);
       await expect(refused).rejects.toMatchObject({ status: 401, message: /not a key of this model server/ });
     };
-    await withDoor(way, wrong, { apiKey: 'sk-wrong' });
+    await withModelServer(way, wrong, { apiKey: 'sk-wrong' });
   });
 });
 
 describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by %s', (way) => {
-  const text = async (open: Door, run: string): Promise<string> => {
+  const text = async (open: ModelServer, run: string): Promise<string> => {
     let got = '';
     for await (const { choices } of await completion(open, run, 3)) got += choices[0]?.delta.content ?? '';
     return got;
@@ -244,7 +244,10 @@ describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by 
     const given = [{ headers: { 'X-API-Key': berthKey } }, { apiKey: berthKey }];
     for (const more of given) {
       const run = nameRun();
-      await withDoor(way, async (open) => expect(await text(open, run)).toBe(counted(3)), { port: 8001, ...more });
+      await withModelServer(way, async (open) => expect(await text(open, run)).toBe(counted(3)), {
+        port: 8001,
+        ...more,
+      });
       const reported = JSON.stringify(await notesOf(run));
       expect(reported).not.toContain(berthKey);
       expect(reported).not.toMatch(/x-api-key|authorization/i);
@@ -255,7 +258,7 @@ describe.each(wayNames.filter((way) => way !== 'node port'))('a private port by 
     const others = [{}, { headers: { 'X-API-Key': 'berth_wrong' } }, { apiKey: 'berth_wrong' }];
     for (const more of others) {
       const run = nameRun();
-      await withDoor(way, async (open) => expect(text(open, run)).rejects.toMatchObject({ status: 401 }), {
+      await withModelServer(way, async (open) => expect(text(open, run)).rejects.toMatchObject({ status: 401 }), {
         port: 8001,
         ...more,
       });

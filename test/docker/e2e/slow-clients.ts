@@ -55,10 +55,10 @@ for (let n = 0; n < count; n += 1) {
   if (n % 100 === 99) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
-let turn = 0;
+let part = 0;
 setInterval(() => {
-  turn = (turn + 1) % PARTS;
-  for (let n = turn; n < all.length; n += PARTS) {
+  part = (part + 1) % PARTS;
+  for (let n = part; n < all.length; n += PARTS) {
     const slow = all[n];
     // Reconnects a client that was cut off.
     if (slow?.socket.closed === true) all[n] = start(n);

@@ -49,8 +49,8 @@ test('a session survives a killed API; the host key stays through every restart,
   );
   await server.kill('SIGKILL');
   expect((await ssh('echo while it is away')).stdout).toBe('while it is away\n');
-  const stranger = await makeSshUser();
-  expect((await stranger.sh(port, '$SSH true')).stderr).toMatch(/Permission denied/);
+  const otherUser = await makeSshUser();
+  expect((await otherUser.sh(port, '$SSH true')).stderr).toMatch(/Permission denied/);
   await server.start();
   ({ client } = await login(server));
   expect(await counting.ended).toMatchObject({
@@ -82,19 +82,19 @@ test('a session survives a killed API; the host key stays through every restart,
     healthy: true,
   });
 
-  const { sshKey } = await client.createSshKey({ name: 'other', publicKey: stranger.publicKey });
+  const { sshKey } = await client.createSshKey({ name: 'other', publicKey: otherUser.publicKey });
   await until(
-    () => stranger.sh(port, '$SSH true'),
+    () => otherUser.sh(port, '$SSH true'),
     ({ code }) => code === 0,
     10_000,
   );
   await client.deleteSshKey({ id: sshKey.id });
   await until(
-    () => stranger.sh(port, '$SSH true'),
+    () => otherUser.sh(port, '$SSH true'),
     ({ code }) => code === 255,
     10_000,
   );
-  await stranger.remove();
+  await otherUser.remove();
 
   expect((await ssh('mv /root/sshd /usr/sbin/sshd; echo moved')).stdout).toBe('moved\n');
   port = await restart();

@@ -141,8 +141,8 @@ describe('failures of the host', () => {
       await inside.sees(second, { status: 'Stopped' });
       const releaseAgain = await hold(31_650, onTestFinished);
       await inside.client.start({ instanceId: second });
-      const kept = await inside.sees(second, { diagnosisReason: 'PortTaken' });
-      expect(kept.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when the port is free/);
+      const blocked = await inside.sees(second, { diagnosisReason: 'PortTaken' });
+      expect(blocked.instanceRuntimeInfo.diagnosisMessage).toMatch(/starts when the port is free/);
       await releaseAgain();
       await inside.sees(second, { status: 'Running', diagnosisReason: '' });
       await inside.removeAll(first, second);
@@ -259,16 +259,16 @@ describe('failures of the engine', () => {
   test('a container name taken by a foreign container: EngineRejected, and the foreign one is untouched', async () => {
     await engine.down();
     const id = await inside.launch({ imageId });
-    const stranger = await docker.createContainer({
+    const foreignContainer = await docker.createContainer({
       name: containerName(instanceId(id)),
       Image: (await inside.row(id)).spec.image.ref,
       Entrypoint: ['sleep', '600'],
     });
-    onTestFinished(() => stranger.remove({ force: true }));
+    onTestFinished(() => foreignContainer.remove({ force: true }));
     await engine.up();
     const said = await inside.givenUp(id, { status: 'InitializationFailed', reason: 'EngineRejected' });
     expect(said).toMatch(/not of this installation; the operator has to remove it/);
     await inside.removeAll(id);
-    expect((await stranger.inspect()).State.Status).toBe('created');
+    expect((await foreignContainer.inspect()).State.Status).toBe('created');
   });
 });

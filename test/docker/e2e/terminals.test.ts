@@ -54,13 +54,13 @@ const memoryOf = (pid: number | null): number =>
 test('100 MB pass a command from stdin to stdout byte for byte, in bounded memory', async () => {
   const total = 100 * 1_000_000;
   const line = await openExec(port, { instanceId, command: 'cat' }, { token });
-  const [sent, came] = [createHash('sha256'), createHash('sha256')];
+  const [sent, received] = [createHash('sha256'), createHash('sha256')];
   let bytes = 0;
   line.socket.removeAllListeners('message');
   line.socket.on('message', (data: Buffer) => {
     if (data[0] !== channels.stdout) return;
     bytes += data.length - 1;
-    came.update(data.subarray(1));
+    received.update(data.subarray(1));
   });
   const before = memoryOf(server.pid());
   let most = 0;
@@ -75,7 +75,7 @@ test('100 MB pass a command from stdin to stdout byte for byte, in bounded memor
   expect((await line.closed).code).toBe(1000);
   clearInterval(watching);
   expect(bytes).toBe(total);
-  expect(came.digest('hex')).toBe(sent.digest('hex'));
+  expect(received.digest('hex')).toBe(sent.digest('hex'));
   console.info(
     `memory of the API: ${Math.round(before / mebibyte)} MiB before, at most ${Math.round(most / mebibyte)} MiB`,
   );
@@ -87,23 +87,23 @@ test('100 MB pass a command from stdin to stdout byte for byte, in bounded memor
 test('a terminal has its size, resizes and the instance’s environment, and Ctrl-C ends the program', async () => {
   const one = await open('sizes');
   one.type('stty size\r');
-  await one.shows('30 100\r\n');
+  await one.waitForText('30 100\r\n');
   one.resize(77, 33);
   await until(
     async () => one.messages.at(-1)?.['rows'],
     (rows) => rows === 33,
   );
   one.type('stty size\r');
-  await one.shows('33 77\r\n');
+  await one.waitForText('33 77\r\n');
   one.type('sleep 1000; echo "after $?"\r');
-  await one.shows('after $?"\r\n');
+  await one.waitForText('after $?"\r\n');
   await new Promise((resolve) => setTimeout(resolve, 500));
   one.type('\x03');
-  await one.shows('^C');
+  await one.waitForText('^C');
   one.type('echo "it was $?"\r');
-  await one.shows('it was 130\r\n');
+  await one.waitForText('it was 130\r\n');
   one.type('echo "$HOME $TERM $BERTH_INSTANCE_ID $0"\r');
-  await one.shows(new RegExp(`/root xterm-256color ${instanceId} \\S*bash\r\n`));
+  await one.waitForText(new RegExp(`/root xterm-256color ${instanceId} \\S*bash\r\n`));
   one.type('exit 9\r');
   expect(await one.closed).toEqual({ code: 1000, why: 'the shell ended' });
   expect(one.messages.at(-1)).toEqual({ type: 'exit', exitCode: 9 });
@@ -130,31 +130,31 @@ test('a full-screen program redraws for each new viewer and restores the screen'
   await client.exec({ instanceId, command: ['sh', '-c', 'cat >/root/full.py'], stdin: FULL_SCREEN });
   const first = await open('full');
   first.type('echo before; python3 full.py; echo left\r');
-  await first.shows('drawn 1 at 100x30');
+  await first.waitForText('drawn 1 at 100x30');
   first.type('x');
-  await first.shows('drawn 2 at 100x30');
+  await first.waitForText('drawn 2 at 100x30');
   first.socket.close();
   await first.closed;
   const same = await open('full');
-  await same.shows('the last line');
-  await same.shows(/drawn \d+ at 100x29/);
-  await same.shows(/at 100x29[^]*drawn \d+ at 100x30/);
+  await same.waitForText('the last line');
+  await same.waitForText(/drawn \d+ at 100x29/);
+  await same.waitForText(/at 100x29[^]*drawn \d+ at 100x30/);
   expect(same.shown()).toContain('\x1b[?1049h');
   const larger = await open('full', 120, 40);
-  await larger.shows(/drawn \d+ at 120x40/);
+  await larger.waitForText(/drawn \d+ at 120x40/);
   larger.type('q');
-  for (const viewer of [same, larger]) await viewer.shows(/\[\?1049l[^]*left\r\n/);
+  for (const viewer of [same, larger]) await viewer.waitForText(/\[\?1049l[^]*left\r\n/);
 });
 
 test('a terminal survives a killed API without losing output', async () => {
   const before = await open('lasting');
   before.type('for n in $(seq 1 60); do echo "tick $n"; sleep 0.1; done; echo over\r');
-  await before.shows('tick 5\r\n');
+  await before.waitForText('tick 5\r\n');
   await server.kill('SIGKILL');
   await before.closed;
   await server.start();
   const after = await open('lasting');
-  await after.shows('\r\nover\r\n');
+  await after.waitForText('\r\nover\r\n');
   expect(after.messages[0]).toMatchObject({ created: false });
   expect(after.shown().match(/^tick \d+/gm)).toEqual(Array.from({ length: 60 }, (_, n) => `tick ${n + 1}`));
   const { terminals } = await client.listTerminals({ instanceId });
@@ -166,11 +166,11 @@ test('a terminal survives a killed API without losing output', async () => {
 test('after a megabyte of output a new viewer gets the last lines intact and no terminal queries', async () => {
   const first = await open('long');
   first.type("printf '\\033[6n\\033[c'; seq 1 200000\r");
-  await first.shows('\r\n200000\r\n');
+  await first.waitForText('\r\n200000\r\n');
   first.socket.close();
   await first.closed;
   const next = await open('long');
-  await next.shows('\r\n200000\r\n');
+  await next.waitForText('\r\n200000\r\n');
   const lines = next
     .shown()
     .split('\r\n')
@@ -182,7 +182,7 @@ test('after a megabyte of output a new viewer gets the last lines intact and no 
 
 test('a stopped instance ends its terminals, and a stopped gateway leaves no shell behind', async () => {
   const viewer = await open('last');
-  await viewer.shows('# ');
+  await viewer.waitForText('# ');
   await client.exec({ instanceId, command: ['sh', '-c', 'echo seen'] });
   await server.gateway?.kill('SIGTERM');
   expect([4410, 4503]).toContain((await viewer.closed).code);
@@ -191,12 +191,12 @@ test('a stopped instance ends its terminals, and a stopped gateway leaves no she
   await server.gateway?.start();
   const killed = await open('last');
   killed.type('setsid sleep 4321 & echo begun\r');
-  await killed.shows('begun\r\n');
+  await killed.waitForText('begun\r\n');
   await server.gateway?.kill('SIGKILL');
   expect((await killed.closed).code).toBe(4503);
   await server.gateway?.start();
   const next = await open('last');
-  await next.shows('# ');
+  await next.waitForText('# ');
   // The previous shell gets SIGHUP, its background job does not, and this shell stays.
   await until(
     () => client.exec({ instanceId, command: ['sh', '-c', `${count}; ps ax | grep -c '[s]leep 4321'`] }),

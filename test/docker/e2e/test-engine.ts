@@ -47,7 +47,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   // Has at most 15 characters, the limit for interface names.
   const bridge = `berth${randomBytes(4).toString('hex')}`;
   const { docker: main, stop: leaveMain } = makeDockerClient(endpoint);
-  const lent = await main.createNetwork({
+  const createdNetwork = await main.createNetwork({
     Name: bridge,
     Labels: { 'berth.test': 'own engine' },
     Options: { 'com.docker.network.bridge.name': bridge },
@@ -160,7 +160,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       await endForgotten();
       await removeBridgesOfNobody();
       for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
-      await lent.remove();
+      await createdNetwork.remove();
       leaveMain();
       await rm(folder, { recursive: true, force: true });
     },

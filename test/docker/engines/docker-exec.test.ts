@@ -10,7 +10,7 @@ import { parseStartFailure } from '../../../src/engines/docker/exec/exec-start.t
 import { makeFrameReader, makeLineReader } from '../../../src/engines/docker/exec/log-lines.ts';
 import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
-import { heldBytes, settlesBelow } from '../../conformance/exec.ts';
+import { heapBytes, settlesBelow } from '../../conformance/exec.ts';
 import { deadline, expectFault, faultOf, until, type Subject } from '../../conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
@@ -84,7 +84,7 @@ describe('signals and memory', () => {
     const spec = subject.spec();
     await subject.ensure(spec);
     const script = 'n=0; while [ $n -lt 1500 ]; do head -c 20000 /dev/zero; printf x >&2; n=$((n + 1)); done';
-    const before = heldBytes();
+    const before = heapBytes();
     const running = await fixture.engine.openExec(spec.id, { ...cat, command: ['sh', '-c', script] }, deadline());
     let bytes = 0;
     for await (const chunk of running.stdout) {

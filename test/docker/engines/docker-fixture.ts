@@ -201,8 +201,8 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       const network = networkName(installation, spec.ownerId);
       const ours = { [labels.installation]: installation, [labels.kind]: 'network', [labels.owner]: spec.ownerId };
       await docker.createNetwork({ Name: network, Labels: { ...ours, [labels.id]: spec.ownerId } });
-      const placed = { installation, network, controlFolder: files.folder(spec.id), gpuIds: [], host: facts };
-      await docker.createContainer(createOptions(spec, placed));
+      const placement = { installation, network, controlFolder: files.folder(spec.id), gpuIds: [], host: facts };
+      await docker.createContainer(createOptions(spec, placement));
     },
     async stopOutside(id) {
       await docker.getContainer(containerName(id)).kill();

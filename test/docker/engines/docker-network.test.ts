@@ -63,7 +63,7 @@ const handles = async (): Promise<number> => (await readdir('/proc/self/fd')).le
 
 /** Lets pending calls send their requests, then blocks this process. */
 async function blockProcess(): Promise<void> {
-  for (let turn = 0; turn < 50; turn++) await Promise.resolve();
+  for (let round = 0; round < 50; round++) await Promise.resolve();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
 }
 
@@ -132,16 +132,16 @@ describe('connections and listeners in an instance’s network', () => {
 
   it('report the peer’s address', async () => {
     const { spec, network } = await joined();
-    const came = Promise.withResolvers<string | undefined>();
+    const received = Promise.withResolvers<string | undefined>();
     const { port } = await network.listen(
       { host: '', port: 0 },
-      (connection) => came.resolve(connection.remoteAddress),
+      (connection) => received.resolve(connection.remoteAddress),
       deadline(),
     );
     (await fixture.engine.dial(spec.id, port, deadline())).destroy();
     const { NetworkSettings } = await fixture.inspect(spec.id);
     const [gateway] = Object.values(NetworkSettings.Networks).map(({ Gateway }) => Gateway);
-    expect(await came.promise).toContain(gateway);
+    expect(await received.promise).toContain(gateway);
   });
 
   it('resolve names of the instance, not of the host', async () => {

@@ -28,8 +28,8 @@ interface Prepared {
 }
 
 const withTools = async (imageRef: string, folder?: string): Promise<Prepared> => {
-  const place = folder ?? path.join(await fixture.hostFolder(), 'tools');
-  return { engine: fixture.make({ tools: { folder: place, imageRef } }), folder: place };
+  const toolsFolder = folder ?? path.join(await fixture.hostFolder(), 'tools');
+  return { engine: fixture.make({ tools: { folder: toolsFolder, imageRef } }), folder: toolsFolder };
 };
 
 const isReady = ({ folder }: Prepared): Promise<void> =>
@@ -196,9 +196,9 @@ describe('sftp-server and rsync', () => {
   });
 
   it('are optional: a folder that can not be created blocks no launch', async () => {
-    const place = path.join(await fixture.hostFolder(), 'file');
-    await writeFile(place, '');
-    const { engine } = await withTools(notebook, path.join(place, 'tools'));
+    const toolsFolder = path.join(await fixture.hostFolder(), 'file');
+    await writeFile(toolsFolder, '');
+    const { engine } = await withTools(notebook, path.join(toolsFolder, 'tools'));
     const spec = subject.spec();
     expectRunning(await engine.ensure(spec, deadline()));
     await engine.stop();

@@ -76,19 +76,19 @@ describe('usage', () => {
     );
     const dial = (port: number) =>
       until('it listens', async () => (await subject.dial(spec.id, port).catch(() => undefined)) ?? false);
-    const inward = await dial(7070);
-    inward.on('error', () => {}).resume();
-    inward.write(Buffer.alloc(400_000));
+    const toContainer = await dial(7070);
+    toContainer.on('error', () => {}).resume();
+    toContainer.write(Buffer.alloc(400_000));
     const received = await until('received bytes are counted', async () => {
       const now = await look();
       return now.receivedBytes >= before.receivedBytes + 400_000 && now;
     });
     expect(received.sentBytes - before.sentBytes).toBeLessThan(100_000);
-    inward.destroy();
-    const outward = await dial(7071);
-    outward.on('error', () => {}).resume();
+    toContainer.destroy();
+    const fromContainer = await dial(7071);
+    fromContainer.on('error', () => {}).resume();
     await until('sent bytes are counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
-    outward.destroy();
+    fromContainer.destroy();
   });
 
   longTest('restarts its counters with each run, also of an external start', async () => {

@@ -31,16 +31,16 @@ import { canReflink } from '../../../src/storage/layout.ts';
 import {
   describeStorage,
   expectFault,
-  placeFor,
+  makeStorageFixture,
   run,
   soon,
   used,
   volume,
-  type Place,
+  type StorageFixture,
 } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
-type Make = Parameters<typeof placeFor>[0];
+type Make = Parameters<typeof makeStorageFixture>[0];
 const makes: Record<string, Make> = {
   directory: async (at) => makeDirectoryStorage(at),
   live: async (at) => makeImageFileStorage({ ...at, copies: 'live' }),
@@ -53,7 +53,8 @@ beforeAll(async () => {
 });
 afterAll(() => base.remove());
 
-const placeOf = (kind: keyof typeof makes): Promise<Place> => placeFor(makes[kind] as Make, base.folder);
+const fixtureOf = (kind: keyof typeof makes): Promise<StorageFixture> =>
+  makeStorageFixture(makes[kind] as Make, base.folder);
 
 const hashes = async (folder: string): Promise<string> =>
   (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
@@ -62,12 +63,12 @@ describe('copies with shared blocks', () => {
   if (isLong) describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
 
   test('detects block sharing', async () => {
-    const { root } = await placeOf('atomic');
+    const { root } = await fixtureOf('atomic');
     expect(await canReflink(root)).toBe(true);
   });
 
   test('copies a point in time under writes, almost without space, while the source keeps working', async () => {
-    const { storage } = await placeOf('atomic');
+    const { storage } = await fixtureOf('atomic');
     const disk = volume();
     await storage.create(disk, 2, soon());
     const folder = await storage.mount(disk);
@@ -107,7 +108,7 @@ describe('copies with shared blocks', () => {
   });
 
   longTest('a copy of a disk with an interrupted growth has exactly its promised size', async () => {
-    const { storage, root } = await placeOf('atomic');
+    const { storage, root } = await fixtureOf('atomic');
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
     await truncate(join(root, 'volume', disk.id, 'image'), 10 * 1024 ** 3);
@@ -118,7 +119,7 @@ describe('copies with shared blocks', () => {
   });
 
   longTest('makes several copies of one disk at once', async () => {
-    const { storage } = await placeOf('atomic');
+    const { storage } = await fixtureOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
     await writeFile(join(await storage.mount(disk), 'file'), 'x', { flush: true });
@@ -128,7 +129,7 @@ describe('copies with shared blocks', () => {
   });
 
   longTest('thaws writers that a dead server left frozen', async () => {
-    const { storage, root } = await placeOf('atomic');
+    const { storage, root } = await fixtureOf('atomic');
     const disk = volume();
     await storage.create(disk, 1, soon());
     const folder = await storage.mount(disk);
@@ -145,7 +146,7 @@ describe('copies with shared blocks', () => {
 
 longDescribe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   longTest('completes while its source is mounted, unmounted and written to', async () => {
-    const { storage } = await placeOf(kind);
+    const { storage } = await fixtureOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
     const folder = await storage.mount(disk);
@@ -168,7 +169,7 @@ longDescribe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 
   longTest('follows no folder replaced by a link, and tolerates files that vanish', async () => {
-    const { storage, outside } = await placeOf(kind);
+    const { storage, outside } = await fixtureOf(kind);
     await writeFile(join(outside, 'shadow'), 'a secret of the host');
     const disk = volume();
     await storage.create(disk, 2, soon());
@@ -195,7 +196,7 @@ longDescribe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 
   longTest('may be larger than its source, and holds that size', async () => {
-    const { storage } = await placeOf(kind);
+    const { storage } = await fixtureOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 1, soon());
     await writeFile(join(await storage.mount(disk), 'file'), randomBytes(1_000_000), { flush: true });
@@ -206,7 +207,7 @@ longDescribe.each(Object.keys(makes))('a copy (%s)', (kind) => {
   });
 
   longTest('is repeated in full after two kills midway, and no partial copy is left', async () => {
-    const { storage, root } = await placeOf(kind);
+    const { storage, root } = await fixtureOf(kind);
     const [disk, copy] = [volume(), volume()];
     await storage.create(disk, 2, soon());
     const folder = await storage.mount(disk);
@@ -244,7 +245,7 @@ longDescribe('copies on a full host', () => {
   longTest.each(['directory', 'live'])('are refused with a reason, and leave nothing (%s)', async (kind) => {
     const small = await mountXfs(3);
     try {
-      const { storage } = await placeFor(makes[kind] as Make, small.folder);
+      const { storage } = await makeStorageFixture(makes[kind] as Make, small.folder);
       const [disk, copy] = [volume(), volume()];
       await storage.create(disk, 2, soon());
       await writeFile(join(await storage.mount(disk), 'file'), randomBytes(1_200_000_000), { flush: true });

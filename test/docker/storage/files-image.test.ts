@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { uploadFolder, withFile, writeFile as upload } from '../../../src/storage/files.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { placeFor, soon, used, volume } from '../../conformance/storage.ts';
+import { makeStorageFixture, soon, used, volume } from '../../conformance/storage.ts';
 
 const MB = 1024 ** 2;
 const GB = 1024 ** 3;
@@ -16,7 +16,7 @@ async function* ofBytes(bytes: number): AsyncGenerator<Uint8Array, void> {
 }
 
 test('refuses an upload past the size as full, leaves nothing, and accepts the next that fits', async () => {
-  const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
+  const { storage } = await makeStorageFixture(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
   const disk = volume();
   await storage.create(disk, 1, soon());
   const root = await storage.mount(disk);
@@ -37,7 +37,7 @@ test('refuses an upload past the size as full, leaves nothing, and accepts the n
 });
 
 test('removes a partial upload of a dead server at the next mount', async () => {
-  const { storage } = await placeFor(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
+  const { storage } = await makeStorageFixture(async (at) => makeImageFileStorage({ ...at, copies: 'live' }));
   const disk = volume();
   await storage.create(disk, 1, soon());
   const root = await storage.mount(disk);

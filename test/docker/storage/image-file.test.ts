@@ -13,17 +13,17 @@ import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file
 import {
   describeStorage,
   expectFault,
-  placeFor,
+  makeStorageFixture,
   run,
   soon,
   used,
   volume,
-  type Place,
+  type StorageFixture,
 } from '../../conformance/storage.ts';
 
 const GB = 1024 ** 3;
 const make: Parameters<typeof describeStorage>[1] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
-const place = (): Promise<Place> => placeFor(make);
+const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make);
 
 describeStorage('image-file', make);
 
@@ -44,7 +44,7 @@ async function fill(file: string): Promise<number> {
 }
 
 test('a disk holds its size within 1 %, then gives ENOSPC to itself alone, and reports its usage', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const [full, other] = [volume(), volume()];
   for (const disk of [full, other]) await storage.create(disk, 1, soon());
   const folder = await storage.mount(full);
@@ -58,7 +58,7 @@ test('a disk holds its size within 1 %, then gives ENOSPC to itself alone, and r
 });
 
 test('an empty disk takes little space of the host, and deleted data is returned to the host', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 100, soon());
   const taken = async (): Promise<number> => (await stat(join(root, 'volume', disk.id, 'image'))).blocks * 512;
@@ -73,7 +73,7 @@ test('an empty disk takes little space of the host, and deleted data is returned
 });
 
 test('grows under a writer and holds the larger size; never shrinks', async () => {
-  const { storage } = await place();
+  const { storage } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
@@ -92,7 +92,7 @@ test('grows under a writer and holds the larger size; never shrinks', async () =
 const CYCLES = atLevel({ short: 30, long: 100 });
 
 test(`${CYCLES} disks made, mounted, written and destroyed leave no device, mount or file`, async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   for (let count = 0; count < CYCLES; count++) {
     const disk = volume();
     await storage.create(disk, 1, soon());
@@ -105,7 +105,7 @@ test(`${CYCLES} disks made, mounted, written and destroyed leave no device, moun
 });
 
 test('neither unmounts nor destroys a disk in use', async () => {
-  const { storage } = await place();
+  const { storage } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
@@ -122,7 +122,7 @@ test('neither unmounts nor destroys a disk in use', async () => {
 });
 
 test('does not destroy a disk mounted elsewhere, and mounts it again by the same device', async () => {
-  const { storage, root, outside } = await place();
+  const { storage, root, outside } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   await run('mount', ['--bind', await storage.mount(disk), outside]);
@@ -140,7 +140,7 @@ test('does not destroy a disk mounted elsewhere, and mounts it again by the same
 });
 
 test('ignores setuid programs and device nodes of a disk on the host', async () => {
-  const { storage } = await place();
+  const { storage } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
@@ -150,7 +150,7 @@ test('ignores setuid programs and device nodes of a disk on the host', async () 
 });
 
 test('writes of instances bypass the host’s page cache', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   await storage.mount(disk);
@@ -160,20 +160,20 @@ test('writes of instances bypass the host’s page cache', async () => {
 });
 
 test('eight workers make and destroy disks at once without disturbing each other, while devices come and go', async () => {
-  const { storage } = await place();
-  const inTurn = async (): Promise<void> => {
+  const { storage } = await makeFixture();
+  const useRepeatedly = async (): Promise<void> => {
     for (let count = 0; count < 12; count++) {
       const disk = volume();
       await storage.create(disk, 1, soon());
       await storage.destroy(disk);
     }
   };
-  await Promise.all(Array.from({ length: 8 }, inTurn));
+  await Promise.all(Array.from({ length: 8 }, useRepeatedly));
   expect(await storage.listOwned()).toEqual([]);
 });
 
 test('a device attached by a dead server blocks no use of the disk, and is detached with it', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   const attach = async (folder: string): Promise<void> => {
     await run('losetup', ['--find', '--show', join(root, 'volume', folder, 'image')]);
@@ -199,7 +199,7 @@ test('a device attached by a dead server blocks no use of the disk, and is detac
 });
 
 test('resumes an interrupted growth, to the promised size exactly', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
@@ -213,7 +213,7 @@ test('resumes an interrupted growth, to the promised size exactly', async () => 
 });
 
 test('an abandoned growth takes nothing from a later, smaller one', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   const folder = await storage.mount(disk);
@@ -230,7 +230,7 @@ test('an abandoned growth takes nothing from a later, smaller one', async () => 
 });
 
 test('usage of a disk is unknown after a host crash until the next mount', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   await writeFile(join(await storage.mount(disk), 'kept'), Buffer.alloc(50 * 1024 ** 2, 1), { flush: true });
@@ -241,7 +241,7 @@ test('usage of a disk is unknown after a host crash until the next mount', async
 });
 
 test('a disk with a missing or empty image is absent', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
   expect(await storage.usage(disk, soon())).not.toBeNull();
@@ -254,7 +254,7 @@ test('a disk with a missing or empty image is absent', async () => {
 });
 
 test('refuses a size above the host’s file limit as full, at creation and growth, and leaves nothing', async (context) => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   const EXT4 = 0xef53;
   context.skip((await statfs(root)).type !== EXT4, 'files of this host can be larger than any volume');

@@ -16,7 +16,7 @@ const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1
 const unset: Record<PoolName, PoolConfig | null> = { default: null, filesystem: null, highspeedstorage: null };
 
 onEngine('sqlite', 'the pools of a server', (open) => {
-  async function place() {
+  async function makeFixture() {
     const dataFolder = await mkdtemp(join(tmpdir(), 'berth-pools-'));
     onTestFinished(() => rm(dataFolder, { recursive: true, force: true }));
     const store = await open();
@@ -34,7 +34,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   const soon = () => AbortSignal.timeout(10_000);
 
   test('without configuration one pool serves all types, with hard limits where the host supports them', async () => {
-    const { make } = await place();
+    const { make } = await makeFixture();
     const pools = await make();
     expect(pools).toMatchObject([{ name: 'default', sizeGB: null, overcommit: 1 }]);
     const sizeLimit = process.getuid?.() === 0 ? 'hard' : 'soft';
@@ -42,14 +42,14 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test('keeps the storage engine its disks were made by, and refuses another', async () => {
-    const { make } = await place();
+    const { make } = await makeFixture();
     await make(onlyFolders);
     expect((await make())[0]?.storage.capabilities()).toMatchObject({ sizeLimit: 'soft' });
     await expect(make({ default: { ...none, engine: 'image-file' } })).rejects.toThrow(/set engine=directory/);
   });
 
   test('a volume type gets a path of its own', async () => {
-    const { make, dataFolder } = await place();
+    const { make, dataFolder } = await makeFixture();
     const fast = join(dataFolder, 'fast');
     const highspeedstorage = { ...none, path: fast, engine: 'directory' as const, sizeGB: 50 };
     const pools = await make({ ...onlyFolders, highspeedstorage });
@@ -62,7 +62,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test('refuses to start when a pool with disks is no longer configured, and names the setting', async () => {
-    const { make, store } = await place();
+    const { make, store } = await makeFixture();
     await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory', sizeGB: 10 } });
     await store.write(async (tx) => {
       await savePool(tx, { regionId: regionId('here'), name: 'filesystem' }, 10);
@@ -78,7 +78,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test('a missing path is not replaced by an empty one, so no disk reads as lost', async () => {
-    const { make, dataFolder } = await place();
+    const { make, dataFolder } = await makeFixture();
     const [pool] = await make(onlyFolders);
     await pool?.storage.create(id, 1, soon());
     await rename(join(dataFolder, 'disks'), join(dataFolder, 'elsewhere'));
@@ -88,7 +88,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test('refuses two pools that each use a whole file system, and resolves a symbolic link', async () => {
-    const { make, dataFolder } = await place();
+    const { make, dataFolder } = await makeFixture();
     const filesystem = { ...none, engine: 'directory' as const };
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/set size=<GB> in BERTH_POOL_FILESYSTEM/);
     await mkdir(join(dataFolder, 'real'));
@@ -100,7 +100,7 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test('thaws writers that a dead server left frozen, also through a symbolic link', async () => {
-    const { make, dataFolder } = await place();
+    const { make, dataFolder } = await makeFixture();
     await mkdir(join(dataFolder, 'real'));
     await symlink(join(dataFolder, 'real'), join(dataFolder, 'linked'));
     const highspeedstorage = { ...none, path: join(dataFolder, 'linked'), engine: 'image-file' as const, sizeGB: 5 };
@@ -121,15 +121,15 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   });
 
   test("leaves another installation's path alone", async () => {
-    const { make } = await place();
-    const other = await place();
+    const { make } = await makeFixture();
+    const other = await makeFixture();
     await other.make(onlyFolders, 'theirs');
     const filesystem = { ...none, path: join(other.dataFolder, 'disks'), engine: 'directory' as const };
     await expect(make({ ...onlyFolders, filesystem })).rejects.toThrow(/another installation, theirs/);
   });
 
   test("refuses image files with the reason, or uses folders, on a host that can't mount them", async () => {
-    const { make, dataFolder } = await place();
+    const { make, dataFolder } = await makeFixture();
     // A path where no file system can be made.
     await mkdir(join(dataFolder, 'disks'));
     await writeFile(join(dataFolder, 'disks', 'volume'), '');

@@ -12,21 +12,21 @@ import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
-import { expectFault, placeFor, run, soon, volume, type Place } from '../../conformance/storage.ts';
+import { expectFault, makeStorageFixture, run, soon, volume, type StorageFixture } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
-const KEPT = 16;
+const CACHED_TEMPLATES = 16;
 
-const make: Parameters<typeof placeFor>[0] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
-const place = (): Promise<Place> => placeFor(make);
+const make: Parameters<typeof makeStorageFixture>[0] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
+const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make);
 const again = (root: string): Storage => makeImageFileStorage({ root, installation: 'ours', copies: 'live' });
 const data = (): DiskId => ({ kind: 'data', id: randomUUID() });
 
 /** A pool path on a file system of its own. */
-async function ownPlace(sizeGB: number): Promise<Place & { base: string }> {
+async function makeOwnFixture(sizeGB: number): Promise<StorageFixture & { base: string }> {
   const { folder: base, remove } = await mountXfs(sizeGB);
   onTestFinished(remove);
-  return { ...(await placeFor(make, base)), base };
+  return { ...(await makeStorageFixture(make, base)), base };
 }
 
 const imageOf = (root: string, { kind, id }: DiskId): string => join(root, kind, id, 'image');
@@ -62,7 +62,7 @@ async function expectNothingMounted(root: string): Promise<void> {
 }
 
 test('makes one file system per size, also for concurrent requests and after a restart; templates are not listed as disks', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disks = [volume(), data(), volume(), data()];
   await Promise.all(disks.map((disk) => storage.create(disk, 2, soon())));
   const later = volume();
@@ -87,7 +87,7 @@ longTest.each<[string, (template: string) => Promise<unknown>]>([
   ['damaged', (template) => withFile(template, (file) => file.write('damage', 400))],
   ['damaged where it says what it is', (template) => withFile(template, (file) => file.write('9999', 20))],
 ])('a %s template is replaced, and no disk is made from it', async (_, damage) => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const before = await expectGood(storage, 1);
   const template = join(root, '.empty', 'v1-1GB');
   await damage(template);
@@ -97,7 +97,7 @@ longTest.each<[string, (template: string) => Promise<unknown>]>([
 });
 
 longTest('removes partial templates of dead servers at the next disk, and nothing else', async () => {
-  const { root } = await place();
+  const { root } = await makeFixture();
   const empty = join(root, '.empty');
   for (const name of ['.new-v1-2GB', '.new-v0-7GB']) {
     const begun = join(empty, name);
@@ -115,17 +115,17 @@ longTest('removes partial templates of dead servers at the next disk, and nothin
 });
 
 longTest('keeps the templates last used, and makes disks of every size', async () => {
-  const { storage, root } = await place();
+  const { storage, root } = await makeFixture();
   const disk = volume();
   const use = async (sizeGB: number): Promise<void> => {
     await storage.create(disk, sizeGB, soon());
     await storage.destroy(disk);
   };
-  for (let sizeGB = 1; sizeGB <= KEPT; sizeGB++) await use(sizeGB);
+  for (let sizeGB = 1; sizeGB <= CACHED_TEMPLATES; sizeGB++) await use(sizeGB);
   await use(1);
   for (const sizeGB of [100, 5_000]) await use(sizeGB);
   const names = await templatesOf(root);
-  expect(names).toHaveLength(KEPT);
+  expect(names).toHaveLength(CACHED_TEMPLATES);
   expect(names).toEqual(expect.arrayContaining(['v1-1GB', 'v1-4GB', 'v1-100GB', 'v1-5000GB']));
   const { stdout } = await run('du', ['-sk', join(root, '.empty')]);
   expect(Number.parseInt(stdout)).toBeLessThan(40_000);
@@ -134,7 +134,7 @@ longTest('keeps the templates last used, and makes disks of every size', async (
 longTest(
   'refuses on a full host, with and without a template, leaves nothing, and makes disks once there is space',
   async () => {
-    const { storage, root, base } = await ownPlace(1);
+    const { storage, root, base } = await makeOwnFixture(1);
     const fill = join(base, 'fill');
     /** Leaves space for folders, and none for an image. */
     const takeNearlyAll = async (): Promise<void> => {
@@ -168,7 +168,7 @@ longTest(
 );
 
 longTest('a disk survives a power cut, and shares no block with another', async () => {
-  const { storage, root, base } = await ownPlace(4);
+  const { storage, root, base } = await makeOwnFixture(4);
   const disks = [volume(), data(), volume(), data()];
   for (const disk of disks) await storage.create(disk, 1, soon());
   for (const disk of disks) {

@@ -38,13 +38,13 @@ function expectNotLoggedIn(reply: Reply, what: string): void {
 describe('a caller without a login', () => {
   test.each(closedRoutes)('is refused at %s before the body is read', async (name) => {
     const { errors } = routes[name];
-    const strangers: Record<string, string>[] = [
+    const unauthorizedHeaders: Record<string, string>[] = [
       {},
       { cookie: 'AccessToken=' },
       { cookie: 'Other=x' },
       { authorization: 'Bearer nonsense' },
     ];
-    for (const headers of strangers) {
+    for (const headers of unauthorizedHeaders) {
       const reply = await ask(name, headers);
       expectNotLoggedIn(reply, `${name} ${JSON.stringify(headers)}`);
       expect(reply.text === '', 'a body, but for HEAD').toBe(routes[name].method === 'HEAD');

@@ -70,7 +70,7 @@ const pageNumbers: Record<string, string> = {
   object: '{"$gt":0}',
 };
 
-const inPlaceOf = (body: object, mark: string, json: string): string =>
+const substituted = (body: object, mark: string, json: string): string =>
   JSON.stringify(body).replace(JSON.stringify(mark), () => json);
 
 const volume = (changed: object): object => ({
@@ -145,13 +145,13 @@ export const badInputs: BadInput[] = [
     each(names, (name) => volume({ name })),
   ),
   ...of(VOLUME, 'sizeGB', {
-    ...each(pageNumbers, (json) => inPlaceOf(volume({ sizeGB: '?' }), '?', json)),
+    ...each(pageNumbers, (json) => substituted(volume({ sizeGB: '?' }), '?', json)),
     tiny: volume({ sizeGB: 1e-9 }),
     'a million million': volume({ sizeGB: 1e12 }),
     'most and one': volume({ sizeGB: 100_001 }),
   }),
   ...of(EXPAND, 'sizeGB', {
-    ...each(pageNumbers, (json) => inPlaceOf({ id: NO_VOLUME, sizeGB: '?' }, '?', json)),
+    ...each(pageNumbers, (json) => substituted({ id: NO_VOLUME, sizeGB: '?' }, '?', json)),
     'a million million': { id: NO_VOLUME, sizeGB: 1e12 },
     none: { id: NO_VOLUME },
     'good, but no such volume': { id: NO_VOLUME, sizeGB: 5 },
@@ -240,7 +240,7 @@ export const badInputs: BadInput[] = [
     'no such family': launch({ isSpotInstance: true }),
   }),
   ...of(CREATE, 'extraDataDiskSizeDB', {
-    ...each(pageNumbers, (json) => inPlaceOf(configured({ extraDataDiskSizeDB: '?' }), '?', json)),
+    ...each(pageNumbers, (json) => substituted(configured({ extraDataDiskSizeDB: '?' }), '?', json)),
     tiny: configured({ extraDataDiskSizeDB: 1e-9 }),
     'under its other spelling it is unknown': configured({ extraDataDiskSizeGB: -1 }),
   }),

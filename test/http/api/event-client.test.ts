@@ -114,8 +114,8 @@ test('an event has kind, subject, time and data; a gap has its numbers and a rea
 
 test('throws a refusal, as the first answer or after a revoked login', () =>
   withFixture(async (fixture) => {
-    const stranger = makeClient({ baseUrl: fixture.api.baseUrl });
-    await expect(take(stranger.events(), 1)).rejects.toMatchObject({
+    const unauthenticated = makeClient({ baseUrl: fixture.api.baseUrl });
+    await expect(take(unauthenticated.events(), 1)).rejects.toMatchObject({
       name: 'ApiError',
       status: 401,
       code: 'not_logged_in',

@@ -146,14 +146,14 @@ export async function openExec(
 }
 
 function readExec(socket: WebSocket): ExecSocket {
-  const came = new Map<number, Buffer[]>();
+  const chunksByChannel = new Map<number, Buffer[]>();
   socket.on('message', (data: Buffer) => {
     const channel = data[0] ?? -1;
-    came.set(channel, [...(came.get(channel) ?? []), data.subarray(1)]);
+    chunksByChannel.set(channel, [...(chunksByChannel.get(channel) ?? []), data.subarray(1)]);
   });
   return {
     socket,
-    on: (channel) => Buffer.concat(came.get(channel) ?? []),
+    on: (channel) => Buffer.concat(chunksByChannel.get(channel) ?? []),
     send: (channel, data = '') => socket.send(Buffer.concat([Buffer.of(channel), Buffer.from(data)])),
     closed: closeOf(socket),
   };
@@ -168,7 +168,7 @@ export interface TerminalSocket {
   type(text: string): void;
   resize(columns: number, rows: number): void;
   closed: Promise<{ code: number; why: string }>;
-  shows(text: string | RegExp): Promise<void>;
+  waitForText(text: string | RegExp): Promise<void>;
 }
 
 export async function openTerminal(
@@ -180,13 +180,13 @@ export async function openTerminal(
   return openSocket(port, path, { protocol, headers: headers ?? bearer(token ?? '') }, readTerminal);
 }
 
-const KEPT = 1024 * 1024;
+const MAX_SHOWN_CHARS = 1024 * 1024;
 
 function readTerminal(socket: WebSocket): TerminalSocket {
   let shown = '';
   const messages: Record<string, unknown>[] = [];
   socket.on('message', (data: Buffer, isBinary) => {
-    if (isBinary) return void (shown = (shown + data.toString()).slice(-KEPT));
+    if (isBinary) return void (shown = (shown + data.toString()).slice(-MAX_SHOWN_CHARS));
     const one: Record<string, unknown> = JSON.parse(data.toString());
     messages.push(one);
     if (one['type'] === 'reset') shown = '';
@@ -198,7 +198,7 @@ function readTerminal(socket: WebSocket): TerminalSocket {
     type: (text) => socket.send(Buffer.from(text)),
     resize: (columns, rows) => socket.send(JSON.stringify({ type: 'resize', columns, rows })),
     closed: closeOf(socket),
-    shows: (text) =>
+    waitForText: (text) =>
       eventually(
         () => (typeof text === 'string' ? shown.includes(text) : text.test(shown)),
         () => JSON.stringify(shown.slice(-2_000)),

@@ -398,11 +398,11 @@ test('stopping the server during the start of a command leaves none behind and d
   const instanceId = await admin.launch();
   const opened = watchOpened(world);
   const { openExec: open } = world.engine;
-  const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
+  const { promise: blocked, resolve: letGo } = Promise.withResolvers<void>();
   let asked = false;
   world.engine.openExec = async (...execRequest) => {
     asked = true;
-    await held;
+    await blocked;
     return open(...execRequest);
   };
   const opening = refusal(api.port, { instanceId, command: ['sleep', '1000'] }, admin).catch(() => null);

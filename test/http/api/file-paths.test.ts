@@ -117,9 +117,9 @@ describe('only the caller’s own files are reachable', () => {
 
   test('refuses a caller without a login, and a foreign page with the cookie, before reading the body', async () => {
     for (const method of ['GET', 'PUT', 'DELETE']) {
-      const stranger = await api().send(fileUrl('digits'), { method });
-      expectRefused(stranger, 401, 'not_logged_in');
-      expect(stranger.json).toMatchObject({ code: -1 });
+      const unauthenticated = await api().send(fileUrl('digits'), { method });
+      expectRefused(unauthenticated, 401, 'not_logged_in');
+      expect(unauthenticated.json).toMatchObject({ code: -1 });
       const cookie = { cookie: `AccessToken=${ALICE}`, origin: 'http://evil.test' };
       expectRefused(await api().send(fileUrl('digits'), { method, headers: cookie }), 403, 'forbidden');
       const own = await api().send(fileUrl('by-cookie'), {

@@ -88,11 +88,11 @@ describe('an upload', () => {
 
   test('does not delay a stopping server after its refusal', async () => {
     const other = await startFilesFixture();
-    const [unknown, stranger] = [
+    const [unknown, unauthenticated] = [
       head('PUT', 'no/such/folder', 'Content-Length: 9'),
       `PUT ${fileUrl('x')} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n`,
     ];
-    const answered = [unknown, stranger].map((bytes) => {
+    const answered = [unknown, unauthenticated].map((bytes) => {
       const socket = connect(other.port, '127.0.0.1').on('error', () => {});
       socket.write(`${bytes}half`);
       return once(socket, 'data').then(([piece]: Buffer[]) => String(piece).slice(0, 12));
@@ -156,7 +156,7 @@ describe('an upload', () => {
     const edge = await startEdge(
       fakeControl({
         files: {
-          async write(_caller, _place, { source }) {
+          async write(_caller, _path, { source }) {
             let sizeBytes = 0;
             for await (const piece of source(new AbortController().signal)) {
               sizeBytes += piece.length;

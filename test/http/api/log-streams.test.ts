@@ -221,9 +221,9 @@ test('a stalled reader costs a bounded number of lines, is cut off, and misses n
 test('reports lines that the engine has dropped as a gap', async () => {
   const { world, launched, stream } = await logFixture();
   const instanceId = await launched('');
-  const kept = [{ atMs: 9_000_000, text: 'late', cut: false }];
+  const storedLines = [{ atMs: 9_000_000, text: 'late', cut: false }];
   world.engine.followLogs = async (_id, _source, { sinceMs = 0 }) =>
-    ReadableStream.from(kept.filter(({ atMs }) => atMs >= sinceMs));
+    ReadableStream.from(storedLines.filter(({ atMs }) => atMs >= sinceMs));
   const one = await stream({ instanceId }, { 'last-event-id': '5000000.2' });
   await eventually(() => messagesIn(one).length >= 2);
   expect(messagesIn(one).slice(0, 2)).toMatchObject([

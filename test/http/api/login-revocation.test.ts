@@ -75,19 +75,19 @@ test('a revocation during opening refuses it, and leaves no command behind', asy
   const { admin, api, world } = await execFixture({}, noBeats);
   const instanceId = await admin.launch();
   const { openExec: open, followLogs: follow } = world.engine;
-  const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
+  const { promise: blocked, resolve: letGo } = Promise.withResolvers<void>();
   const exits: Promise<number>[] = [];
   let asked = 0;
   world.engine.openExec = async (id, request) => {
     asked += 1;
-    await held;
+    await blocked;
     const running = await open(id, request, new AbortController().signal);
     exits.push(running.exited);
     return running;
   };
   world.engine.followLogs = async (...request) => {
     asked += 1;
-    await held;
+    await blocked;
     return follow(...request);
   };
   const opening = openExec(api.port, sleep(instanceId), admin).catch((error: unknown) => error);
@@ -147,7 +147,7 @@ test('a revocation cuts a file download', async () => {
     },
     files: {
       ...files,
-      async read(_caller, _place, fn) {
+      async read(_caller, _path, fn) {
         async function* bytes() {
           yield Buffer.from('begun');
           await never;

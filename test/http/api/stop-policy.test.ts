@@ -107,9 +107,9 @@ test('a keep-alive call extends by minutes, by an API key too, and 0 cancels it'
   const keep = (body: object) =>
     api.post('/instance/keepalive', { instanceId, ...body }, { headers: { 'x-api-key': key.fullKey } });
   const beforeMs = Date.now();
-  const kept = await keep({ minutes: 30 });
-  expect(kept.status).toBe(200);
-  const { keepAliveUntilUnixMs } = kept.json as { keepAliveUntilUnixMs: number };
+  const response = await keep({ minutes: 30 });
+  expect(response.status).toBe(200);
+  const { keepAliveUntilUnixMs } = response.json as { keepAliveUntilUnixMs: number };
   expect(keepAliveUntilUnixMs).toBeGreaterThanOrEqual(beforeMs + HOUR_MS / 2);
   expect(await alice.client.ends({ instanceId })).toMatchObject({ keepAliveUntilUnixMs });
   expect((await keep({})).json).toMatchObject({ keepAliveUntilUnixMs: expect.any(Number) });

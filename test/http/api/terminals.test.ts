@@ -16,16 +16,16 @@ test('creates a missing terminal, detaches, and resumes it with its screen', asy
   await eventually(() => first.messages.length > 0);
   expect(first.messages[0]).toEqual({ type: 'attached', terminal: 'work', created: true, columns: 100, rows: 30 });
   first.type('echo one\r');
-  await first.shows('\r\none\r\n');
+  await first.waitForText('\r\none\r\n');
   first.socket.close();
   await first.closed;
   await eventually(async () => (await admin.client.listTerminals({ instanceId })).terminals[0]?.viewers === 0);
 
   const again = await openTerminal(api.port, { instanceId, terminal: 'work', columns: 100, rows: 30 }, admin);
-  await again.shows('\r\none\r\n');
+  await again.waitForText('\r\none\r\n');
   expect(again.messages[0]).toMatchObject({ type: 'attached', created: false });
   again.type('echo two\r');
-  await again.shows('\r\ntwo\r\n');
+  await again.waitForText('\r\ntwo\r\n');
   again.type('exit 7\r');
   expect(await again.closed).toEqual({ code: 1000, why: 'the shell ended' });
   expect(again.messages.at(-1)).toEqual({ type: 'exit', exitCode: 7 });
@@ -36,16 +36,16 @@ test('several viewers share a terminal: each sees and types, and the last to att
   const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const one = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
-  await one.shows('# ');
+  await one.waitForText('# ');
   const two = await openTerminal(api.port, { instanceId, columns: 120, rows: 40 }, admin);
   await eventually(() => one.messages.some((messages) => messages['type'] === 'size'));
   expect(one.messages.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
   one.type('stty size\r');
-  for (const viewer of [one, two]) await viewer.shows('\r\n40 120\r\n');
+  for (const viewer of [one, two]) await viewer.waitForText('\r\n40 120\r\n');
   one.resize(90, 20);
   await eventually(() => two.messages.some((messages) => messages['rows'] === 20));
   two.type('stty size\r');
-  for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
+  for (const viewer of [one, two]) await viewer.waitForText('\r\n20 90\r\n');
   const { terminals } = await admin.client.listTerminals({ instanceId });
   expect(terminals).toEqual([
     { terminal: 'main', columns: 90, rows: 20, viewers: 2, createdAtUnixMs: expect.any(Number), closesAtUnixMs: null },
@@ -60,9 +60,9 @@ test('two terminals are separate, and listed by name', async () => {
   const a = await openTerminal(api.port, { instanceId, terminal: 'a.1_x-Y' }, admin);
   const elsewhere = await openTerminal(api.port, { instanceId: other, terminal: 'b' }, admin);
   b.type('echo only here\r');
-  await b.shows('\r\nonly here\r\n');
+  await b.waitForText('\r\nonly here\r\n');
   for (const viewer of [a, elsewhere]) {
-    await viewer.shows('# ');
+    await viewer.waitForText('# ');
     expect(viewer.shown()).not.toContain('only here');
   }
   const { terminals } = await admin.client.listTerminals({ instanceId });
@@ -72,13 +72,13 @@ test('two terminals are separate, and listed by name', async () => {
 test('Ctrl-C ends a command, not the terminal', async () => {
   const { admin, api } = await execFixture();
   const terminal = await openTerminal(api.port, { instanceId: await admin.launch() }, admin);
-  await terminal.shows('# ');
+  await terminal.waitForText('# ');
   terminal.type('sleep 1000\r');
-  await terminal.shows('sleep 1000\r\n');
+  await terminal.waitForText('sleep 1000\r\n');
   terminal.type('\x03');
-  await terminal.shows('^C\r\n');
+  await terminal.waitForText('^C\r\n');
   terminal.type('echo $?\r');
-  await terminal.shows('130\r\n');
+  await terminal.waitForText('130\r\n');
   expect(terminal.socket.readyState).toBe(terminal.socket.OPEN);
 });
 
@@ -87,13 +87,13 @@ test('close kills the shell and disconnects viewers; the next of the name is new
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
   viewer.type('echo before\r');
-  await viewer.shows('\r\nbefore\r\n');
+  await viewer.waitForText('\r\nbefore\r\n');
   await admin.client.closeTerminal({ instanceId, terminal: 'x' });
   expect(await viewer.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
   const none = await api.post('/instance/terminal/close', { instanceId, terminal: 'x' }, { token: admin.token });
   expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
   const next = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
-  await next.shows('# ');
+  await next.waitForText('# ');
   expect(next.messages[0]).toMatchObject({ created: true });
   expect(next.shown()).not.toContain('before');
 });
@@ -102,7 +102,7 @@ test('a terminal ends with the instance’s run; the next start has a new one', 
   const { admin, api, world } = await execFixture();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
-  await viewer.shows('# ');
+  await viewer.waitForText('# ');
   await admin.client.stop({ instanceId });
   expect((await viewer.closed).code).toBe(4410);
   await world.until(instanceId, hasStatus('Stopped'));
@@ -110,7 +110,7 @@ test('a terminal ends with the instance’s run; the next start has a new one', 
   await admin.client.start({ instanceId });
   await world.until(instanceId, hasStatus('Running'));
   const next = await openTerminal(api.port, { instanceId }, admin);
-  await next.shows('# ');
+  await next.waitForText('# ');
   expect(next.messages[0]).toMatchObject({ created: true });
 });
 
@@ -132,10 +132,10 @@ test('a full-screen program redraws for a new viewer', async () => {
   };
   const first = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
   first.type("echo '\x1b[?1049h'\r");
-  await first.shows('\r\n\x1b[?1049h');
+  await first.waitForText('\r\n\x1b[?1049h');
   expect(sizes).toEqual([]);
   const second = await openTerminal(api.port, { instanceId, columns: 80, rows: 24 }, admin);
-  await second.shows('\x1b[?1049h');
+  await second.waitForText('\x1b[?1049h');
   await eventually(
     () => sizes.length === 2,
     () => sizes,
@@ -163,7 +163,7 @@ test('a terminal that ends under a viewer leaves nothing behind', async () => {
   const instanceId = await admin.launch();
   for (const end of ['exit', 'close']) {
     const viewer = await openTerminal(api.port, { instanceId }, admin);
-    await viewer.shows('# ');
+    await viewer.waitForText('# ');
     if (end === 'exit') viewer.type('exit\r');
     else await admin.client.closeTerminal({ instanceId, terminal: 'main' });
     await viewer.closed;
@@ -176,7 +176,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
   const { admin, api, world, days } = await fixtureWithDayTimers();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
-  await viewer.shows('# ');
+  await viewer.waitForText('# ');
   expect(days(), 'a terminal with a viewer stays open').toEqual([]);
   viewer.socket.close();
   await eventually(() => days().length === 1);
@@ -184,7 +184,7 @@ test('an abandoned terminal is closed after a day, not before', async () => {
   expect(terminals[0]?.closesAtUnixMs).toBeGreaterThan(Date.now() + DAY_MS - 60_000);
   expect(terminals[0]?.closesAtUnixMs).toBeLessThanOrEqual(Date.now() + DAY_MS);
   const again = await openTerminal(api.port, { instanceId }, admin);
-  await again.shows('# ');
+  await again.waitForText('# ');
   expect(days(), 'an attach postpones the close').toEqual([]);
   again.socket.close();
   await eventually(() => days().length === 1);
@@ -213,13 +213,13 @@ test('a slow viewer alone blocks the shell; with a second viewer it restarts fro
   const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const slow = await openTerminal(api.port, { instanceId }, admin);
-  await slow.shows('# ');
+  await slow.waitForText('# ');
   slow.socket.pause();
   const quick = await openTerminal(api.port, { instanceId }, admin);
   quick.type('head -c 30000000 /dev/zero; echo done\r');
   await eventually(() => quick.shown().slice(-200).includes('done\r\n'));
   slow.socket.resume();
-  await slow.shows('done\r\n');
+  await slow.waitForText('done\r\n');
   expect(slow.messages.filter(({ type }) => type === 'reset').length).toBeGreaterThan(0);
   expect(slow.shown().length).toBeLessThanOrEqual(300 * 1024);
 });
@@ -313,7 +313,7 @@ test('two concurrent creations of a name share one terminal', async () => {
   await eventually(() => viewers.every(({ messages }) => messages.length > 0));
   expect(viewers.filter(({ messages }) => messages[0]?.['created'] === true)).toHaveLength(1);
   viewers[0]?.type('echo together\r');
-  for (const viewer of viewers) await viewer.shows('\r\ntogether\r\n');
+  for (const viewer of viewers) await viewer.waitForText('\r\ntogether\r\n');
 });
 
 test('an invalid message closes with a code and keeps the terminal; a revoked login closes with another code', async () => {
@@ -332,7 +332,7 @@ test('an invalid message closes with a code and keeps the terminal; a revoked lo
     expect((await viewer.closed).code, text).toBe(4400);
   }
   const viewer = await openTerminal(api.port, { instanceId }, admin);
-  await viewer.shows('# ');
+  await viewer.waitForText('# ');
   expect(viewer.messages[0]).toMatchObject({ created: false });
   const { client, token } = await admin.another();
   await admin.client.logout();

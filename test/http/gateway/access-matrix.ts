@@ -15,7 +15,7 @@ export const M = idOf('b');
 export const NEVER = idOf('c');
 export const DOMAIN = 'gpu.test';
 
-export interface Door {
+export interface ProtectedTarget {
   name: string;
   host: string;
   path: string;
@@ -24,14 +24,14 @@ export interface Door {
   forAccounts: boolean;
 }
 
-const byPath = (name: string, path: string, port: number, forAccounts = false): Door => ({
+const byPath = (name: string, path: string, port: number, forAccounts = false): ProtectedTarget => ({
   name,
   host: DOMAIN,
   path,
   port,
   forAccounts,
 });
-const byHost = (name: string, port: number, forAccounts = false): Door => ({
+const byHost = (name: string, port: number, forAccounts = false): ProtectedTarget => ({
   name,
   host: `${port}-${A}.${DOMAIN}`,
   path: '/',
@@ -39,7 +39,7 @@ const byHost = (name: string, port: number, forAccounts = false): Door => ({
   forAccounts,
 });
 
-export const doors: readonly Door[] = [
+export const protectedTargets: readonly ProtectedTarget[] = [
   byPath('the notebook', `/notebook/${A}/`, 8888),
   byPath('the port of the notebook', `/forward/${A}/8888/`, 8888),
   byPath('a port of the owner', `/forward/${A}/81/`, 81),
@@ -51,10 +51,10 @@ export const doors: readonly Door[] = [
 ];
 
 /** Same address at an instance that does not exist. */
-export const nowhere = (door: Door): Door => ({
-  ...door,
-  host: door.host.replace(A, NEVER),
-  path: door.path.replace(A, NEVER),
+export const nowhere = (target: ProtectedTarget): ProtectedTarget => ({
+  ...target,
+  host: target.host.replace(A, NEVER),
+  path: target.path.replace(A, NEVER),
 });
 
 /** Address open to every visitor: a public port of Mallory's. */
@@ -63,7 +63,7 @@ export const OWN = { host: DOMAIN, path: `/forward/${M}/80/`, hostOfPort: `80-${
 export interface Visitor {
   name: string;
   /** Header lines. */
-  shows: readonly string[];
+  auth: readonly string[];
   isAccount: boolean;
   /** Compare each response with the one for a missing instance; one visitor of a kind suffices. */
   isCompared?: true;
@@ -71,9 +71,9 @@ export interface Visitor {
   mayEnter: string;
 }
 
-const asMallory = (name: string, ...shows: string[]): Visitor => ({
+const asMallory = (name: string, ...auth: string[]): Visitor => ({
   name,
-  shows,
+  auth,
   isAccount: true,
   mayEnter: `/notebook/${M}/`,
 });
@@ -81,20 +81,20 @@ const asMallory = (name: string, ...shows: string[]): Visitor => ({
 export const visitors: readonly Visitor[] = [
   {
     name: 'a visitor without credentials',
-    shows: [],
+    auth: [],
     isAccount: false,
     isCompared: true,
     mayEnter: `/forward/${A}/80/`,
   },
   {
     name: 'a visitor with a link to another port',
-    shows: ['X-Berth-Share: of-83'],
+    auth: ['X-Berth-Share: of-83'],
     isAccount: false,
     mayEnter: `/forward/${A}/83/`,
   },
   {
     name: 'a visitor with the cookie of a link to another port',
-    shows: ['Cookie: berth_share=of-83', 'Sec-Fetch-Site: none'],
+    auth: ['Cookie: berth_share=of-83', 'Sec-Fetch-Site: none'],
     isAccount: false,
     mayEnter: `/forward/${A}/83/`,
   },
@@ -103,27 +103,27 @@ export const visitors: readonly Visitor[] = [
   asMallory('the other account, by session', 'Cookie: berth_gateway=session-m', 'Sec-Fetch-Site: none'),
 ];
 
-export const OWNER_SHOWS: readonly string[] = [`Authorization: Bearer ${jwtOf(ALICE)}`];
+export const OWNER_CREDENTIALS: readonly string[] = [`Authorization: Bearer ${jwtOf(ALICE)}`];
 
-export interface House {
+export interface TwoAccountGateway {
   harness: Harness;
   /** Reached ports: `<a|m>:<port>`. */
   reached: string[];
 }
 
 /** Alice's instance and Mallory's, with a server on each port that names its port. */
-export async function house(more: Partial<GatewayDeps> = {}): Promise<House> {
+export async function startTwoAccountGateway(more: Partial<GatewayDeps> = {}): Promise<TwoAccountGateway> {
   const reached: string[] = [];
-  async function web(place: string): Promise<number> {
+  async function web(label: string): Promise<number> {
     const { port, server } = await serve((_req, res) => {
-      reached.push(place);
-      res.setHeader('X-Inside', place).end(`inside ${place}`);
+      reached.push(label);
+      res.setHeader('X-Inside', label).end(`inside ${label}`);
     });
-    server.on('connection', () => reached.push(place));
+    server.on('connection', () => reached.push(label));
     server.on('upgrade', (_req, socket: Duplex) => {
       socket.on('error', () => socket.destroy());
-      reached.push(place);
-      socket.resume().end(`HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\ninside ${place}`);
+      reached.push(label);
+      socket.resume().end(`HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\ninside ${label}`);
     });
     return port;
   }
@@ -149,11 +149,11 @@ export const closedTo = ({ isAccount }: Visitor): readonly string[] =>
 
 /** A request with these lines that closes its connection. */
 export const plain = (
-  { host, path }: Pick<Door, 'host' | 'path'>,
-  shows: readonly string[],
+  { host, path }: Pick<ProtectedTarget, 'host' | 'path'>,
+  auth: readonly string[],
   { method = 'GET', version = '1.1' }: { method?: string; version?: string } = {},
 ): string =>
-  `${method} ${path} HTTP/${version}\r\n${['Host: ' + host, ...shows, 'Connection: close'].join('\r\n')}\r\n\r\n`;
+  `${method} ${path} HTTP/${version}\r\n${['Host: ' + host, ...auth, 'Connection: close'].join('\r\n')}\r\n\r\n`;
 
 export const HANDSHAKE: readonly string[] = [
   'Upgrade: websocket',
@@ -161,11 +161,11 @@ export const HANDSHAKE: readonly string[] = [
   'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
 ];
 export const upgrade = (
-  { host, path }: Pick<Door, 'host' | 'path'>,
-  shows: readonly string[],
+  { host, path }: Pick<ProtectedTarget, 'host' | 'path'>,
+  auth: readonly string[],
   lines: readonly string[] = ['Connection: Upgrade', ...HANDSHAKE],
   first = `GET ${path} HTTP/1.1`,
-): string => `${first}\r\n${['Host: ' + host, ...shows, ...lines].join('\r\n')}\r\n\r\n`;
+): string => `${first}\r\n${['Host: ' + host, ...auth, ...lines].join('\r\n')}\r\n\r\n`;
 
 /** Reached by hung connections only. */
 const ANSWER_MS = 120_000;

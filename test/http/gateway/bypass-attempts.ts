@@ -3,102 +3,102 @@
  * address, some start at an open one (`OWN`) and rely on parser differences.
  */
 import { jwtOf } from './harness.ts';
-import { A, DOMAIN, HANDSHAKE, OWN, OWNER_SHOWS, plain, upgrade } from './access-matrix.ts';
-import type { Door } from './access-matrix.ts';
+import { A, DOMAIN, HANDSHAKE, OWN, OWNER_CREDENTIALS, plain, upgrade } from './access-matrix.ts';
+import type { ProtectedTarget } from './access-matrix.ts';
 import { hosts, spellings } from './path-spellings.ts';
 
-export interface Trick {
+export interface BypassAttempt {
   name: string;
   /** Parts to send, each after the response to the previous; `null`: not applicable. */
-  bytes: (door: Door, shows: readonly string[]) => string | readonly string[] | null;
+  bytes: (target: ProtectedTarget, auth: readonly string[]) => string | readonly string[] | null;
   /** Number of authorized requests of the owner in the attempt. */
   owner?: number;
 }
 
-const bySpelling = Object.entries(spellings).map(([name, spell]): Trick => ({
+const bySpelling = Object.entries(spellings).map(([name, spell]): BypassAttempt => ({
   name: `path: ${name}`,
-  bytes: (door, shows) => {
-    const id = /notebook-[0-9a-f-]{36}/.exec(door.host + door.path)?.[0] ?? A;
+  bytes: (target, auth) => {
+    const id = /notebook-[0-9a-f-]{36}/.exec(target.host + target.path)?.[0] ?? A;
     // Gateway paths on a port host.
-    const path = door.host === DOMAIN ? door.path : `/forward/${id}/${door.port}/`;
-    return plain({ host: DOMAIN, path: spell(path, id, door.port) }, shows);
+    const path = target.host === DOMAIN ? target.path : `/forward/${id}/${target.port}/`;
+    return plain({ host: DOMAIN, path: spell(path, id, target.port) }, auth);
   },
 }));
 
-const isHost = ({ host }: Door): boolean => host !== DOMAIN;
+const isHost = ({ host }: ProtectedTarget): boolean => host !== DOMAIN;
 const raw = (target: string, lines: readonly string[], version = '1.1'): string =>
   `GET ${target} HTTP/${version}\r\n${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`;
 
-const byHostName: Trick[] = [
-  ...Object.entries(hosts).map(([name, spell]): Trick => ({
+const byHostName: BypassAttempt[] = [
+  ...Object.entries(hosts).map(([name, spell]): BypassAttempt => ({
     name: `host: ${name}`,
-    bytes: (door, shows) => (isHost(door) ? plain({ ...door, host: spell(door.host) }, shows) : null),
+    bytes: (target, auth) => (isHost(target) ? plain({ ...target, host: spell(target.host) }, auth) : null),
   })),
   ...(
     [
       [
         'twice, the closed host first',
-        ({ path, host }, shows) => raw(path, [`Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...shows]),
+        ({ path, host }, auth) => raw(path, [`Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...auth]),
       ],
       [
         'twice, the closed host last',
-        ({ path, host }, shows) => raw(path, [`Host: ${OWN.hostOfPort}`, `Host: ${host}`, ...shows]),
+        ({ path, host }, auth) => raw(path, [`Host: ${OWN.hostOfPort}`, `Host: ${host}`, ...auth]),
       ],
-      ['the closed host twice', ({ path, host }, shows) => raw(path, [`Host: ${host}`, `host: ${host}`, ...shows])],
-      ['folded', ({ path, host }, shows) => raw(path, [`Host: ${OWN.hostOfPort}`, ` ${host}`, ...shows])],
+      ['the closed host twice', ({ path, host }, auth) => raw(path, [`Host: ${host}`, `host: ${host}`, ...auth])],
+      ['folded', ({ path, host }, auth) => raw(path, [`Host: ${OWN.hostOfPort}`, ` ${host}`, ...auth])],
       [
         'folded before',
-        ({ path, host }, shows) => raw(path, ['X: y', ` Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...shows]),
+        ({ path, host }, auth) => raw(path, ['X: y', ` Host: ${host}`, `Host: ${OWN.hostOfPort}`, ...auth]),
       ],
-      ['with a space before the colon', ({ path, host }, shows) => raw(path, [`Host : ${host}`, ...shows])],
-      ['after a bare line feed', ({ path, host }, shows) => raw(path, [`X: y\nHost: ${host}`, ...shows])],
-      ['missing, in HTTP/1.1', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows])],
-      ['missing, in HTTP/1.0', ({ path, host }, shows) => raw(path, [`X-Forwarded-Host: ${host}`, ...shows], '1.0')],
-      ['empty', ({ path, host }, shows) => raw(path, ['Host:', `X-Forwarded-Host: ${host}`, ...shows])],
+      ['with a space before the colon', ({ path, host }, auth) => raw(path, [`Host : ${host}`, ...auth])],
+      ['after a bare line feed', ({ path, host }, auth) => raw(path, [`X: y\nHost: ${host}`, ...auth])],
+      ['missing, in HTTP/1.1', ({ path, host }, auth) => raw(path, [`X-Forwarded-Host: ${host}`, ...auth])],
+      ['missing, in HTTP/1.0', ({ path, host }, auth) => raw(path, [`X-Forwarded-Host: ${host}`, ...auth], '1.0')],
+      ['empty', ({ path, host }, auth) => raw(path, ['Host:', `X-Forwarded-Host: ${host}`, ...auth])],
       [
         'an open host, and the closed one in the absolute form',
-        ({ path, host }, shows) => raw(`http://${host}${path}`, [`Host: ${OWN.hostOfPort}`, ...shows]),
+        ({ path, host }, auth) => raw(`http://${host}${path}`, [`Host: ${OWN.hostOfPort}`, ...auth]),
       ],
       [
         'the closed host, and an open one in the absolute form',
-        ({ path, host }, shows) => raw(`http://${OWN.hostOfPort}${path}`, [`Host: ${host}`, ...shows]),
+        ({ path, host }, auth) => raw(`http://${OWN.hostOfPort}${path}`, [`Host: ${host}`, ...auth]),
       ],
       [
         'an open host, and the closed path',
-        ({ path, port }, shows) =>
-          raw(isOwnPath(path) ? path : `/forward/${A}/${port}/`, [`Host: ${OWN.hostOfPort}`, ...shows]),
+        ({ path, port }, auth) =>
+          raw(isOwnPath(path) ? path : `/forward/${A}/${port}/`, [`Host: ${OWN.hostOfPort}`, ...auth]),
       ],
       [
         'an open host, and dots up to the closed path',
-        ({ path, port }, shows) =>
-          raw(`/..${isOwnPath(path) ? path : `/forward/${A}/${port}/`}`, [`Host: ${OWN.hostOfPort}`, ...shows]),
+        ({ path, port }, auth) =>
+          raw(`/..${isOwnPath(path) ? path : `/forward/${A}/${port}/`}`, [`Host: ${OWN.hostOfPort}`, ...auth]),
       ],
-      ['127.0.0.1, and the closed path', ({ path }, shows) => raw(path, ['Host: 127.0.0.1', ...shows])],
-      ['localhost, and the closed path', ({ path }, shows) => raw(path, ['Host: localhost', ...shows])],
-      ['instance.invalid, and the closed path', ({ path }, shows) => raw(path, ['Host: instance.invalid', ...shows])],
-    ] as [string, Trick['bytes']][]
+      ['127.0.0.1, and the closed path', ({ path }, auth) => raw(path, ['Host: 127.0.0.1', ...auth])],
+      ['localhost, and the closed path', ({ path }, auth) => raw(path, ['Host: localhost', ...auth])],
+      ['instance.invalid, and the closed path', ({ path }, auth) => raw(path, ['Host: instance.invalid', ...auth])],
+    ] as [string, BypassAttempt['bytes']][]
   ).map(([name, bytes]) => ({ name: `host: ${name}`, bytes })),
 ];
 
 const isOwnPath = (path: string): boolean => path.length > 1;
 
 /** Headers that some servers trust. */
-const believed = (door: Door): Record<string, string> => ({
-  'X-Original-URL': door.path,
-  'X-Rewrite-URL': door.path,
-  'X-Original-URI': door.path,
-  'X-Forwarded-Uri': door.path,
-  'X-Forwarded-Path': door.path,
-  'X-Forwarded-Prefix': door.path,
-  'X-Accel-Redirect': door.path,
-  'X-Sendfile': door.path,
-  'X-Forwarded-Host': door.host,
-  'X-Original-Host': door.host,
-  'X-Host': door.host,
-  'X-HTTP-Host-Override': door.host,
-  'X-Forwarded-Server': door.host,
-  ':authority': door.host,
-  'X-Forwarded-Port': String(door.port),
+const trusted = (target: ProtectedTarget): Record<string, string> => ({
+  'X-Original-URL': target.path,
+  'X-Rewrite-URL': target.path,
+  'X-Original-URI': target.path,
+  'X-Forwarded-Uri': target.path,
+  'X-Forwarded-Path': target.path,
+  'X-Forwarded-Prefix': target.path,
+  'X-Accel-Redirect': target.path,
+  'X-Sendfile': target.path,
+  'X-Forwarded-Host': target.host,
+  'X-Original-Host': target.host,
+  'X-Host': target.host,
+  'X-HTTP-Host-Override': target.host,
+  'X-Forwarded-Server': target.host,
+  ':authority': target.host,
+  'X-Forwarded-Port': String(target.port),
   'X-Forwarded-Proto': 'https',
   'X-Forwarded-For': '127.0.0.1',
   'X-Real-IP': '127.0.0.1',
@@ -107,7 +107,7 @@ const believed = (door: Door): Record<string, string> => ({
   'True-Client-IP': '127.0.0.1',
   'CF-Connecting-IP': '127.0.0.1',
   'X-Originating-IP': '127.0.0.1',
-  Forwarded: `for=127.0.0.1;host="${door.host}";proto=https`,
+  Forwarded: `for=127.0.0.1;host="${target.host}";proto=https`,
   Via: '1.1 gateway',
   'X-Forwarded-User': 'account-alice',
   'X-Remote-User': 'account-alice',
@@ -125,8 +125,8 @@ const believed = (door: Door): Record<string, string> => ({
   'X-Method-Override': 'OPTIONS',
   Upgrade: 'h2c',
   'HTTP2-Settings': 'AAMAAABkAAQAAP__',
-  Origin: `http://${door.host}`,
-  Referer: `http://${door.host}${door.path}`,
+  Origin: `http://${target.host}`,
+  Referer: `http://${target.host}${target.path}`,
   'Sec-Fetch-Site': 'same-origin',
   'Sec-Fetch-Mode': 'navigate',
   'Service-Worker': 'script',
@@ -143,16 +143,16 @@ const believed = (door: Door): Record<string, string> => ({
   Cookie2: '$Version=1',
 });
 
-const NAMES = Object.keys(believed({ name: '', host: '', path: '', port: 0, forAccounts: false }));
+const NAMES = Object.keys(trusted({ name: '', host: '', path: '', port: 0, forAccounts: false }));
 
-const byHeader = NAMES.flatMap((name): Trick[] => [
+const byHeader = NAMES.flatMap((name): BypassAttempt[] => [
   {
     name: `header: ${name} at the closed address`,
-    bytes: (door, shows) => plain(door, [...shows, `${name}: ${believed(door)[name]}`]),
+    bytes: (target, auth) => plain(target, [...auth, `${name}: ${trusted(target)[name]}`]),
   },
   {
     name: `header: ${name} at an open address`,
-    bytes: (door, shows) => plain(OWN, [...shows, `${name}: ${believed(door)[name]}`]),
+    bytes: (target, auth) => plain(OWN, [...auth, `${name}: ${trusted(target)[name]}`]),
   },
 ]);
 
@@ -189,9 +189,9 @@ const cookies: readonly string[] = [
   `AccessToken=${jwtOf('account-mallory')}`,
 ];
 
-const byCookie = cookies.map((cookie): Trick => ({
+const byCookie = cookies.map((cookie): BypassAttempt => ({
   name: `cookie: ${cookie}`,
-  bytes: (door, shows) => plain(door, [...shows, `Cookie: ${cookie}`, 'Sec-Fetch-Site: none']),
+  bytes: (target, auth) => plain(target, [...auth, `Cookie: ${cookie}`, 'Sec-Fetch-Site: none']),
 }));
 
 const METHODS = [
@@ -208,261 +208,272 @@ const METHODS = [
   'get',
   'PRI',
 ];
-const byMethod: Trick[] = [
-  ...METHODS.map((method): Trick => ({
+const byMethod: BypassAttempt[] = [
+  ...METHODS.map((method): BypassAttempt => ({
     name: `method: ${method}`,
-    bytes: (door, shows) => plain(door, shows, { method }),
+    bytes: (target, auth) => plain(target, auth, { method }),
   })),
-  { name: 'method: CONNECT to the path', bytes: (door, shows) => plain(door, shows, { method: 'CONNECT' }) },
+  {
+    name: 'method: CONNECT to the path',
+    bytes: (target, auth) => plain(target, auth, { method: 'CONNECT' }),
+  },
   {
     name: 'method: CONNECT to the host',
-    bytes: ({ host, port }, shows) => plain({ host, path: `${host}:${port}` }, shows, { method: 'CONNECT' }),
+    bytes: ({ host, port }, auth) => plain({ host, path: `${host}:${port}` }, auth, { method: 'CONNECT' }),
   },
   {
     name: 'method: CONNECT to the instance',
-    bytes: ({ host, port }, shows) => plain({ host, path: `${A}:${port}` }, shows, { method: 'CONNECT' }),
+    bytes: ({ host, port }, auth) => plain({ host, path: `${A}:${port}` }, auth, { method: 'CONNECT' }),
   },
   {
     name: 'method: an override in the query',
-    bytes: ({ host, path }, shows) => plain({ host, path: `${path}?_method=OPTIONS` }, shows),
+    bytes: ({ host, path }, auth) => plain({ host, path: `${path}?_method=OPTIONS` }, auth),
   },
   { name: 'method: GET of HTTP/0.9', bytes: ({ path }) => `GET ${path}\r\n\r\n` },
-  { name: 'method: GET of HTTP/1.0', bytes: (door, shows) => plain(door, shows, { version: '1.0' }) },
+  { name: 'method: GET of HTTP/1.0', bytes: (target, auth) => plain(target, auth, { version: '1.0' }) },
   {
     name: 'query: a notebook token',
-    bytes: ({ host, path }, shows) => plain({ host, path: `${path}?token=x` }, shows),
+    bytes: ({ host, path }, auth) => plain({ host, path: `${path}?token=x` }, auth),
   },
   {
     name: 'query: an unknown link token',
-    bytes: ({ host, path }, shows) => plain({ host, path: `${path}?berth_share=x` }, shows),
+    bytes: ({ host, path }, auth) => plain({ host, path: `${path}?berth_share=x` }, auth),
   },
   {
     name: 'query: a link to another port',
-    bytes: ({ host, path }, shows) => plain({ host, path: `${path}?berth_share=of-83` }, shows),
+    bytes: ({ host, path }, auth) => plain({ host, path: `${path}?berth_share=of-83` }, auth),
   },
   {
     name: 'query: an API key',
-    bytes: ({ host, path }, shows) => plain({ host, path: `${path}?api_key=berth_account-mallory` }, shows),
+    bytes: ({ host, path }, auth) => plain({ host, path: `${path}?api_key=berth_account-mallory` }, auth),
   },
 ];
 
-const open = (place: { host: string; path: string }, shows: readonly string[], ...lines: string[]): string =>
-  `POST ${place.path} HTTP/1.1\r\n${['Host: ' + place.host, ...shows, ...lines].join('\r\n')}\r\n\r\n`;
-const goOn = ({ host, path }: { host: string; path: string }, shows: readonly string[]): string =>
-  `GET ${path} HTTP/1.1\r\n${['Host: ' + host, ...shows].join('\r\n')}\r\n\r\n`;
+const open = (target: { host: string; path: string }, auth: readonly string[], ...lines: string[]): string =>
+  `POST ${target.path} HTTP/1.1\r\n${['Host: ' + target.host, ...auth, ...lines].join('\r\n')}\r\n\r\n`;
+const goOn = ({ host, path }: { host: string; path: string }, auth: readonly string[]): string =>
+  `GET ${path} HTTP/1.1\r\n${['Host: ' + host, ...auth].join('\r\n')}\r\n\r\n`;
 
 /** A second request behind or within an authorized one. */
-const byFraming: Trick[] = (
+const byFraming: BypassAttempt[] = (
   [
-    ['behind an authorized request', (door, shows) => goOn(OWN, shows) + plain(door, shows)],
-    ['behind nine authorized requests', (door, shows) => goOn(OWN, shows).repeat(9) + plain(door, shows)],
-    ['before an authorized request', (door, shows) => goOn(door, shows) + plain(OWN, shows)],
-    ['behind empty lines', (door, shows) => `\r\n\r\n${plain(door, shows)}`],
+    ['behind an authorized request', (target, auth) => goOn(OWN, auth) + plain(target, auth)],
+    ['behind nine authorized requests', (target, auth) => goOn(OWN, auth).repeat(9) + plain(target, auth)],
+    ['before an authorized request', (target, auth) => goOn(target, auth) + plain(OWN, auth)],
+    ['behind empty lines', (target, auth) => `\r\n\r\n${plain(target, auth)}`],
     [
       'as the body of an authorized request',
-      (door, shows) =>
-        open(OWN, [...shows, 'Connection: close'], `Content-Length: ${plain(door, shows).length}`) + plain(door, shows),
+      (target, auth) =>
+        open(OWN, [...auth, 'Connection: close'], `Content-Length: ${plain(target, auth).length}`) +
+        plain(target, auth),
     ],
     [
       'as a chunk of an authorized request',
-      (door, shows) =>
-        `${open(OWN, [...shows, 'Connection: close'], 'Transfer-Encoding: chunked')}${plain(door, shows).length.toString(16)}\r\n${plain(door, shows)}\r\n0\r\n\r\n`,
+      (target, auth) =>
+        `${open(OWN, [...auth, 'Connection: close'], 'Transfer-Encoding: chunked')}${plain(target, auth).length.toString(16)}\r\n${plain(target, auth)}\r\n0\r\n\r\n`,
     ],
-    ['behind a length of zero', (door, shows) => open(OWN, shows, 'Content-Length: 0') + plain(door, shows)],
+    ['behind a length of zero', (target, auth) => open(OWN, auth, 'Content-Length: 0') + plain(target, auth)],
     [
       'behind the last chunk',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: chunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind trailers',
-      (door, shows) =>
-        `${open(OWN, shows, 'Transfer-Encoding: chunked')}0\r\nHost: ${door.host}\r\n\r\n${plain(door, shows)}`,
+      (target, auth) =>
+        `${open(OWN, auth, 'Transfer-Encoding: chunked')}0\r\nHost: ${target.host}\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind both lengths',
-      (door, shows) =>
-        `${open(OWN, shows, 'Content-Length: 5', 'Transfer-Encoding: chunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) =>
+        `${open(OWN, auth, 'Content-Length: 5', 'Transfer-Encoding: chunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind both lengths, in reverse order',
-      (door, shows) =>
-        `${open(OWN, shows, 'Transfer-Encoding: chunked', 'Content-Length: 5')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) =>
+        `${open(OWN, auth, 'Transfer-Encoding: chunked', 'Content-Length: 5')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind two lengths',
-      (door, shows) => open(OWN, shows, 'Content-Length: 0', 'Content-Length: 40') + plain(door, shows),
+      (target, auth) => open(OWN, auth, 'Content-Length: 0', 'Content-Length: 40') + plain(target, auth),
     ],
-    ['behind a length with a sign', (door, shows) => open(OWN, shows, 'Content-Length: +0') + plain(door, shows)],
+    ['behind a length with a sign', (target, auth) => open(OWN, auth, 'Content-Length: +0') + plain(target, auth)],
     [
       'behind an encoding with a tab',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding:\tchunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding:\tchunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind an unknown encoding',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: xchunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: xchunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind two encodings',
-      (door, shows) =>
-        `${open(OWN, shows, 'Transfer-Encoding: chunked', 'Transfer-Encoding: identity')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) =>
+        `${open(OWN, auth, 'Transfer-Encoding: chunked', 'Transfer-Encoding: identity')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind an encoding with a space before the colon',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding : chunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding : chunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind a folded encoding',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding:', ' chunked')}0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding:', ' chunked')}0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind a chunk of a size that wraps around',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}10000000000000000\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: chunked')}10000000000000000\r\n${plain(target, auth)}`,
     ],
     [
       'behind a chunk of a size below zero',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}-1\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: chunked')}-1\r\n${plain(target, auth)}`,
     ],
     [
       'behind a chunk with bare line feeds',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}0\n\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: chunked')}0\n\n${plain(target, auth)}`,
     ],
     [
       'behind a chunk extension with a line end',
-      (door, shows) => `${open(OWN, shows, 'Transfer-Encoding: chunked')}0;\nx\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `${open(OWN, auth, 'Transfer-Encoding: chunked')}0;\nx\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind an encoding of HTTP/1.0',
-      (door, shows) =>
-        `POST ${OWN.path} HTTP/1.0\r\nHost: ${DOMAIN}\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${plain(door, shows)}`,
+      (target, auth) =>
+        `POST ${OWN.path} HTTP/1.0\r\nHost: ${DOMAIN}\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${plain(target, auth)}`,
     ],
     [
       'behind Expect: 100-continue',
-      (door, shows) => open(OWN, shows, 'Content-Length: 0', 'Expect: 100-continue') + plain(door, shows),
+      (target, auth) => open(OWN, auth, 'Content-Length: 0', 'Expect: 100-continue') + plain(target, auth),
     ],
     [
       'behind a head with bare line feeds',
-      (door, shows) => `GET ${OWN.path} HTTP/1.1\nHost: ${DOMAIN}\n\n${plain(door, shows)}`,
+      (target, auth) => `GET ${OWN.path} HTTP/1.1\nHost: ${DOMAIN}\n\n${plain(target, auth)}`,
     ],
-    ['in a tunnel to an open address', (door, shows) => upgrade(OWN, shows) + plain(door, shows)],
-    ['behind a refused WebSocket', (door, shows) => upgrade(door, shows) + plain(door, shows)],
+    ['in a tunnel to an open address', (target, auth) => upgrade(OWN, auth) + plain(target, auth)],
+    ['behind a refused WebSocket', (target, auth) => upgrade(target, auth) + plain(target, auth)],
     [
       'behind a WebSocket with a body',
-      (door, shows) =>
-        `${upgrade(OWN, shows, ['Connection: Upgrade', ...HANDSHAKE, 'Content-Length: 4'])}body${plain(door, shows)}`,
+      (target, auth) =>
+        `${upgrade(OWN, auth, ['Connection: Upgrade', ...HANDSHAKE, 'Content-Length: 4'])}body${plain(target, auth)}`,
     ],
     [
       'behind a CONNECT',
-      (door, shows) => `CONNECT ${DOMAIN}:80 HTTP/1.1\r\nHost: ${DOMAIN}\r\n\r\n${plain(door, shows)}`,
+      (target, auth) => `CONNECT ${DOMAIN}:80 HTTP/1.1\r\nHost: ${DOMAIN}\r\n\r\n${plain(target, auth)}`,
     ],
-    ['as unrequested HTTP/2', (door, shows) => `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${plain(door, shows)}`],
+    ['as unrequested HTTP/2', (target, auth) => `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${plain(target, auth)}`],
     [
       'as HTTP/2 behind an upgrade',
-      (door, shows) =>
-        `${goOn(OWN, [...shows, 'Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__'])}${plain(door, shows)}`,
+      (target, auth) =>
+        `${goOn(OWN, [...auth, 'Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__'])}${plain(target, auth)}`,
     ],
     [
       'behind a header of the PROXY protocol',
-      (door, shows) => `PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n${plain(door, shows)}`,
+      (target, auth) => `PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n${plain(target, auth)}`,
     ],
-  ] as [string, Trick['bytes']][]
+  ] as [string, BypassAttempt['bytes']][]
 ).map(([name, bytes]) => ({ name: `second: ${name}`, bytes }));
 
 /** Authorization of the owner must not extend to the next request on the connection. */
-const byOwner: Trick[] = [
+const byOwner: BypassAttempt[] = [
   {
     name: 'second: behind a request of the owner',
     owner: 1,
-    bytes: (door, shows) => goOn(door, OWNER_SHOWS) + plain(door, shows),
+    bytes: (target, auth) => goOn(target, OWNER_CREDENTIALS) + plain(target, auth),
   },
   {
     name: 'second: behind an answered request of the owner',
     owner: 1,
-    bytes: (door, shows) => [goOn(door, OWNER_SHOWS), plain(door, shows)],
+    bytes: (target, auth) => [goOn(target, OWNER_CREDENTIALS), plain(target, auth)],
   },
   {
     name: 'second: between two answered requests of the owner',
     owner: 2,
-    bytes: (door, shows) => [goOn(door, OWNER_SHOWS), goOn(door, shows), plain(door, OWNER_SHOWS)],
+    bytes: (target, auth) => [goOn(target, OWNER_CREDENTIALS), goOn(target, auth), plain(target, OWNER_CREDENTIALS)],
   },
   {
     name: 'second: a WebSocket behind an answered request of the owner',
     owner: 1,
-    bytes: (door, shows) => [goOn(door, OWNER_SHOWS), upgrade(door, shows)],
+    bytes: (target, auth) => [goOn(target, OWNER_CREDENTIALS), upgrade(target, auth)],
   },
   {
     name: 'second: behind an answered request of the owner, with a body',
     owner: 1,
-    bytes: (door, shows) => [
-      `POST ${door.path} HTTP/1.1\r\n${['Host: ' + door.host, ...OWNER_SHOWS, 'Content-Length: 4'].join('\r\n')}\r\n\r\nbody`,
-      plain(door, shows),
+    bytes: (target, auth) => [
+      `POST ${target.path} HTTP/1.1\r\n${['Host: ' + target.host, ...OWNER_CREDENTIALS, 'Content-Length: 4'].join('\r\n')}\r\n\r\nbody`,
+      plain(target, auth),
     ],
   },
   {
     name: 'second: between two requests of the owner',
     owner: 2,
-    bytes: (door, shows) => goOn(door, OWNER_SHOWS) + goOn(door, shows) + plain(door, OWNER_SHOWS),
+    bytes: (target, auth) => goOn(target, OWNER_CREDENTIALS) + goOn(target, auth) + plain(target, OWNER_CREDENTIALS),
   },
   {
     name: 'second: a WebSocket behind a request of the owner',
     owner: 1,
-    bytes: (door, shows) => goOn(door, OWNER_SHOWS) + upgrade(door, shows),
+    bytes: (target, auth) => goOn(target, OWNER_CREDENTIALS) + upgrade(target, auth),
   },
 ];
 
-const byUpgrade: Trick[] = (
+const byUpgrade: BypassAttempt[] = (
   [
-    ['regular', (door, shows) => upgrade(door, shows)],
+    ['regular', (target, auth) => upgrade(target, auth)],
     [
       'in another case',
-      (door, shows) => upgrade(door, shows, ['Connection: UPGRADE', ...HANDSHAKE.map((line) => line.toUpperCase())]),
+      (target, auth) => upgrade(target, auth, ['Connection: UPGRADE', ...HANDSHAKE.map((line) => line.toUpperCase())]),
     ],
-    ['among other options', (door, shows) => upgrade(door, shows, ['Connection: keep-alive, Upgrade', ...HANDSHAKE])],
-    ['without a key', (door, shows) => upgrade(door, shows, ['Connection: Upgrade', 'Upgrade: websocket'])],
+    ['among other options', (target, auth) => upgrade(target, auth, ['Connection: keep-alive, Upgrade', ...HANDSHAKE])],
+    ['without a key', (target, auth) => upgrade(target, auth, ['Connection: Upgrade', 'Upgrade: websocket'])],
     [
       'with an old version',
-      (door, shows) => upgrade(door, shows, ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 8']),
+      (target, auth) =>
+        upgrade(target, auth, ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 8']),
     ],
-    ['without Connection', (door, shows) => upgrade(door, shows, [...HANDSHAKE, 'Connection: close'])],
+    ['without Connection', (target, auth) => upgrade(target, auth, [...HANDSHAKE, 'Connection: close'])],
     [
       'to two protocols',
-      (door, shows) => upgrade(door, shows, ['Connection: Upgrade, close', 'Upgrade: websocket, h2c']),
+      (target, auth) => upgrade(target, auth, ['Connection: Upgrade, close', 'Upgrade: websocket, h2c']),
     ],
-    ['to HTTP/2', (door, shows) => upgrade(door, shows, ['Connection: Upgrade, close', 'Upgrade: h2c'])],
+    ['to HTTP/2', (target, auth) => upgrade(target, auth, ['Connection: Upgrade, close', 'Upgrade: h2c'])],
     [
       'by POST',
-      (door, shows) => upgrade(door, shows, ['Connection: Upgrade, close', ...HANDSHAKE], `POST ${door.path} HTTP/1.1`),
+      (target, auth) =>
+        upgrade(target, auth, ['Connection: Upgrade, close', ...HANDSHAKE], `POST ${target.path} HTTP/1.1`),
     ],
     [
       'in HTTP/1.0',
-      (door, shows) => upgrade(door, shows, ['Connection: Upgrade', ...HANDSHAKE], `GET ${door.path} HTTP/1.0`),
+      (target, auth) => upgrade(target, auth, ['Connection: Upgrade', ...HANDSHAKE], `GET ${target.path} HTTP/1.0`),
     ],
     [
       'in the absolute form',
-      (door, shows) =>
-        upgrade(door, shows, ['Connection: Upgrade', ...HANDSHAKE], `GET http://${door.host}${door.path} HTTP/1.1`),
+      (target, auth) =>
+        upgrade(
+          target,
+          auth,
+          ['Connection: Upgrade', ...HANDSHAKE],
+          `GET http://${target.host}${target.path} HTTP/1.1`,
+        ),
     ],
     [
       'with a credential as protocol',
-      (door, shows) => upgrade(door, [...shows, `Sec-WebSocket-Protocol: bearer, ${jwtOf('nobody')}`]),
+      (target, auth) => upgrade(target, [...auth, `Sec-WebSocket-Protocol: bearer, ${jwtOf('nobody')}`]),
     ],
-    ['with the Origin of the gateway', (door, shows) => upgrade(door, [...shows, `Origin: http://${door.host}`])],
+    ['with the Origin of the gateway', (target, auth) => upgrade(target, [...auth, `Origin: http://${target.host}`])],
     [
       'at an open address, for the closed path',
-      (door, shows) => upgrade(OWN, [...shows, `X-Original-URL: ${door.path}`]),
+      (target, auth) => upgrade(OWN, [...auth, `X-Original-URL: ${target.path}`]),
     ],
     [
       'at an open address, for the closed host',
-      (door, shows) => upgrade(OWN, [...shows, `X-Forwarded-Host: ${door.host}`]),
+      (target, auth) => upgrade(OWN, [...auth, `X-Forwarded-Host: ${target.host}`]),
     ],
     [
       'up from an open address',
-      (door, shows) => upgrade({ ...OWN, path: `${OWN.path}%2e%2e/%2e%2e/..${door.path}` }, shows),
+      (target, auth) => upgrade({ ...OWN, path: `${OWN.path}%2e%2e/%2e%2e/..${target.path}` }, auth),
     ],
-  ] as [string, Trick['bytes']][]
+  ] as [string, BypassAttempt['bytes']][]
 ).map(([name, bytes]) => ({ name: `WebSocket: ${name}`, bytes }));
 
-export const tricks: readonly Trick[] = [
-  { name: 'a plain request', bytes: (door, shows) => plain(door, shows) },
+export const bypassAttempts: readonly BypassAttempt[] = [
+  { name: 'a plain request', bytes: (target, auth) => plain(target, auth) },
   ...bySpelling,
   ...byHostName,
   ...byHeader,

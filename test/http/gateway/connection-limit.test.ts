@@ -21,21 +21,21 @@ function destroyAll(sockets: readonly Socket[]): void {
   for (const socket of sockets) socket.destroy();
 }
 
-async function full(more: Parameters<typeof start>[0] = {}): Promise<{ harness: Harness; held: Socket[] }> {
+async function full(more: Parameters<typeof start>[0] = {}): Promise<{ harness: Harness; openSockets: Socket[] }> {
   const inside = await serve((_req, res) => res.end('ok'));
   const harness = await start({ limits: { connections: LIMIT }, ...more });
   harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
-  const held = Array.from({ length: LIMIT }, () => connect(harness.port, '127.0.0.1').on('error', () => {}));
-  onCleanup(async () => destroyAll(held));
-  await Promise.all(held.map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
-  return { harness, held };
+  const openSockets = Array.from({ length: LIMIT }, () => connect(harness.port, '127.0.0.1').on('error', () => {}));
+  onCleanup(async () => destroyAll(openSockets));
+  await Promise.all(openSockets.map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
+  return { harness, openSockets };
 }
 
 const warnings = ({ logged }: Harness): number =>
   logged.filter(({ text }) => text.includes('further ones are turned away')).length;
 
 test('refuses requests and WebSockets above the limit, and keeps earlier ones', async () => {
-  const { harness, held } = await full();
+  const { harness, openSockets } = await full();
   for (let count = 0; count < 3; count += 1) {
     const answered = await ask(harness, PATH);
     expect(answered).toMatchObject({ status: 503, headers: { 'retry-after': '5', connection: 'close' } });
@@ -44,12 +44,12 @@ test('refuses requests and WebSockets above the limit, and keeps earlier ones', 
   const upgrade = `GET ${PATH} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
   expect(await sendRaw(harness, upgrade)).toMatch(/^HTTP\/1\.1 503 /);
   expect(warnings(harness)).toBe(1);
-  const [first] = held;
+  const [first] = openSockets;
   let got = '';
   first?.on('data', (chunk: Buffer) => (got += chunk.toString()));
   first?.write(`GET ${PATH} HTTP/1.1\r\nHost: h\r\n\r\n`);
   await until('the response has arrived', () => got.endsWith('ok'));
-  held[1]?.destroy();
+  openSockets[1]?.destroy();
   await expect.poll(async () => (await ask(harness, PATH)).status).toBe(200);
 });
 
@@ -60,7 +60,7 @@ test('over TLS as well', async () => {
 });
 
 test('closes silent excess connections soon, and further ones at once', async () => {
-  const { harness, held } = await full();
+  const { harness, openSockets } = await full();
   const late = Array.from({ length: EXCESS_CONNECTIONS + 20 }, () =>
     connect(harness.port, '127.0.0.1').on('error', () => {}),
   );
@@ -69,7 +69,7 @@ test('closes silent excess connections soon, and further ones at once', async ()
   for (const socket of late) socket.resume().once('close', () => (closed += 1));
   await until('connections beyond the limit are closed', () => closed >= 20);
   await until('all of them are closed', () => closed === late.length);
-  expect(held.every((socket) => !socket.destroyed && socket.readyState === 'open')).toBe(true);
+  expect(openSockets.every((socket) => !socket.destroyed && socket.readyState === 'open')).toBe(true);
   expect(warnings(harness)).toBe(1);
   // TLS handshakes of excess connections are cut soon, too.
   const slow = (await full({ tls })).harness;
@@ -96,11 +96,11 @@ test.each([
 });
 
 test('counts TLS connections at accept, not after the handshake', async () => {
-  const { harness, held } = await full({ tls });
+  const { harness, openSockets } = await full({ tls });
   const next = connect(harness.port, '127.0.0.1').on('error', () => {});
   onCleanup(async () => void next.destroy());
   await until('the gateway has logged an excess connection', () => warnings(harness) === 1);
-  const [first] = held;
+  const [first] = openSockets;
   if (first === undefined) throw new Error('no connection arrived');
   const spoken = connectTls({ socket: first, rejectUnauthorized: false });
   let got = '';

@@ -310,7 +310,7 @@ export async function until(what: string, holds: () => boolean, timeoutMs = 120_
 }
 
 /** Waits until a growing number stops growing; returns the number. */
-export async function standsStill(value: () => number): Promise<number> {
+export async function stableValue(value: () => number): Promise<number> {
   let last = -1;
   let still = 0;
   await until('the value is stable', () => {

@@ -25,10 +25,10 @@ const internal: readonly string[] = [
 
 const staysOutside =
   (status: number, location: string) =>
-  ({ answer, dials, inward }: Seen): void => {
+  ({ answer, dials, upstreamRequests }: Seen): void => {
     expect(finalOf(answer)).toMatchObject({ status, rest: '' });
     expect(/^location: (.*)\r$/im.exec(answer)?.[1]).toBe(location);
-    expect([dials, inward.length]).toEqual([[`${A}:80`], 1]);
+    expect([dials, upstreamRequests.length]).toEqual([[`${A}:80`], 1]);
   };
 
 const redirects: Hostile[] = internal.map((location, at) => {
@@ -42,9 +42,9 @@ const redirects: Hostile[] = internal.map((location, at) => {
 
 const goesInAs =
   (host: string) =>
-  ({ answer, inward }: Seen): void => {
+  ({ answer, upstreamRequests }: Seen): void => {
     expect(finalOf(answer).status).toBe(200);
-    expect(inward[0]?.match(/^host:.*(?=\r)/gim)?.map((line) => line.slice(5).trim())).toEqual([host]);
+    expect(upstreamRequests[0]?.match(/^host:.*(?=\r)/gim)?.map((line) => line.slice(5).trim())).toEqual([host]);
   };
 
 const asOwner = `Authorization: Bearer ${jwtOf(ALICE)}`;
@@ -97,7 +97,7 @@ const upgrade = (lines: readonly string[], { first = `GET ${PATH}/ HTTP/1.1` } =
   `${first}\r\n${['Host: h', ...lines].join('\r\n')}\r\n\r\n`;
 const SWITCH = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n';
 
-export const places: Hostile[] = [
+export const hostileAddresses: Hostile[] = [
   ...redirects,
   ...addresses.map((path): Hostile => ({
     name: `the address ${path}`,
@@ -112,9 +112,9 @@ export const places: Hostile[] = [
   {
     name: 'selects the instance by the path, whatever the Host',
     sent: request([], { host: '169.254.169.254' }),
-    holds: ({ dials, inward }) => {
+    holds: ({ dials, upstreamRequests }) => {
       expect(dials).toEqual([`${A}:80`]);
-      expect(inward[0]).toMatch(/^host: 169\.254\.169\.254\r$/im);
+      expect(upstreamRequests[0]).toMatch(/^host: 169\.254\.169\.254\r$/im);
     },
   },
   ...['', 'h:', 'h:99999', '[::1]:80', 'H.', 'a..b', '_x', '-', 'xn--nxasmq6b', '1.2.3.4:5'].map((host): Hostile => ({
@@ -145,17 +145,17 @@ export const places: Hostile[] = [
     name: 'passes on a 401 of an instance without answering it',
     inside: 'HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
     sent: request([asOwner], { path: `/notebook/${A}/` }),
-    holds: ({ answer, inward }) => {
+    holds: ({ answer, upstreamRequests }) => {
       expect(finalOf(answer).status).toBe(401);
-      expect(inward).toHaveLength(1);
+      expect(upstreamRequests).toHaveLength(1);
     },
   },
   {
     name: 'does not answer a 407 of an instance, and removes its challenge',
     inside: 'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
-    holds: ({ answer, inward }) => {
+    holds: ({ answer, upstreamRequests }) => {
       expect(answer).not.toMatch(/proxy-authenticate/i);
-      expect(inward).toHaveLength(1);
+      expect(upstreamRequests).toHaveLength(1);
     },
   },
   {
@@ -165,14 +165,15 @@ export const places: Hostile[] = [
     holds: (seen) => {
       expect(finalOf(seen.answer)).toMatchObject({ status: 400, rest: 'no' });
       expect(isWhole(seen)).toBe(true);
-      for (const line of [/^connection: upgrade\r/im, /^upgrade: websocket\r/im]) expect(seen.inward[0]).toMatch(line);
+      for (const line of [/^connection: upgrade\r/im, /^upgrade: websocket\r/im])
+        expect(seen.upstreamRequests[0]).toMatch(line);
     },
   },
   {
     name: 'forwards both keys of an upgrade with two keys',
     inside: 'HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY, KEY]),
-    holds: ({ inward }) => expect(inward[0]?.match(/^sec-websocket-key:/gim)).toHaveLength(2),
+    holds: ({ upstreamRequests }) => expect(upstreamRequests[0]?.match(/^sec-websocket-key:/gim)).toHaveLength(2),
   },
   {
     name: 'accepts or refuses an upgrade with a length of zero',
@@ -188,17 +189,17 @@ export const places: Hostile[] = [
   {
     name: 'treats an upgrade by POST as a plain request',
     sent: upgrade(['Connection: Upgrade', 'Upgrade: websocket', KEY], { first: `POST ${PATH}/ HTTP/1.1` }),
-    holds: ({ answer, inward }) => {
+    holds: ({ answer, upstreamRequests }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
-      expect(inward[0]).not.toMatch(/^upgrade:/im);
+      expect(upstreamRequests[0]).not.toMatch(/^upgrade:/im);
     },
   },
   {
     name: 'treats an upgrade that Connection does not name as a plain request',
     sent: upgrade(['Upgrade: websocket', KEY, 'Connection: close']),
-    holds: ({ answer, inward }) => {
+    holds: ({ answer, upstreamRequests }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
-      expect(inward[0]).not.toMatch(/^upgrade:/im);
+      expect(upstreamRequests[0]).not.toMatch(/^upgrade:/im);
     },
   },
   {
@@ -212,7 +213,7 @@ export const places: Hostile[] = [
       'Keep-Alive: 1',
       'TE: trailers',
     ]),
-    holds: ({ inward }) => expect(inward[0]).not.toMatch(/^(x-mine|keep-alive|te):/im),
+    holds: ({ upstreamRequests }) => expect(upstreamRequests[0]).not.toMatch(/^(x-mine|keep-alive|te):/im),
   },
   {
     name: 'a 101 with Berth cookies and headers for the whole origin',

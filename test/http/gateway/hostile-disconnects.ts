@@ -49,24 +49,24 @@ const kindsOfBody: typeof kindsOfHead = [
 ];
 
 /** All positions from `first`, by kind; each has one. */
-function placesOf(text: string, first: number, end: number, kinds: typeof kindsOfHead): Map<string, number[]> {
-  const places = new Map<string, number[]>(kinds.map(([kind]) => [kind, []]));
+function offsetsOf(text: string, first: number, end: number, kinds: typeof kindsOfHead): Map<string, number[]> {
+  const offsets = new Map<string, number[]>(kinds.map(([kind]) => [kind, []]));
   for (let at = first; at < end; at += 1) {
     const kind = kinds.find(([, isThere]) => isThere(text, at))?.[0] ?? '';
-    places.get(kind)?.push(at);
+    offsets.get(kind)?.push(at);
   }
-  for (const [kind, found] of places) if (found.length === 0) throw new Error(`no byte lies ${kind}`);
-  return places;
+  for (const [kind, found] of offsets) if (found.length === 0) throw new Error(`no byte lies ${kind}`);
+  return offsets;
 }
 
 type End = 'end' | 'reset';
 
 /** Disconnects at the next position with each connection; the client sends one request for each. */
-const diesAt = (text: string, places: readonly number[], by: End) => {
+const diesAt = (text: string, offsets: readonly number[], by: End) => {
   let count = 0;
   return (socket: Socket): void => {
     socket.once('data', () => {
-      const at = places[count++ % places.length] ?? 0;
+      const at = offsets[count++ % offsets.length] ?? 0;
       const part = Buffer.from(text.slice(0, at), 'latin1');
       if (by === 'end') return void socket.end(part);
       // Without a turn of the event loop the reset may overtake the write.
@@ -77,14 +77,14 @@ const diesAt = (text: string, places: readonly number[], by: End) => {
 
 interface Death {
   text: string;
-  places: Map<string, number[]>;
+  offsets: Map<string, number[]>;
   holds: (seen: Seen) => void;
   what: string;
   version: string;
 }
 
-const deaths = ({ text, places, holds, what, version }: Death): Hostile[] =>
-  [...places].flatMap(([kind, found]) =>
+const deaths = ({ text, offsets, holds, what, version }: Death): Hostile[] =>
+  [...offsets].flatMap(([kind, found]) =>
     (['end', 'reset'] as const).map((by): Hostile => ({
       name: `an instance that dies ${kind} (${what}, by ${by === 'end' ? 'an end' : 'a reset'}, to HTTP/${version}; ${found.length})`,
       inside: diesAt(text, found, by),
@@ -93,7 +93,7 @@ const deaths = ({ text, places, holds, what, version }: Death): Hostile[] =>
         holds(seen);
         for (let count = 1; count < found.length; count += 1)
           holds({ ...seen, ...(await exchange(seen.harness.port, request([], { version }))) });
-        expect(seen.inward).toHaveLength(found.length);
+        expect(seen.upstreamRequests).toHaveLength(found.length);
       },
     })),
   );
@@ -117,7 +117,7 @@ const UPGRADE = `GET ${PATH}/ HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgr
 export const dying: Hostile[] = [
   ...deaths({
     text: FIXED,
-    places: placesOf(FIXED, 0, endOfHead, kindsOfHead),
+    offsets: offsetsOf(FIXED, 0, endOfHead, kindsOfHead),
     holds: is502,
     what: 'a head',
     version: '1.1',
@@ -125,14 +125,14 @@ export const dying: Hostile[] = [
   ...['1.1', '1.0'].flatMap((version) => [
     ...deaths({
       text: FIXED,
-      places: placesOf(FIXED, endOfHead, FIXED.length, kindsOfBody),
+      offsets: offsetsOf(FIXED, endOfHead, FIXED.length, kindsOfBody),
       holds: isNoSuccess,
       what: 'a length',
       version,
     }),
     ...deaths({
       text: CHUNKED,
-      places: placesOf(CHUNKED, endOfChunkedHead, CHUNKED.length, kindsOfChunks),
+      offsets: offsetsOf(CHUNKED, endOfChunkedHead, CHUNKED.length, kindsOfChunks),
       holds: isNoSuccess,
       what: 'chunks',
       version,

@@ -24,7 +24,7 @@ export interface Seen {
   /** Reset, not ended. */
   wasReset: boolean;
   /** Bytes received by the instance, per connection. */
-  inward: string[];
+  upstreamRequests: string[];
   /** Dialled addresses, `<instanceId>:<port>`. */
   dials: string[];
 }
@@ -66,10 +66,10 @@ export async function play(
   { inside = OK, sent = request() }: Pick<Hostile, 'inside' | 'sent'>,
   more: Parameters<typeof start>[0] = {},
 ): Promise<Seen> {
-  const inward: string[] = [];
+  const upstreamRequests: string[] = [];
   const server = await serveTcp((socket) => {
-    const at = inward.push('') - 1;
-    socket.on('data', (chunk: Buffer) => (inward[at] += chunk.toString('latin1')));
+    const at = upstreamRequests.push('') - 1;
+    socket.on('data', (chunk: Buffer) => (upstreamRequests[at] += chunk.toString('latin1')));
     if (typeof inside === 'function') inside(socket);
     else socket.once('data', () => socket.end(inside, 'latin1'));
   });
@@ -87,7 +87,7 @@ export async function play(
     return portOf(port);
   };
   const { answer, wasReset } = await exchange(harness.port, sent);
-  return { harness, answer, wasReset, inward, dials };
+  return { harness, answer, wasReset, upstreamRequests, dials };
 }
 
 /** Uses a connection of its own, to the end. */

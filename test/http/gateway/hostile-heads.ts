@@ -11,7 +11,7 @@ type Row = [name: string, lines: readonly string[], stops: RegExp, passes?: RegE
 
 const session = 'Cookie: a=1; berth_gateway=session-a; b=2';
 
-const inward: Row[] = [
+const requestRows: Row[] = [
   ['Keep-Alive', ['Keep-Alive: timeout=9'], /^keep-alive:/im],
   ['Proxy-Connection', ['Proxy-Connection: keep-alive'], /^proxy-connection:/im],
   ['Proxy-Authorization', ['Proxy-Authorization: Basic eA=='], /^proxy-authorization:/im],
@@ -99,7 +99,7 @@ const inward: Row[] = [
   ['a link token in Referer', [`Referer: http://h${PATH}/?berth_share=x`], /berth_share/],
 ];
 
-const outward: Row[] = [
+const responseRows: Row[] = [
   ['Connection', ['Connection: keep-alive'], /^connection: keep-alive/im],
   ['Keep-Alive', ['Keep-Alive: timeout=99'], /timeout=99/i],
   ['Proxy-Connection', ['Proxy-Connection: close'], /^proxy-connection:/im],
@@ -195,11 +195,11 @@ const after =
     });
   };
 
-const headOf = (inwardText: string | undefined): string => inwardText?.split('\r\n\r\n')[0] ?? '';
+const headOf = (requestText: string | undefined): string => requestText?.split('\r\n\r\n')[0] ?? '';
 
 const goesIn =
   (stops: RegExp, passes: RegExp = /^/) =>
-  ({ answer, inward: got, dials }: Seen): void => {
+  ({ answer, upstreamRequests: got, dials }: Seen): void => {
     expect(answer.replace('HTTP/1.1 100 Continue\r\n\r\n', '')).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*ok$/);
     expect(got).toHaveLength(1);
     expect(headOf(got[0])).not.toMatch(stops);
@@ -219,12 +219,12 @@ const comesOut =
   };
 
 export const heads: Hostile[] = [
-  ...inward.map(([name, lines, stops, passes]): Hostile => ({
+  ...requestRows.map(([name, lines, stops, passes]): Hostile => ({
     name: `upstream: ${name}`,
     sent: request(lines),
     holds: goesIn(stops, passes),
   })),
-  ...outward.map(([name, lines, stops, passes]): Hostile => ({
+  ...responseRows.map(([name, lines, stops, passes]): Hostile => ({
     name: `downstream: ${name}`,
     inside: answerOf(lines),
     holds: comesOut(stops, passes),
@@ -239,7 +239,7 @@ export const heads: Hostile[] = [
     name: 'upstream: a length that Connection names stays with its body',
     inside: after('body'),
     sent: request(['Connection: Content-Length', 'Content-Length: 4'], { method: 'POST', body: 'body' }),
-    holds: ({ inward: got }) => expect(got[0]).toMatch(/^content-length: 4\r\n[^]*\r\n\r\nbody$/im),
+    holds: ({ upstreamRequests: got }) => expect(got[0]).toMatch(/^content-length: 4\r\n[^]*\r\n\r\nbody$/im),
   },
   {
     name: 'upstream: an encoding that Connection names stays with its body',
@@ -248,7 +248,7 @@ export const heads: Hostile[] = [
       method: 'POST',
       body: '4\r\nbody\r\n0\r\n\r\n',
     }),
-    holds: ({ inward: got }) =>
+    holds: ({ upstreamRequests: got }) =>
       expect(got[0]).toMatch(/^transfer-encoding: chunked\r[^]*\r\n4\r\nbody\r\n0\r\n\r\n$/im),
   },
   {
@@ -258,12 +258,12 @@ export const heads: Hostile[] = [
       method: 'POST',
       body: '4\r\nbody\r\n0\r\nAuthorization: Bearer x\r\nX-Trailer: 1\r\n\r\n',
     }),
-    holds: ({ inward: got }) => expect(got[0]).not.toMatch(/bearer x|x-trailer/i),
+    holds: ({ upstreamRequests: got }) => expect(got[0]).not.toMatch(/bearer x|x-trailer/i),
   },
   {
     name: 'upstream: a notebook receives no credential but its own token',
     sent: request([session, 'Authorization: Bearer sk-1', 'X-API-Key: k'], { path: `/notebook/${A}/` }),
-    holds: ({ inward: got, answer }) => {
+    holds: ({ upstreamRequests: got, answer }) => {
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
       expect(got[0]?.match(/^(authorization|x-api-key|cookie): .*(?=\r)/gim)).toEqual([
         'cookie: a=1; b=2',

@@ -7,9 +7,9 @@ import { play } from './hostile-harness.ts';
 import { answers } from './hostile-responses.ts';
 import { dying } from './hostile-disconnects.ts';
 import { heads } from './hostile-heads.ts';
-import { places } from './hostile-addresses.ts';
+import { hostileAddresses } from './hostile-addresses.ts';
 
-const cases = [...heads, ...answers, ...dying, ...places];
+const cases = [...heads, ...answers, ...dying, ...hostileAddresses];
 
 test.each(cases)('$name', async (one) => {
   // Shortens cases that wait for the end of idle connections.

@@ -8,7 +8,7 @@ import type { ClientHttp2Stream } from 'node:http2';
 import { connect as connectTls } from 'node:tls';
 import { duplexPair } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { ALICE, onCleanup, serve, serveTcp, standsStill, until } from './harness.ts';
+import { ALICE, onCleanup, serve, serveTcp, stableValue, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 import * as raw from './http2-frames.ts';
 import { A, P, ask, connected, gateway, gatewayTo, heard, ignore, send } from './http2-client.ts';
@@ -91,7 +91,7 @@ describe('bodies are streamed independently', () => {
     const session = await connected(harness);
     const slow = send(session, { ':path': `${P}/endless` });
     slow.pause();
-    const bytes = await standsStill(written);
+    const bytes = await stableValue(written);
     expect(bytes).toBeLessThan(512 << 10); // includes the client's window and buffer
     for (let count = 0; count < 5; count += 1) expect(await ask(session, `${P}/`)).toMatchObject({ body: 'short' });
     slow.on('data', () => {});
@@ -112,7 +112,7 @@ describe('bodies are streamed independently', () => {
     client.socket.pause();
     client.socket.write(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.get(`${P}/endless`)));
     // Mostly in the kernel buffers of the connection.
-    expect(await standsStill(written)).toBeLessThan(16 << 20);
+    expect(await stableValue(written)).toBeLessThan(16 << 20);
     client.socket.destroy();
     await until('the end of the connection is detected', () => harness.began.every(({ done }) => done));
   });
@@ -137,7 +137,7 @@ describe('bodies are streamed independently', () => {
     };
     // Together larger than the connection window.
     const stalled = Array.from({ length: 8 }, upload);
-    for (const { sent } of stalled) expect(await standsStill(sent)).toBeLessThan(768 << 10);
+    for (const { sent } of stalled) expect(await stableValue(sent)).toBeLessThan(768 << 10);
     const other = send(session, { ':method': 'POST', ':path': `${P}/` }, false);
     other.end('y'.repeat(500_000));
     expect((await heard(other)).body).toHaveLength(500_000);
@@ -407,7 +407,7 @@ describe('limits', () => {
       }
     };
     flood();
-    expect(await standsStill(() => bytes)).toBeLessThan(32 << 20);
+    expect(await stableValue(() => bytes)).toBeLessThan(32 << 20);
     enough = true;
   });
 

@@ -196,8 +196,8 @@ test('invalidates cached answers at a revocation, and publishes it', async () =>
   const { tell, ended, asked } = await api([route(ONE), route(TWO)], sessions, shares);
   const { ready, forwarding, authenticate } = follow(() => 1_000_000);
   await ready;
-  const looks: RevocationSubject[] = [];
-  const unfollow = forwarding.onRevoked((look) => looks.push(look));
+  const revocations: RevocationSubject[] = [];
+  const unfollow = forwarding.onRevoked((look) => revocations.push(look));
   for (const secret of ['mine', 'other']) await forwarding.session(secret);
   await authenticate({ kind: 'apiKey', key: 'k' });
   await forwarding.share('link');
@@ -206,18 +206,18 @@ test('invalidates cached answers at a revocation, and publishes it', async () =>
   expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
   asked.length = 0;
   ended({ accountId: ALICE });
-  await expect.poll(() => looks).toEqual([{ accountId: ALICE }]);
+  await expect.poll(() => revocations).toEqual([{ accountId: ALICE }]);
   expect(await forwarding.session('mine')).toBeNull();
   expect(await forwarding.session('other')).toEqual({ accountId: MALLORY });
   await authenticate({ kind: 'apiKey', key: 'k' });
   expect(asked).toEqual(['session mine', 'apiKey']);
   tell({ routes: [route(ONE)], gone: [TWO] });
-  await expect.poll(() => looks.slice(1)).toEqual([{ instanceId: ONE }, { instanceId: TWO }]);
+  await expect.poll(() => revocations.slice(1)).toEqual([{ instanceId: ONE }, { instanceId: TWO }]);
   expect(await forwarding.share('link')).toBeNull();
   unfollow();
   tell({ gone: [ONE] });
   await routeIs({ forwarding }, ONE, null);
-  expect(looks).toHaveLength(3);
+  expect(revocations).toHaveLength(3);
 });
 
 test('caches ssh identities for a second, longer during an API outage, and drops deleted keys', async () => {
@@ -298,19 +298,19 @@ test('rechecks everything after an API outage', async () => {
   await ready;
   expect(await forwarding.session('mine')).toEqual({ accountId: ALICE });
   expect(await forwarding.share('link')).not.toBeNull();
-  const looks: RevocationSubject[] = [];
+  const revocations: RevocationSubject[] = [];
   const found: unknown[] = [];
   forwarding.onRevoked((look) => {
-    looks.push(look);
+    revocations.push(look);
     if ('accountId' in look) found.push(forwarding.session('mine'));
   });
   await first.link.stop();
   await api([route(ONE), route(TWO, { access: new Map([[8000, 'owner']]) }), route(THREE)]);
-  await expect.poll(() => looks.length).toBeGreaterThan(0);
-  expect(new Set(looks)).toEqual(
+  await expect.poll(() => revocations.length).toBeGreaterThan(0);
+  expect(new Set(revocations)).toEqual(
     new Set([{ accountId: ALICE }, { instanceId: ONE }, { instanceId: TWO }, { instanceId: FOUR }]),
   );
-  expect(looks).toHaveLength(4);
+  expect(revocations).toHaveLength(4);
   expect(await Promise.all(found)).toEqual([null]);
   expect(await forwarding.share('link')).toBeNull();
 });

@@ -177,14 +177,14 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     const [instanceId, elsewhere] = [await launched(fixture), await launched(fixture)];
     const tab = await tabOf(fixture, mine.caller, instanceId);
     const other = await tabOf(fixture, others.caller, elsewhere);
-    const [socket, kept] = [await tab.socket(), await other.socket()];
+    const [socket, otherSocket] = [await tab.socket(), await other.socket()];
     expect(await tab.save()).toBe(200);
     await end(fixture, { caller: mine.caller, instanceId });
     // Access is also rechecked every 30 seconds; an earlier cut proves the revocation.
     await expect.poll(() => isOpen(socket)).toBe(false);
     expect(await tab.save()).toBe(name === 'terminating the instance' ? 404 : 401);
     if (name === 'a new password') return;
-    expect(isOpen(kept)).toBe(true);
+    expect(isOpen(otherSocket)).toBe(true);
     expect(await other.save()).toBe(200);
   });
 

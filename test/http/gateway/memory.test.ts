@@ -12,7 +12,7 @@ import { ALICE, idOf, ISSUER, jwtOf, onCleanup, serveTcp, start, until } from '.
 const COUNT = 1_000;
 const HEADER_BYTES = 30_000;
 /** A tenth of the headers' size. */
-const MOST_HELD_BYTES = (COUNT * HEADER_BYTES) / 10;
+const MAX_RETAINED_BYTES = (COUNT * HEADER_BYTES) / 10;
 
 setFlagsFromString('--expose-gc');
 const gc: unknown = runInNewContext('gc');
@@ -27,12 +27,12 @@ function heapBytes(): number {
 const cutOut = (at: number): string =>
   Buffer.from(`secret-of-session-${at}`.padEnd(HEADER_BYTES, 'x')).toString('latin1').slice(0, 40);
 
-async function held(keep: (secret: string) => unknown): Promise<number> {
+async function retainedBytes(keep: (secret: string) => unknown): Promise<number> {
   const before = heapBytes();
-  const kept: unknown[] = [];
-  for (let at = 0; at < COUNT; at += 1) kept.push(await keep(cutOut(at)));
+  const stored: unknown[] = [];
+  for (let at = 0; at < COUNT; at += 1) stored.push(await keep(cutOut(at)));
   const bytes = heapBytes() - before;
-  expect(kept).toHaveLength(COUNT);
+  expect(stored).toHaveLength(COUNT);
   return bytes;
 }
 
@@ -43,25 +43,25 @@ const asCredential = (secret: string, kind: 'token' | 'apiKey'): AccessGrant => 
 });
 
 test('copies secrets, so that they do not retain their header', async () => {
-  expect(await held((secret) => ({ secret }))).toBeGreaterThan(MOST_HELD_BYTES);
+  expect(await retainedBytes((secret) => ({ secret }))).toBeGreaterThan(MAX_RETAINED_BYTES);
   const keeps: [string, (secret: string) => unknown][] = [
     ['session', (secret) => detachedCopy({ kind: 'session', secret, accountId: ALICE })],
     ['share', (secret) => detachedCopy({ kind: 'share', token: secret })],
     ['token', (secret) => detachedCopy(asCredential(secret, 'token'))],
     ['key', (secret) => detachedCopy(asCredential(secret, 'apiKey'))],
   ];
-  for (const [name, keep] of keeps) expect(await held(keep), name).toBeLessThan(MOST_HELD_BYTES);
+  for (const [name, keep] of keeps) expect(await retainedBytes(keep), name).toBeLessThan(MAX_RETAINED_BYTES);
 });
 
 test('caches answers without retaining request headers', async () => {
-  const believed = makeCache({ load: async () => 'somebody', now: () => 1, ttlMs: 1_000, maxEntries: COUNT });
-  expect(await held((secret) => believed.get(secret))).toBeLessThan(MOST_HELD_BYTES);
+  const cache = makeCache({ load: async () => 'somebody', now: () => 1, ttlMs: 1_000, maxEntries: COUNT });
+  expect(await retainedBytes((secret) => cache.get(secret))).toBeLessThan(MAX_RETAINED_BYTES);
   const known = makeVerifiedCache({
     now: () => 1,
     maxEntries: COUNT,
     verify: async () => ({ subject: 'somebody', expiresAtMs: 1_000 }),
   });
-  expect(await held((secret) => known.find(secret))).toBeLessThan(MOST_HELD_BYTES);
+  expect(await retainedBytes((secret) => known.find(secret))).toBeLessThan(MAX_RETAINED_BYTES);
   // Still cached.
   expect(known.fresh(cutOut(0))).toBe('somebody');
 });

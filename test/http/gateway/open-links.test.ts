@@ -110,7 +110,7 @@ test('asks for confirmation of a link opened by a cross-site page', async () => 
   const navigation = { 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' };
   const from = async (more: Record<string, string>, key = 'key-m'): Promise<Answered> =>
     browser(harness).go(`/open?key=${key}`, { ...navigation, ...more });
-  const strangers: Record<string, string>[] = [
+  const unauthorizedHeaders: Record<string, string>[] = [
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'cross-site', referer: 'https://evil.test/' },
     { 'sec-fetch-site': 'cross-site', referer: 'no address' },
@@ -121,7 +121,7 @@ test('asks for confirmation of a link opened by a cross-site page', async () => 
     { referer: `${API_ORIGIN}.evil.test/` },
     { referer: 'http://console.test.evil.test:8080/' },
   ];
-  for (const more of strangers) {
+  for (const more of unauthorizedHeaders) {
     const answered = await from(more);
     expect(answered.status).toBe(200);
     expect(answered.headers['set-cookie']).toBeUndefined();

@@ -84,7 +84,7 @@ async function gateway(access: PortAccess, more: Parameters<typeof start>[0] = {
   return { harness, heads };
 }
 
-const places: Record<Surface, (query: string) => { path: string; host: string }> = {
+const addressOf: Record<Surface, (query: string) => { path: string; host: string }> = {
   forward: (query) => ({ path: `/forward/${A}/80/x${query}`, host: DOMAIN }),
   host: (query) => ({ path: `/x${query}`, host: `80-${A}.${DOMAIN}` }),
   notebook: (query) => ({ path: `/notebook/${A}/x${query}`, host: DOMAIN }),
@@ -99,7 +99,7 @@ const withToken = ({ headers = {}, query, ...rest }: Visitor, token: string): Vi
 async function statusOf(harness: Harness, surface: Surface, how: 'request' | 'upgrade', one: Visitor) {
   // A link to the notebook's port opens /forward only.
   const visitor = surface === 'notebook' ? withToken(one, 'notebook') : one;
-  const { path, host } = places[surface](visitor.query === undefined ? '' : `?${visitor.query}`);
+  const { path, host } = addressOf[surface](visitor.query === undefined ? '' : `?${visitor.query}`);
   const headers: Headers = { host, ...visitor.headers, ...(visitor.browser ? { origin: `http://${host}` } : {}) };
   if (how === 'request') return (await ask(harness, path, { headers })).status;
   const lines = Object.entries({ connection: 'Upgrade', upgrade: 'websocket', ...headers });
@@ -112,7 +112,7 @@ async function statusOf(harness: Harness, surface: Surface, how: 'request' | 'up
 }
 
 describe.each(['owner', 'signedIn', 'public'] as const)('a port with access %s', (access) => {
-  test.each(Object.keys(places) as Surface[])(
+  test.each(Object.keys(addressOf) as Surface[])(
     'admits by %s exactly the authorized callers, with requests and WebSockets',
     async (surface) => {
       const { harness, heads } = await gateway(access);
@@ -223,11 +223,13 @@ describe('a browser that opens a link', () => {
       const answered = await ask(harness, path, { headers: { host, ...page, ...proto } });
       expect(answered).toMatchObject({ status: 303, headers: { location, 'set-cookie': [cookie] } });
       expect(heads).toEqual([]);
-      const kept = cookie.split(';')[0] ?? '';
+      const sessionCookie = cookie.split(';')[0] ?? '';
       // Parsed as by a browser.
       const { origin, pathname, search } = new URL(location, `http://${host}`);
       expect(origin).toBe(`http://${host}`);
-      const shown = await ask(harness, pathname + search, { headers: { host, ...page, ...proto, cookie: kept } });
+      const shown = await ask(harness, pathname + search, {
+        headers: { host, ...page, ...proto, cookie: sessionCookie },
+      });
       expect([shown.status, shown.body]).toEqual([200, 'inside']);
     },
   );

@@ -39,11 +39,11 @@ async function apart(): Promise<Apart> {
   const fixture = await execFixture({
     async terminals(engine: SimulatedEngine) {
       up = async () => {
-        const held = makeTerminalHost({ engine, holder: 'a holder', time: realTime, log });
-        const one = (served = await serveTerminals({ path, terminals: held, log }));
+        const terminals = makeTerminalHost({ engine, holder: 'a holder', time: realTime, log });
+        const one = (served = await serveTerminals({ path, terminals, log }));
         end = async () => {
           if (served === one) served = null;
-          await held.stop();
+          await terminals.stop();
           await one.stop();
         };
       };
@@ -72,17 +72,17 @@ test('keeps a terminal during an API outage, and replays its output on reattach'
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   const before = await openTerminal(api.port, { instanceId, columns: 100, rows: 30 }, admin);
-  await before.shows('# ');
+  await before.waitForText('# ');
   expect(before.messages[0]).toEqual({ type: 'attached', terminal: 'main', created: true, columns: 100, rows: 30 });
   before.type('echo before; sleep 0.3; echo meanwhile\r');
-  await before.shows('\r\nbefore\r\n');
+  await before.waitForText('\r\nbefore\r\n');
   await api.stop();
   expect((await before.closed).code).toBe(1001);
   await world.again();
   const next = await startEdge(world.running.control);
   onTestFinished(() => next.stop());
   const after = await openTerminal(next.port, { instanceId, columns: 100, rows: 30 }, admin);
-  await after.shows('\r\nmeanwhile\r\n');
+  await after.waitForText('\r\nmeanwhile\r\n');
   expect(after.shown()).toContain('\r\nbefore\r\n');
   expect(after.messages[0]).toMatchObject({ created: false });
   after.type('exit 7\r');
@@ -94,14 +94,14 @@ test('supports viewers, sizes, lists, closes and the end of the run over the soc
   const { admin, api, world } = await apart();
   const instanceId = await admin.launch();
   const one = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 80, rows: 24 }, admin);
-  await one.shows('# ');
+  await one.waitForText('# ');
   const two = await openTerminal(api.port, { instanceId, terminal: 'x', columns: 120, rows: 40 }, admin);
   await eventually(() => one.messages.some(({ type }) => type === 'size'));
   expect(one.messages.at(-1)).toEqual({ type: 'size', columns: 120, rows: 40 });
   two.resize(90, 20);
   await eventually(() => one.messages.at(-1)?.['rows'] === 20);
   one.type('stty size\r');
-  for (const viewer of [one, two]) await viewer.shows('\r\n20 90\r\n');
+  for (const viewer of [one, two]) await viewer.waitForText('\r\n20 90\r\n');
   const { terminals } = await admin.client.listTerminals({ instanceId });
   expect(terminals).toMatchObject([{ terminal: 'x', columns: 90, rows: 20, viewers: 2, closesAtUnixMs: null }]);
   two.socket.close();
@@ -112,7 +112,7 @@ test('supports viewers, sizes, lists, closes and the end of the run over the soc
   expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
 
   const last = await openTerminal(api.port, { instanceId }, admin);
-  await last.shows('# ');
+  await last.waitForText('# ');
   await admin.client.stop({ instanceId });
   expect((await last.closed).code).toBe(4410);
   await world.until(instanceId, hasStatus('Stopped'));
@@ -136,7 +136,7 @@ test('reports an absent terminal process, loses its terminals, and opens new one
   const { admin, api, holderAgain, holderDown } = await apart();
   const instanceId = await admin.launch();
   const before = await openTerminal(api.port, { instanceId }, admin);
-  await before.shows('# ');
+  await before.waitForText('# ');
   await holderDown();
   expect([4410, 4503]).toContain((await before.closed).code);
   const refused = await openTerminal(api.port, { instanceId }, admin).catch((error: unknown) => error);
@@ -147,7 +147,7 @@ test('reports an absent terminal process, loses its terminals, and opens new one
   expect(listed).toMatchObject({ status: 503, headers: { 'retry-after': '2' } });
   await holderAgain();
   const after = await openTerminal(api.port, { instanceId }, admin);
-  await after.shows('# ');
+  await after.waitForText('# ');
   expect(after.messages[0]).toMatchObject({ created: true });
 });
 
@@ -155,7 +155,7 @@ test('applies back-pressure of a slow viewer without loss', async () => {
   const { admin, api } = await apart();
   const instanceId = await admin.launch();
   const viewer = await openTerminal(api.port, { instanceId }, admin);
-  await viewer.shows('# ');
+  await viewer.waitForText('# ');
   let bytes = 0;
   viewer.socket.on('message', (data: Buffer) => (bytes += data.length));
   viewer.type('head -c 30000000 /dev/zero; echo done\r');
@@ -234,5 +234,5 @@ test('restricts the socket to Berth’s user, and survives garbage', async () =>
   ])
     expect(await statusOf(asked), asked.path).toBe(409);
   const instanceId = await admin.launch();
-  await (await openTerminal(api.port, { instanceId }, admin)).shows('# ');
+  await (await openTerminal(api.port, { instanceId }, admin)).waitForText('# ');
 });

@@ -55,7 +55,7 @@ const collect = ((): (() => void) => {
 })();
 
 /** Measured once all requests have ended. */
-async function heldBytes(): Promise<number> {
+async function bufferedBytes(): Promise<number> {
   for (let round = 0; round < 3; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 20));
     collect();
@@ -119,7 +119,7 @@ test(`${RESETS} resets of either side at every stage leak nothing and crash noth
   };
   // Warm-up of lazy initialization.
   await storm(1_000);
-  const before = { bytes: await heldBytes(), handles: handles() };
+  const before = { bytes: await bufferedBytes(), handles: handles() };
   fromOutside = 0;
   connections = 0;
   await storm(RESETS);
@@ -127,7 +127,7 @@ test(`${RESETS} resets of either side at every stage leak nothing and crash noth
   expect(fromOutside).toBeGreaterThan(RESETS / 2);
   expect(connections).toBeGreaterThan(RESETS / 5);
   await until('no handle is left', () => handles() <= before.handles);
-  const leftBytes = async (): Promise<number> => (await heldBytes()) - before.bytes;
+  const leftBytes = async (): Promise<number> => (await bufferedBytes()) - before.bytes;
   // Buffers live until their timeouts.
   await expect.poll(leftBytes, { interval: 500 }).toBeLessThan(MEMORY_BYTES);
   const well = await serveTcp((socket) => void socket.on('data', () => socket.write(OK)));

@@ -138,8 +138,8 @@ test('an unclosed channel holds its permit', async () => {
 test('delays forwarded connections under back-pressure, and drops closed ones', async () => {
   let free = (): void => {};
   let busy: Promise<void> | null = new Promise((resolve) => (free = resolve));
-  const places = makeLimit(2, () => () => {});
-  const client = fakeClient({ backpressure: () => busy, tryAcquire: places });
+  const tryAcquire = makeLimit(2, () => () => {});
+  const client = fakeClient({ backpressure: () => busy, tryAcquire });
   const asked: string[] = [];
   const [stays, leaves, tooMany] = [new PassThrough(), new PassThrough(), new PassThrough()];
   forwardConnection(client, stays, () => void asked.push('stays'));
@@ -152,8 +152,8 @@ test('delays forwarded connections under back-pressure, and drops closed ones', 
   busy = null;
   free();
   await expect.poll(() => asked).toEqual(['stays']);
-  expect(places()).not.toBeNull();
-  expect(places()).toBeNull();
+  expect(tryAcquire()).not.toBeNull();
+  expect(tryAcquire()).toBeNull();
 });
 
 test('frees sessions closed without a command', async () => {
@@ -187,12 +187,12 @@ test('frees sessions closed without a command', async () => {
 
 test('a client that leaves during its login takes no permit', async () => {
   const hostKey = makeSshHostKeys(new Uint8Array(32).fill(7))('any');
-  let held: Promise<void> | null = null;
+  let blocked: Promise<void> | null = null;
   let asked = 0;
   const access = async () => {
     asked += 1;
     // Clients offer a key before signing.
-    if (held !== null && asked % 2 === 0) await held;
+    if (blocked !== null && asked % 2 === 0) await blocked;
     return { hostKey, keys: [mine.blob] };
   };
   // A single instance gets three of six permits.
@@ -201,7 +201,7 @@ test('a client that leaves during its login takes no permit', async () => {
   for (let n = 0; n < 4; n++) {
     asked = 0;
     const { promise, resolve } = Promise.withResolvers<void>();
-    held = promise;
+    blocked = promise;
     const port = fixture.port();
     const leaving = connect(port, '127.0.0.1').on('error', () => {});
     const login = fixture.login(mine, { sock: leaving }).catch(() => {});
@@ -212,7 +212,7 @@ test('a client that leaves during its login takes no permit', async () => {
     resolve();
     await sleep(10);
   }
-  held = null;
+  blocked = null;
   expect((await run(await fixture.login(mine), 'echo in')).stdout.toString()).toBe('in\n');
 });
 
@@ -273,9 +273,9 @@ test('refuses channels without a permit; a leaving client releases its permits',
 });
 
 test('limits buffered bytes per instance and in total, without affecting others', () => {
-  const held = makeBufferedBytes({ perInstance: 100, total: 240, recountEvery: 10 });
+  const buffered = makeBufferedBytes({ perInstance: 100, total: 240, recountEvery: 10 });
   const hold = (bytes: number) => {
-    const share = held.forInstance();
+    const share = buffered.forInstance();
     const at = { bytes };
     return { at, share, forget: share.watch(() => at.bytes) };
   };
@@ -298,8 +298,8 @@ test('detects a client that neither reads nor sends', () => {
   onCleanup(async () => void vi.useRealTimers());
   const socket = Object.assign(new PassThrough(), { destroy: () => {} });
   const ssh = Object.assign(new EventEmitter(), { _sock: socket, _protocol: { _kexinit: undefined } });
-  const held = makeBufferedBytes({ perInstance: 1e9, total: 1e9, recountEvery: 1 }).forInstance();
-  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered: held };
+  const buffered = makeBufferedBytes({ perInstance: 1e9, total: 1e9, recountEvery: 1 }).forInstance();
+  const deps = { ssh: ssh as unknown as Connection, log: silent, instanceId: ID, buffered };
   const { gone } = makeSshClient({ ...deps, acquireChannel: () => () => {} });
   vi.advanceTimersByTime(10_000);
   expect(gone.aborted).toBe(false);

@@ -68,8 +68,8 @@ test('bounds memory for a client that reads nothing', async () => {
   const before = process.memoryUsage();
   await sleep(1_500);
   const after = process.memoryUsage();
-  const held = [...fixture.accepted].reduce((sum, socket) => sum + socket.writableLength, 0);
-  expect(held).toBeLessThan(2_000_000);
+  const bufferedBytes = [...fixture.accepted].reduce((sum, socket) => sum + socket.writableLength, 0);
+  expect(bufferedBytes).toBeLessThan(2_000_000);
   expect(after.rss - before.rss).toBeLessThan(60_000_000);
 });
 

@@ -6,7 +6,7 @@ import { duplexPair, type Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, standsStill, start, until } from './harness.ts';
+import { ask, idOf, onCleanup, sendRaw, serve, serveTcp, stableValue, start, until } from './harness.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -97,7 +97,7 @@ describe('bodies of any size and speed are streamed', () => {
     const CHUNKS = 100_000;
     const body = Buffer.from('1\r\nx\r\n'.repeat(CHUNKS));
     const head = `POST /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n`;
-    const heldBefore = heapUsed();
+    const heapBefore = heapUsed();
     const clients = Array.from({ length: 8 }, () => {
       const client = connect(harness.port, '127.0.0.1');
       const one = { client, answer: '' };
@@ -110,9 +110,9 @@ describe('bodies of any size and speed are streamed', () => {
     await until('the instance has all requests', () => waiting.length === clients.length);
     const reported = (): number =>
       clients.reduce((sum, { client }) => sum + client.bytesWritten - client.writableLength, 0);
-    await standsStill(reported);
+    await stableValue(reported);
     // Storing each piece separately would take 25 MB per client.
-    expect((heapUsed() - heldBefore) / clients.length).toBeLessThan(2 ** 20);
+    expect((heapUsed() - heapBefore) / clients.length).toBeLessThan(2 ** 20);
     for (const instance of waiting) {
       let text = '';
       instance.setEncoding('latin1').on('data', (more: string) => {
@@ -148,7 +148,7 @@ describe('bodies of any size and speed are streamed', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n\r\n`);
-    await standsStill(() => written);
+    await stableValue(() => written);
     client.destroy();
     expect(reported).toEqual([]);
   });
@@ -171,7 +171,7 @@ describe('bodies of any size and speed are streamed', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
-    await standsStill(() => written);
+    await stableValue(() => written);
     expect(written).toBeLessThan(32 << 20); // capacity of the kernel sockets
     client.resume();
     await until('all is written', () => written === 64 << 20);

@@ -47,7 +47,7 @@ describe('the gateway explains why an instance cannot answer', () => {
     expect(await ask(harness, `/forward/${A}/80/`)).toMatchObject({ status: 503 });
   });
 
-  const pages: [status: string, title: string, says: RegExp, looksAgain: boolean][] = [
+  const pages: [status: string, title: string, says: RegExp, refreshes: boolean][] = [
     ['Initializing', 'The instance is starting', /The instance is Initializing\..*It answers here once it runs/s, true],
     ['PullingImage', 'The instance is starting', /The instance is PullingImage\./, true],
     ['Starting', 'The instance is starting', /The instance is Starting\./, true],
@@ -72,7 +72,7 @@ describe('the gateway explains why an instance cannot answer', () => {
       false,
     ],
   ];
-  for (const [status, title, says, looksAgain] of pages)
+  for (const [status, title, says, refreshes] of pages)
     test(`shows a page with the next step for ${status}`, async () => {
       const harness = await start();
       harness.add(A, { publicPorts: [80], route: { running: false, status } });
@@ -83,10 +83,10 @@ describe('the gateway explains why an instance cannot answer', () => {
       });
       expect(page.body).toContain(`<h1>${title}</h1>`);
       expect(page.body).toMatch(says);
-      expect(page.body.includes('http-equiv="refresh"')).toBe(looksAgain);
-      expect(page.body.includes('looks again by itself')).toBe(looksAgain);
-      expect(page.headers['retry-after']).toBe(looksAgain ? '3' : undefined);
-      expect(page.body.includes(`href="${API_ORIGIN}/"`)).toBe(!looksAgain);
+      expect(page.body.includes('http-equiv="refresh"')).toBe(refreshes);
+      expect(page.body.includes('looks again by itself')).toBe(refreshes);
+      expect(page.headers['retry-after']).toBe(refreshes ? '3' : undefined);
+      expect(page.body.includes(`href="${API_ORIGIN}/"`)).toBe(!refreshes);
       const program = await ask(harness, `/forward/${A}/80/`);
       expect(JSON.parse(program.body)).toEqual({ message: expect.stringContaining(`the instance is ${status}: `) });
     });

@@ -14,7 +14,7 @@ import {
   sendRaw,
   serve,
   serveTcp,
-  standsStill,
+  stableValue,
   start,
   until,
 } from './harness.ts';
@@ -93,10 +93,10 @@ describe('WebSockets are forwarded', () => {
   });
 
   test('cleans request and response heads', async () => {
-    let inward = '';
+    let upstreamRequest = '';
     const inside = await serveTcp((socket) =>
       socket.once('data', (head) => {
-        inward = head.toString('latin1');
+        upstreamRequest = head.toString('latin1');
         socket.write(
           'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSet-Cookie: AccessToken=evil\r\n' +
             'Set-Cookie: mine=1; Path=/\r\nClear-Site-Data: "*"\r\nSec-WebSocket-Accept: x\r\n\r\nfirst bytes',
@@ -107,21 +107,21 @@ describe('WebSockets are forwarded', () => {
     const harness = await start();
     harness.add(A, { ports: { 8888: inside.port } });
     harness.sessions.set('s', ALICE);
-    const outward = await sendRaw(
+    const response = await sendRaw(
       harness,
       `GET /notebook/${A}/api/kernels/1/channels HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}Origin: http://h\r\nX-Forwarded-For: 6.6.6.6\r\n` +
         `Cookie: a=1; berth_gateway=s; AccessToken=${jwtOf(ALICE)}\r\nX-API-Key: ${keyOf(ALICE)}\r\n\r\nearly bytes`,
     );
-    expect(inward).toContain(`GET /notebook/${A}/api/kernels/1/channels HTTP/1.1\r\n`);
-    expect(inward).toMatch(/\r\nAuthorization: token token-of-/);
-    expect(inward).toMatch(/\r\nX-Forwarded-For: 127\.0\.0\.1\r\n/);
-    expect(inward).toMatch(/\r\ncookie: a=1\r\n/i);
-    expect(inward.match(/\r\n(connection|upgrade):/gi)).toHaveLength(2);
-    expect(inward).not.toMatch(/6\.6\.6\.6|berth_|AccessToken/);
-    expect(outward).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\n/);
-    expect(outward).toContain(`mine=1; Path=/notebook/${A}/`);
-    expect(outward).not.toMatch(/evil|Clear-Site/);
-    expect(outward).toMatch(/\r\n\r\nfirst bytesgot early bytes$/);
+    expect(upstreamRequest).toContain(`GET /notebook/${A}/api/kernels/1/channels HTTP/1.1\r\n`);
+    expect(upstreamRequest).toMatch(/\r\nAuthorization: token token-of-/);
+    expect(upstreamRequest).toMatch(/\r\nX-Forwarded-For: 127\.0\.0\.1\r\n/);
+    expect(upstreamRequest).toMatch(/\r\ncookie: a=1\r\n/i);
+    expect(upstreamRequest.match(/\r\n(connection|upgrade):/gi)).toHaveLength(2);
+    expect(upstreamRequest).not.toMatch(/6\.6\.6\.6|berth_|AccessToken/);
+    expect(response).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\n/);
+    expect(response).toContain(`mine=1; Path=/notebook/${A}/`);
+    expect(response).not.toMatch(/evil|Clear-Site/);
+    expect(response).toMatch(/\r\n\r\nfirst bytesgot early bytes$/);
   });
 
   test('forwards a half-close after all data', async () => {
@@ -200,7 +200,7 @@ describe('WebSockets are forwarded', () => {
     const client = connect(harness.port, '127.0.0.1');
     client.pause();
     client.write(`GET /forward/${A}/80/ HTTP/1.1\r\nHost: h\r\n${HANDSHAKE}\r\n`);
-    await standsStill(() => written);
+    await stableValue(() => written);
     expect(written).toBeLessThan(32 << 20);
     client.resume();
     await until('everything is written', () => written === 64 << 20);

@@ -73,12 +73,12 @@ async function admin(apiUrl: string) {
 
 async function request(client: Awaited<ReturnType<typeof admin>>) {
   const { images } = await client.listImages({ pager: { currentPage: 1, pageSize: 1 } });
-  const place = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
+  const regionInfo = (await client.catalog()).instanceInfos[0]?.regionInfos[0];
   return {
     name: 'one',
     imageId: images[0]?.imageId ?? '',
-    instanceTypeId: place?.instanceTypeInfos[0]?.instanceTypeId ?? '',
-    region: place?.regionId ?? '',
+    instanceTypeId: regionInfo?.instanceTypeInfos[0]?.instanceTypeId ?? '',
+    region: regionInfo?.regionId ?? '',
     billing: { chargeMode: 'perHour', duration: 1 } as const,
     remoteStorages: [],
     instanceConfiguration: { enableCommonData: false, enableDocker: false, initScript: '' },

@@ -38,14 +38,14 @@ let mallory: Person;
 /** Alice's ids, by the field names of the routes. */
 let hers: Record<string, string>;
 /** Fields of a launch. */
-let place: { region: string; type: string; image: string };
+let launchOptions: { region: string; type: string; image: string };
 
 async function person(admin: Client, username: string): Promise<Person> {
   const password = `the password of ${username}`;
   await admin.createUser({ username, password, balance: 1_000 });
   const { client, token } = await login(server, username, password);
   const request = await firstLaunchRequest(client, { name: 'mine', initScript: LISTENS, nodePorts: [8000] });
-  place = { region: request.region, type: request.instanceTypeId, image: request.imageId };
+  launchOptions = { region: request.region, type: request.instanceTypeId, image: request.imageId };
   const { volume } = await client.createVolume({
     name: 'mine',
     sizeGB: 1,
@@ -109,7 +109,7 @@ test('the gateway: no variant of path, host or credential opens Alice’s instan
     [22, false],
     [8001, true],
   ];
-  const placesOf = (id: string, port: number): Record<string, { host: string; path: string }> => {
+  const addressesOf = (id: string, port: number): Record<string, { host: string; path: string }> => {
     const paths = { forward: `/forward/${id}/${port}/`, ...(port === 8888 ? { notebook: `/notebook/${id}/` } : {}) };
     const all: Record<string, { host: string; path: string }> = {};
     for (const [surface, path] of Object.entries(paths)) {
@@ -134,20 +134,20 @@ test('the gateway: no variant of path, host or credential opens Alice’s instan
   const wrong: string[] = [];
   let tried = 0;
   for (const [port, isForAccounts] of ports) {
-    const elsewhere = placesOf(nobody, port);
-    for (const [who, shows] of Object.entries({ 'a stranger': [], ...(isForAccounts ? {} : asMallory()) })) {
-      for (const [name, place] of Object.entries(placesOf(her, port))) {
+    const elsewhere = addressesOf(nobody, port);
+    for (const [who, auth] of Object.entries({ 'a stranger': [], ...(isForAccounts ? {} : asMallory()) })) {
+      for (const [name, request] of Object.entries(addressesOf(her, port))) {
         tried += 1;
-        const answer = await exchange(gatewayPort, plain(place, shows));
+        const answer = await exchange(gatewayPort, plain(request, auth));
         // A simulated instance returns its id.
         if (answer === null || answer.includes(`"instanceId":"${her}"`))
           wrong.push(`${who}, ${port}, ${name}: ${answer ?? 'no end'}`);
         const there = elsewhere[name];
         if (who !== 'token' || there === undefined || name.includes('two ports')) continue;
-        if (plainly(await exchange(gatewayPort, plain(there, shows))) !== plainly(answer))
+        if (plainly(await exchange(gatewayPort, plain(there, auth))) !== plainly(answer))
           wrong.push(`${who}, ${port}, ${name}: tells that it is there`);
       }
-      const switched = await exchange(gatewayPort, upgrade({ host: DOMAIN, path: `/forward/${her}/${port}/` }, shows));
+      const switched = await exchange(gatewayPort, upgrade({ host: DOMAIN, path: `/forward/${her}/${port}/` }, auth));
       if (!/^HTTP\/1\.1 40[14] /.test(switched ?? '')) wrong.push(`${who}, ${port}, WebSocket: ${switched}`);
       // The same request succeeds for its owner.
       const own = isForAccounts
@@ -155,7 +155,7 @@ test('the gateway: no variant of path, host or credential opens Alice’s instan
         : who === 'a stranger'
           ? `/forward/${mallory.instanceId}/8000/`
           : `/forward/${mallory.instanceId}/8002/`;
-      expect(await exchange(gatewayPort, plain({ host: DOMAIN, path: own }, shows))).toMatch(
+      expect(await exchange(gatewayPort, plain({ host: DOMAIN, path: own }, auth))).toMatch(
         /^HTTP\/1\.1 200 [^]*"simulated":true/,
       );
     }
@@ -217,8 +217,8 @@ test('the API: every route with an id answers Mallory for Alice’s id as for an
   const launch = {
     name: 'hostile',
     nodePorts: [],
-    instanceTypeId: place.type,
-    region: place.region,
+    instanceTypeId: launchOptions.type,
+    region: launchOptions.region,
     billing: { chargeMode: 'perHour', duration: 1 },
   };
   const instanceConfiguration = { enableCommonData: false, enableDocker: false, initScript: '' };
@@ -232,7 +232,7 @@ test('the API: every route with an id answers Mallory for Alice’s id as for an
       'launch',
       {
         ...launch,
-        imageId: place.image,
+        imageId: launchOptions.image,
         remoteStorages: [
           { remoteStorageId: ids['volumeId'], remoteStorageName: 'mine', type: 'filesystem', mountPath: '/mnt/x' },
         ],
@@ -341,7 +341,7 @@ test('the API: files of a volume, and variants of paths, hosts and bodies, revea
     `/..${get}`,
     `\\api\\instance\\get`,
   ];
-  const tricks: Asked[] = [
+  const attempts: Asked[] = [
     ...targets.map((target): Asked => (id) => ({ target, body: body(id) })),
     (id) => ({ target: `${get}?instanceId=${id}`, body: body(own) }),
     (id) => ({ target: get, body: `{"instanceId":"${own}","instanceId":"${id}"}` }),
@@ -384,12 +384,12 @@ test('the API: files of a volume, and variants of paths, hosts and bodies, revea
     }),
   ];
   const nobody = never();
-  const ask = async (trick: Asked, id: string, shows: readonly string[]): Promise<string> => {
-    const { target, lines = [], body: sent = '', method = 'POST' } = trick(id);
+  const ask = async (attempt: Asked, id: string, auth: readonly string[]): Promise<string> => {
+    const { target, lines = [], body: sent = '', method = 'POST' } = attempt(id);
     const host = lines.some((line) => line.startsWith('Host:')) ? [] : [`Host: 127.0.0.1:${apiPort}`];
     const head = [
       ...host,
-      ...shows,
+      ...auth,
       ...lines,
       'Content-Type: application/json',
       `Content-Length: ${Buffer.byteLength(sent)}`,
@@ -402,10 +402,10 @@ test('the API: files of a volume, and variants of paths, hosts and bodies, revea
       .replaceAll(new RegExp(`${alice.instanceId}|${nobody}`, 'gi'), 'x')
       .replaceAll(/^(date|x-request-id):.*$/gim, '')
       .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/gi, 'y');
-  const shows = [`Authorization: Bearer ${mallory.token}`];
-  for (const trick of tricks) {
-    const [theirs, nobodys] = [await ask(trick, alice.instanceId, shows), await ask(trick, nobody, shows)];
-    const what = JSON.stringify(trick('x'));
+  const auth = [`Authorization: Bearer ${mallory.token}`];
+  for (const attempt of attempts) {
+    const [theirs, nobodys] = [await ask(attempt, alice.instanceId, auth), await ask(attempt, nobody, auth)];
+    const what = JSON.stringify(attempt('x'));
     expect([what, plainly(theirs)]).toEqual([what, plainly(nobodys)]);
     for (const name of ['operationId', 'shareId', 'token'] as const)
       expect([what, theirs.includes(hers[name] ?? '')]).toEqual([what, false]);
@@ -437,17 +437,17 @@ test('the API: streams and WebSockets of an instance open for its owner only', a
   const nobody = never();
   for (const [path, { more, protocol }] of Object.entries(gets)) {
     const isSocket = protocol !== undefined;
-    const ask = async (id: string, shows: readonly string[], isSwitch: boolean, headOnly = false): Promise<string> => {
+    const ask = async (id: string, auth: readonly string[], isSwitch: boolean, headOnly = false): Promise<string> => {
       const at = { host: `127.0.0.1:${apiPort}`, path: `${BASE_PATH}${path}?instanceId=${id}${more}` };
-      const bytes = isSwitch ? upgrade(at, [...shows, `Sec-WebSocket-Protocol: ${protocol}`]) : plain(at, shows);
+      const bytes = isSwitch ? upgrade(at, [...auth, `Sec-WebSocket-Protocol: ${protocol}`]) : plain(at, auth);
       const answer = await exchange(apiPort, bytes, { headOnly });
       return (answer ?? 'no end').replaceAll(id, 'x').replaceAll(/^(date|x-request-id):.*$/gim, '');
     };
-    for (const shows of [[], ...Object.values(asMallory())]) {
+    for (const auth of [[], ...Object.values(asMallory())]) {
       for (const isSwitch of isSocket ? [true, false] : [false]) {
-        const theirs = await ask(alice.instanceId, shows, isSwitch);
+        const theirs = await ask(alice.instanceId, auth, isSwitch);
         expect([path, theirs]).toEqual([path, expect.stringMatching(/^HTTP\/1\.1 4\d\d /)]);
-        expect([path, theirs]).toEqual([path, await ask(nobody, shows, isSwitch)]);
+        expect([path, theirs]).toEqual([path, await ask(nobody, auth, isSwitch)]);
       }
     }
     // Her own stream has no end.

@@ -11,33 +11,33 @@ import type { Engine, LogLine, LogRange } from '../../../src/engines/contract.ts
 
 const id = instanceIdOf('11111111-1111-4111-8111-111111111111');
 
-interface Kept {
+interface StoredLog {
   lines: LogLine[];
   /** Number of requests. */
   asked: number;
 }
 
 /** A log like Docker's: lines before `since` are absent, whatever their order. */
-function engineWith(kept: Kept): Pick<Engine, 'logs' | 'followLogs'> {
+function engineWith(stored: StoredLog): Pick<Engine, 'logs' | 'followLogs'> {
   async function* within(range: LogRange, ends: () => boolean): AsyncGenerator<LogLine> {
     const { sinceMs = -Infinity, untilMs = Infinity, tail } = range;
-    const from = tail === undefined ? 0 : Math.max(0, kept.lines.length - tail);
+    const from = tail === undefined ? 0 : Math.max(0, stored.lines.length - tail);
     for (let at = from; ; at += 1) {
-      while (at >= kept.lines.length) {
+      while (at >= stored.lines.length) {
         if (ends()) return;
         await new Promise((resolve) => setTimeout(resolve, 1));
       }
-      const line = kept.lines[at];
+      const line = stored.lines[at];
       if (line && (line.atMs === null || (line.atMs >= sinceMs && line.atMs < untilMs))) yield line;
     }
   }
   return {
     async logs(_id, _source, range) {
-      kept.asked += 1;
+      stored.asked += 1;
       return within(range, () => true);
     },
     async followLogs(_id, _source, range, signal) {
-      kept.asked += 1;
+      stored.asked += 1;
       return within(range, () => signal.aborted);
     },
   };
@@ -101,29 +101,29 @@ for (const [name, make, timed] of kinds) {
 
   test(`${name}: reads the last lines, then exactly the following ones`, async () => {
     const lines = manyLines(120, seeded(5)).map((one) => (timed ? one : { ...one, atMs: null }));
-    const kept: Kept = { lines: lines.slice(0, 100), asked: 0 };
-    const reader = make(engineWith(kept));
+    const stored: StoredLog = { lines: lines.slice(0, 100), asked: 0 };
+    const reader = make(engineWith(stored));
     for (const tail of [1, 7, 100, 500]) {
       const last = await Array.fromAsync(reader.read({ tail }, undefined, quiet()));
       expect(textsOf(last)).toEqual(lines.slice(Math.max(0, 100 - tail), 100).map(({ text }) => text));
-      kept.lines = lines;
+      stored.lines = lines;
       const from: LogSelection = { after: last.findLast(({ position }) => position !== null)?.position ?? '' };
       expect(textsOf(await Array.fromAsync(reader.read(from, undefined, quiet())))).toEqual(
         lines.slice(100).map(({ text }) => text),
       );
-      kept.lines = lines.slice(0, 100);
+      stored.lines = lines.slice(0, 100);
     }
-    kept.lines = [];
+    stored.lines = [];
     expect(await Array.fromAsync(reader.read({ tail: 5 }, undefined, quiet()))).toEqual([]);
   });
 }
 
 test('console: reports dropped lines as a gap, and yields all later stored lines', async () => {
   const lines = Array.from({ length: 50 }, (_, n) => line(`line ${n}`, 1_000_000 + n * 400));
-  const kept: Kept = { lines: [...lines], asked: 0 };
-  const reader = consoleOf(engineWith(kept), id, realTime);
+  const stored: StoredLog = { lines: [...lines], asked: 0 };
+  const reader = consoleOf(engineWith(stored), id, realTime);
   const [first] = await Array.fromAsync(reader.read({ tail: 50 }, undefined, quiet()));
-  kept.lines = lines.slice(20);
+  stored.lines = lines.slice(20);
   for (const how of ['read', 'follow'] as const) {
     const ending = new AbortController();
     const from = { after: first?.position ?? '' };
@@ -137,7 +137,7 @@ test('console: reports dropped lines as a gap, and yields all later stored lines
 });
 
 test('console, follow: drops a lost position when nothing newer comes, and yields the stored lines', async () => {
-  const kept: Kept = { lines: [line('later', 1_000_500)], asked: 0 };
+  const stored: StoredLog = { lines: [line('later', 1_000_500)], asked: 0 };
   const callbacks: (() => void)[] = [];
   const time = {
     ...realTime,
@@ -147,10 +147,10 @@ test('console, follow: drops a lost position when nothing newer comes, and yield
     },
   };
   const ending = new AbortController();
-  const followed = consoleOf(engineWith(kept), id, time).follow({ after: '1000000.3' }, ending.signal);
+  const followed = consoleOf(engineWith(stored), id, time).follow({ after: '1000000.3' }, ending.signal);
   const lines = followed[Symbol.asyncIterator]();
   const coming = lines.next();
-  while (kept.asked === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  while (stored.asked === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   for (const fn of callbacks) fn();
   expect((await coming).value).toMatchObject({ line: { text: 'later' }, gap: true });
   ending.abort();
@@ -163,8 +163,8 @@ test('console, follow: reports lines skipped by the engine as a gap, and none ot
   for (const dropped of [0, 30]) {
     nowMs = 1_000_000;
     const lines = Array.from({ length: 60 }, (_, n) => line(`line ${n}`, 1_000_000 + n * 100));
-    const kept: Kept = { lines: lines.slice(0, 10), asked: 0 };
-    const engine = engineWith(kept);
+    const stored: StoredLog = { lines: lines.slice(0, 10), asked: 0 };
+    const engine = engineWith(stored);
     const ending = new AbortController();
     const follower = consoleOf(
       {
@@ -181,10 +181,10 @@ test('console, follow: reports lines skipped by the engine as a gap, and none ot
       if (got.length !== 10) continue;
       // The reader was held up.
       nowMs += 10_000;
-      kept.lines = lines.slice(dropped);
+      stored.lines = lines.slice(dropped);
     }
     expect(got.filter(({ gap }) => gap).map((one) => one.line.text)).toEqual(dropped === 0 ? [] : ['line 30']);
-    expect(kept.asked).toBe(1);
+    expect(stored.asked).toBe(1);
   }
 });
 

@@ -1,6 +1,6 @@
 /** A terminal and its viewers, over a shell played by the test. */
 import { PassThrough } from 'node:stream';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as nextRound } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { makeTerminal, type Terminal } from '../../../src/control/inside/terminals/terminal.ts';
 import type { AttachedTerminal, TerminalMessage } from '../../../src/control/inside/terminals/terminal-host.ts';
@@ -84,13 +84,13 @@ function viewer(attached: AttachedTerminal) {
 /** Writes lines until the shell pauses. */
 async function fill({ stdout }: Stage): Promise<number> {
   let lines = 0;
-  for (let held = 0; held < 20;) {
+  for (let waits = 0; waits < 20;) {
     if (stdout.writableNeedDrain) {
-      held += 1;
-      await turn();
+      waits += 1;
+      await nextRound();
       continue;
     }
-    held = 0;
+    waits = 0;
     lines += 1;
     stdout.write(LINE);
     if (lines > 10_000) throw new Error('the shell is never held up');
@@ -190,7 +190,7 @@ test('input waits for the shell, and is dropped after the end', async () => {
   const attached = stages.terminal.attach(SIZE, true);
   let typed = false;
   const typing = attached.type(Buffer.alloc(200_000)).then(() => (typed = true));
-  await turn();
+  await nextRound();
   expect(typed).toBe(false);
   stages.stdin.resume();
   await typing;
@@ -217,13 +217,13 @@ test('sends one size at a time, ending with the last', async () => {
   const { stage: stages, sizes, waiting, let: go } = slowlySized();
   const attached = stages.terminal.attach(SIZE, true);
   for (let n = 1; n <= 1_000; n++) attached.resize({ columns: 80 + n, rows: 24 });
-  await turn();
+  await nextRound();
   expect({ sizes, underWay: waiting.length }).toEqual({ sizes: ['81x24'], underWay: 1 });
   go();
-  await turn();
+  await nextRound();
   expect(sizes).toEqual(['81x24', '1080x24']);
   go();
-  await turn();
+  await nextRound();
   attached.resize(SIZE);
   expect(sizes).toEqual(['81x24', '1080x24', '80x24']);
 });
@@ -231,7 +231,7 @@ test('sends one size at a time, ending with the last', async () => {
 test('redraws once for all viewers that join during a resize, at the last size', async () => {
   const { stage: stages, sizes, let: go } = slowlySized();
   stages.stdout.write('\x1b[?1049h');
-  await turn();
+  await nextRound();
   const first = stages.terminal.attach(SIZE, true);
   first.resize({ columns: 90, rows: 24 });
   for (let n = 0; n < 100; n++) await viewer(stages.terminal.attach({ columns: 90, rows: 24 }, false)).next();
@@ -243,6 +243,6 @@ test('redraws once for all viewers that join during a resize, at the last size',
     await eventually(() => sizes.length === seen);
   }
   go();
-  await turn();
+  await nextRound();
   expect(sizes).toEqual(['90x24', '90x23', '90x24']);
 });

@@ -37,7 +37,7 @@ const withOne = (atMs: number, one: Partial<IdleSignal> & { name: SignalName }):
   );
 
 /** Assesses check after check, as the idle detector does. */
-function looks(each: { atMs: number; signals: IdleSignal[] }[]): IdleVerdict[] {
+function verdictsOf(each: { atMs: number; signals: IdleSignal[] }[]): IdleVerdict[] {
   let watch: IdleWatch = noIdleWatch;
   return each.map(({ atMs, signals }) => {
     const judgement = assessIdleness({ policy, required, limits }, watch, signals, atMs);
@@ -53,7 +53,7 @@ const evenly = (count: number, signalsAt: (atMs: number, index: number) => IdleS
 
 describe('an assessment', () => {
   test('warns with a third of the idle time left, and stops at its end', () => {
-    const judged = looks(evenly(21, allQuiet));
+    const judged = verdictsOf(evenly(21, allQuiet));
     expect(judged.map(({ state }) => state)).toEqual(judged.map(() => 'idle'));
     const warnedAt = judged.findIndex(({ action }) => action === 'warn');
     expect(warnedAt * checkEveryMs).toBe(7 * MINUTE_MS); // first check with at most 200 s left
@@ -69,7 +69,10 @@ describe('an assessment', () => {
           ? { ...signal, inUse: true, text: `${signal.name} is at work` }
           : signal,
       );
-      expect(looks([{ atMs: startMs, signals }])[0]).toMatchObject({ state: 'active', because: `${name} is at work` });
+      expect(verdictsOf([{ atMs: startMs, signals }])[0]).toMatchObject({
+        state: 'active',
+        because: `${name} is at work`,
+      });
     }
   });
 
@@ -83,7 +86,7 @@ describe('an assessment', () => {
         'old, and in use then': (atMs: number) => [{ ...quiet(name, atMs - staleMs - 1), inUse: true }],
       })) {
         const signals = (atMs: number) => [...allQuiet(atMs).filter((signal) => signal.name !== name), ...change(atMs)];
-        const judged = looks(evenly(60, signals));
+        const judged = verdictsOf(evenly(60, signals));
         for (const { state, action, because, idleSinceMs } of judged) {
           expect({ state, action, idleSinceMs }, kind).toEqual({
             state: 'unknown',
@@ -97,7 +100,7 @@ describe('an assessment', () => {
   });
 
   test('restarts the idle time after an unknown signal', () => {
-    const judged = looks(evenly(40, (atMs, index) => (index === 15 ? allQuiet(atMs).slice(1) : allQuiet(atMs))));
+    const judged = verdictsOf(evenly(40, (atMs, index) => (index === 15 ? allQuiet(atMs).slice(1) : allQuiet(atMs))));
     expect(judged.findIndex(({ action }) => action === 'stop')).toBe(16 + policy.afterMs / checkEveryMs);
   });
 
@@ -105,14 +108,14 @@ describe('an assessment', () => {
     for (const jumpMs of [staleMs + 1, 24 * 60 * MINUTE_MS, -1, -24 * 60 * MINUTE_MS]) {
       const before = evenly(19, allQuiet);
       const fromMs = (before.at(-1)?.atMs ?? 0) + jumpMs;
-      const judged = looks([...before, { atMs: fromMs, signals: allQuiet(fromMs) }]);
+      const judged = verdictsOf([...before, { atMs: fromMs, signals: allQuiet(fromMs) }]);
       expect(judged.at(-1)).toMatchObject({ state: 'idle', action: 'nothing', idleSinceMs: fromMs });
     }
   });
 
   test('counts the idle time from the last use, even between two checks', () => {
     const usedAtMs = startMs + 8 * MINUTE_MS;
-    const judged = looks(
+    const judged = verdictsOf(
       evenly(60, (atMs) => withOne(atMs, { name: 'terminal', usedAtMs: atMs >= usedAtMs ? usedAtMs : 0 })),
     );
     expect(judged[16]).toMatchObject({ state: 'active', because: 'terminal is at work' });
@@ -153,7 +156,7 @@ const anySignal = (name: SignalName, atMs: number): fc.Arbitrary<IdleSignal | nu
   );
 
 /** Consecutive checks, mostly regular and quiet, with gaps, clock steps, use and unread signals. */
-const anyLooks = fc
+const anySamples = fc
   .array(
     fc.oneof(
       { weight: 20, arbitrary: fc.constant(checkEveryMs) },
@@ -199,8 +202,8 @@ describe('every sequence of checks', () => {
   test('stops only after fresh signals were all idle for the whole time', () => {
     let stops = 0;
     fc.assert(
-      fc.property(anyLooks, (each) => {
-        for (const [index, { action, idleSinceMs }] of looks(each).entries()) {
+      fc.property(anySamples, (each) => {
+        for (const [index, { action, idleSinceMs }] of verdictsOf(each).entries()) {
           if (action !== 'stop') continue;
           stops += 1;
           expect(wholeTimeIdle(each.slice(0, index + 1)), `idle since ${idleSinceMs}`).toBe(true);
@@ -214,8 +217,8 @@ describe('every sequence of checks', () => {
 
   test('warns at an earlier check of the same idle time before each stop', () => {
     fc.assert(
-      fc.property(anyLooks, (each) => {
-        const judged = looks(each);
+      fc.property(anySamples, (each) => {
+        const judged = verdictsOf(each);
         for (const [index, { action, idleSinceMs }] of judged.entries()) {
           if (action !== 'stop') continue;
           const before = judged.slice(0, index);
@@ -228,8 +231,8 @@ describe('every sequence of checks', () => {
 
   test('is active exactly with a fresh active signal, and does nothing then', () => {
     fc.assert(
-      fc.property(anyLooks, (each) => {
-        for (const [index, { state, action }] of looks(each).entries()) {
+      fc.property(anySamples, (each) => {
+        for (const [index, { state, action }] of verdictsOf(each).entries()) {
           const { atMs, signals } = each[index] ?? { atMs: 0, signals: [] };
           const used = signals.some((signal) => isFresh(signal, atMs, limits) && isActive(signal, atMs, limits));
           expect(state === 'active').toBe(used);

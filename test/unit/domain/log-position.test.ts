@@ -27,20 +27,20 @@ const logs = fc
     });
   });
 
-const placesOf = (times: readonly number[]): (LogPosition | null)[] => {
-  const placing = makeLogPositions();
-  return times.map((atMs) => placing(atMs));
+const positionsOf = (times: readonly number[]): (LogPosition | null)[] => {
+  const nextPosition = makeLogPositions();
+  return times.map((atMs) => nextPosition(atMs));
 };
 
 /** Lines that a reader gets after line `index`, from a log that lost its first `lost` lines. */
 function goneOn(times: readonly number[], index: number, lost = 0): { after: number[]; lost: boolean } {
-  const place = placesOf(times)[index] ?? expect.fail('the line has no position');
-  const kept = times.map((atMs, at) => ({ atMs, at })).slice(lost);
-  const range = kept.filter(({ atMs }) => atMs >= place.atMs - DISORDER_MS);
-  const [seek, placing] = [makePositionSearch(place), makeLogPositions()];
+  const position = positionsOf(times)[index] ?? expect.fail('the line has no position');
+  const retained = times.map((atMs, at) => ({ atMs, at })).slice(lost);
+  const range = retained.filter(({ atMs }) => atMs >= position.atMs - DISORDER_MS);
+  const [seek, nextPosition] = [makePositionSearch(position), makeLogPositions()];
   const after: number[] = [];
   for (const { atMs, at } of range) {
-    const is = seek(placing(atMs));
+    const is = seek(nextPosition(atMs));
     if (is === 'lost') return { after, lost: true };
     if (is === 'after') after.push(at);
   }
@@ -66,19 +66,19 @@ test('reports a dropped line as lost once later lines exist, and mistakes no oth
 });
 
 test('gives no position to a line much older than the newest', () => {
-  const placing = makeLogPositions();
-  expect([placing(9_000), placing(8_000), placing(7_999), placing(null), placing(9_000)]).toEqual([
-    { atMs: 9_000, nth: 1 },
-    { atMs: 8_000, nth: 1 },
-    null,
-    null,
-    { atMs: 9_000, nth: 2 },
-  ]);
+  const nextPosition = makeLogPositions();
+  expect([
+    nextPosition(9_000),
+    nextPosition(8_000),
+    nextPosition(7_999),
+    nextPosition(null),
+    nextPosition(9_000),
+  ]).toEqual([{ atMs: 9_000, nth: 1 }, { atMs: 8_000, nth: 1 }, null, null, { atMs: 9_000, nth: 2 }]);
 });
 
 test('formats and parses a position, and parses invalid text as null', () => {
-  const place = { atMs: 1_780_000_000_123, nth: 17 };
-  expect(parseLogPosition(formatLogPosition(place))).toEqual(place);
+  const position = { atMs: 1_780_000_000_123, nth: 17 };
+  expect(parseLogPosition(formatLogPosition(position))).toEqual(position);
   for (const text of ['', '1', '1.', '1.0', '.1', '1.1.1', '-1.1', '1.01', '1e3.1', '9'.repeat(16) + '.1', ' 1.1'])
     expect(parseLogPosition(text), text).toBe(null);
 });

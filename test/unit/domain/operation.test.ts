@@ -107,9 +107,9 @@ test('an ended operation ignores later observations', () => {
 });
 
 test('a placed launch does not return to the queue when a stale phase says Queued', () => {
-  const placed = beginStage(beginOperation('launch', 'user', 0), 'Placed', 0);
-  expect(advanceOperation(placed, at('Queued'), 500)).toBe(placed);
-  expect(names(advanceOperation(placed, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
+  const begun = beginStage(beginOperation('launch', 'user', 0), 'Placed', 0);
+  expect(advanceOperation(begun, at('Queued'), 500)).toBe(begun);
+  expect(names(advanceOperation(begun, at('DownloadImage'), 500))).toEqual(['Queued', 'Placed', 'Image']);
 });
 
 test('counts bytes in their own stage, not in the next', () => {

@@ -25,7 +25,7 @@ const NOW_MS = 1_000 * RESERVATION_MS;
 const atEnd = NOW_MS - RESERVATION_MS;
 
 interface Waits extends QueuedRequest {
-  held: Capacity;
+  usage: Capacity;
 }
 let accounts = 0;
 /** A fresh entry of its own account, which holds nothing. */
@@ -33,44 +33,44 @@ const waits = (need: Capacity, over: Partial<Waits> = {}): Waits => ({
   need,
   ownerId: `account ${accounts++}`,
   joinedAtMs: NOW_MS,
-  held: zeroCapacity,
+  usage: zeroCapacity,
   ...over,
 });
 
 /** Entries placed now, and whether a newcomer would be. */
-const placedOf = (
+const scheduledOf = (
   at: RegionCapacity,
   line: (Capacity | Waits)[],
   newcomer = of(0, 0),
-): { placed: boolean[]; newcomer: boolean } => {
-  const turns = walkQueue(at, NOW_MS);
-  const placed = line.map((one) => ('need' in one ? one : waits(one))).map((one) => turns.visit(one, one.held));
-  return { placed, newcomer: fits(newcomer, turns.free()) };
+): { scheduled: boolean[]; newcomer: boolean } => {
+  const queueWalk = walkQueue(at, NOW_MS);
+  const scheduled = line.map((one) => ('need' in one ? one : waits(one))).map((one) => queueWalk.visit(one, one.usage));
+  return { scheduled, newcomer: fits(newcomer, queueWalk.free()) };
 };
 
 test('places entries in order; a smaller later entry does not take capacity reserved for an earlier one', () => {
   const at = fixture(of(8, 32), of(6, 24));
-  expect(placedOf(at, [of(4, 16), of(1, 2)], of(1, 2))).toEqual({ placed: [false, false], newcomer: false });
+  expect(scheduledOf(at, [of(4, 16), of(1, 2)], of(1, 2))).toEqual({ scheduled: [false, false], newcomer: false });
 });
 
 test('a later small entry passes one that waits for GPUs only while CPU and memory suffice for both', () => {
   const at = fixture(of(16, 64, 2), of(4, 16, 2));
   const gpu = of(8, 32, 1);
-  expect(placedOf(at, [gpu, of(4, 16)], of(1, 2))).toEqual({ placed: [false, true], newcomer: false });
-  expect(placedOf(at, [gpu, of(5, 16)], of(4, 16))).toEqual({ placed: [false, false], newcomer: false });
+  expect(scheduledOf(at, [gpu, of(4, 16)], of(1, 2))).toEqual({ scheduled: [false, true], newcomer: false });
+  expect(scheduledOf(at, [gpu, of(5, 16)], of(4, 16))).toEqual({ scheduled: [false, false], newcomer: false });
 });
 
 test('leaves the rest to later entries after each placement', () => {
   const at = fixture(of(8, 32), of(2, 8));
-  expect(placedOf(at, [of(2, 8), of(2, 8), of(4, 8), of(2, 8)], of(0.5, 1))).toEqual({
-    placed: [true, true, false, false],
+  expect(scheduledOf(at, [of(2, 8), of(2, 8), of(4, 8), of(2, 8)], of(0.5, 1))).toEqual({
+    scheduled: [true, true, false, false],
     newcomer: false,
   });
 });
 
 test("reserves nothing for an entry that exceeds the region's total", () => {
   const at = fixture(of(8, 32), of(2, 8));
-  expect(placedOf(at, [of(8, 16, 4), of(4, 16)], of(2, 8))).toEqual({ placed: [false, true], newcomer: true });
+  expect(scheduledOf(at, [of(8, 16, 4), of(4, 16)], of(2, 8))).toEqual({ scheduled: [false, true], newcomer: true });
 });
 
 test('reserves capacity for an entry unless only instances of its own account could free enough', () => {
@@ -78,14 +78,14 @@ test('reserves capacity for an entry unless only instances of its own account co
   const gpu8 = of(64, 256, 8);
   const cpu1 = of(1, 4);
   // Its account's two small instances keep eight GPUs from ever coming free.
-  const blocked = placedOf(at, [waits(gpu8, { held: of(32, 128, 2) }), cpu1], cpu1);
-  expect(blocked).toEqual({ placed: [false, true], newcomer: true });
-  const kept = placedOf(at, [waits(gpu8), cpu1], cpu1);
-  expect(kept).toEqual({ placed: [false, false], newcomer: false });
+  const blocked = scheduledOf(at, [waits(gpu8, { usage: of(32, 128, 2) }), cpu1], cpu1);
+  expect(blocked).toEqual({ scheduled: [false, true], newcomer: true });
+  const outcome = scheduledOf(at, [waits(gpu8), cpu1], cpu1);
+  expect(outcome).toEqual({ scheduled: [false, false], newcomer: false });
   // Capacity placed for its account during the walk counts too.
   const own = { ownerId: 'a' };
-  expect(placedOf(at, [waits(of(1, 4, 1), own), waits(gpu8, own)], of(63, 252))).toEqual({
-    placed: [true, false],
+  expect(scheduledOf(at, [waits(of(1, 4, 1), own), waits(gpu8, own)], of(63, 252))).toEqual({
+    scheduled: [true, false],
     newcomer: true,
   });
 });
@@ -94,11 +94,11 @@ test('reserves capacity for the first queued entry of an account only, then for 
   const at = fixture(of(8, 32), of(4, 16));
   const a = { ownerId: 'a' };
   const second = [waits(of(5, 20), a), waits(of(5, 20), a)];
-  expect(placedOf(fixture(of(16, 64), of(12, 48)), [...second, of(1, 4)]).placed).toEqual([false, false, false]);
+  expect(scheduledOf(fixture(of(16, 64), of(12, 48)), [...second, of(1, 4)]).scheduled).toEqual([false, false, false]);
   const gone = { ...a, joinedAtMs: atEnd };
-  expect(placedOf(at, [waits(of(5, 20), gone), waits(of(5, 20), a)], of(4, 16)).newcomer).toBe(true);
-  expect(placedOf(at, [waits(of(2, 8), a), waits(of(5, 20), a)], of(1, 4))).toEqual({
-    placed: [true, false],
+  expect(scheduledOf(at, [waits(of(5, 20), gone), waits(of(5, 20), a)], of(4, 16)).newcomer).toBe(true);
+  expect(scheduledOf(at, [waits(of(2, 8), a), waits(of(5, 20), a)], of(1, 4))).toEqual({
+    scheduled: [true, false],
     newcomer: false,
   });
 });
@@ -106,12 +106,13 @@ test('reserves capacity for the first queued entry of an account only, then for 
 test('reserves capacity for exactly ten minutes from joining, and not for a join time in the future', () => {
   expect(RESERVATION_MS).toBe(600_000);
   const at = fixture(of(8, 32), of(4, 16));
-  const passes = (joinedAtMs: number): boolean => placedOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
+  const passes = (joinedAtMs: number): boolean =>
+    scheduledOf(at, [waits(of(8, 32), { joinedAtMs })], of(1, 4)).newcomer;
   expect([atEnd + 1, NOW_MS].map(passes)).toEqual([false, false]);
   expect([0, atEnd, NOW_MS + 1].map(passes)).toEqual([true, true, true]);
   // The entry keeps its position until capacity suffices.
-  expect(placedOf(at, [waits(of(4, 16), { joinedAtMs: 0 }), of(1, 4)], of(1, 4))).toEqual({
-    placed: [true, false],
+  expect(scheduledOf(at, [waits(of(4, 16), { joinedAtMs: 0 }), of(1, 4)], of(1, 4))).toEqual({
+    scheduled: [true, false],
     newcomer: false,
   });
 });
@@ -119,7 +120,7 @@ test('reserves capacity for exactly ten minutes from joining, and not for a join
 test('allots no GPU that the engine lost, and delays no other entry', () => {
   const at = fixture(of(8, 32, 1), of(2, 8, 3));
   expect(freeCapacity(at).gpus).toBe(-2);
-  expect(placedOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ placed: [false, true], newcomer: true });
+  expect(scheduledOf(at, [of(1, 4, 1), of(1, 4)], of(1, 4))).toEqual({ scheduled: [false, true], newcomer: true });
   expect(capacityShortfall(of(1, 4, 1), freeCapacity(at))).toBe('1 GPU');
 });
 
@@ -142,16 +143,16 @@ interface World {
 
 const sumOf = (all: readonly QueuedRequest[]): Capacity => all.map((one) => one.need).reduce(addCapacity, zeroCapacity);
 const freeCapacityOf = ({ running }: World): RegionCapacity => fixture(TOTAL, sumOf(running));
-const heldIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
+const usageIn = ({ running }: World, { ownerId }: QueuedRequest): Capacity =>
   sumOf(running.filter((one) => one.ownerId === ownerId));
 
 /** Places all entries that may be placed, and returns their names. */
 function settle(world: World): number[] {
-  const turns = walkQueue(freeCapacityOf(world), world.nowMs);
-  const placed = world.line.filter((one) => turns.visit(one, heldIn(world, one)));
-  world.running.push(...placed);
-  world.line = world.line.filter((one) => !placed.includes(one));
-  return placed.map(({ name }) => name);
+  const queueWalk = walkQueue(freeCapacityOf(world), world.nowMs);
+  const scheduled = world.line.filter((one) => queueWalk.visit(one, usageIn(world, one)));
+  world.running.push(...scheduled);
+  world.line = world.line.filter((one) => !scheduled.includes(one));
+  return scheduled.map(({ name }) => name);
 }
 
 /** The initial instances: as many as fit. */
@@ -169,7 +170,7 @@ test('later entries never delay an entry with a reservation, whatever ends when'
       fc.array(fc.nat(20), { maxLength: 30 }),
       (deps, others, ends) => {
         /** End of the instance at which each entry was placed; later entries must not change it. */
-        const placedAt = (line: Capacity[]): (number | undefined)[] => {
+        const scheduledAt = (line: Capacity[]): (number | undefined)[] => {
           const first = fitting(others.map((other) => waits(other)));
           const world: World = {
             nowMs: NOW_MS,
@@ -188,9 +189,9 @@ test('later entries never delay an entry with a reservation, whatever ends when'
           }
           return at;
         };
-        const all = placedAt(deps);
+        const all = scheduledAt(deps);
         for (let length = 1; length < deps.length; length++)
-          expect(all.slice(0, length)).toEqual(placedAt(deps.slice(0, length)));
+          expect(all.slice(0, length)).toEqual(scheduledAt(deps.slice(0, length)));
       },
     ),
     { numRuns: 300 },
@@ -211,21 +212,21 @@ test('every placement leaves the reserved capacity of all earlier entries, in an
       const world: World = { nowMs: NOW_MS, running, line: line.map((one, name) => ({ ...one, name })) };
       const before = [...running];
       const openBefore = freeCapacity(freeCapacityOf(world));
-      const placed = settle(world);
+      const scheduled = settle(world);
       const left = freeCapacity(freeCapacityOf(world));
       for (const [at, one] of line.entries()) {
-        if (placed.includes(at)) continue;
+        if (scheduled.includes(at)) continue;
         const isFirst = !line
           .slice(0, at)
-          .some(({ ownerId }, name) => ownerId === one.ownerId && !placed.includes(name));
+          .some(({ ownerId }, name) => ownerId === one.ownerId && !scheduled.includes(name));
         const own = sumOf(
-          [...before, ...line.slice(0, at).filter((_, name) => placed.includes(name))].filter(
+          [...before, ...line.slice(0, at).filter((_, name) => scheduled.includes(name))].filter(
             ({ ownerId }) => ownerId === one.ownerId,
           ),
         );
         const isToCome = resources.every((name) => one.need[name] === 0 || one.need[name] + own[name] <= TOTAL[name]);
         if (!isFirst || one.joinedAtMs <= atEnd || !isToCome) continue;
-        const ahead = sumOf(line.slice(0, at).filter((_, name) => placed.includes(name)));
+        const ahead = sumOf(line.slice(0, at).filter((_, name) => scheduled.includes(name)));
         // Each resource: the need, or all that earlier entries left.
         for (const name of resources)
           expect(left[name]).toBeGreaterThanOrEqual(Math.min(one.need[name], openBefore[name] - ahead[name]));
@@ -261,11 +262,11 @@ test('earlier entries delay an entry by at most ten minutes, even when they rejo
           world.line.findIndex(({ name }) => name === 0),
         );
         const open = freeCapacity(freeCapacityOf(world));
-        const placed = settle(world);
-        const taken = sumOf(before.filter(({ name }) => placed.includes(name)));
+        const scheduled = settle(world);
+        const taken = sumOf(before.filter(({ name }) => scheduled.includes(name)));
         const enough = resources.every((name) => mine[name] === 0 || mine[name] + taken[name] <= open[name]);
-        if (isOver && enough) expect(placed).toContain(0);
-        if (placed.includes(0)) return;
+        if (isOver && enough) expect(scheduled).toContain(0);
+        if (scheduled.includes(0)) return;
       }
     }),
     { numRuns: 1_000 },
@@ -276,12 +277,12 @@ test('allots at most the free capacity, and places equal requests in order', () 
   fc.assert(
     fc.property(fc.array(waiting, { maxLength: 12 }), (line) => {
       const world: World = { nowMs: NOW_MS, running: [], line: line.map((one, name) => ({ ...one, name })) };
-      const placed = settle(world);
+      const scheduled = settle(world);
       const { cpuMilli, memoryMiB, gpus } = freeCapacity(freeCapacityOf(world));
       expect(Math.min(cpuMilli, memoryMiB, gpus)).toBeGreaterThanOrEqual(0);
-      for (const later of placed)
+      for (const later of scheduled)
         for (const [earlier, one] of line.slice(0, later).entries())
-          if (JSON.stringify(one.need) === JSON.stringify(line[later]?.need)) expect(placed).toContain(earlier);
+          if (JSON.stringify(one.need) === JSON.stringify(line[later]?.need)) expect(scheduled).toContain(earlier);
       expect(settle(world), 'a second walk places nobody').toEqual([]);
     }),
   );

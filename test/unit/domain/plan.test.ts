@@ -224,23 +224,25 @@ describe('plan', () => {
     expect(plan(requested, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
     expect(plan({ ...requested, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
-    const kept = { ...requested, archive: { ...archive, generation: 3 } };
-    expect(plan(kept, ended, now, limits)).toEqual({ do: 'removeKept' });
-    expect(plan(kept, absent, now, limits)).toMatchObject({
+    const withArchive = { ...requested, archive: { ...archive, generation: 3 } };
+    expect(plan(withArchive, ended, now, limits)).toEqual({ do: 'removeKept' });
+    expect(plan(withArchive, absent, now, limits)).toMatchObject({
       do: 'settle',
       show: { status: 'Archived', phase: 'Archived' },
     });
-    const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: kept.archive });
+    const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: withArchive.archive });
     expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
     // The previous archive's image and node ports go before the status is Archived.
-    expect(plan({ ...kept, archive: { ...kept.archive, replaces: ['old'] } }, absent, now, limits).do).toBe(
+    expect(
+      plan({ ...withArchive, archive: { ...withArchive.archive, replaces: ['old'] } }, absent, now, limits).do,
+    ).toBe('removeKept');
+    expect(plan({ ...withArchive, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe(
       'removeKept',
     );
-    expect(plan({ ...kept, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe('removeKept');
     // A container that reappears is removed again, but only after its root disk is saved.
     expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
     expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
-    const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: kept.archive });
+    const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: withArchive.archive });
     expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });
     expect(plan(requested, absent, now, limits)).toMatchObject({
       do: 'settle',

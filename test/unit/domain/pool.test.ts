@@ -8,8 +8,8 @@ test.each([
   ['a small file system', 10, 1],
   ['an average file system', 100, 5],
   ['a large file system', 10_000, 10],
-])('%s of %d GB has a reserve of %d GB', (_, total, kept) => {
-  expect(reservedBytes(total * GB)).toBe(kept * GB);
+])('%s of %d GB has a reserve of %d GB', (_, total, reserve) => {
+  expect(reservedBytes(total * GB)).toBe(reserve * GB);
 });
 
 test('without a configured size, the limit is free space and existing disks, less the reserve', () => {

@@ -20,8 +20,8 @@ test('a setting overrides the default, to more or less access', () => {
     [8001, 'signedIn'],
     [8002, 'public'],
   ]);
-  const held = effectiveAccess([22, 8000, 8003], settings);
-  expect(held).toEqual(
+  const access = effectiveAccess([22, 8000, 8003], settings);
+  expect(access).toEqual(
     new Map([
       [8001, 'signedIn'],
       [8002, 'public'],

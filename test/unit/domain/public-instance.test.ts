@@ -108,8 +108,8 @@ test('matches the schema of the interface for every instance, also after a JSON 
   fc.assert(
     fc.property(instances, (one) => {
       const shown = publicInstance(one, region);
-      const kept: unknown = JSON.parse(JSON.stringify(shown));
-      expect(instanceSchema.parse(kept)).toEqual(shown);
+      const parsed: unknown = JSON.parse(JSON.stringify(shown));
+      expect(instanceSchema.parse(parsed)).toEqual(shown);
     }),
   );
 });

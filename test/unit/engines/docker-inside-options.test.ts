@@ -110,10 +110,10 @@ describe('the container of a Docker daemon', () => {
       cgroupVersion: 1,
       sharesLimits: true,
     };
-    const placed = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };
+    const placement = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };
     const { docker, ...without } = spec;
     const mountsOf = (more: { dockerSocketFolder?: string }) =>
-      createOptions(docker ? { ...without, docker } : without, { ...placed, ...more }).HostConfig?.Mounts ?? [];
+      createOptions(docker ? { ...without, docker } : without, { ...placement, ...more }).HostConfig?.Mounts ?? [];
     expect(mountsOf({ dockerSocketFolder: '/disks/docker/socket' })).toContainEqual(
       expect.objectContaining({ Source: '/disks/docker/socket', Target: '/run/berth-docker', ReadOnly: true }),
     );

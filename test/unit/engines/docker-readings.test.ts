@@ -168,10 +168,10 @@ describe('create options', () => {
     nodePortAddress: '192.0.2.1',
     files: [],
   };
-  const placed = { installation: 'here', network: 'net', controlFolder: '/srv/state/x', gpuIds: [], host };
+  const placement = { installation: 'here', network: 'net', controlFolder: '/srv/state/x', gpuIds: [], host };
 
   it('apply the limits of the type, and grant no further rights', () => {
-    expect(createOptions(spec, placed).HostConfig).toMatchObject({
+    expect(createOptions(spec, placement).HostConfig).toMatchObject({
       Memory: 1024 * 1024 * 1024,
       MemorySwap: 1024 * 1024 * 1024,
       NanoCpus: 1_500_000_000,
@@ -183,7 +183,7 @@ describe('create options', () => {
       PortBindings: { '22/tcp': [{ HostIp: '192.0.2.1', HostPort: '30022' }] },
       Ulimits: [{ Name: 'nofile', Soft: 20_000, Hard: 20_000 }],
     });
-    const { HostConfig } = createOptions(spec, placed);
+    const { HostConfig } = createOptions(spec, placement);
     expect(HostConfig?.Privileged).toBeUndefined();
     expect(HostConfig?.Mounts).toMatchObject([
       { Source: '/srv/state/x', Target: '/etc/berth', ReadOnly: true, BindOptions: { Propagation: 'rprivate' } },
@@ -192,9 +192,9 @@ describe('create options', () => {
   });
 
   it('use only features of the host', () => {
-    expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('StorageOpt');
-    expect(createOptions(spec, placed).HostConfig).not.toHaveProperty('DeviceRequests');
-    const rich = { ...placed, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
+    expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('StorageOpt');
+    expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('DeviceRequests');
+    const rich = { ...placement, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
     expect(createOptions(spec, rich).HostConfig?.StorageOpt).toEqual({ size: '10G' });
     expect(createOptions(spec, rich).Env).toContain('NVIDIA_VISIBLE_DEVICES=void');
     const withGpu = createOptions({ ...spec, gpus: 1 }, { ...rich, gpuIds: ['GPU-1'] });
@@ -202,13 +202,16 @@ describe('create options', () => {
       { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu']] },
     ]);
     expect(withGpu.Env).toContain('NVIDIA_VISIBLE_DEVICES=GPU-1');
-    const podman = createOptions(spec, { ...placed, host: { ...host, podman: true, openFiles: null, hasInit: false } });
+    const podman = createOptions(spec, {
+      ...placement,
+      host: { ...host, podman: true, openFiles: null, hasInit: false },
+    });
     expect(podman.HostConfig).toMatchObject({ LogConfig: { Type: 'k8s-file' }, Init: false });
     expect(podman.HostConfig).not.toHaveProperty('Ulimits');
   });
 
   it('read GPUs from the label; an empty label means none', () => {
-    expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placed, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
+    expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placement, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
       'a',
       'b',
     ]);

@@ -28,20 +28,20 @@ const open = ({ engine, id }: Awaited<ReturnType<typeof started>>, ...command: s
 
 describe('open commands', () => {
   it('sleep by the virtual clock', async () => {
-    const place = await started();
-    const running = await open(place, 'sh', '-c', 'sleep 3600; exit 9');
+    const fixture = await started();
+    const running = await open(fixture, 'sh', '-c', 'sleep 3600; exit 9');
     let exitCode: number | undefined;
     void running.exited.then((code) => (exitCode = code));
-    await place.clock.advance(3_599_000);
+    await fixture.clock.advance(3_599_000);
     expect(exitCode).toBeUndefined();
-    await place.clock.advance(1_000);
+    await fixture.clock.advance(1_000);
     expect(exitCode).toBe(9);
   });
 
   it('end with an outage, with their instance, and with the engine object', async () => {
-    const place = await started();
-    const { engine, id } = place;
-    const [first, second, third] = [await open(place, 'cat'), await open(place, 'cat'), await open(place, 'cat')];
+    const fixture = await started();
+    const { engine, id } = fixture;
+    const [first, second, third] = [await open(fixture, 'cat'), await open(fixture, 'cat'), await open(fixture, 'cat')];
     await third.kill();
     expect(await third.exited).toBe(137);
     engine.host.goAway(10);
@@ -49,24 +49,24 @@ describe('open commands', () => {
       await expectFault(running.exited, 'unreachable');
       expect(await text(running.stdout)).toBe('');
     }
-    await place.clock.advance(10);
-    const fourth = await open(place, 'cat');
+    await fixture.clock.advance(10);
+    const fourth = await open(fixture, 'cat');
     await engine.host.crash(id);
     await expectFault(fourth.exited, 'not_found');
-    await place.clock.run(engine.ensure(specOf('one'), noSignal()));
-    const fifth = await open(place, 'cat');
+    await fixture.clock.run(engine.ensure(specOf('one'), noSignal()));
+    const fifth = await open(fixture, 'cat');
     await engine.stop();
     await expectFault(fifth.exited, 'unreachable');
   });
 
   it('leave nothing after their end', async () => {
-    const place = await started();
+    const fixture = await started();
     for (let round = 0; round < 100; round++) {
-      const running = await open(place, 'sh', '-c', 'echo; exit 1');
+      const running = await open(fixture, 'sh', '-c', 'echo; exit 1');
       running.stdout.resume();
       expect(await running.exited).toBe(1);
     }
-    expect(place.clock.sleepers()).toBe(0);
+    expect(fixture.clock.sleepers()).toBe(0);
   });
 });
 
@@ -82,8 +82,8 @@ describe('the shell', () => {
   });
 
   it('supports the last exit code and redirections', async () => {
-    const place = await started();
-    const running = await open(place, 'sh');
+    const fixture = await started();
+    const running = await open(fixture, 'sh');
     running.stdin.end('false\necho it was $? >&2\nsh -c "exit 4"\n');
     expect(await text(running.stderr)).toBe('it was 1\n');
     expect(await running.exited).toBe(4);

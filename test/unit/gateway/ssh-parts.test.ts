@@ -10,32 +10,35 @@ import {
 } from '../../../src/edge/ssh/unauthenticated.ts';
 
 const limits = { perAddress: 3, perInstance: 5, total: 8 };
-const stranger = (instanceId: string, address: string): UnauthenticatedConnection => ({
+const unauthenticatedFrom = (instanceId: string, address: string): UnauthenticatedConnection => ({
   instanceId,
   address,
   close: () => {},
 });
 
 test('accepts each newcomer and closes the oldest connection of the largest group', () => {
-  const a = Array.from({ length: 4 }, () => stranger('one', 'a'));
+  const a = Array.from({ length: 4 }, () => unauthenticatedFrom('one', 'a'));
   const [first, second] = a;
-  expect(connectionToClose(a.slice(0, 3), stranger('one', 'a'), limits)).toBeNull();
-  expect(connectionToClose(a, a[3] ?? stranger('', ''), limits)).toBe(first);
+  expect(connectionToClose(a.slice(0, 3), unauthenticatedFrom('one', 'a'), limits)).toBeNull();
+  expect(connectionToClose(a, a[3] ?? unauthenticatedFrom('', ''), limits)).toBe(first);
   // Three of one address and three others: the instance is full, and the newcomer stays.
-  const others = ['b', 'c', 'owner'].map((address) => stranger('one', address));
+  const others = ['b', 'c', 'owner'].map((address) => unauthenticatedFrom('one', address));
   const full = [...others.slice(0, 2), ...a.slice(1), ...others.slice(2)];
-  expect(connectionToClose(full, others[2] ?? stranger('', ''), limits)).toBe(second);
+  expect(connectionToClose(full, others[2] ?? unauthenticatedFrom('', ''), limits)).toBe(second);
   // Applies to the total: a quiet instance does not pay for a busy one.
-  const few = [stranger('two', 'x'), ...Array.from({ length: 5 }, (_, n) => stranger('one', `${n}`))];
-  const last = [stranger('three', 'y'), stranger('two', 'z'), stranger('two', 'w')];
-  expect(connectionToClose([...few, ...last], last[2] ?? stranger('', ''), limits)).toBe(few[1]);
+  const few = [
+    unauthenticatedFrom('two', 'x'),
+    ...Array.from({ length: 5 }, (_, n) => unauthenticatedFrom('one', `${n}`)),
+  ];
+  const last = [unauthenticatedFrom('three', 'y'), unauthenticatedFrom('two', 'z'), unauthenticatedFrom('two', 'w')];
+  expect(connectionToClose([...few, ...last], last[2] ?? unauthenticatedFrom('', ''), limits)).toBe(few[1]);
 });
 
 test('closes a victim once, and forgets authenticated connections', () => {
   const cut: string[] = [];
-  const strangers = makeUnauthenticatedConnections({ perAddress: 2, perInstance: 9, total: 9 });
+  const unauthenticated = makeUnauthenticatedConnections({ perAddress: 2, perInstance: 9, total: 9 });
   const add = (name: string): (() => void) =>
-    strangers.add({ instanceId: 'one', address: 'a', close: () => void cut.push(name) });
+    unauthenticated.add({ instanceId: 'one', address: 'a', close: () => void cut.push(name) });
   add('first');
   const known = add('second');
   add('third');
