@@ -50,7 +50,7 @@ export async function bindGateway(config: Config, log: Logger): Promise<BoundGat
       const built = makeGateway({
         ...deps,
         ...(config.gatewayUrl === null ? {} : { publicOrigin: config.gatewayUrl }),
-        portDomain: () => portDomain,
+        portDomain,
         trustedProxies: config.trustedProxies,
         tls,
         limits: { ...config.gatewayLimits, connections: maxConnections },

@@ -46,7 +46,7 @@ async function behindGateway(): Promise<{
     tls.stop();
     await rm(folder, { recursive: true });
   });
-  const harness: Harness = await start({ tls, portDomain: () => `gpu.test:${harness.port}` });
+  const harness = await start({ tls, portDomain: (port) => `gpu.test:${port}` });
   const reached: string[] = [];
   const mine: RequestListener = (req, res) => {
     if (req.url !== '/favicon.ico') reached.push(`${req.method} ${req.url}`);

@@ -37,7 +37,7 @@ async function app(): Promise<{ harness: Harness; upstreamRequests: string[] }> 
       );
   };
   const inside = await serve(listener);
-  const harness = await start({ portDomain: () => `${DOMAIN}:${harness.port}` });
+  const harness = await start({ portDomain: (port) => `${DOMAIN}:${port}` });
   harness.add(A, { owner: ALICE, ports: { 80: inside.port, 81: inside.port } });
   harness.shares.set(TOKEN, { instanceId: A, port: 80, expiresAtMs: Date.now() + 3_600_000 });
   return { harness, upstreamRequests };

@@ -42,7 +42,7 @@ export interface AuthRequest {
 export interface AdmissionDeps {
   forwarding: Pick<Forwarding, 'route' | 'session' | 'share'>;
   authenticate: IdentifyCredential;
-  apiOrigin: () => string;
+  apiOrigin: string;
 }
 
 const PUBLIC: AccessGrant = { kind: 'public' };
@@ -100,8 +100,8 @@ async function authorizeCredential(
   const guessed = login === null && presented?.ours === false ? await loginBy(deps, presented.credential) : null;
   const found = login ?? guessed;
   if (found === null)
-    return { refused: (authRequest.shareToken === null ? notLoggedInHere : linkEnded)(deps.apiOrigin()) };
-  return come(found) ?? { refused: notFound(deps.apiOrigin()) };
+    return { refused: (authRequest.shareToken === null ? notLoggedInHere : linkEnded)(deps.apiOrigin) };
+  return come(found) ?? { refused: notFound(deps.apiOrigin) };
 }
 
 interface Login {

@@ -59,8 +59,8 @@ export interface GatewayDeps {
   forwarding: Forwarding;
   authenticate: IdentifyCredential;
   log: Log;
-  /** Origin of the console, for links on pages. A function, because the API may listen later. */
-  apiOrigin: string | (() => string);
+  /** Origin of the console, for links on pages. */
+  apiOrigin: string;
   /** `iss` of access tokens; a token with this issuer never reaches an instance. */
   issuer: string;
   /** Origin that browsers see behind a TLS proxy; default: from the Host header. */
@@ -68,7 +68,7 @@ export interface GatewayDeps {
   /** Addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
   trustedProxies?: readonly string[] | undefined;
   /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
-  portDomain?: (() => string | null) | undefined;
+  portDomain?: string | null | undefined;
   tls?: Certificates | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
@@ -92,8 +92,6 @@ const ignore = (): void => {};
 
 const BACKLOG = 1_024;
 
-const originOf = (address: string): string => new URL(address).origin;
-
 export const makeGateway = (deps: GatewayDeps): Gateway => new Gateway(deps);
 
 export class Gateway {
@@ -102,7 +100,7 @@ export class Gateway {
   readonly #now: () => number;
   readonly #trusted: BlockList;
   readonly #publicOrigin: { origin: string; scheme: string } | null;
-  readonly #portDomain: () => string | null;
+  readonly #portDomain: string | null;
   readonly #admission: AdmissionDeps;
   readonly #server: Server;
   readonly #connectionLimit: ConnectionLimit;
@@ -121,11 +119,11 @@ export class Gateway {
     this.#limits = { ...defaultGatewayLimits, ...deps.limits };
     this.#now = deps.now ?? Date.now;
     const { forwarding, authenticate } = deps;
-    const apiOrigin = (): string => originOf(typeof deps.apiOrigin === 'string' ? deps.apiOrigin : deps.apiOrigin());
+    const apiOrigin = new URL(deps.apiOrigin).origin;
     this.#trusted = addressList(deps.trustedProxies ?? []);
     const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
-    this.#portDomain = deps.portDomain ?? ((): null => null);
+    this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiOrigin };
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
@@ -141,16 +139,12 @@ export class Gateway {
     this.#connectionLimit = new ConnectionLimit(this.#server, this.#limits.connections, deps.log);
   }
 
-  async listen(host: string, port: number): Promise<void> {
-    await once(this.#server.listen({ host, port, backlog: BACKLOG }), 'listening');
-  }
-
   /** Takes over the port of a bound server, which must not be used or closed afterwards. */
   async listenOn(bound: NetServer): Promise<void> {
     await once(this.#server.listen(bound, BACKLOG), 'listening');
   }
 
-  /** `127.0.0.1:8081` or `[::1]:8081`. Throws before `listen`. */
+  /** `127.0.0.1:8081` or `[::1]:8081`. Throws before `listenOn`. */
   get address(): string {
     const address = this.#server.address();
     if (address === null || typeof address === 'string') throw new Error('the gateway does not listen on a TCP port');
@@ -256,7 +250,7 @@ export class Gateway {
     }
     // Node drops bytes behind a head that offers another protocol: do not wait for them.
     if (head.connection.includes('upgrade')) res.shouldKeepAlive = false;
-    const target = targetOf(head.host, req.url ?? '', this.#portDomain());
+    const target = targetOf(head.host, req.url ?? '', this.#portDomain);
     switch (target.kind) {
       case 'refused':
         return sendAnswer(req, res, badRequest(target.why), head.accept);
@@ -335,7 +329,7 @@ export class Gateway {
     if (this.#stopping) return sendRawAnswer(client, stopping());
     if (this.#connectionLimit.isLate(req.socket)) return sendRawAnswer(client, tooManyConnections());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
-    const asked = targetOf(head.host, req.url ?? '', this.#portDomain());
+    const asked = targetOf(head.host, req.url ?? '', this.#portDomain);
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
     if (asked.kind !== 'instance') return sendRawAnswer(client, this.#nothingHere());
     const request = { head, asked, method: 'GET', upgrade: true };
@@ -392,7 +386,7 @@ export class Gateway {
     }
     if (!route.running) {
       this.#pools.closeInstance(route.instanceId);
-      return { refused: notRunning(route.status, this.#admission.apiOrigin()) };
+      return { refused: notRunning(route.status, this.#admission.apiOrigin) };
     }
     // Uses the route's id: the parsed one is a slice that would retain the whole URL.
     const portAddress: PortAddress = { instanceId: route.instanceId, port: target.port, mount: target.mount };
@@ -403,7 +397,7 @@ export class Gateway {
   }
 
   #nothingHere(): Answer {
-    return nothingHere(this.#admission.apiOrigin(), this.#portDomain());
+    return nothingHere(this.#admission.apiOrigin, this.#portDomain);
   }
 
   #connectionOf(socket: Socket): Connection {

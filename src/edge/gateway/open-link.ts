@@ -6,7 +6,7 @@ import { OPEN_ON_HOSTS, portOf } from './routing.ts';
 
 export interface OpenDeps {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
-  apiOrigin: () => string;
+  apiOrigin: string;
 }
 
 export interface OpenLinkRequest {
@@ -28,10 +28,10 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   if (key === null || key === '')
     return badRequest('the link has no key: take the whole link that the console or the API gave');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByOtherOrigin(deps.apiOrigin(), head, ownOrigin)) return confirmation(at, key, port);
+  if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, key, port);
   const redeemed = await deps.forwarding.redeem(key);
   // An instance's host must not open another instance.
-  if (redeemed === null || (at !== null && redeemed.instanceId !== at.instanceId)) return linkUsed(deps.apiOrigin());
+  if (redeemed === null || (at !== null && redeemed.instanceId !== at.instanceId)) return linkUsed(deps.apiOrigin);
   const path =
     at !== null
       ? '/'

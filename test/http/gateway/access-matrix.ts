@@ -131,7 +131,7 @@ export async function startTwoAccountGateway(more: Partial<GatewayDeps> = {}): P
     reached.push('a:22');
     socket.end('SSH-2.0-inside a:22\r\n');
   });
-  const harness = await start({ portDomain: () => DOMAIN, ...more });
+  const harness = await start({ portDomain: DOMAIN, ...more });
   const ofA: Record<number, number> = { 22: shell.port };
   const ofM: Record<number, number> = {};
   for (const port of [80, 81, 82, 83, 8888]) ofA[port] = await web(`a:${port}`);

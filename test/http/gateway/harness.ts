@@ -17,6 +17,7 @@ import { instanceIdOf } from '../../../src/domain/ids.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { PortAccess } from '../../../src/domain/port-access.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
+import { bindPort } from '../../../src/main/bind-port.ts';
 import { makeGateway } from '../../../src/edge/gateway/gateway.ts';
 import type { Gateway, GatewayDeps } from '../../../src/edge/gateway/gateway.ts';
 
@@ -76,7 +77,12 @@ export const onCleanup = (clean: () => Promise<void>): void => {
   cleanups.push(clean);
 };
 
-export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
+export interface HarnessOptions extends Partial<Omit<GatewayDeps, 'portDomain'>> {
+  /** A function takes the bound port of the gateway. */
+  portDomain?: GatewayDeps['portDomain'] | ((port: number) => string);
+}
+
+export async function start({ portDomain, ...more }: HarnessOptions = {}): Promise<Harness> {
   const instances = new Map<string, FakeInstance>();
   const sessions = new Map<string, string>();
   const shares: Harness['shares'] = new Map();
@@ -124,10 +130,18 @@ export async function start(more: Partial<GatewayDeps> = {}): Promise<Harness> {
       return socket;
     },
   };
-  const gateway = makeGateway({ forwarding, authenticate, log, apiOrigin: API_ORIGIN, issuer: ISSUER, ...more });
-  await gateway.listen('127.0.0.1', 0);
+  const { port, server } = await bindPort({ host: '127.0.0.1', port: 0 }, { isTls: more.tls !== undefined });
+  const gateway = makeGateway({
+    forwarding,
+    authenticate,
+    log,
+    apiOrigin: API_ORIGIN,
+    issuer: ISSUER,
+    ...more,
+    portDomain: typeof portDomain === 'function' ? portDomain(port) : portDomain,
+  });
+  await gateway.listenOn(server);
   cleanups.push(async () => gateway.stop());
-  const port = Number(gateway.address.split(':')[1]);
   const harness: Harness = {
     gateway,
     origin: `http://${gateway.address}`,

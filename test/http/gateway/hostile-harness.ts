@@ -73,7 +73,7 @@ export async function play(
     if (typeof inside === 'function') inside(socket);
     else socket.once('data', () => socket.end(inside, 'latin1'));
   });
-  const harness = await start({ portDomain: () => 'gpu.test', ...more });
+  const harness = await start({ portDomain: 'gpu.test', ...more });
   const { ports } = harness.add(A, {
     owner: ALICE,
     publicPorts: [80],

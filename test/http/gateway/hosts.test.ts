@@ -62,7 +62,7 @@ describe('a host addresses one instance and one port', () => {
 
 async function gateway(more: Parameters<typeof start>[0] = {}): Promise<Harness> {
   const inside = await serve(echoHead);
-  const harness = await start({ portDomain: () => DOMAIN, ...more });
+  const harness = await start({ portDomain: DOMAIN, ...more });
   harness.add(A, { owner: ALICE, publicPorts: [80], ports: { 80: inside.port, 81: inside.port } });
   harness.add(M, { owner: MALLORY, publicPorts: [80], ports: { 80: inside.port } });
   for (const key of ['one', 'two']) harness.handovers.set(key, { accountId: ALICE, instanceId: A });
@@ -139,7 +139,7 @@ async function session(harness: Harness): Promise<string> {
 
 test('lists the valid address forms at an unknown address', async () => {
   const nowhere = { headers: { host: 'other.test' } };
-  const withHosts = await ask(await start({ portDomain: () => DOMAIN }), '/', nowhere);
+  const withHosts = await ask(await start({ portDomain: DOMAIN }), '/', nowhere);
   expect(withHosts).toMatchObject({ status: 404, body: expect.stringContaining(`<port>-<instanceId>.${DOMAIN}`) });
   const without = await ask(await start(), '/', nowhere);
   expect(without).toMatchObject({ status: 404, body: expect.stringContaining('/forward/<instanceId>/<port>/') });

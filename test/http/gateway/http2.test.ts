@@ -133,7 +133,7 @@ describe('requests and responses are forwarded', () => {
 
   test('serves several port hosts on one connection', async () => {
     const inside = await serve(echoHead);
-    const harness = await gateway({}, { portDomain: () => 'gpu.test' });
+    const harness = await gateway({}, { portDomain: 'gpu.test' });
     harness.add(A, { publicPorts: [80, 81], ports: { 80: inside.port } });
     const session = await connected(harness);
     const reported = await ask(session, '/x', { ':authority': `80-${A}.gpu.test` });

@@ -68,7 +68,7 @@ async function gateway(access: PortAccess, more: Parameters<typeof start>[0] = {
     heads.push(`${req.url}\n${req.rawHeaders.join('\n')}`);
     socket.end('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
   });
-  const harness = await start({ portDomain: () => DOMAIN, ...more });
+  const harness = await start({ portDomain: DOMAIN, ...more });
   const ports = { 80: port, 81: port, 8888: port };
   harness.add(A, { owner: ALICE, access: { 80: access, 8888: access }, ports });
   harness.add(M, { owner: MALLORY, access: { 80: access }, ports });

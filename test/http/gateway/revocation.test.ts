@@ -32,7 +32,7 @@ test('cuts every open connection at a revocation, in any order of earlier connec
     {
       forwarding: { route, session: async () => null, share: async () => null },
       authenticate: async () => ({ accountId: ALICE }),
-      apiOrigin: () => API_ORIGIN,
+      apiOrigin: API_ORIGIN,
       onRevoked: () => () => {},
       log,
     },
@@ -69,7 +69,7 @@ test('checks the other holders when one check fails, with one warning', async ()
         share: async () => null,
       },
       authenticate: async () => ({ accountId: ALICE }),
-      apiOrigin: () => API_ORIGIN,
+      apiOrigin: API_ORIGIN,
       onRevoked: (look) => {
         tell = look;
         return () => {};

@@ -44,7 +44,7 @@ async function gateway(): Promise<Harness> {
   await write(await pairFor('first.test'));
   const tls = await open();
   onCleanup(async () => tls.stop());
-  const harness = await start({ tls, portDomain: () => `${DOMAIN}:${harness.port}` });
+  const harness = await start({ tls, portDomain: (port) => `${DOMAIN}:${port}` });
   return harness;
 }
 
