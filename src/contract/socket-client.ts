@@ -69,8 +69,8 @@ export interface SocketCalls {
 /** Constructor of browsers and of Node. */
 export type OpenWebSocket = (url: string, protocol: string) => WebSocket;
 
-const ROOM_BYTES = 1024 * 1024;
-const ROOM_EVERY_MS = 10;
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+const BUFFER_POLL_MS = 10;
 
 /** `refusal` throws the cause of a failed handshake, which a WebSocket hides. */
 export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => Promise<never>): SocketCalls {
@@ -114,7 +114,7 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
         async write(bytes) {
           for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
             send(channels.stdin, bytes.subarray(at, at + PIECE_BYTES));
-            await roomIn(socket);
+            await waitForBufferSpace(socket);
           }
         },
         end: () => send(channels.stdin, new Uint8Array()),
@@ -153,7 +153,7 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
         async write(bytes) {
           for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
             sendTo(socket, bytes.subarray(at, at + PIECE_BYTES));
-            await roomIn(socket);
+            await waitForBufferSpace(socket);
           }
         },
         resize: (size) => sendTo(socket, JSON.stringify({ type: 'resize', ...size })),
@@ -192,9 +192,9 @@ function sendTo(socket: WebSocket, data: Bytes | string): void {
   if (socket.readyState === socket.OPEN) socket.send(data);
 }
 
-async function roomIn(socket: WebSocket): Promise<void> {
-  while (socket.readyState === socket.OPEN && socket.bufferedAmount > ROOM_BYTES)
-    await new Promise((resolve) => setTimeout(resolve, ROOM_EVERY_MS));
+async function waitForBufferSpace(socket: WebSocket): Promise<void> {
+  while (socket.readyState === socket.OPEN && socket.bufferedAmount > MAX_BUFFERED_BYTES)
+    await new Promise((resolve) => setTimeout(resolve, BUFFER_POLL_MS));
 }
 
 function joined(channel: number, bytes: Bytes): Bytes {

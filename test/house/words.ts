@@ -33,6 +33,26 @@ const privateWords: ReadonlyMap<string, string> = new Map([
   ['stray', 'orphan'],
   ['strays', 'orphans'],
   ['nought', 'zero'],
+  ['sighting', 'observation'],
+  ['sightings', 'observations'],
+  ['outlet', 'write queue'],
+  ['outlets', 'write queues'],
+  ['bag', 'swap-remove list'],
+  ['bags', 'swap-remove lists'],
+  ['inward', 'upstream, request'],
+  ['outward', 'downstream, response'],
+  ['believed', 'cached, trusted'],
+  ['doubt', 'invalidate'],
+  ['doubted', 'invalidated'],
+  ['stranger', 'unauthenticated, other account, foreign'],
+  ['strangers', 'unauthenticated, other accounts, foreign'],
+  ['lent', 'context, the noun'],
+  ['room', 'free capacity, fixture'],
+  ['rooms', 'modules, fixtures'],
+  ['door', 'target, address'],
+  ['doors', 'targets, addresses'],
+  ['trick', 'attempt'],
+  ['tricks', 'attempts'],
 ]);
 
 /** Names of the interface and of settings, which clients and operators use. */
@@ -50,6 +70,9 @@ const segmentsOf = (name: string): string[] => name.match(/[A-Z]?[a-z]+|[A-Z]+(?
 
 const identifiers: ReadonlySet<string> = new Set(['Identifier', 'PrivateIdentifier', 'JSXIdentifier']);
 
+/** Type of what a function is given. */
+const dependencyType = /^[A-Z]\w*[a-z]Needs$/;
+
 /** No identifier contains a private word; strings may, since the wire does. */
 export const identifiersUseTheFieldsTerms: Rule = (file) => {
   if (!/^(src|test|bench|scripts)\//.test(file.path)) return [];
@@ -60,13 +83,17 @@ export const identifiersUseTheFieldsTerms: Rule = (file) => {
     const word = segmentsOf(name)
       .map((segment) => segment.toLowerCase())
       .find((segment) => privateWords.has(segment));
-    if (word === undefined) continue;
-    wrong.set(name, `${file.lineAt(node.start)}: ${name} says ${word}; say ${privateWords.get(word) ?? ''}`);
+    const term = word === undefined ? undefined : privateWords.get(word);
+    if (word !== undefined && term !== undefined)
+      wrong.set(name, `${file.lineAt(node.start)}: ${name} says ${word}; say ${term}`);
+    else if (dependencyType.test(name))
+      wrong.set(name, `${file.lineAt(node.start)}: ${name} ends in Needs; say Deps or Options`);
   }
   return [...wrong.values()];
 };
 
-const relativeOpenings = /^(of|what|who|whoever|whom|whose|those|one (that|who|which|of|has|is|was))\b/i;
+const relativeOpenings =
+  /^(of|as|what|who|whoever|whom|whose|those|that which|with it|one (that|who|which|of|has|is|was))\b/i;
 
 /** A comment fits 100 columns, and in src begins with a noun or a verb. */
 export const commentsReadAtOnce: Rule = (file) =>

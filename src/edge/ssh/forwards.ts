@@ -15,7 +15,7 @@ const CONNECT_MS = 30_000;
 const LISTEN_MS = 5_000;
 const LISTEN_FOR_AGENT_MS = 10_000;
 const MAX_LISTENING = 64;
-/** As sshd without `GatewayPorts`: reachable from the instance only. */
+/** Loopback address, like sshd without `GatewayPorts`: reachable from the instance only. */
 const INSIDE = '127.0.0.1';
 
 export function serveForwards(client: SshClient, network: InstanceNetwork): void {

@@ -131,8 +131,8 @@ export function kyselyOver(connection: SqliteConnection): {
     db: new Kysely<Schema>({ config, dialect, driver, executor }),
     untyped: new Kysely<unknown>({ config, dialect, driver, executor }),
     openScope: () => {
-      const lent = new DirectExecutor(connection);
-      return { tx: new Kysely<Schema>({ config, dialect, driver, executor: lent }), end: () => lent.end() };
+      const own = new DirectExecutor(connection);
+      return { tx: new Kysely<Schema>({ config, dialect, driver, executor: own }), end: () => own.end() };
     },
   };
 }

@@ -61,7 +61,7 @@ const addAnyway = prepared<{ id: string; sizeGB: number }>()((db, p) =>
     .where('id', '=', p('id'))
     .returning('id'),
 );
-const addIfRoom = prepared<{ id: string; sizeGB: number }>()((db, p) =>
+const addIfFree = prepared<{ id: string; sizeGB: number }>()((db, p) =>
   db
     .updateTable('pool')
     .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
@@ -77,7 +77,7 @@ export async function reservePoolSpace(
   { evenIfFull = false }: { evenIfFull?: boolean } = {},
 ): Promise<{ freeGB: number } | null> {
   const id = poolId(region, pool);
-  const change = evenIfFull || sizeGB <= 0 ? addAnyway : addIfRoom;
+  const change = evenIfFull || sizeGB <= 0 ? addAnyway : addIfFree;
   if ((await change(tx, { id, sizeGB })).length > 0) return null;
   const row = await tx.selectFrom('pool').selectAll().where('id', '=', id).executeTakeFirst();
   return { freeGB: row === undefined ? 0 : Math.max(0, row.limitGB - row.usedGB) };
