@@ -21,19 +21,19 @@ import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 const testNeeds = [
   { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
   { apt: 'rsync', programs: ['rsync'], why: 'copies to and from instances over ssh' },
-  { apt: 'curl', programs: ['curl'], why: 'goes through the ports that ssh forwards' },
+  { apt: 'curl', programs: ['curl'], why: 'connects through ports that ssh forwards' },
   // The dynamically linked busybox won't do: an image holds the program alone.
   { apt: 'busybox-static', programs: ['busybox'], exact: true, why: 'the smallest image that tests launch' },
   {
     apt: 'docker-registry',
     programs: ['docker-registry'],
     service: 'docker-registry',
-    why: 'takes and gives images, to some only with credentials',
+    why: 'stores images, some only with credentials',
   },
   {
     apt: 'chromium',
     programs: ['chromium', 'chromium-browser', 'google-chrome'],
-    why: 'uses the console as a person does',
+    why: 'opens the pages of the gateway and notebooks',
   },
 ];
 
@@ -77,7 +77,7 @@ await runCommand(async () => {
       runs.push({ name: project, tookS: (performance.now() - startedAt) / 1000 });
       say(`== ${project}: ${secondsSince(startedAt)}`);
       if (signal !== null || code === 130 || code === 143) {
-        all.push(failure('the tests', 'interrupted before all had run'));
+        all.push(failure('the tests', 'interrupted before all tests had run'));
         break;
       }
     }
@@ -86,7 +86,7 @@ await runCommand(async () => {
   }
 
   if (all.every(({ passed, failed, skipped }) => passed + failed.length + skipped.length === 0))
-    all.push(failure('the tests', `none was found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`));
+    all.push(failure('the tests', `no test file found${rest.length > 0 ? ` by ${rest.join(' ')}` : ''}`));
   const totals = addUp(all);
   say('');
   for (const line of budgetLines(runs, level)) say(line);
@@ -114,6 +114,6 @@ function readArguments(given) {
     else if (argument === '--level') level = given[(at += 1)] ?? '';
     else rest.push(argument);
   }
-  if (!levels.includes(level)) throw new Unready(`--level ${level}: it may be ${levels.join(', ')}`);
+  if (!levels.includes(level)) throw new Unready(`--level is ${level}: it must be one of ${levels.join(', ')}`);
   return { projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name), level, rest };
 }

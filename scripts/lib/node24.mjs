@@ -29,8 +29,8 @@ export function findNode24({
   }
   if (isRecentEnough(version)) return execPath;
   throw new Unready(
-    `Berth needs Node.js ${oldest.join('.')} or later. npm brings it on Linux with glibc (x64, arm64); on this machine ` +
-      `(${platform}, ${arch}) install Node.js 24 from https://nodejs.org and start again with it. This is Node.js ${version}.`,
+    `Berth needs Node.js ${oldest.join('.')} or later. npm installs it on Linux with glibc (x64, arm64); on this machine ` +
+      `(${platform}, ${arch}) install Node.js 24 from https://nodejs.org and run the command again. This is Node.js ${version}.`,
   );
 }
 

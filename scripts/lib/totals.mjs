@@ -28,10 +28,10 @@ export function totalsOfRun({ project, file, code }) {
   try {
     totals = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    return failure(`the tests of ${project}`, `ended before they had totals (exit code ${code})`);
+    return failure(`the tests of ${project}`, `ended without totals (exit code ${code})`);
   }
   if (code === 0 || totals.failed.length > 0) return totals;
-  return addUp([totals, failure(`the run of ${project}`, `no test failed, but the run did (exit code ${code})`)]);
+  return addUp([totals, failure(`the run of ${project}`, `no test failed, but the run failed (exit code ${code})`)]);
 }
 
 /**
@@ -65,7 +65,7 @@ export function addUp(all) {
 export function closingLines({ passed, failed, unsteady, skipped }) {
   return [
     ...skipped.map((test) => `skipped: ${named(test)}`),
-    ...unsteady.map((test) => `passed at its second try: ${named(test)}`),
+    ...unsteady.map((test) => `passed on the second attempt: ${named(test)}`),
     ...failed.map((test) => `failed: ${named(test)}`),
     `${passed} passed, ${failed.length} failed, ${skipped.length} skipped`,
   ];

@@ -61,7 +61,7 @@ export function makeBackground(foundation: Foundation): Background {
     },
     async stop() {
       const idle = scheduler.stop();
-      await diskHolders.stop(new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 }));
+      await diskHolders.stop(new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 }));
       await Promise.all(loops.map((loop) => loop.stop()));
       await Promise.allSettled([idle, firstProbe, idleDetector.settled()]);
     },

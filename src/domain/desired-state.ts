@@ -90,18 +90,18 @@ export interface DiskSizes {
 }
 
 export function refusalOfExpansion({ observed, operation }: Pick<Instance, 'observed' | 'operation'>): string | null {
-  if (operation.endedAtMs === null) return `its ${operation.kind} is under way; wait until that has ended`;
-  return isLasting(observed.status) ? null : `it is ${observed.status}; wait until it is Running, or stop it`;
+  if (operation.endedAtMs === null) return `its operation ${operation.kind} is running; wait until it ends`;
+  return isLasting(observed.status) ? null : `the instance is ${observed.status}; wait until it is Running, or stop it`;
 }
 
 export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSizes): string | null {
   const refusalOfSize = (name: string, nowGB: number, wantedGB: number | undefined): string | null => {
     if (wantedGB === undefined || wantedGB > nowGB) return null;
-    const why = wantedGB === nowGB ? 'which it is already' : 'and a disk can not be made smaller';
-    return `field "${name}" is ${wantedGB}, but the disk is of ${nowGB} GB, ${why}; ask for more than ${nowGB}`;
+    const why = wantedGB === nowGB ? '' : ', and a disk cannot shrink';
+    return `field "${name}" is ${wantedGB}, but the disk has ${nowGB} GB${why}; send more than ${nowGB}`;
   };
   if (sizes.dockerStorageGB !== undefined && !spec.enableDocker)
-    return 'field "dockerStorageSize" is set, but the instance was launched without Docker inside; leave it out';
+    return 'field "dockerStorageSize" is set, but the instance was launched without Docker inside; leave the field out';
   return (
     refusalOfSize('dataDiskGB', dataDiskGB(spec), sizes.dataDiskGB) ??
     refusalOfSize('dockerStorageSize', dockerDiskGB(spec), sizes.dockerStorageGB)
@@ -130,7 +130,8 @@ export function refusalOfSave({
   everEnsured,
   observed: { status },
 }: Pick<Instance, 'desired' | 'everEnsured' | 'observed'>): string | null {
-  if (desired === 'archived') return `it is ${status === 'Archived' ? 'Archived' : 'being archived'}; start it first`;
+  if (desired === 'archived')
+    return `the instance is ${status === 'Archived' ? 'Archived' : 'being archived'}; start it first`;
   if (status === 'Running' || (status === 'Stopped' && everEnsured)) return null;
-  return `it is ${status}; only one that is Running or Stopped, and has run before, can be saved`;
+  return `the instance is ${status}; only an instance that is Running, or Stopped after a run, can be saved`;
 }

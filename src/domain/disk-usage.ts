@@ -30,12 +30,12 @@ export function nextWarning(percent: number, warnedPercent: number): { warnedPer
   return { warnedPercent: level ?? 0, notify: false };
 }
 
-/** Example: `the data disk is 97 % full; most of it is in /root/dataDisk/runs (12.1 GB)`. */
+/** Example: `the data disk is 97 % full; its largest paths are /root/dataDisk/runs (12.1 GB)`. */
 export const fullDisksText = (full: readonly FullDisk[]): string =>
   full
     .map(({ disk, mountPath, percent, biggest }) => {
       const named = biggest.map((part) => `${pathIn(mountPath, part)} (${inGB(part.bytes)} GB)`).join(', ');
-      const where = named === '' ? '' : `; most of it is in ${named}`;
+      const where = named === '' ? '' : `; its largest paths are ${named}`;
       const what = disk === 'volume' ? `volume on ${mountPath}` : `${disk} disk`;
       return `the ${what} is ${percent} % full${where}`;
     })

@@ -112,7 +112,7 @@ export function assessIdleness(
   nowMs: number,
 ): IdleVerdict {
   const needed = required.map(
-    (name) => signals.find((signal) => signal.name === name) ?? unreadSignal(name, 'it was not read'),
+    (name) => signals.find((signal) => signal.name === name) ?? unreadSignal(name, 'the signal was not read'),
   );
   const fresh = needed.filter((signal) => isFresh(signal, nowMs, limits));
   const active = fresh.find((signal) => isActive(signal, nowMs, limits));
@@ -129,7 +129,7 @@ export function assessIdleness(
   }
   if (!allKnown) {
     const missing = needed.filter((signal) => !fresh.includes(signal));
-    const because = `no fresh reading of ${missing.map(({ name, text }) => `${name} (${text})`).join(', ')}`;
+    const because = `no recent reading of ${missing.map(({ name, text }) => `${name} (${text})`).join(', ')}`;
     const watch = { ...noIdleWatch, assessedAtMs: nowMs };
     return { state: 'unknown', because, idleSinceMs: null, willStopAtMs: null, action: 'nothing', watch };
   }
@@ -148,7 +148,7 @@ export function assessIdleness(
       : 'nothing';
   const warnedOfMs = isWarned || action === 'warn' ? idleSinceMs : null;
   const watch = { sinceMs, usedAtMs, assessedAtMs: nowMs, warnedOfMs };
-  return { state: 'idle', because: 'nothing uses it', idleSinceMs, willStopAtMs, action, watch };
+  return { state: 'idle', because: 'nothing uses the instance', idleSinceMs, willStopAtMs, action, watch };
 }
 
 const lastUse = (signals: readonly IdleSignal[], nowMs: number): number =>

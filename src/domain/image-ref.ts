@@ -28,13 +28,14 @@ export function parseImageRef(text: string): ImageRef | string {
   const name = tag === null ? named : named.slice(0, colon);
   const { server, path } = splitServer(name);
 
-  if (!isRegistryServer(server)) return `the server ${JSON.stringify(server)} is no host or host:port`;
-  if (server.replace(/:\d+$/, '') === LOCAL_SERVER) return `${LOCAL_SERVER} is no registry`;
+  if (!isRegistryServer(server)) return `the server ${JSON.stringify(server)} is not a host or host:port`;
+  if (server.replace(/:\d+$/, '') === LOCAL_SERVER) return `${LOCAL_SERVER} is not a registry`;
   if (!PATH.test(path) || name.length > MAX_NAME_LENGTH)
-    return `${JSON.stringify(path)} is no name: it takes lower-case letters, digits, and single dots, dashes or underscores between them`;
+    return `${JSON.stringify(path)} is not an image name: use lower-case letters, digits, and single dots, dashes or underscores between them`;
   if (ID_PATTERN.test(path) || (ALGORITHM_PATTERN.test(path) && tag !== null && ID_PATTERN.test(tag)))
-    return 'that is the id of an image; a name is asked for';
-  if (tag !== null && !TAG.test(tag)) return `the tag ${JSON.stringify(tag)} is none`;
+    return 'this is the id of an image; send a name';
+  if (tag !== null && !TAG.test(tag))
+    return `the tag ${JSON.stringify(tag)} is invalid: use letters, digits, dots, dashes and underscores`;
   if (digest !== null && !DIGEST.test(digest)) return 'the digest must be sha256: and 64 hexadecimal digits';
   return { server: canonicalServer(server), ref: digest === null && tag === null ? `${name}:latest` : text };
 }
@@ -49,8 +50,8 @@ export function isUnderPrefix(ref: string, prefix: string): boolean {
 
 export function parseRegistryServer(text: string): { server: string } | string {
   const server = canonicalServer(text.toLowerCase());
-  if (!isRegistryServer(server)) return 'it is no host or host:port';
-  return server.replace(/:\d+$/, '') === LOCAL_SERVER ? `${LOCAL_SERVER} is no registry` : { server };
+  if (!isRegistryServer(server)) return 'the server is not a host or host:port';
+  return server.replace(/:\d+$/, '') === LOCAL_SERVER ? `${LOCAL_SERVER} is not a registry` : { server };
 }
 
 /** The first part is a server if it has a dot, a colon or a capital, or is `localhost`. */

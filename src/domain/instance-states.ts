@@ -106,7 +106,7 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
 /** Throws if the table has no such transition: a bug of ours, and nothing is written. */
 export function nextStatus(status: InstanceStatus, event: StatusEvent): InstanceStatus {
   const next = transitions[status][event];
-  if (next === undefined) throw new Error(`no event "${event}" leads out of the status ${status}`);
+  if (next === undefined) throw new Error(`the status ${status} has no transition for the event "${event}"`);
   return next;
 }
 
@@ -133,36 +133,44 @@ export type Phase = (typeof phases)[number];
 export const diagnoses = {
   '': '',
   NoCapacity:
-    'The region has no room now and the instance waits in line. It starts by itself; or terminate, and take another type.',
-  EngineUnreachable: 'The container engine of the region does not answer. Nothing is lost; it goes on by itself.',
-  BackOff: 'The image cannot be had at the moment; it is tried again by itself. Check the image name, or terminate.',
+    'The region has too little free capacity. The instance waits in the capacity queue and starts automatically. To stop waiting, terminate it and choose another type.',
+  EngineUnreachable:
+    'The container engine of the region does not answer. Nothing is lost; the instance continues automatically when the engine answers.',
+  BackOff:
+    'The image is not available at the moment; Berth retries automatically. Check the image name, or terminate the instance.',
   CapacityTimeout:
-    'No room came free in the time it was to wait. Start it again to wait once more, or take another type.',
-  ImageDenied: 'The registry does not give the image out. Register credentials that may read it, and start again.',
-  ImageFailed: 'The image could not be had in time. Choose another image, or start again later.',
-  VolumePending: 'A mounted volume is not ready yet. It goes on by itself once the volume is Bound.',
-  VolumeLost: 'The backing of a mounted volume is gone. Terminate, and launch without it.',
-  DisksFailed: 'The disks could not be made. Start again; if it repeats, ask the operator to look at the host.',
+    'No capacity became free within the waiting time. Start the instance to wait again, or choose another type.',
+  ImageDenied:
+    'The registry denies access to the image. Register credentials that may read the image, and start the instance again.',
+  ImageFailed: 'The image was not available in time. Choose another image, or start the instance again later.',
+  VolumePending: 'A mounted volume is not ready yet. The instance continues automatically when the volume is Bound.',
+  VolumeLost: 'The disk of a mounted volume is gone. Terminate the instance, and launch without the volume.',
+  DisksFailed:
+    'The disks could not be created. Start the instance again; if the failure repeats, ask the operator to check the host.',
   DisksLost:
-    'A disk that it had is gone from the storage of the region. Ask the operator to bring it back, and start again; or terminate, and launch anew.',
+    'A disk of the instance is gone from the storage of the region. Ask the operator to restore the disk, and start the instance again; or terminate it, and launch another.',
   BadMount:
-    'A disk could not be mounted where it was asked. Terminate, and launch with another mount path or without it.',
-  DiskFull: 'The disk of the host is full. The operator has to free space; start again then.',
+    'A disk could not be mounted at the requested path. Terminate the instance, and launch with another mount path or without the mount.',
+  DiskFull: 'The disk of the host is full. Ask the operator to free space, then start the instance again.',
   PortTaken:
-    'A node port is taken. Another one is tried by itself; one that has run keeps its ports, and is tried again until the port is free.',
+    'A node port is taken. Berth tries another port automatically; an instance that ran before keeps its ports, and Berth retries until the port is free.',
   PortsUsedUp:
-    'Node ports of the region are used up, or taken by other programs of the host. Start it again later, or ask the operator for a wider range.',
-  EngineRejected: 'The engine refused the instance. The message says why; change the request and launch anew.',
-  ContainerExited: 'The main process of the instance ended. Look at its log; it is started again by itself.',
-  CrashLoop: 'The main process ended again and again. Look at its log, mend the cause, and start it again.',
+    'The node ports of the region are used up, or taken by other programs of the host. Start the instance again later, or ask the operator for a wider range.',
+  EngineRejected: 'The engine refused the instance. Change the request as the message says, and launch again.',
+  ContainerExited:
+    'The main process of the instance exited; Berth restarts it automatically. Read the console for the cause.',
+  CrashLoop: 'The main process exited repeatedly. Read the console, fix the cause, and start the instance again.',
   OutOfMemory: 'The instance used more memory than its type has. Choose a larger type.',
   StartTimeout: 'The instance did not become ready in time. Start it again, or choose another image.',
-  StopDelayed: 'The instance has not stopped yet; it is being killed. Terminate it if you need not keep it.',
-  Unhealthy: 'Neither ssh nor the notebook answers any more. Restart it, or look at its console.',
-  ArchiveFailed: 'The root disk could not be kept as an image. Nothing is lost: archive again, or start it.',
-  ScheduledStop: 'It was stopped at the time that was set. Start it again when you need it.',
-  MaxRunTime: 'It had run as long as it may at most. Start it again when you need it.',
-  IdleStop: 'It was stopped because nothing used it. Start it again, and set its idle rules if that was wrong.',
+  StopDelayed:
+    'The instance has not stopped yet; Berth is killing its processes. Wait, or terminate the instance if you no longer need it.',
+  Unhealthy: 'Neither ssh nor the notebook answers. Restart the instance, or read its console.',
+  ArchiveFailed:
+    'The root disk could not be saved as an image. Nothing is lost: archive the instance again, or start it.',
+  ScheduledStop: 'The instance was stopped at its scheduled time. Start it again when you need it.',
+  MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
+  IdleStop:
+    'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
 
@@ -200,23 +208,26 @@ export function refusalOfAction(action: Action, status: InstanceStatus, desired:
       // Stop cancels an archive.
       if (desired === 'running' || archiving) return null;
       return stopping
-        ? 'it is stopping already; wait until it is Stopped, or terminate it'
-        : `it is already ${status}; start it, or terminate it`;
+        ? 'the instance is already stopping; wait until it is Stopped, or terminate it'
+        : `the instance is already ${status}; start it, or terminate it`;
     case 'start':
-      if (stopping) return 'it is still stopping; wait until it is Stopped';
-      if (archiving) return 'it is being archived; wait until it is Archived, or stop it first to give that up';
-      return desired === 'running' ? `it is ${status} and wished to run; stop or restart it` : null;
+      if (stopping) return 'the instance is still stopping; wait until it is Stopped';
+      if (archiving)
+        return 'the instance is being archived; wait until it is Archived, or stop it to cancel the archiving';
+      return desired === 'running'
+        ? `the instance is ${status} and its desired state is running; stop or restart it`
+        : null;
     case 'restart':
       if (status === 'Running' && desired === 'running') return null;
-      if (stopping) return 'it is stopping; wait until it is Stopped, then start it';
-      if (archiving) return 'it is being archived; wait until it is Archived, then start it';
-      return `it is ${status}; only a Running instance can be restarted${desired === 'running' ? '' : ', use start'}`;
+      if (stopping) return 'the instance is stopping; wait until it is Stopped, then start it';
+      if (archiving) return 'the instance is being archived; wait until it is Archived, then start it';
+      return `the instance is ${status}; only a Running instance can be restarted${desired === 'running' ? '' : ', use start'}`;
     case 'archive':
-      if (archiving) return 'it is being archived already; wait until it is Archived, or terminate it';
+      if (archiving) return 'the instance is already being archived; wait until it is Archived, or terminate it';
       if (transitions[status].archive !== undefined) return null;
       return status === 'Archived'
-        ? 'it is already Archived; start it, or terminate it'
-        : `it is ${status}; only one that is Running, Stopped or StartingFailed can be archived`;
+        ? 'the instance is already Archived; start it, or terminate it'
+        : `the instance is ${status}; only an instance that is Running, Stopped or StartingFailed can be archived`;
     default:
       return action satisfies never;
   }

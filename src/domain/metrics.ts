@@ -156,20 +156,20 @@ const hasSamples = (fromMs: number, nowMs: number): boolean => fromMs >= nowMs -
 
 export function resolveMetricsRange(request: MetricsRangeRequest, nowMs: number): MetricsRange | string {
   if (request.toMs !== undefined && request.toMs > nowMs + CLOCK_SLACK_MS)
-    return `field "toUnixMs" is ${request.toMs}: it must be at most ${nowMs}, which is now`;
+    return `field "toUnixMs" is ${request.toMs}: it must be at most ${nowMs}, the time now`;
   const toMs = Math.min(request.toMs ?? nowMs, nowMs);
   const fromMs = request.fromMs ?? toMs - HOUR_MS;
   if (fromMs >= toMs)
-    return `field "fromUnixMs" is ${fromMs}: it must be before toUnixMs, which is ${toMs}; left out, it is an hour before that`;
+    return `field "fromUnixMs" is ${fromMs}: it must be before toUnixMs, ${toMs}; without fromUnixMs the range is one hour`;
   const oldestMs = nowMs - MINUTE_RETENTION_MS;
   if (fromMs < oldestMs - CLOCK_SLACK_MS)
-    return `field "fromUnixMs" is ${fromMs}: it must be at least ${oldestMs}, as figures are kept for 24 hours`;
+    return `field "fromUnixMs" is ${fromMs}: it must be at least ${oldestMs}, because samples are stored for 24 hours`;
   const samples = hasSamples(fromMs, nowMs);
   const stepMs = request.stepMs ?? (samples ? SAMPLE_MS : MINUTE_MS);
   const finestMs = samples ? SAMPLE_MS : MINUTE_MS;
   if (stepMs % finestMs !== 0)
     return samples
-      ? `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 15, as a sample is taken every 15 seconds`
-      : `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 60 from so long ago, as what is older than an hour is kept by the minute; or fromUnixMs must be at least ${nowMs - SAMPLE_RETENTION_MS}`;
+      ? `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 15, because a sample is taken every 15 seconds`
+      : `field "stepSeconds" is ${stepMs / 1000}: it must be a multiple of 60 for samples older than an hour, which are stored by the minute; or send a fromUnixMs of at least ${nowMs - SAMPLE_RETENTION_MS}`;
   return { fromMs: startOfStep(fromMs, stepMs), toMs: startOfStep(toMs - 1, stepMs) + stepMs, stepMs };
 }

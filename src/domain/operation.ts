@@ -274,17 +274,23 @@ const cancellations: Readonly<Record<OperationKind, { action: Action } | { why: 
   start: { action: 'stop' },
   restart: { action: 'stop' },
   archive: { action: 'stop' },
-  stop: { why: 'a stop is not taken back; wait until the instance is Stopped, and start it' },
-  terminate: { why: 'what is terminated does not come back; launch another instance' },
-  expandDisk: { why: 'a disk that grows is not made smaller again; wait until it has grown' },
-  saveImage: { why: 'the saving of an image is not taken back; delete the image with POST /image/delete' },
-  deleteImage: { why: 'what is deleted does not come back; create another image, or save one anew' },
-  createVolume: { why: 'the making of a volume is not taken back; delete it with POST /storage/volume/delete' },
-  expandVolume: { why: 'a volume is never made smaller; make a smaller one, and copy the files over' },
-  deleteVolume: { why: 'what is deleted does not come back; create another volume' },
-  createSnapshot: { why: 'the making of a snapshot is not taken back; delete it with POST /storage/snapshot/delete' },
-  deleteSnapshot: { why: 'what is deleted does not come back; take another snapshot' },
+  stop: { why: 'a stop cannot be undone; wait until the instance is Stopped, then start it' },
+  terminate: { why: 'a termination cannot be undone; launch another instance' },
+  expandDisk: { why: 'a disk cannot shrink; wait until the expansion has ended' },
+  saveImage: { why: 'the saving of an image cannot be undone; delete the image with POST /image/delete' },
+  deleteImage: { why: 'a deletion cannot be undone; create another image, or save an instance again' },
+  createVolume: {
+    why: 'the creation of a volume cannot be undone; delete the volume with POST /storage/volume/delete',
+  },
+  expandVolume: { why: 'a volume cannot shrink; create a smaller volume, and copy the files' },
+  deleteVolume: { why: 'a deletion cannot be undone; create another volume' },
+  createSnapshot: {
+    why: 'the creation of a snapshot cannot be undone; delete the snapshot with POST /storage/snapshot/delete',
+  },
+  deleteSnapshot: { why: 'a deletion cannot be undone; take another snapshot' },
 };
 
 export const planCancellation = ({ kind, state, endedAtMs }: Operation): { action: Action } | { why: string } =>
-  endedAtMs === null ? cancellations[kind] : { why: `it has ended already (${state}); nothing of it is under way` };
+  endedAtMs === null
+    ? cancellations[kind]
+    : { why: `the operation has already ended (${state}); there is nothing to cancel` };

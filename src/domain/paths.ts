@@ -14,8 +14,8 @@ export const namesOf = (path: string): string[] => (path === '' ? [] : path.spli
 
 /** Returns why the text is no file path, or null. The message continues "the path". */
 export function refusalOfFilePath(path: string): string | null {
-  if (!path.isWellFormed()) return 'has half of a surrogate pair, which has no UTF-8; send whole characters';
-  if (path.includes('\0')) return 'has a NUL character, which no file name has; leave it out';
+  if (!path.isWellFormed()) return 'has half of a surrogate pair, which UTF-8 cannot encode; send whole characters';
+  if (path.includes('\0')) return 'has a NUL character, which file names cannot have; remove the character';
   if (bytesOf(path) > MAX_PATH_BYTES) return `is too long: at most ${MAX_PATH_BYTES} bytes of UTF-8`;
   for (const name of namesOf(path)) {
     const why = refusalOfName(name);
@@ -26,8 +26,8 @@ export function refusalOfFilePath(path: string): string | null {
 
 function refusalOfName(name: string): string | null {
   if (name === '')
-    return 'has an empty name; it begins at the volume, such as "folder/file", with one slash between names';
-  if (name === '.' || name === '..') return `has the name "${name}"; name the folders from the volume on`;
+    return 'has an empty name; start at the top of the volume, with one slash between names, such as "folder/file"';
+  if (name === '.' || name === '..') return `has the name "${name}"; name each folder from the top of the volume`;
   if (bytesOf(name) > MAX_NAME_BYTES) return `has a name that is too long: at most ${MAX_NAME_BYTES} bytes of UTF-8`;
   return null;
 }
@@ -67,15 +67,16 @@ export function refusalOfMountPath(path: string): string | null {
   if (path.length > MAX_MOUNT_PATH) return `is longer than ${MAX_MOUNT_PATH} characters`;
   if (!path.startsWith('/')) return 'must be absolute, for example /root/data';
   if (/[\p{Cc}\p{Cs}:,\\"']/u.test(path))
-    return 'must not hold control characters, quotes, backslashes, colons or commas';
+    return 'must not contain control characters, quotes, backslashes, colons or commas';
   const parts = path.split('/').slice(1);
   if (path !== '/' && parts.some((part) => part === '' || part === '.' || part === '..')) {
-    return 'must not hold empty parts, "." or ".."';
+    return 'must not contain empty parts, "." or ".."';
   }
   const tree = [...RESERVED_TREES, ...OWN_TREES].find((reserved) => isUnder(path, reserved));
-  if (tree !== undefined) return `lies in ${tree}, which the instance needs itself; use for example /root/data`;
+  if (tree !== undefined)
+    return `lies in ${tree}, which the instance itself needs; choose another path, for example /root/data`;
   if (RESERVED_PATHS.includes(path))
-    return 'is needed by the instance itself; use a folder below it, for example /root/data';
+    return 'is a path that the instance itself needs; choose a folder below it, for example /root/data';
   return null;
 }
 

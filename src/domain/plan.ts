@@ -152,7 +152,7 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
     return observed.phase === 'Archived'
       ? { do: 'rest' }
       : { do: 'settle', show: { ...notRunning, phase: 'Archived' } };
-  const message = archive === null ? 'there was no root disk to keep: its container was gone' : '';
+  const message = archive === null ? 'there was no root disk to save: the container was gone' : '';
   return {
     do: 'settle',
     show: {
@@ -186,7 +186,7 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
       );
     if (observation.exitCode !== null) {
       const attempts = nowMs - observation.startedAtMs > STABLE_MS ? 1 : instance.attempts + 1;
-      const text = `the main process ended with exit code ${observation.exitCode}`;
+      const text = `the main process exited with code ${observation.exitCode}`;
       return planRestart(
         instance,
         observation.outOfMemory ? 'OutOfMemory' : 'ContainerExited',
@@ -272,7 +272,11 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
   }
   const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)
-    return failPermanently(instance, 'StartTimeout', `not ready ${limits.readyDeadlineMs / 1000} s after its start`);
+    return failPermanently(
+      instance,
+      'StartTimeout',
+      `the instance was not ready ${limits.readyDeadlineMs / 1000} s after its start`,
+    );
   return {
     do: 'checkReady',
     show: {

@@ -10,16 +10,16 @@ import {
 } from './operation.ts';
 
 const stageTexts: Readonly<Record<StageName, readonly [during: string, after: string]>> = {
-  Queued: ['waits for its turn', 'had its turn'],
-  Placed: ['has its place in the region', 'has its place in the region'],
-  Image: ['the image is made ready', 'the image is there'],
-  Disks: ['the disks are made ready', 'the disks are ready'],
-  Container: ['the container is made', 'the container is there'],
-  Readiness: ['waits until its software answers', 'its software answers'],
-  InitScript: ['the init script runs', 'the init script has ended'],
-  Stop: ['the container is stopped', 'the container has stopped'],
-  Archive: ['the root disk is kept as an image', 'the root disk is an image now'],
-  Clean: ['what it leaves behind is removed', 'nothing is left of it'],
+  Queued: ['waiting to be scheduled', 'scheduled'],
+  Placed: ['capacity is allocated', 'capacity is allocated'],
+  Image: ['preparing the image', 'the image is ready'],
+  Disks: ['preparing the disks', 'the disks are ready'],
+  Container: ['creating the container', 'the container exists'],
+  Readiness: ['waiting until the instance is ready', 'the instance is ready'],
+  InitScript: ['running the init script', 'the init script has ended'],
+  Stop: ['stopping the container', 'the container has stopped'],
+  Archive: ['saving the root disk as an image', 'the root disk is saved as an image'],
+  Clean: ['removing what remains', 'everything is removed'],
 };
 
 function textOf(stage: Stage, operation: Operation): string {

@@ -41,7 +41,7 @@ export class Refusal extends Error {
 }
 
 export const volumeNotFound = (id: string): Refusal =>
-  new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list names yours`);
+  new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list lists yours`);
 
 /** The text of `docs/interface.md`. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');

@@ -76,7 +76,7 @@ export function planSnapshot(
 }
 
 const RETRY_SNAPSHOT =
-  'Delete it, and take another once the operator has seen to what it says; the volume is as it was.';
+  'The volume is unchanged. Delete the snapshot, and take another after the operator has fixed the cause.';
 
 export const failSnapshot = (
   snapshot: Snapshot,

@@ -86,16 +86,16 @@ export function nextStopPolicy(
   const longestRun = request.maxRunMs ?? null;
   if (stop !== null) {
     if (stop <= nowMs)
-      return `field "stopAtUnixMs" is ${stop}: it must be a time to come, and now it is ${nowMs}; to stop at once, use /instance/stop`;
+      return `field "stopAtUnixMs" is ${stop}: it must be after ${nowMs}, the time now; to stop at once, use /instance/stop`;
     if (stop > nowMs + MAX_AHEAD_MS)
-      return `field "stopAtUnixMs" is ${stop}: it must be within a year, which is up to ${nowMs + MAX_AHEAD_MS}; null takes it off`;
+      return `field "stopAtUnixMs" is ${stop}: it must be within a year, at most ${nowMs + MAX_AHEAD_MS}; null removes the stop time`;
   }
   if (longestRun !== null && rules.capRunMs !== null && longestRun > rules.capRunMs)
-    return `field "maxRunMinutes" is ${minutes(longestRun)}: it must be at most ${minutes(rules.capRunMs)}, which the operator allows at most`;
+    return `field "maxRunMinutes" is ${minutes(longestRun)}: it must be at most ${minutes(rules.capRunMs)}, the limit of the operator`;
   const next = { ...policy, stopAtMs, maxRunMs, idle };
   const runEndMs = request.maxRunMs === undefined ? null : runEndsAtMs(next, observed);
   if (runEndMs !== null && runEndMs <= nowMs)
-    return `field "maxRunMinutes" is ${minutes(maxRunMs ?? 0)}: it must be more than ${minutes(nowMs - observed.runningSinceMs)}, as long has it been running; to stop at once, use /instance/stop`;
+    return `field "maxRunMinutes" is ${minutes(maxRunMs ?? 0)}: it must be more than ${minutes(nowMs - observed.runningSinceMs)}, the minutes that the instance has already run; to stop at once, use /instance/stop`;
   return next;
 }
 

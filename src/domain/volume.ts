@@ -94,8 +94,8 @@ export function failVolume(
 }
 
 const RECREATE =
-  'Delete it, and make it again once the operator has seen to what it says; what it was to be a copy of is as it was.';
-const GROW_LATER = 'It is as it was. Expand it again once the operator has seen to what it says.';
+  'Delete the volume, and create it again after the operator has fixed the cause. The source of a copy is unchanged.';
+const GROW_LATER = 'The volume is unchanged. Expand it again after the operator has fixed the cause.';
 
 /** Returns why the volume can't be used now, or null: Bound, with all its files. */
 export function refusalOfVolumeUse({ status }: Pick<Volume, 'status'>): string | null {
@@ -103,13 +103,13 @@ export function refusalOfVolumeUse({ status }: Pick<Volume, 'status'>): string |
     case 'Bound':
       return null;
     case 'Pending':
-      return 'it is Pending: it is still being made; try again once it is Bound';
+      return 'it is Pending: it is still being created; try again when it is Bound';
     case 'Lost':
-      return 'it is Lost: its backing is gone; try again once the operator has brought that back';
+      return 'it is Lost: its disk is gone; try again when the operator has restored the disk';
     case 'Failed':
-      return 'it is Failed: it could not be made; delete it, and make another';
+      return 'it is Failed: it could not be created; delete it, and create another';
     case 'Terminating':
-      return 'it is Terminating: it is being deleted; make another';
+      return 'it is Terminating: it is being deleted; create another';
     default:
       return status satisfies never;
   }

@@ -44,7 +44,7 @@ export async function openTlsFiles(
       lastRead = JSON.stringify(pair);
       validated(pair);
       for (const taken of followers) taken(pair);
-      log.info({ cert }, 'a new certificate is in use');
+      log.info({ cert }, 'loaded a new certificate');
     } catch (error) {
       log.error({ err: error, cert, key }, 'the certificate is unusable; the previous one stays active');
     }
@@ -61,7 +61,7 @@ export async function openTlsFiles(
 /** Throws if key and certificate do not match. A secure context alone accepts an empty file. */
 function validated(pair: TlsPair): TlsPair {
   if (!new X509Certificate(pair.cert).checkPrivateKey(createPrivateKey(pair.key)))
-    throw new Error('the key is not that of the certificate');
+    throw new Error('the key does not belong to the certificate');
   createSecureContext({ ...pair });
   return pair;
 }

@@ -27,11 +27,11 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   if (config.role === 'gateway') {
     const { startGateway } = await import('./start-gateway.ts');
     const gateway = await startGateway({ config, log });
-    return { greeting: `\n  The gateway serves at ${gateway.gatewayUrl}\n\n`, stop: () => gateway.stop() };
+    return { greeting: `\n  The gateway is ready at ${gateway.gatewayUrl}\n\n`, stop: () => gateway.stop() };
   }
   const { startServer } = await import('./server.ts');
   const { welcome } = await import('./welcome.ts');
-  const onDatabaseLost = (): never => fail('Another Berth holds the database now; this process exits.');
+  const onDatabaseLost = (): never => fail('Another Berth now holds the lock of the database; this process exits.');
   const server = await startServer({ config, log, onDatabaseLost });
   return { greeting: welcome(server), stop: () => server.stop() };
 }
@@ -39,7 +39,7 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
 const { greeting, stop } = await start().catch((error: unknown) => {
   if (errorCode(error) === 'EADDRINUSE') {
     return fail(
-      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
+      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set other addresses in BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
     );
   }
   log.debug({ err: error }, 'Berth could not start');
@@ -55,7 +55,7 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     if (endingSinceMs > 0 && Date.now() - endingSinceMs > ECHO_MS) process.exit(1);
     if (endingSinceMs > 0) return;
     endingSinceMs = Date.now();
-    log.info({ signal }, 'draining; the same signal again exits at once');
+    log.info({ signal }, 'stopping; a second signal exits at once');
     stop().then(
       () => process.exit(0),
       (error: unknown) => {

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Address } from './config.ts';
 
-const BODY = 'Berth starts: try again in a moment.\n';
+const BODY = 'Berth is starting: try again in a moment.\n';
 const STARTING =
   'HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\n' +
   `Content-Length: ${BODY.length}\r\nConnection: close\r\n\r\n${BODY}`;

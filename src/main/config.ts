@@ -119,7 +119,7 @@ const schema = z.object({
   BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),
   BERTH_DATABASE_URL: z
     .string()
-    .regex(/^postgres(ql)?:\/\//, { error: 'must begin with postgres:// (leave it out for SQLite)' })
+    .regex(/^postgres(ql)?:\/\//, { error: 'must begin with postgres://; leave the setting out for SQLite' })
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
@@ -160,12 +160,12 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   if (error) throw wrong(error.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`));
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
     const reason =
-      'the simulated engine lives in the process of the API, and no other process reaches it: leave BERTH_ROLE out';
+      'the simulated engine runs in the API process, and no other process can reach it: leave BERTH_ROLE out';
     throw wrongSetting('BERTH_ROLE', reason);
   }
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
     const reason = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
-    throw wrongSetting('BERTH_PUBLIC_ADDRESS', `must be set, since ${reason}`);
+    throw wrongSetting('BERTH_PUBLIC_ADDRESS', `must be set, because ${reason}`);
   }
   return configOf(data);
 }
@@ -257,7 +257,7 @@ function pairOf<Name extends keyof Settings>(
   if (first !== undefined && second !== undefined) return [first, second];
   if (first === second) return null;
   const [lacks, has] = first === undefined ? [one, other] : [other, one];
-  throw wrongSetting(lacks, `must be set too, together with ${has}`);
+  throw wrongSetting(lacks, `must be set, because ${has} is set`);
 }
 
 const tlsOf = (pair: [string, string] | null) => pair && { cert: pair[0], key: pair[1] };
@@ -269,7 +269,10 @@ function archiveRegistryOf(data: Settings): { prefix: string; username: string; 
   const prefix = data.BERTH_ARCHIVE_REGISTRY;
   if (prefix !== undefined) return { prefix, username, secret };
   if (login === null) return null;
-  throw wrongSetting('BERTH_ARCHIVE_REGISTRY', 'must be set, since a user name and a password for it are');
+  throw wrongSetting(
+    'BERTH_ARCHIVE_REGISTRY',
+    'must be set, because a user name and a password for the registry are set',
+  );
 }
 
 /** The configuration without secrets. */

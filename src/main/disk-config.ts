@@ -29,7 +29,7 @@ export const poolConfig = z.string().transform((text, ctx): PoolConfig => {
   const read = members.safeParse(Object.fromEntries(pairs.map(([name = '', ...value]) => [name, value.join('=')])));
   const twice = new Set(pairs.map(([name]) => name)).size !== pairs.length;
   if (!read.success || twice) {
-    const why = twice ? 'a member is named twice' : (read.error?.issues[0]?.message ?? '');
+    const why = twice ? 'a member is set twice' : (read.error?.issues[0]?.message ?? '');
     const message = `must look like ${EXAMPLE}: an absolute path, whole GB, and only these members (${why})`;
     ctx.addIssue({ code: 'custom', message });
     return z.NEVER;

@@ -64,7 +64,7 @@ export async function makeDrivers(
       commonDataFolder: config.commonDataFolder,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
-      health: { probe: null, answers: false, text: 'the engine was not probed yet' },
+      health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     },
     notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
@@ -82,12 +82,12 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
   if (!('socketPath' in endpoint)) {
     const why = 'disks and control files are folders of this machine, and an engine elsewhere cannot mount them';
-    throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Give the socket of an engine on this machine.`);
+    throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Set the socket of an engine on this machine.`);
   }
   const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
-      const text = `the root disk saved as ${ref} is not on the host any more; the operator may have a backup`;
+      const text = `the root disk saved as ${ref} is no longer on the host; ask the operator for a backup`;
       throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
     }
     const made = await Promise.all(

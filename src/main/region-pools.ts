@@ -53,9 +53,7 @@ export async function makePools(deps: PoolDeps): Promise<PoolDrivers[]> {
     const configured = config.pools[name];
     if (configured === null && name !== 'default') {
       if (await hasDisks(store.read, name))
-        throw new Error(
-          `The pool ${name} holds disks and is not configured any more: set ${variableOf(name)} as before`,
-        );
+        throw new Error(`The pool ${name} holds disks and is no longer configured: set ${variableOf(name)} as before`);
       continue;
     }
     const { path, engine, ...rules } = configured ?? (config.engine === 'simulated' ? SIMULATED_POOL : DEFAULT_POOL);
@@ -74,7 +72,7 @@ async function refuseSharedFileSystem(unsized: Map<number, PoolName>, name: Pool
   const other = unsized.get(found.dev);
   if (other !== undefined)
     throw new Error(
-      `The pools ${other} and ${name} are on one file system, and each would allocate all of it: set size=<GB> in ${variableOf(name)} or to ${variableOf(other)}`,
+      `The pools ${other} and ${name} are on one file system, and each would allocate all of it: set size=<GB> in ${variableOf(name)} or ${variableOf(other)}`,
     );
   unsized.set(found.dev, name);
 }

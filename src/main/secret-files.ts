@@ -45,7 +45,7 @@ export async function ensureSecretsKey(dataFolder: string): Promise<Uint8Array> 
   if (stored !== null) {
     const lost = 'without the key, registry credentials must be registered again';
     throw new Error(
-      `${file} has ${stored.length} bytes and must have ${KEY_BYTES}: put it back from a backup, or remove it (${lost}).`,
+      `${file} has ${stored.length} bytes and must have ${KEY_BYTES}: restore the file from a backup, or remove the file (${lost}).`,
     );
   }
   const key = randomBytes(KEY_BYTES);

@@ -290,7 +290,7 @@ function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]):
     ...(config.registryImages ? [offerRegistryImages({ offer: offered.offer, log }, stopping.signal)] : []),
   ];
   for (const one of preparations)
-    one.catch((error: unknown) => log.error({ err: error }, 'a preparation in the background failed'));
+    one.catch((error: unknown) => log.error({ err: error }, 'a background step of the start failed'));
   cleanups.push(async () => {
     stopping.abort();
     await Promise.allSettled(preparations);
@@ -299,6 +299,6 @@ function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]):
 
 function warnOfSharedParent(domain: string | null, log: Logger): void {
   if (domain === null) return;
-  const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Give instances a domain of their own (BERTH_DOMAIN), or the API another name (BERTH_API_URL)`;
+  const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Set another domain for instances (BERTH_DOMAIN) or for the API (BERTH_API_URL)`;
   log.warn({ domain }, text);
 }

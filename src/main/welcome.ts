@@ -9,8 +9,8 @@ export function welcome({
 }: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>): string {
   const password = adminPassword ? adminPassword.text : '<its password>';
   const account = adminPassword
-    ? `  Account   admin, password ${adminPassword.text}  (shown this once; kept in ${adminPassword.file})`
-    : '  Account   admin, with the password it was given, or that the file admin-password in the data folder keeps';
+    ? `  Account   admin, password ${adminPassword.text}  (shown only now; stored in ${adminPassword.file})`
+    : '  Account   admin; its first password is in the file admin-password of the data folder, or was set in BERTH_ADMIN_PASSWORD';
   const launch = JSON.stringify({
     name: 'first',
     imageId: example.imageId,
@@ -22,13 +22,13 @@ export function welcome({
     nodePorts: [8000],
   });
   return `
-  Berth serves.
+  Berth is ready.
 
   API       ${apiUrl}/api
   Gateway   ${gatewayUrl}
 ${account}
 
-  A first launch, to copy:
+  A first launch to copy:
 
   TOKEN=$(curl -s ${apiUrl}/api/user/login -H 'content-type: application/json' \\
     -d '{"username":"admin","password":"${password}"}' | sed 's/.*"accessToken":"\\([^"]*\\)".*/\\1/')

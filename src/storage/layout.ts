@@ -43,7 +43,7 @@ async function checkRoot({ root, installation }: DiskRoot): Promise<string | nul
     const marked = (await readFile(join(root, MARKER), 'utf8')).trim();
     return marked === installation ? null : `the disks in ${root} belong to another installation, ${marked}`;
   } catch {
-    return `the disks of this installation are not in ${root}; mount them there`;
+    return `the disks of this installation are not in ${root}; mount their file system there`;
   }
 }
 
@@ -181,7 +181,7 @@ export async function waitForExit(
 const STDERR_LIMIT = 4_096;
 
 export const outOfSpace = (cause?: unknown): StorageFault =>
-  new StorageFault('full', 'the storage of the region has not enough room for a copy', cause);
+  new StorageFault('full', 'the storage of the region has too little free space for a copy', cause);
 
 /** Throws `full` unless the host keeps its reserve after `bytes` more. */
 export async function requireFreeSpace(root: string, bytes: number): Promise<void> {

@@ -19,11 +19,13 @@ export async function openStore(options: {
   const { url, file, log, connectTimeoutMs } = options;
   if (url) {
     if (!/^postgres(ql)?:\/\//.test(url)) {
-      throw new Error('The database URL must begin with postgres:// or postgresql://. For SQLite, leave it out.');
+      throw new Error(
+        'The database URL must begin with postgres:// or postgresql://. For SQLite, leave BERTH_DATABASE_URL unset.',
+      );
     }
     const { openPostgres } = await import('./db/postgres.ts');
     return openPostgres({ url, migrations, log, connectTimeoutMs });
   }
   if (file) return openSqlite({ file, migrations, log });
-  throw new Error('The store needs a place: a postgres:// URL or the path of an SQLite file.');
+  throw new Error('The store needs a postgres:// URL or the path of an SQLite file.');
 }

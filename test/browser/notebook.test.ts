@@ -91,7 +91,7 @@ test('a notebook with a volume, ports and ssh survives stop and start, and termi
   );
   await until(
     () => instance(instanceId),
-    (one) => one.instanceRuntimeInfo.message === 'the init script ended with exit code 7',
+    (one) => one.instanceRuntimeInfo.message === 'the init script exited with code 7',
   );
   expect(await key.ssh(sshPort, 'cat /var/log/berth/init.log /var/log/berth/init.exit')).toBe('done\n7\n');
 

@@ -36,11 +36,11 @@ test('without a listener the page names the address to listen on, and shows the 
   const { instance, page } = await visiting({});
   expect(await lookingAgain(page)).toBe(1);
   const text = await textOf(page);
-  expect(text).toContain(`The instance runs, but nothing listens on its port ${PORT}.`);
+  expect(text).toContain(`The instance is running, but nothing listens on port ${PORT}.`);
   expect(text).toContain(
-    'Let it listen on 0.0.0.0: what listens on 127.0.0.1 alone is reached from inside the instance only.',
+    'Let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reachable only from inside the instance.',
   );
-  expect(text).toContain('This page looks again by itself.');
+  expect(text).toContain('This page reloads automatically.');
   const inside = await serve((_req, res) => void res.setHeader('content-type', 'text/html').end('<h1>it works</h1>'));
   instance.ports.set(PORT, inside.port);
   await page.getByText('it works').waitFor({ timeout: 15_000 });
@@ -56,7 +56,7 @@ test('during a start the page waits and opens the program once it runs', async (
 });
 
 for (const [status, title] of [
-  ['Stopped', 'The instance does not run'],
+  ['Stopped', 'The instance is not running'],
   ['StartingFailed', 'The instance could not be started'],
 ] as const)
   test(`the page names the next step at ${status}, links the console and stops polling`, async () => {

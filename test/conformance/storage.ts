@@ -313,7 +313,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       const disk = volume();
       await rm(root, { recursive: true });
       expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
-      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/mount them there/);
+      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/mount their file system there/);
       await expect(storage.space()).rejects.toThrow(/ENOENT/);
       expect(await storage.listOwned()).toEqual([]);
       await writeFile(root, 'a file');

@@ -66,7 +66,10 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
 
     async createUser(caller, body, idempotency) {
       if (!caller.roles.includes(ADMIN_ROLE)) {
-        throw new Refusal('forbidden', 'Only an administrator makes accounts; ask one, or log in as one.');
+        throw new Refusal(
+          'forbidden',
+          'Only an administrator can create accounts; ask an administrator, or log in as one.',
+        );
       }
       const { accountId: by } = caller;
       const { username, balance } = body;
@@ -79,7 +82,7 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
         if (taken === 'username')
           throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
         if (taken === 'email') {
-          const message = `The email ${JSON.stringify(email)} belongs to another account; use another, or none.`;
+          const message = `The email ${JSON.stringify(email)} belongs to another account; use another address, or none.`;
           throw new Refusal('name_taken', message);
         }
         return { userId: id, username, email, group: roles };

@@ -138,7 +138,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
       await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const grant = await deleteSessionGrant(tx, accountId, id);
         if (!grant) {
-          const message = `session ${JSON.stringify(id)} not found; POST /api/user/session/list names yours`;
+          const message = `session ${JSON.stringify(id)} not found; POST /api/user/session/list lists yours`;
           throw new Refusal('not_found', message);
         }
         const data = { instanceId: grant.instanceId };

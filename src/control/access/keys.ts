@@ -25,7 +25,7 @@ export const makeApiKeys = (
       const made = await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const { length: count } = await keyRowsOf(tx, 'apiKey', accountId);
         if (count >= MAX_API_KEYS) {
-          const message = `The account has ${count} API keys, and may have ${MAX_API_KEYS}; delete one first.`;
+          const message = `The account has ${count} API keys, and the limit is ${MAX_API_KEYS}; delete one first.`;
           throw new Refusal('over_quota', message);
         }
         const lastFour = fullKey.slice(-4);
@@ -35,7 +35,7 @@ export const makeApiKeys = (
         return { id };
       });
       if (made.id !== id) {
-        const message = `This request made the API key "${made.id}" before, and its full text was shown that once. If it is lost, delete it with /user/key/delete and mint another under a new Idempotency-Key.`;
+        const message = `An earlier request with this Idempotency-Key created the API key "${made.id}", and only its answer had the full key. If the key is lost, delete it with /user/key/delete and create another with a new Idempotency-Key.`;
         throw new Refusal('not_now', message);
       }
       return { key: { id, name, fullKey } };
@@ -52,7 +52,7 @@ export const makeApiKeys = (
       await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const row = await deleteKey(tx, 'apiKey', accountId, id);
         if (!row) {
-          const message = `API key ${JSON.stringify(id)} not found; POST /api/user/key/list names yours`;
+          const message = `API key ${JSON.stringify(id)} not found; POST /api/user/key/list lists yours`;
           throw new Refusal('not_found', message);
         }
         await revokeGrantsOfApiKeys(tx, accountId);
@@ -88,13 +88,13 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
       return writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
         const { length: count } = await keyRowsOf(tx, 'sshKey', accountId);
         if (count >= MAX_SSH_KEYS) {
-          const message = `The account has ${count} ssh keys, and may have ${MAX_SSH_KEYS}; delete one first.`;
+          const message = `The account has ${count} ssh keys, and the limit is ${MAX_SSH_KEYS}; delete one first.`;
           throw new Refusal('over_quota', message);
         }
         const row = { id, accountId, name, publicKey: key.line, fingerprint, createdAtMs: nowMs };
         const twin = await insertSshKey(tx, row);
         if (twin) {
-          const message = `The account has this ssh key already, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
+          const message = `The account already has this ssh key, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
           throw new Refusal('name_taken', message);
         }
         const data = { name, fingerprint };
@@ -119,7 +119,7 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
       await writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
         const row = await deleteKey(tx, 'sshKey', accountId, id);
         if (!row) {
-          const message = `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list names yours`;
+          const message = `ssh key ${JSON.stringify(id)} not found; POST /api/user/sshkey/list lists yours`;
           throw new Refusal('not_found', message);
         }
         const data = { name: row.name, fingerprint: row.fingerprint };

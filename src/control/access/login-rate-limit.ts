@@ -74,7 +74,7 @@ export const makeLoginRateLimit = ({ now }: Pick<Time, 'now'>): LoginRateLimit =
       const waitMs = Math.max(names.waitMs(key), byAddressMs);
       if (waitMs === 0) return;
       const retryAfterS = Math.ceil(waitMs / 1000);
-      const message = `Too many wrong passwords. Wait ${retryAfterS} seconds and try again; further tries until then are not looked at.`;
+      const message = `Too many wrong passwords. Wait ${retryAfterS} seconds and try again; until then every login is refused.`;
       throw new Refusal('too_many_requests', message, { retryAfterS });
     },
     failed(name, from) {

@@ -42,7 +42,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
       attempt.mayStart();
       const isRight = await passwords.verify(password, account?.passwordHash ?? null, attempt);
       if (!account || !isRight) {
-        log.warn({ accountId: account?.id ?? null, from }, 'a login was refused');
+        log.warn({ accountId: account?.id ?? null, from }, 'login refused');
         throw wrongCredentials();
       }
       loginLimit.succeeded(name, from);
@@ -70,7 +70,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
 
     async logout({ accountId, sessionId }) {
       if (sessionId === null) {
-        const message = 'An API key has no login to end; to end the key, delete it with /user/key/delete.';
+        const message = 'An API key has no login to end; to revoke the key, delete it with /user/key/delete.';
         throw new Refusal('not_now', message);
       }
       await store.write(async (tx) => {
@@ -93,8 +93,9 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
       const account = await accountById(store.read, accountId);
       if (!account) throw notLoggedIn();
       if (!(await passwords.verify(oldPassword, account.passwordHash, attempt))) {
-        log.warn({ accountId }, 'a change of password was refused');
-        const message = 'The old password is wrong, so the password was not changed. Type the one you log in with.';
+        log.warn({ accountId }, 'password change refused');
+        const message =
+          'The old password is wrong, so the password was not changed. Send the password that you log in with.';
         throw new Refusal('forbidden', message);
       }
       const passwordHash = await passwords.hash(newPassword);
@@ -102,7 +103,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
         const atMs = time.now();
         const row = await lockOwnAccount(tx, accountId);
         if (row.passwordHash !== account.passwordHash) {
-          const message = 'The password was changed by another request meanwhile; log in again with that one.';
+          const message = 'Another request changed the password meanwhile; log in with the new password.';
           throw new Refusal('not_now', message);
         }
         await setPasswordHash(tx, accountId, passwordHash);

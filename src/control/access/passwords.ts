@@ -58,7 +58,7 @@ export const makePasswords = (deps: {
   const semaphore = makeSemaphore(deps.atOnce);
   const whenFree = async <T>(work: () => Promise<T>): Promise<T> => {
     if (semaphore.waiting >= MAX_WAITING) {
-      const message = 'Too many people are logging in at this moment; try again in a few seconds.';
+      const message = 'Too many logins are running; try again in a few seconds.';
       throw new Refusal('too_many_requests', message, { retryAfterS: 5 });
     }
     return semaphore.run(work);

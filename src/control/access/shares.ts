@@ -59,7 +59,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
       const made = await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
         const { length } = await sharesOf(tx, instanceId, nowMs);
         if (length >= MAX_PER_INSTANCE) {
-          const message = `the instance has ${length} links to its ports, and may have ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`;
+          const message = `the instance has ${length} links to its ports, and the limit is ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`;
           throw new Refusal('over_quota', message);
         }
         const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
@@ -69,7 +69,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
         return { shareId, ...share };
       });
       if (made.shareId !== shareId) {
-        const message = `this request made the link "${made.shareId}" before, and it was shown that once; if it is lost, revoke it with /instance/port/unshare and make another under a new Idempotency-Key`;
+        const message = `an earlier request with this Idempotency-Key created the link "${made.shareId}", and only its answer had the token; if the token is lost, revoke the link with /instance/port/unshare and create another with a new Idempotency-Key`;
         throw new Refusal('not_now', message);
       }
       return { ...made, token, url: shareUrl({ instanceId, port, token }) };
@@ -84,7 +84,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
       await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
         const share = await deleteShare(tx, instanceId, shareId);
         if (!share) {
-          const message = `link ${JSON.stringify(shareId)} not found; POST /api/instance/port/shares names those of the instance`;
+          const message = `link ${JSON.stringify(shareId)} not found; POST /api/instance/port/shares lists the links of the instance`;
           throw new Refusal('not_found', message);
         }
         const data = { shareId, port: share.port, name: share.name };

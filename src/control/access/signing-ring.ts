@@ -85,7 +85,7 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     };
     await store.write((tx) => replaceSigningKey(tx, over, key, time.now()));
     await reload();
-    if (ring.current === null) throw new Error('the database names no key to sign tokens with');
+    if (ring.current === null) throw new Error('the database has no signing key for tokens');
     return ring.current.kid;
   };
 
@@ -94,7 +94,7 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
       const currentId = await currentSigningKeyId(store.read);
       if (currentId === undefined) await succeed(undefined);
       else if (ring.current?.kid !== currentId) await reload();
-      if (ring.current === null) throw new Error('the database names no key to sign tokens with');
+      if (ring.current === null) throw new Error('the database has no signing key for tokens');
       return ring.current;
     },
 

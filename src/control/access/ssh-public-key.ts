@@ -25,7 +25,7 @@ const EXAMPLE = 'send the one line of the .pub file, which starts with a type su
 
 const refusePrivateKey = (): never =>
   refuse(
-    'is a PRIVATE key. It was not stored, but it has left your machine: treat it as exposed, make a new pair with ' +
+    'is a PRIVATE key. It was not stored, but it left your machine: treat it as exposed, create a new pair with ' +
       '"ssh-keygen -t ed25519", and send only the line of the new .pub file',
   );
 
@@ -53,7 +53,7 @@ const asciiOf = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 
 const readEd25519 = (reader: Reader): number => {
   const point = reader.next('public key');
-  if (point.length !== 32) refuse(`has an ed25519 key of ${point.length} bytes where 32 are needed; ${EXAMPLE}`);
+  if (point.length !== 32) refuse(`has an ed25519 key of ${point.length} bytes; it must have 32;  ${EXAMPLE}`);
   return 256;
 };
 
@@ -61,11 +61,12 @@ const curveBits: Record<string, number> = { nistp256: 256, nistp384: 384, nistp5
 
 const readEcdsa = (reader: Reader, curve: string): number => {
   const named = asciiOf(reader.next('curve').subarray(0, 32));
-  if (named !== curve) refuse(`names the curve ${JSON.stringify(named)} inside and ${curve} outside; ${EXAMPLE}`);
+  if (named !== curve)
+    refuse(`names the curve ${JSON.stringify(named)} in its blob and ${curve} in its type; ${EXAMPLE}`);
   const bits = curveBits[curve] ?? 0;
   const point = reader.next('point');
   // OpenSSH reads only uncompressed points (SEC 1 §2.3.3).
-  if (point.length !== 1 + 2 * Math.ceil(bits / 8) || point[0] !== 4) refuse(`holds no point of ${curve}; ${EXAMPLE}`);
+  if (point.length !== 1 + 2 * Math.ceil(bits / 8) || point[0] !== 4) refuse(`has no point of ${curve}; ${EXAMPLE}`);
   return bits;
 };
 
@@ -83,16 +84,16 @@ const readRsa = (reader: Reader): number => {
   const exponent = reader.next('exponent');
   const modulus = reader.next('modulus');
   const bits = bitsOfPositive(modulus);
-  if (bits === 0 || !isOdd(modulus)) refuse(`holds no RSA modulus; ${EXAMPLE}`);
+  if (bits === 0 || !isOdd(modulus)) refuse(`has no RSA modulus; ${EXAMPLE}`);
   const exponentBits = bitsOfPositive(exponent);
   // OpenSSL rejects exponents over 64 bits with a modulus of this length.
-  if (exponentBits < 2 || exponentBits > 64 || !isOdd(exponent)) refuse(`holds no usable RSA exponent; ${EXAMPLE}`);
+  if (exponentBits < 2 || exponentBits > 64 || !isOdd(exponent)) refuse(`has no usable RSA exponent; ${EXAMPLE}`);
   if (bits < MIN_RSA_BITS) {
     refuse(
-      `is an RSA key of ${bits} bits; at least ${MIN_RSA_BITS} are needed, or better a key of "ssh-keygen -t ed25519"`,
+      `is an RSA key of ${bits} bits; use at least ${MIN_RSA_BITS} bits, or better, a key of "ssh-keygen -t ed25519"`,
     );
   }
-  if (bits > MAX_RSA_BITS) refuse(`is an RSA key of ${bits} bits; at most ${MAX_RSA_BITS} are taken`);
+  if (bits > MAX_RSA_BITS) refuse(`is an RSA key of ${bits} bits; use at most ${MAX_RSA_BITS} bits`);
   return bits;
 };
 
@@ -118,19 +119,19 @@ const readers = new Map<string, (reader: Reader) => number>([
 const bytesOf = (base64: string): Uint8Array => {
   const looksRight = base64.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(base64);
   const binary = looksRight ? atob(base64) : '';
-  if (!looksRight || btoa(binary) !== base64) return refuse(`is not whole: its second part is not base64; ${EXAMPLE}`);
+  if (!looksRight || btoa(binary) !== base64) return refuse(`is incomplete: its second part is not base64; ${EXAMPLE}`);
   return Uint8Array.from(binary, (character) => character.charCodeAt(0));
 };
 
 const refuseType = (type: string, rest: readonly string[]): never => {
   if (/-cert-v\d+@openssh\.com$/.test(type)) return refuse(`is a certificate; ${EXAMPLE}`);
   if (type === 'ssh-dss')
-    return refuse('is a DSA key, which sshd no longer takes; make one with "ssh-keygen -t ed25519"');
+    return refuse('is a DSA key, which sshd no longer accepts; create a key with "ssh-keygen -t ed25519"');
   if (rest.some((word) => readers.has(word))) {
     return refuse('has options before its type; send the line from the type on, without options');
   }
   return refuse(
-    `starts with ${JSON.stringify(type.slice(0, 60))}, which is none of the types taken: ${[...readers.keys()].join(', ')}`,
+    `starts with ${JSON.stringify(type.slice(0, 60))}, which is not an accepted type: ${[...readers.keys()].join(', ')}`,
   );
 };
 
@@ -145,23 +146,21 @@ export const parseSshPublicKey = (text: string): SshPublicKey => {
   if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
     refusePrivateKey();
   if (/BEGIN (SSH2 |RSA )?PUBLIC KEY/.test(text)) {
-    refuse(
-      'is in another format; turn it into an OpenSSH line with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)',
-    );
+    refuse('is not in the OpenSSH format; convert it with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)');
   }
   const trimmed = text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, '');
   if (trimmed === '') refuse(`is empty; ${EXAMPLE}`);
-  if (/[\r\n]/.test(trimmed)) refuse('has several lines; send one key a request, as one line');
+  if (/[\r\n]/.test(trimmed)) refuse('has several lines; send one key per request, as one line');
 
   const [, type = '', base64 = '', tail = ''] = /^([^ \t]+)[ \t]*([^ \t]*)[ \t]*(.*)$/su.exec(trimmed) ?? [];
   const readBits = readers.get(type);
   if (!readBits) return refuseType(type, [base64, ...tail.split(/[ \t]+/)]);
-  if (base64 === '') refuse(`is not whole: nothing follows its type; ${EXAMPLE}`);
+  if (base64 === '') refuse(`is incomplete: nothing follows its type; ${EXAMPLE}`);
 
   const blob = bytesOf(base64);
   const reader = readerOf(blob);
   const inner = asciiOf(reader.next('type').subarray(0, 64));
-  if (inner !== type) refuse(`says ${type} outside and ${JSON.stringify(inner)} inside its blob; ${EXAMPLE}`);
+  if (inner !== type) refuse(`has the type ${type}, but its blob has the type ${JSON.stringify(inner)}; ${EXAMPLE}`);
   const bits = readBits(reader);
   reader.end();
 

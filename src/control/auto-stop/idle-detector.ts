@@ -140,7 +140,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
       .run(() => check(id), { owner: ownerId, signal: stopping })
       .catch((error: unknown) => {
         if (!stopping.aborted)
-          log.warn({ id, err: error }, 'the idleness of an instance could not be assessed; retrying');
+          log.warn({ id, err: error }, 'could not assess the idleness of an instance; Berth retries');
       })
       .finally(() => checks.delete(id));
     checks.set(id, running);
@@ -196,7 +196,7 @@ function makeIdleActions({ store, time, traffic, stopAutomatically }: IdleDetect
     assessedAtMs: number,
   ): Promise<void> => {
     const seconds = Math.round((assessedAtMs - (idleSinceMs ?? assessedAtMs)) / 1000);
-    const because = `nothing has used it for ${seconds} s, and it is to stop after ${Math.round(policy.afterMs / 1000)} s`;
+    const because = `nothing has used the instance for ${seconds} s; its idle stop is after ${Math.round(policy.afterMs / 1000)} s`;
     await stopAutomatically(instance, (current, nowMs) => {
       const isSameRun = current.observed.status === 'Running' && watchedAs(current) === watchedAs(instance);
       // A request after the assessment is in no signal yet.

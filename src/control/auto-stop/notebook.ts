@@ -39,7 +39,7 @@ export function makeNotebook(inside: ProbeTarget, notebookToken: string): Notebo
     const text = await get(stream, `${notebookPath(inside.id)}api/${what}`, notebookToken, inside.signal);
     if (text === null) return 'none';
     const parsed = schema.safeParse(jsonOf(text));
-    if (!parsed.success) throw new Error(`the notebook's answer about ${what} can't be understood`);
+    if (!parsed.success) throw new Error(`the notebook's answer about ${what} is not in the expected format`);
     return parsed.data;
   };
   return {
@@ -102,13 +102,15 @@ function get(stream: Duplex, path: string, token: string, signal: AbortSignal): 
       const { statusCode } = response;
       if (statusCode === 404 || (statusCode === 200 && !response.headers['content-type']?.includes('json')))
         return end(() => resolve(null));
-      if (statusCode !== 200) return end(() => reject(new Error(`the notebook answers ${statusCode} to ${path}`)));
+      if (statusCode !== 200)
+        return end(() => reject(new Error(`the notebook answered ${path} with status ${statusCode}`)));
       const chunks: Buffer[] = [];
       let bytes = 0;
       response.on('data', (chunk: Buffer) => {
         chunks.push(chunk);
         bytes += chunk.length;
-        if (bytes > ANSWER_BYTES) end(() => reject(new Error(`the notebook answers more than ${ANSWER_BYTES} bytes`)));
+        if (bytes > ANSWER_BYTES)
+          end(() => reject(new Error(`the notebook's answer has more than ${ANSWER_BYTES} bytes`)));
       });
       response.on('error', (error) => end(() => reject(error)));
       response.on('end', () => end(() => resolve(Buffer.concat(chunks).toString())));

@@ -36,7 +36,8 @@ export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
     async keepAlive() {
       const { keepAliveUntilMs } = instance.stopPolicy;
       const until = `until ${new Date(keepAliveUntilMs).toISOString()}`;
-      const text = keepAliveUntilMs > atMs ? `it is to be kept ${until}` : 'nobody asks to keep it';
+      const text =
+        keepAliveUntilMs > atMs ? `a keep-alive call prevents the stop ${until}` : 'no keep-alive call is active';
       return { atMs, inUse: keepAliveUntilMs > atMs, usedAtMs: Math.min(keepAliveUntilMs, atMs), text };
     },
     kernel: async () => signalOfNotebook(await kernels(), 'kernel', atMs),
@@ -62,14 +63,14 @@ export async function readSignals(deps: SignalDeps): Promise<IdleSignal[]> {
     async gpu() {
       const { gpus, atMs: readAtMs } = await usage();
       const percents = (gpus ?? []).flatMap(({ busyPercent }) => busyPercent ?? []);
-      if (gpus === null || percents.length < gpus.length) throw new Error('its GPUs could not be read');
+      if (gpus === null || percents.length < gpus.length) throw new Error('the GPUs of the instance could not be read');
       const percent = Math.max(...percents);
-      const text = `its busiest GPU is at ${percent} %`;
+      const text = `the busiest GPU is at ${percent} %`;
       return { atMs: readAtMs, inUse: percent >= policy.gpuPercent, usedAtMs: 0, text };
     },
     async cpu() {
       const { cpuMilli, atMs: readAtMs } = await usage();
-      const text = `it uses ${Math.round(cpuMilli / 10)} % of one CPU`;
+      const text = `the instance uses ${Math.round(cpuMilli / 10)} % of one CPU`;
       return { atMs: readAtMs, inUse: cpuMilli >= policy.cpuPercent * 10, usedAtMs: 0, text };
     },
   };
@@ -90,7 +91,7 @@ function lazy<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
 
 async function readUsage({ engine, id, signal }: ProbeTarget): Promise<Usage> {
   const used = (await engine.usage([id], signal)).get(id);
-  if (!used) throw new Error('the engine tells nothing of what it uses');
+  if (!used) throw new Error('the engine reports no usage of the instance');
   return used;
 }
 
@@ -111,8 +112,10 @@ function httpText(open: number, direct: readonly Connection[], lastMs: number, a
   const [first] = direct;
   if (open > 0)
     return `${open} ${open === 1 ? 'request or WebSocket is' : 'requests and WebSockets are'} open through the gateway`;
-  if (first) return `a connection to its port ${first.port} is open`;
-  return lastMs === 0 ? 'nothing came through the gateway' : `something came through the gateway ${ago(lastMs, atMs)}`;
+  if (first) return `a connection to port ${first.port} is open`;
+  return lastMs === 0
+    ? 'no request came through the gateway'
+    : `the last data came through the gateway ${ago(lastMs, atMs)}`;
 }
 
 const ago = (thenMs: number, nowMs: number): string => `${Math.max(0, Math.round((nowMs - thenMs) / 1000))} s ago`;

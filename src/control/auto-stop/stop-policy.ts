@@ -88,9 +88,15 @@ export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
         return {
           ...none,
           state: 'off',
-          because: `it is ${status}; its use is looked at while it is Running and wished to run`,
+          because: `the instance is ${status}; idle detection runs only while the status and the desired state are Running`,
         };
-      return idleDetector.report(instance) ?? { ...none, state: 'unknown', because: 'it has not been looked at yet' };
+      return (
+        idleDetector.report(instance) ?? {
+          ...none,
+          state: 'unknown',
+          because: 'idle detection has not checked the instance yet',
+        }
+      );
     },
   };
 }
@@ -123,10 +129,7 @@ export function makeStopDue({ store, time, log, stopAutomatically }: StopDueDeps
       const why = String(error);
       failing.set(overdue.id, why);
       if (failed.get(overdue.id) === why) return;
-      log.warn(
-        { id: overdue.id, err: error },
-        'an instance whose time is over could not be stopped; it is tried again',
-      );
+      log.warn({ id: overdue.id, err: error }, 'could not stop an instance that reached its stop time; Berth retries');
     }
   }
 

@@ -38,6 +38,6 @@ async function look({ engine, id, signal }: ProbeTarget, ports: ReadonlySet<numb
   // Without IPv6 the second file is missing, and `cat` fails after printing the first.
   const { stdout } = await engine.exec(id, ['cat', ...TABLES], signal);
   const connections = readConnections(stdout, ports);
-  if (connections === null) throw new Error('its table of connections could not be read');
+  if (connections === null) throw new Error('the connections of the instance could not be read');
   return connections;
 }

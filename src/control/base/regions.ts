@@ -58,6 +58,6 @@ export function refuseWithoutSaving({ regionId, health }: RegionDrivers): void {
   if (health.probe?.capabilities.saveImage !== false) return;
   throw new Refusal(
     'unsupported',
-    `the engine of region ${regionId} can't save instances as images; keep what you need on a volume`,
+    `the engine of region ${regionId} cannot save instances as images; store your files on a volume`,
   );
 }

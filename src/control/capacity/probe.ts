@@ -30,7 +30,10 @@ export async function probeEngines(deps: ProbeDeps): Promise<void> {
         const text = errorText(error);
         drivers.health = { ...drivers.health, answers: false, text };
         if (answeredBefore)
-          deps.log.warn({ region: drivers.regionId, err: error }, 'the engine does not answer; instances wait for it');
+          deps.log.warn(
+            { region: drivers.regionId, err: error },
+            'the engine does not answer; Berth waits for the engine',
+          );
       }
       if (!answeredBefore && drivers.health.answers && drivers.health.probe)
         await onAnswering(deps, drivers, drivers.health.probe);
@@ -62,7 +65,7 @@ async function saveCapacity(
   if (total.cpuMilli < used.cpuMilli || total.memoryMiB < used.memoryMiB || total.gpus < used.gpus)
     log.warn(
       { region: regionId, total, promised: used },
-      'the engine has less than is promised; no more of it is promised',
+      'the engine has less capacity than is allocated; Berth allocates no more of the short resource',
     );
 }
 

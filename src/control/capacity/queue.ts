@@ -122,7 +122,7 @@ async function enqueue(
   if (own >= MAX_QUEUED_PER_ACCOUNT)
     throw new Refusal(
       'over_quota',
-      `the account has ${own} in line for room in region ${name}, and may have ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again when one has its room`,
+      `the account has ${own} instances in the capacity queue of region ${name}, and the limit is ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again after one has left the queue`,
     );
   if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, type, waits);
   const observed = { ...instance.observed, ...queuedDiagnosis(type, shortage.waiting) };
@@ -133,7 +133,7 @@ async function enqueue(
 }
 
 export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
-  diagnosisFields('NoCapacity', `waits for room for ${type.name}: ${before} before it`);
+  diagnosisFields('NoCapacity', `waiting for capacity for ${type.name}; instances ahead in the queue: ${before}`);
 
 /** Names the shortage, the nearest type that fits, and how to wait. */
 function noCapacity(
@@ -146,17 +146,17 @@ function noCapacity(
     const free = Math.max(0, total.nodePorts - used.nodePorts);
     return new Refusal(
       'no_capacity',
-      `region ${region.name} has ${free} node ports free and ${ports} are asked; ask fewer, or terminate an instance`,
+      `region ${region.name} has ${free} free node ports, and the launch needs ${ports}; request fewer ports, or terminate an instance`,
     );
   }
   const short = capacityShortfall(capacityOf(type), freeCapacity(counted));
-  const reservedFor = `what is free is kept for ${reservedCount} in line before it, for at most ${RESERVATION_MS / 60_000} minutes`;
+  const reservedFor = `the free capacity is reserved for the instances ahead in the queue, ${reservedCount} in number, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''
       ? reservedFor
       : waiting === 0
         ? `short of ${short}`
-        : `short of ${short}, and ${waiting} in line before it`;
+        : `short of ${short}; instances ahead in the queue: ${waiting}`;
   const others = [...catalog.types.values()].filter(
     (other) => other.regionId === region.id && other.isSpot === type.isSpot && other.id !== type.id,
   );
@@ -165,7 +165,7 @@ function noCapacity(
     ? `${nearest.name} (${nearest.id}) would fit now`
     : 'no type fits now; stop or terminate an instance';
   const wait = fits(capacityOf(type), total)
-    ? `, or send the header "X-Berth-Wait-For-Capacity: true" to wait in line`
+    ? `, or send the header "X-Berth-Wait-For-Capacity: true" to wait in the capacity queue`
     : '';
   return new Refusal('no_capacity', `no stock of ${type.name} in region ${region.name}: ${why}; ${instead}${wait}`);
 }

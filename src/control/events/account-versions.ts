@@ -39,7 +39,7 @@ export function makeAccountVersions({ store, time, log }: Pick<TaskDeps, 'store'
       look()
         .then(store.onCommit ? undefined : lookSoon)
         .catch((error: unknown) => {
-          log.warn({ err: error }, 'the store did not tell what moved; it is asked again');
+          log.warn({ err: error }, 'could not read the changes of accounts from the store; Berth retries');
           lookSoon();
         });
     });

@@ -43,8 +43,8 @@ export function makeEventFeed({
     total: MAX_STREAMS,
     retryAfterS: RETRY_AFTER_S,
     full: {
-      mine: (count) => `this account has ${count} event streams open, and ${MAX_STREAMS_EACH} is the most; close one`,
-      all: (count) => `this server has ${count} event streams open, and that is the most; try again later`,
+      mine: (count) => `this account has ${count} open event streams, and the limit is ${MAX_STREAMS_EACH}; close one`,
+      all: (count) => `this server has ${count} open event streams, its limit; try again later`,
     },
   });
 
@@ -53,7 +53,7 @@ export function makeEventFeed({
     // Read first: events up to `latest` missing from the page are deleted, not late.
     const latest = await latestSeq(store.read, accountId);
     if (after > latest) {
-      const gap = { fromSeq: latest + 1, toSeq: after, why: 'these numbers have not been given yet' };
+      const gap = { fromSeq: latest + 1, toSeq: after, why: 'no events have these numbers yet' };
       return { gap, events: [], lastSeq: latest };
     }
     const rows = await eventsSince(store.read, accountId, after, PAGE);
@@ -67,7 +67,7 @@ export function makeEventFeed({
     const firstSeq = events[0]?.seq ?? latest + 1;
     const lastSeq = events.at(-1)?.seq ?? latest;
     if (firstSeq > after + 1) {
-      const gap = { fromSeq: after + 1, toSeq: firstSeq - 1, why: 'these events are no longer kept' };
+      const gap = { fromSeq: after + 1, toSeq: firstSeq - 1, why: 'these events are no longer stored' };
       return { gap, events, lastSeq };
     }
     return events.length === 0 ? null : { gap: null, events, lastSeq };

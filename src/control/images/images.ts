@@ -62,7 +62,7 @@ const MAX_IMAGES = 200;
 const MAX_NAMED_USERS = 5;
 
 const notFound = (id: string): Refusal =>
-  new Refusal('not_found', `image ${id} not found; POST /api/image/list names those on offer`);
+  new Refusal('not_found', `image ${id} not found; POST /api/image/list lists the available images`);
 
 export const makeImages = (deps: ImageDeps): Images => ({
   list: (caller, { currentPage, pageSize }) => listPage(deps, caller.accountId, (currentPage - 1) * pageSize, pageSize),
@@ -121,7 +121,7 @@ const saveImage =
       const { regionId } = row;
       const instance = instanceFromRow(row);
       const why = refusalOfSave(instance);
-      if (why) throw new Refusal('not_now', `can't save instance ${instanceId} as an image: ${why}`);
+      if (why) throw new Refusal('not_now', `cannot save instance ${instanceId} as an image: ${why}`);
       const drivers = deps.regions.of(regionId);
       refuseWithoutSaving(drivers);
       await refuseTooMany(tx, accountId);
@@ -169,7 +169,7 @@ function unknownOrNotOwn(catalogImages: CatalogSnapshot['images'], id: string): 
     ? notFound(id)
     : new Refusal(
         'forbidden',
-        `image ${id} (${catalogImage.name}) is the operator's; only images of your own can be deleted`,
+        `image ${id} (${catalogImage.name}) belongs to the operator; you can delete only your own images`,
       );
 }
 
@@ -189,7 +189,7 @@ export async function resolveImage(
   if (state === 'Saving')
     throw new Refusal(
       'not_now',
-      `image ${image.id} is not ready yet: it is still being saved; launch once POST /api/image/list says Ready`,
+      `image ${image.id} is not ready: it is still being saved; launch when POST /api/image/list shows the state Ready`,
     );
   if (state === 'Failed')
     throw new Refusal(
@@ -199,7 +199,7 @@ export async function resolveImage(
   if (regionId !== null && regionId !== request.region)
     throw new Refusal(
       'field_value',
-      `field "imageId": image ${image.id} lies in region ${regionId}; launch there, or choose another image`,
+      `field "imageId": image ${image.id} is stored in region ${regionId}; launch there, or choose another image`,
     );
   return imageOfSpec(image);
 }
@@ -242,7 +242,7 @@ function readOwnRef(written: string, regions: Regions): ImageRef {
   if (reservedPrefixes.some((prefix) => isUnderPrefix(read.ref, prefix)))
     throw new Refusal(
       'field_value',
-      `field "ref" is ${JSON.stringify(written)}: root disks are kept there, and none is to be had by its name; choose the saved image from POST /api/image/list`,
+      `field "ref" is ${JSON.stringify(written)}: the path is reserved for saved root disks; choose a saved image from POST /api/image/list`,
     );
   return read;
 }
@@ -253,7 +253,7 @@ async function refuseTooMany(tx: Db, accountId: string): Promise<void> {
   if (images < MAX_IMAGES) return;
   throw new Refusal(
     'over_quota',
-    `the account has ${images} images of its own, and may have ${MAX_IMAGES}; delete one first`,
+    `the account has ${images} images of its own, and the limit is ${MAX_IMAGES}; delete one first`,
   );
 }
 
@@ -262,5 +262,5 @@ function refuseUsed(id: string, users: readonly string[]): void {
   if (users.length === 0) return;
   const more = users.length > MAX_NAMED_USERS ? ` and ${users.length - MAX_NAMED_USERS} more` : '';
   const named = users.slice(0, MAX_NAMED_USERS).join(', ') + more;
-  throw new Refusal('in_use', `image ${id} is needed to start ${named}; terminate these first`);
+  throw new Refusal('in_use', `image ${id} is needed to start ${named}; terminate these instances first`);
 }

@@ -62,7 +62,7 @@ async function save(work: Work): Promise<ReconcileResult> {
   const from = instanceId(row.fromInstanceId ?? '');
   const instance = await instanceRow(store.read, from);
   if (!instance || instance.desired === 'released')
-    return fail(work, 'InstanceGone', 'its instance was terminated before it was saved');
+    return fail(work, 'InstanceGone', 'the instance was terminated before it was saved');
   try {
     const { sizeBytes } = await copy(work, (signal) => engine.saveImage(from, row.ref, signal));
     if (drivers.archivePushed) await push(work);
@@ -71,7 +71,7 @@ async function save(work: Work): Promise<ReconcileResult> {
     );
   } catch (error) {
     return afterFault(work, error, ({ kind, message }) => {
-      const gone = 'the container of its instance is gone: it was terminated or archived before it was saved';
+      const gone = 'the container of the instance is gone: the instance was terminated or archived before it was saved';
       return kind === 'not_found' ? fail(work, 'InstanceGone', gone) : fail(work, 'SaveFailed', message);
     });
   }
@@ -101,7 +101,7 @@ async function remove(work: Work): Promise<ReconcileResult> {
     await drivers.engine.removeImage(ref, callSignal(work));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') return afterFault(work, error, null);
-    log.error({ id, image: ref, err: error }, 'could not remove a saved image; it stays on the engine');
+    log.error({ id, image: ref, err: error }, 'could not remove a saved image; the image stays on the engine');
   }
   const gone = await store.write((tx) => deleteLeasedImageRow(tx, guardOf(work), leased.row, time.now()));
   return gone ? 'gone' : { dueAtMs: time.now() };
@@ -131,7 +131,7 @@ async function afterFault(
 
 const fail = (work: Work, reason: string, message: string): Promise<ReconcileResult> =>
   writeResult(work, 'image.saveFailed', { state: 'Failed', stateText: message }, (operation, nowMs) => {
-    const whatToDo = 'Delete the image, and save the instance again if it is still there.';
+    const whatToDo = 'Delete the image, and save the instance again if it still exists.';
     return failOperation(operation, { reason, message, whatToDo }, nowMs);
   });
 

@@ -36,8 +36,8 @@ export type InternalRegistries = Registries & { credentialsFor: CredentialsFor }
 export function refuseLocalRegistry(field: string, written: string, server: string): void {
   if (!isLocalServer(server)) return;
   const instead =
-    'name a registry that other machines reach too, or ask the operator, who can allow it (BERTH_LOCAL_REGISTRIES)';
-  const text = `field "${field}" is ${JSON.stringify(written)}: ${server} is the engine's own host or link; ${instead}`;
+    'use a registry that other machines can reach, or ask the operator to allow this one (BERTH_LOCAL_REGISTRIES)';
+  const text = `field "${field}" is ${JSON.stringify(written)}: ${server} is a loopback or link-local address of the engine's host; ${instead}`;
   throw new Refusal('field_value', text);
 }
 
@@ -52,7 +52,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
       return writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const { length } = await keyRowsOf(tx, 'registryCredential', accountId);
         if (length >= MAX_REGISTRIES) {
-          const text = `the account has credentials for ${length} registries, and may have ${MAX_REGISTRIES}; delete one first`;
+          const text = `the account has credentials for ${length} registries, and the limit is ${MAX_REGISTRIES}; delete one first`;
           throw new Refusal('over_quota', text);
         }
         const sealed = seal.seal(secret, sealContext(accountId, server));
@@ -60,7 +60,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
         const twin = await insertRegistryCredential(tx, row);
         if (twin) {
           const instead = `POST /api/registry/delete {"id":"${twin.id}"} first`;
-          const text = `the account has credentials for ${server} already, as ${twin.username}; ${instead}`;
+          const text = `the account already has credentials for ${server}, as ${twin.username}; ${instead}`;
           throw new Refusal('name_taken', text);
         }
         const data = { server, username };
@@ -85,7 +85,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
       await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const row = await deleteKey(tx, 'registryCredential', accountId, id);
         if (!row) {
-          const text = `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list names yours`;
+          const text = `registry credentials ${JSON.stringify(id)} not found; POST /api/registry/list lists yours`;
           throw new Refusal('not_found', text);
         }
         const data = { server: row.server, username: row.username };
@@ -99,7 +99,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
       if (!row) return undefined;
       const secret = seal.open(row.secret, sealContext(accountId, server));
       if (secret !== null) return { username: row.username, secret };
-      const text = `the credentials for ${server} can't be read any more, because the installation lost the key they were sealed with; delete them and register them again`;
+      const text = `the credentials for ${server} cannot be decrypted, because the installation lost their key; delete the credentials and register them again`;
       throw new EngineFault('denied', text, { retry: false, reason: 'imageDenied' });
     },
   };
@@ -108,6 +108,6 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
 function readServer(written: string): string {
   const read = parseRegistryServer(written);
   if (typeof read !== 'string') return read.server;
-  const right = 'write it as it stands in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
+  const right = 'write the server as in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
   throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
 }

@@ -62,8 +62,8 @@ export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Com
   const limit = makeConcurrencyLimit({
     ...LIMITS,
     full: {
-      mine: (count) => `${count} of your commands run, and that is the most; wait for one of them to end`,
-      all: (count) => `${count} commands run on this server, and that is the most; try again later`,
+      mine: (count) => `${count} of your commands are running, the limit; wait until one ends`,
+      all: (count) => `${count} commands are running on this server, the limit; try again later`,
     },
   });
 
@@ -123,7 +123,7 @@ async function kill(running: OpenExec, time: Pick<Time, 'after'>): Promise<numbe
   await running.kill();
   const { promise: tooLong, reject } = Promise.withResolvers<never>();
   const cancelTimeout = time.after(END_MS, () =>
-    reject(new Refusal('unavailable', 'the command was killed at its time limit, and does not end')),
+    reject(new Refusal('unavailable', 'the command was killed at its time limit, but has not ended')),
   );
   return Promise.race([running.exited, tooLong]).finally(cancelTimeout);
 }

@@ -19,7 +19,7 @@ export async function requireRunning(store: Reader, caller: Caller, id: string):
   const instance = await requireOwned(store, caller, id);
   const { status } = instance.observed;
   if (status === 'Running') return instance.id;
-  const message = `instance ${id} is ${status}, and nothing can be run in it; send this again once it is Running`;
+  const message = `instance ${id} is ${status}, and commands run only in a Running instance; try again when it is Running`;
   throw new Refusal('not_now', message);
 }
 
@@ -38,7 +38,7 @@ export function refusalOfFault(error: unknown): unknown {
     case 'denied':
       return new Refusal('unsupported', error.message, options);
     case 'unreachable':
-      return new Refusal('unavailable', 'the engine of the instance does not answer now; try again in a moment', {
+      return new Refusal('unavailable', 'the engine of the instance does not answer; try again in a moment', {
         ...options,
         retryAfterS: 5,
       });

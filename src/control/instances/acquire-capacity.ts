@@ -42,7 +42,7 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
       return { before, written: await writeInTransaction(tx, context, state, next, options) };
     }
     if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {
-      const { show } = failPermanently(instance, 'NoCapacity', 'no room came free in the time it was to wait');
+      const { show } = failPermanently(instance, 'NoCapacity', 'no capacity became free within the waiting time');
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
       const next = { ...left, desired: 'stopped', observed } as const;
       return { before, written: await writeInTransaction(tx, context, state, next, leave) };

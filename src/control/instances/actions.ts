@@ -80,7 +80,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
-  if (illegal) throw new Refusal('not_now', `can't ${action} instance ${id}: ${illegal}`);
+  if (illegal) throw new Refusal('not_now', `cannot ${action} instance ${id}: ${illegal}`);
   const counted = catalog.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 

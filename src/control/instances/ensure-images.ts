@@ -73,7 +73,7 @@ async function ensureImage(
     reporter.onProgress(progress);
   };
   const writeWaiting = async (): Promise<void> => {
-    const observed = { ...show, phase, message: 'waits for the first bytes of the image' } as const;
+    const observed = { ...show, phase, message: 'waiting for the first bytes of the image' } as const;
     state = await writeObservation(context, state, { observed });
   };
   // A registry may stay silent up to the deadline: show what the instance waits for.
@@ -109,9 +109,9 @@ function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue
   const fromMs = Math.max(instance.requestedAtMs, countedFromMs);
   const leftMs = Math.max(fromMs + imageDeadlineMs - deps.time.now(), imageDeadlineMs * LEAST_PULL_SHARE);
   // The failure of an earlier pull says more than the timeout of this one.
-  const failedBefore = diagnosisMessage === '' ? '' : `; before that: ${diagnosisMessage}`;
+  const failedBefore = diagnosisMessage === '' ? '' : `; the last failure was: ${diagnosisMessage}`;
   return deps.time.after(leftMs, () => {
-    const text = `the image was not there after ${Math.round((deps.time.now() - fromMs) / 1000)} s${failedBefore}`;
+    const text = `the image was not ready after ${Math.round((deps.time.now() - fromMs) / 1000)} s${failedBefore}`;
     overdue.abort(new ImageFault(new EngineFault('unreachable', text, { retry: false })));
   });
 }
@@ -155,7 +155,7 @@ const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }:
   const advice =
     credentials === undefined
       ? `register credentials for ${server} with POST /api/registry/create`
-      : `delete the credentials for ${server} (user ${credentials.username}) with POST /api/registry/delete, and register others that may read it`;
+      : `delete the credentials for ${server} (user ${credentials.username}) with POST /api/registry/delete, and register credentials that may read the image`;
   return new EngineFault(fault.kind, `${fault.message}; ${advice}`, {
     retry: fault.retry,
     reason: fault.reason,

@@ -46,7 +46,7 @@ function refuseExpansion(instance: Instance, sizes: DiskSizes): void {
   if (sizes.dataDiskGB === undefined && sizes.dockerStorageGB === undefined)
     throw new Refusal('field_missing', 'field "dataDiskGB" is not set; or send "dockerStorageSize"');
   const illegal = refusalOfExpansion(instance);
-  if (illegal !== null) throw new Refusal('not_now', `the disks can't be expanded now: ${illegal}`);
+  if (illegal !== null) throw new Refusal('not_now', `cannot expand the disks: ${illegal}`);
   const wrong = refusalOfSizes(instance, sizes);
   if (wrong !== null) throw new Refusal('field_value', wrong);
 }
@@ -54,7 +54,7 @@ function refuseExpansion(instance: Instance, sizes: DiskSizes): void {
 async function growDisk(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
   if (sizeGB === undefined) return;
   const disk = await lockDisk(tx, id);
-  if (!disk) throw new Refusal('not_now', `the ${id.kind} disk is not there yet; start the instance first`);
+  if (!disk) throw new Refusal('not_now', `the ${id.kind} disk does not exist yet; start the instance first`);
   const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
   await allotMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);
 }

@@ -76,10 +76,11 @@ async function writeLaunch(
 
 function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: InstanceType; region: Region } {
   const type = catalog.types.get(request.instanceTypeId);
-  const where = 'POST /api/resource/user/instance/list names those on offer';
+  const where = 'POST /api/resource/user/instance/list lists the available types';
   if (!type) throw new Refusal('not_found', `instance type ${request.instanceTypeId} not found; ${where}`);
   const counted = catalog.regions.get(request.region);
-  if (!counted) throw new Refusal('not_found', `region ${request.region} not found; POST /api/region/list names them`);
+  if (!counted)
+    throw new Refusal('not_found', `region ${request.region} not found; POST /api/region/list lists the regions`);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
       'not_found',
@@ -102,16 +103,16 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
   const { storage } = poolForType(drivers, volumeTypeOfDisk('docker'));
   const capabilities = health.probe?.capabilities;
   if (!capabilities) {
-    const message = `field "instanceConfiguration.enableDocker" is true, and the engine of region ${region.name}, which has to be able to, does not answer; try again, or send false`;
+    const message = `field "instanceConfiguration.enableDocker" is true, but the engine of region ${region.name} does not answer, so its support for Docker is unknown; try again, or send false`;
     throw new Refusal('unavailable', message, { retryAfterS: 10 });
   }
   const why = capabilities.dockerInside
     ? storage.capabilities().dockerInside
       ? null
-      : 'its disks are folders without a size that a Docker could be held to; its operator can have disks of a size, as root'
-    : (capabilities.whyNoDocker ?? 'its engine can not');
+      : 'its disks are plain folders, which cannot limit the disk of a Docker; the operator can run Berth as root for disks with a limit'
+    : (capabilities.whyNoDocker ?? 'its engine does not support it');
   if (why !== null) {
-    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) can't run Docker inside instances: ${why}; send false`;
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) cannot run Docker inside instances: ${why}; send false`;
     throw new Refusal('unsupported', message);
   }
 }
@@ -131,10 +132,7 @@ function checkMountPaths(request: LaunchInput): string[] {
   const nested = nestedPair(paths);
   if (nested) {
     const [outer, inner] = nested;
-    throw new Refusal(
-      'field_value',
-      `field "remoteStorages" mounts ${inner} in ${outer}; choose paths that stand apart`,
-    );
+    throw new Refusal('field_value', `field "remoteStorages" mounts ${inner} inside ${outer}; choose separate paths`);
   }
   return paths;
 }
@@ -148,7 +146,7 @@ async function mountsOf(tx: Db, caller: Caller, request: LaunchInput, paths: str
     if (!row)
       throw new Refusal(
         'not_found',
-        `volume ${id} of field "${field}" not found; POST /api/storage/volume/list names yours`,
+        `volume ${id} of field "${field}" not found; POST /api/storage/volume/list lists yours`,
       );
     if (row.regionId !== request.region) {
       throw new Refusal(
@@ -164,9 +162,12 @@ async function mountsOf(tx: Db, caller: Caller, request: LaunchInput, paths: str
       );
     }
     if (row.status === 'Lost')
-      throw new Refusal('not_now', `volume ${id} is Lost: its backing is gone; launch without it`);
+      throw new Refusal('not_now', `volume ${id} is Lost: its disk is gone; launch without the volume`);
     if (row.status === 'Failed')
-      throw new Refusal('not_now', `volume ${id} is Failed: it could not be made; delete it, and launch without it`);
+      throw new Refusal(
+        'not_now',
+        `volume ${id} is Failed: it could not be created; delete it, and launch without the volume`,
+      );
     return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
   });
 }
@@ -250,6 +251,6 @@ function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {
   const short = toDollars(needMicros - availableMicros);
   throw new Refusal(
     'no_balance',
-    `the launch needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available: $${short} short; top up, or choose a cheaper type or fewer periods`,
+    `the launch needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available; $${short} is missing: top up the account, or choose a cheaper type or fewer periods`,
   );
 }

@@ -32,7 +32,8 @@ export async function allotNodePorts(
   const allotted: NodePort[] = [];
   for (const { port, nodePort } of instance.nodePorts) {
     const found = nodePort === 0 ? await draw(port) : nodePort;
-    if (found === null) throw new PortsUsedUp('the region has no node port left; terminate an instance that has some');
+    if (found === null)
+      throw new PortsUsedUp('the region has no free node port; terminate an instance that has node ports');
     allotted.push({ port, nodePort: found });
   }
   return allotted;

@@ -37,7 +37,7 @@ const shown = ({ subjectId, generation, operation }: SubjectOperation): PublicOp
 const unknownOperation = (id: string): Refusal =>
   new Refusal(
     'not_found',
-    `operation ${id} not found; POST /api/operation/list names those of an instance or a volume`,
+    `operation ${id} not found; POST /api/operation/list lists the operations of an instance or a volume`,
   );
 
 /** Parses `<subjectId>.<generation>`; null for other texts. */
@@ -63,8 +63,8 @@ async function find(db: Db, accountId: string, id: string): Promise<SubjectOpera
 const notFound: Readonly<Record<SubjectKind, (id: string) => Refusal>> = {
   instance: instanceNotFound,
   volume: volumeNotFound,
-  snapshot: (id) => new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`),
-  image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list names yours`),
+  snapshot: (id) => new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list lists yours`),
+  image: (id) => new Refusal('not_found', `image ${id} not found; POST /api/image/list lists yours`),
 };
 
 function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string } {
@@ -78,7 +78,7 @@ function subjectOf(subject: OperationSubject): { kind: SubjectKind; id: string }
   if (given.length > 1)
     throw new Refusal(
       'field_value',
-      'of "instanceId", "volumeId", "snapshotId" and "imageId" only one can be set; send one alone',
+      '"instanceId", "volumeId", "snapshotId" and "imageId" exclude each other; send only one of them',
     );
   return one;
 }
@@ -112,7 +112,7 @@ export function makeOperations(deps: UseCaseDeps): Operations {
         const row = await lockInstance(tx, accountId, subjectId);
         const found = await find(tx, accountId, id);
         const how = planCancellation(found.operation);
-        if ('why' in how) throw new Refusal('not_now', `operation ${id} can't be cancelled: ${how.why}`);
+        if ('why' in how) throw new Refusal('not_now', `cannot cancel operation ${id}: ${how.why}`);
         // Only the current operation of an existing instance can be canceled.
         if (!row) throw unknownOperation(id);
         const canceling = await writeAction(tx, row, { action: how.action, cause: 'user', catalog, nowMs });

@@ -124,8 +124,8 @@ const CUT_SHORT = -1;
 
 const initEnded = (initExit: number): string =>
   initExit === CUT_SHORT
-    ? 'the init script was cut short by a stop and is not run again'
-    : `the init script ended with exit code ${initExit}`;
+    ? 'a stop interrupted the init script, which does not run again'
+    : `the init script exited with code ${initExit}`;
 
 async function markReady(
   context: ReconcileContext,

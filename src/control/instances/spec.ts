@@ -86,7 +86,7 @@ async function withDisk<T>(
   } catch (cause) {
     superseded.throwIfAborted();
     if (cause instanceof DisksLost) throw cause;
-    throw new DisksFailed(`the ${disk.kind} disk could not be had from the storage of the region`, { cause });
+    throw new DisksFailed(`the storage of the region could not provide the ${disk.kind} disk`, { cause });
   }
 }
 

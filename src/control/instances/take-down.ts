@@ -95,7 +95,10 @@ async function removeImage(context: ReconcileContext, { id }: Instance, ref: str
     await context.drivers.engine.removeImage(ref, callDeadline(context));
   } catch (error) {
     if (!(error instanceof EngineFault) || error.kind !== 'rejected') throw error;
-    context.deps.log.error({ id, image: ref, err: error }, 'could not remove an archived root disk; Berth leaves it');
+    context.deps.log.error(
+      { id, image: ref, err: error },
+      'could not remove an archived root disk; the root disk stays on the engine',
+    );
   }
 }
 

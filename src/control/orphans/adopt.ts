@@ -73,7 +73,7 @@ export function makeAdopt(deps: AdoptDeps) {
     const adoption = { orphan, owner, type, catalog, drivers, container };
     const instance = adoptedInstance(adoption, request.name ?? id, deps.firstStopPolicy, time.now());
     await store.write((tx) => write(tx, adoption, instance, notebookToken));
-    deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'a stray was adopted');
+    deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'adopted an orphan');
     deps.changes.publish({ subject: 'instance', isDue: true });
     return id;
   };
@@ -83,24 +83,25 @@ function refuseUnadoptable(orphan: Orphan): void {
   if (orphan.kind !== 'instance')
     throw new Refusal(
       'unsupported',
-      `${orphan.id} is an ${orphan.kind}; only an instance can be adopted. Leave it, or delete it`,
+      `${orphan.id} is an ${orphan.kind}; only an instance can be adopted. Ignore the orphan, or delete it`,
     );
   if (!isInstanceContainer({ kind: orphan.kind, id: orphan.subjectId, engineName: orphan.engineName })) {
-    const text = `${orphan.id} has a name that no instance has, so it can not be adopted; take out what is of use, and delete it`;
+    const text = `${orphan.id} does not have the name of an instance, so it cannot be adopted; copy the files that you need, and delete it`;
     throw new Refusal('unsupported', text);
   }
   if (orphan.handling === 'delete')
-    throw new Refusal('not_now', `${orphan.id} is being deleted; nothing can bring it back`);
+    throw new Refusal('not_now', `${orphan.id} is being deleted, which cannot be undone`);
 }
 
 function typeOf(catalog: CatalogSnapshot, orphan: Orphan, id: string | undefined): InstanceType {
   if (id === undefined) {
-    const text = 'field "instanceTypeId" is missing: an adopted instance is counted and billed as a type; name one';
+    const text =
+      'field "instanceTypeId" is missing: an adopted instance needs a type for quota and billing; send an instance type';
     throw new Refusal('field_missing', text);
   }
   const type = catalog.types.get(id);
   if (type?.regionId === orphan.regionId) return type;
-  const where = 'POST /api/resource/user/instance/list names those on offer';
+  const where = 'POST /api/resource/user/instance/list lists the available types';
   throw new Refusal('not_found', `instance type ${id} not found in region ${orphan.regionId}; ${where}`);
 }
 
@@ -109,13 +110,12 @@ async function ownerOf(db: Db, orphan: Orphan, username: string | undefined): Pr
   const chosen = username === undefined ? labeled : await accountByLogin(db, username);
   if (!chosen) {
     if (username !== undefined)
-      throw new Refusal('not_found', `no account is called ${username}; create it, or name another`);
-    const text =
-      'field "username" is missing: the account on the label of this instance is gone; name who is to have it';
+      throw new Refusal('not_found', `account ${username} not found; create the account, or send another name`);
+    const text = 'field "username" is missing: the account on the label of this instance is gone; send the new owner';
     throw new Refusal('field_missing', text);
   }
   if (labeled && labeled.id !== chosen.id) {
-    const text = `field "username" is ${username}, but the instance is ${labeled.username}'s, whose disks it has mounted; leave "username" out`;
+    const text = `field "username" is ${username}, but the instance belongs to ${labeled.username} and mounts disks of that account; leave "username" out`;
     throw new Refusal('field_value', text);
   }
   if (chosen.disabled === 1)
@@ -128,7 +128,7 @@ async function observe({ engine }: RegionDrivers, id: InstanceId, time: Time): P
   if (container?.kind === 'present') return container;
   if (container?.kind === 'absent')
     throw new Refusal('not_found', `instance ${id} is gone from the engine; there is nothing left to adopt`);
-  const text = `the engine can't tell now how instance ${id} is; try again when it answers`;
+  const text = `the engine cannot report the state of instance ${id} now; try again later`;
   throw new Refusal('unavailable', text, { retryAfterS: 10, detail: container?.reason });
 }
 
@@ -244,29 +244,29 @@ async function noCapacity(tx: Db, { spec: { regionId, type }, desired }: Instanc
   const counted = await regionWithUsage(tx, regionId);
   const short = desired === 'running' && counted ? capacityShortfall(capacityOf(type), freeCapacity(counted)) : '';
   const what = short === '' ? 'node ports' : short;
-  const text = `the region has no room for one more ${type.name}: short of ${what}; name a smaller type, stop it first, or terminate an instance`;
+  const text = `the region has no capacity for another ${type.name}: short of ${what}; choose a smaller type, stop the orphan first, or terminate an instance`;
   return new Refusal('no_capacity', text);
 }
 
 async function takePort(tx: Db, { id, spec }: Instance, { port, nodePort }: NodePort): Promise<void> {
   if (await allotNodePort(tx, spec.regionId, nodePort, id, port)) return;
-  const text = `its node port ${nodePort} is another instance's now, and a container can not change its ports; terminate that one, or delete this`;
+  const text = `node port ${nodePort} of the orphan now belongs to another instance, and a container cannot change its ports; terminate the other instance, or delete the orphan`;
   throw new Refusal('in_use', text);
 }
 
 async function explainMissing(db: Db, strayId: string): Promise<Refusal> {
   const orphan = await orphanById(db, strayId);
-  if (orphan) return new Refusal('not_now', `${strayId} is being deleted; nothing can bring it back`);
+  if (orphan) return new Refusal('not_now', `${strayId} is being deleted, which cannot be undone`);
   const id = instanceIdOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));
   const row = id === null ? undefined : await instanceRow(db, id);
   const engineName = containerName(instanceId(row?.id ?? ''));
   if (row && orphanIdOf(row.regionId, { kind: 'instance', engineName }) === strayId)
-    return new Refusal('not_now', `it was adopted already: instance ${row.id} of ${row.ownerName}`);
+    return new Refusal('not_now', `stray ${strayId} is already adopted, as instance ${row.id} of ${row.ownerName}`);
   return orphanNotFound(strayId);
 }
 
 export const orphanNotFound = (strayId: Orphan['id']): Refusal =>
   new Refusal(
     'not_found',
-    `stray ${strayId} not found: it was adopted or deleted, or the engine has it no more; POST /admin/stray/list tells those that are there`,
+    `stray ${strayId} not found: it was adopted or deleted, or is gone from the engine; POST /api/admin/stray/list lists all strays`,
   );

@@ -32,7 +32,7 @@ const strayId = (regionId: string, orphan: DiskOrphan): string =>
 export async function sweepDisks(deps: TaskDeps, drivers: RegionDrivers): Promise<void> {
   const found = await findOrphans(deps, drivers);
   const observations = found.map((orphan) => observationOf(drivers.regionId, orphan));
-  const text = 'the storage holds disks that nothing explains; POST /admin/stray/list tells them';
+  const text = 'found orphaned disks in the storage; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, drivers.regionId, { kinds: ['disk'], observations, text });
 }
 
@@ -93,7 +93,7 @@ async function deleteOne(
   const signal = deadlineWithin(deps, DELETE_DEADLINE_MS);
   const note = (text: string): Promise<void> => store.write((tx) => setOrphanNote(tx, id, text));
   if (all.some(({ kind, subjectId }) => (kind === 'instance' || kind === 'docker') && subjectId === disk.id))
-    return note('its instance is a stray too: adopt that, or delete it first');
+    return note('its instance is a stray, too: adopt or delete the instance first');
   const destroy = async (): Promise<boolean> => {
     const [knownPools] = await disksAmong(store.read, [disk]);
     if (knownPools?.pool === name) return false;
@@ -106,7 +106,7 @@ async function deleteOne(
     log.warn({ orphan: id }, 'deleted an orphaned disk');
   } catch (error) {
     if (stopping.aborted) return;
-    await note(error instanceof StorageFault ? error.message : 'it could not be deleted yet');
-    log.warn({ orphan: id, err: error }, 'could not handle an orphan; will retry');
+    await note(error instanceof StorageFault ? error.message : 'could not be deleted yet; Berth retries');
+    log.warn({ orphan: id, err: error }, 'could not handle an orphan; Berth retries');
   }
 }

@@ -18,7 +18,7 @@ const ACTION_DEADLINE_MS = 60_000;
 /** Actions per run: the next sweep must not wait long for containers that ignore a stop. */
 const BATCH_SIZE = 64;
 const CONCURRENCY = 8;
-const OTHER_NAME = 'it has a name that no instance has, so it can not be stopped; it can be deleted';
+const OTHER_NAME = 'does not have the name of an instance, so Berth cannot stop it; delete it';
 
 export async function handleOrphans(deps: HandleOrphansDeps, drivers: RegionDrivers): Promise<void> {
   const steps = (await orphansOf(deps.store.read, drivers.regionId))
@@ -78,6 +78,6 @@ async function attempt(
     if (stopping.aborted) return;
     if (!(error instanceof EngineFault)) throw error;
     await store.write((tx) => setOrphanNote(tx, id, error.message));
-    log.warn({ orphan: id, err: error }, 'could not handle an orphan; will retry');
+    log.warn({ orphan: id, err: error }, 'could not handle an orphan; Berth retries');
   }
 }

@@ -38,11 +38,17 @@ export function makeOrphans(deps: OrphanDeps): Orphans {
     const orphan = await orphanById(store.read, strayId);
     if (!orphan) throw orphanNotFound(strayId);
     if (to === 'stop' && orphan.kind !== 'instance' && orphan.kind !== 'docker')
-      throw new Refusal('unsupported', `${strayId} is an ${orphan.kind}, which does not run; leave it, or delete it`);
-    const note = `${caller.username} said: ${action}`;
+      throw new Refusal(
+        'unsupported',
+        `${strayId} is an ${orphan.kind}, which cannot be stopped; ignore it, or delete it`,
+      );
+    const note = `${caller.username} requested: ${action}`;
     const written = await store.write((tx) => setOrphanHandling(tx, strayId, { from: orphanHandlings, to, note }));
     if (!written) throw orphanNotFound(strayId);
-    deps.log.info({ orphan: strayId, action, by: caller.username }, 'an administrator decided about an orphan');
+    deps.log.info(
+      { orphan: strayId, action, by: caller.username },
+      'an administrator requested an action on an orphan',
+    );
     deps.sweepSoon();
   }
 

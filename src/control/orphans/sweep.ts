@@ -53,7 +53,7 @@ export async function sweepRegion(deps: TaskDeps, drivers: RegionDrivers): Promi
     const id = orphanIdOf(regionId, observed);
     return { ...observed, id, regionId, subjectId, imageRef: object.imageRef ?? '' };
   });
-  const text = 'the engine holds objects of ours that no intent explains; POST /admin/stray/list tells them';
+  const text = 'found orphaned resources on the engine; POST /api/admin/stray/list lists them';
   await publishOrphans(deps, regionId, { kinds: engineObjectKinds, observations, text });
 }
 
@@ -176,7 +176,8 @@ export function watchEngines({ store, regions, time, log, changes, stopping }: T
       .write((tx) => makeDue(tx, ids, time.now()))
       .then(
         () => changes.publish({ subject: 'instance', isDue: true }),
-        (error: unknown) => log.warn({ ids, err: error }, 'lost hints of the engine; the next sweep finds the changes'),
+        (error: unknown) =>
+          log.warn({ ids, err: error }, 'lost change notifications of the engine; the next sweep finds the changes'),
       );
   };
   for (const { engine } of regions.all()) {

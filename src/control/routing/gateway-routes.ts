@@ -52,7 +52,7 @@ export function makeRoutes({ store, regions, time }: RouteDeps): Routes {
 
   const engineOf = async (id: InstanceId): Promise<Engine> => {
     const { engine } = await cache.get(id);
-    if (!engine) throw new EngineFault('not_found', `instance ${id} does not run`, { retry: false });
+    if (!engine) throw new EngineFault('not_found', `instance ${id} is not running`, { retry: false });
     return engine;
   };
 
@@ -120,8 +120,7 @@ export function makeRouteTable({ store, time, log }: RouteTableDeps): PublishedR
         signal,
         firstMs: RETRY_MS,
         sleep: (ms, aborted) => time.sleep(ms, aborted),
-        onError: (error) =>
-          log.warn({ err: error }, 'the routes could not be read for the gateway; they are read again'),
+        onError: (error) => log.warn({ err: error }, 'could not read the routes for the gateway; Berth retries'),
       });
     } finally {
       followers.delete(onChange);

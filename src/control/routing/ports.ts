@@ -59,7 +59,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         if (settings.size > MAX_SETTINGS)
           throw new Refusal(
             'over_quota',
-            `the instance has settings for ${before.size} ports, and may have ${MAX_SETTINGS}; set one of them to "default" first`,
+            `the instance has settings for ${before.size} ports, and the limit is ${MAX_SETTINGS}; set one of them to "default" first`,
           );
         const change = { instance, settings, row };
         if (settings.get(port) === before.get(port)) return change;
@@ -93,8 +93,8 @@ function noteOf(port: number, asked: readonly number[]): string {
   const notes: string[] = [];
   if (asked.includes(port))
     notes.push(
-      'this governs the doors of the gateway alone: the port is also in nodePorts, and on its node port the engine publishes it to everybody who reaches the host',
+      'this setting affects only the gateway: the port is also in nodePorts, and its node port is open to everyone who reaches the host',
     );
-  if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever is set here');
+  if (port === NOTEBOOK_PORT) notes.push('/notebook is always the owner’s, whatever the setting');
   return notes.join('; ');
 }

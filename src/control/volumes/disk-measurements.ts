@@ -127,7 +127,7 @@ export function makeDiskMeasurements({ store, regions, time, log, stopping }: Ta
             await publishOn(id);
           } catch (error) {
             queued.add(id);
-            log.warn({ id, err: error }, 'could not publish the disk usage of an instance; will retry');
+            log.warn({ id, err: error }, 'could not publish the disk usage of an instance; Berth retries');
           }
         });
         await Promise.all(batch);

@@ -88,7 +88,7 @@ async function tryMeasure(deps: MeasureDeps, disk: LocatedDisk, volume?: Volume)
     await measure(deps, disk, volume);
   } catch (error) {
     if (deps.stopping.aborted) return;
-    deps.log.warn({ disk: diskKey(disk), err: error }, 'could not measure a disk; will retry');
+    deps.log.warn({ disk: diskKey(disk), err: error }, 'could not measure a disk; Berth retries');
   }
 }
 
@@ -210,7 +210,7 @@ async function tryMeasureRoot(deps: MeasureDeps, drivers: RegionDrivers, id: Ins
   } catch (error) {
     if (deps.stopping.aborted) return;
     if (!(error instanceof EngineFault) && !signal.aborted) throw error;
-    deps.log.info({ id, err: error }, 'could not measure a root disk; will retry');
+    deps.log.info({ id, err: error }, 'could not measure a root disk; Berth retries');
   }
 }
 

@@ -18,7 +18,9 @@ export const poolForType = ({ pools }: Pick<RegionDrivers, 'pools'>, type: Volum
 export function poolNamed({ pools }: Pick<RegionDrivers, 'pools'>, name: PoolName): PoolDrivers {
   const found = pools.find((pool) => pool.name === name);
   if (found) return found;
-  throw new Error(`disks lie in the pool ${name}, which this server has no place for; configure it as it was`);
+  throw new Error(
+    `disks are in the pool ${name}, which is not configured on this server; configure the pool as before`,
+  );
 }
 
 /** Returns the disks that exist, in the order of `ids`. */
@@ -86,7 +88,8 @@ export async function allotOwnDisks(
 ): Promise<void> {
   const { regionId, type } = instance.spec;
   for (const { kind, id, sizeGB } of ownDisks(instance, drivers.sharedDiskGB)) {
-    if (kind === 'volume' || kind === 'snapshot') throw new Error(`a ${kind} is nobody's own disk`);
+    if (kind === 'volume' || kind === 'snapshot')
+      throw new Error(`a disk of kind ${kind} is not an instance's own disk`);
     const pool = poolForType(drivers, volumeTypeOfDisk(kind));
     const purpose = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
     const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, sizeGB };
@@ -112,6 +115,6 @@ export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: n
 }
 
 const noCapacity = (purpose: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
-  const advice = 'ask for less, or delete what is not needed; the operator can add room';
-  return new Refusal('no_capacity', `${purpose}, and ${freeGB} GB are free in the pool ${name}: ${advice}`);
+  const advice = 'request less, delete what you do not need, or ask the operator for more space';
+  return new Refusal('no_capacity', `${purpose}, but the pool ${name} has ${freeGB} GB free: ${advice}`);
 };

@@ -68,7 +68,7 @@ export interface FileDeps {
 }
 
 export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
-  const message = 'requests for files are under way; send this one again when one of them has ended';
+  const message = 'file requests are running, the limit; try again when one has ended';
   const limiter = makeConcurrencyLimit({
     perAccount: MAX_PER_ACCOUNT,
     total: MAX_TOTAL,
@@ -130,7 +130,7 @@ function refusalOfStatus({ id, status }: Volume): Refusal | null {
     case 'Bound':
       return null;
     case 'Pending':
-      return new Refusal('not_now', `volume ${id} is still being made; send it again once it is Bound`, {
+      return new Refusal('not_now', `volume ${id} is still being created; try again when it is Bound`, {
         retryAfterS: RETRY_AFTER_S,
       });
     case 'Terminating':
@@ -138,10 +138,13 @@ function refusalOfStatus({ id, status }: Volume): Refusal | null {
     case 'Lost':
       return new Refusal(
         'not_now',
-        `what held volume ${id} is gone from its host; its files are back when the operator has brought that back`,
+        `the disk of volume ${id} is gone from its host; the files are back when the operator has restored the disk`,
       );
     case 'Failed':
-      return new Refusal('not_now', `volume ${id} could not be made, and has no files; delete it, and make another`);
+      return new Refusal(
+        'not_now',
+        `volume ${id} could not be created, and has no files; delete it, and create another`,
+      );
     default:
       return status satisfies never;
   }
@@ -149,7 +152,7 @@ function refusalOfStatus({ id, status }: Volume): Refusal | null {
 
 function refusalOf(error: unknown): unknown {
   if (error instanceof StorageFault)
-    return new Refusal('unavailable', 'the volume can not be opened now; send it again in a moment', {
+    return new Refusal('unavailable', 'the volume cannot be opened now; try again in a moment', {
       retryAfterS: RETRY_AFTER_S,
       detail: error,
     });
@@ -164,7 +167,7 @@ function refusalOf(error: unknown): unknown {
     case 'exists':
       return new Refusal('precondition_failed', error.message);
     case 'notEmpty':
-      return new Refusal('in_use', `${error.message}; add "?recursive=true" to delete all that is in it`);
+      return new Refusal('in_use', `${error.message}; add "?recursive=true" to delete its contents, too`);
     case 'full':
       return new Refusal('volume_full', `${error.message}; delete files, or use a larger volume`);
     default:

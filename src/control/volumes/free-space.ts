@@ -65,7 +65,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
       return true;
     });
     if (written && low)
-      log.warn({ region: regionId, ...data }, 'a pool is nearly full: add space to it, or delete disks');
+      log.warn({ region: regionId, ...data }, 'a pool is nearly full: add space to the pool, or delete disks');
   }
 
   return {
@@ -80,7 +80,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
       ];
       const full = fileSystems.find(({ space }) => space !== null && isNearlyFull(space));
       if (!full) return;
-      const text = `the file system of ${full.name} on the host is nearly full, so nothing new is created; delete what is not needed, or ask the operator for more space`;
+      const text = `the file system of ${full.name} on the host is nearly full, so Berth creates nothing; delete what you do not need, or ask the operator for more space`;
       throw new Refusal('no_capacity', text, { retryAfterS: 60 });
     },
   };

@@ -31,7 +31,7 @@ export const makeMountVolume =
       return await withDiskMutex(disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
     } catch (error) {
       if (signal.aborted || !deadline.aborted) throw error;
-      throw new Refusal('unavailable', `volume ${id} is being worked on; send it again when that has ended`, {
+      throw new Refusal('unavailable', `volume ${id} has a running operation; try again when it has ended`, {
         retryAfterS: RETRY_AFTER_S,
       });
     }
@@ -59,7 +59,7 @@ async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<v
       await withDiskMutex({ ...disk, storage }, () => unmount(deps, storage, disk), signal);
     } catch (error) {
       if (deps.stopping.aborted || (error instanceof StorageFault && error.kind === 'busy')) continue;
-      deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; will retry');
+      deps.log.warn({ disk: diskKey(disk), err: error }, 'could not unmount a disk; Berth retries');
     }
   }
 }

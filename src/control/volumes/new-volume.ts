@@ -84,14 +84,14 @@ export async function createCopy(
   if (sizeGB < source.sizeGB)
     throw new Refusal(
       'field_value',
-      `field "sizeGB" is ${sizeGB}, and ${kind} ${id} has ${source.sizeGB}: a copy is as large or larger; leave it out, or make a smaller volume and copy the files in an instance that mounts both`,
+      `field "sizeGB" is ${sizeGB}, but ${kind} ${id} has ${source.sizeGB} GB, and a copy cannot be smaller; leave the field out, or create a smaller volume and copy the files in an instance that mounts both`,
     );
   const { pool: sourcePool } = await lockSourceDisk(tx, source);
   const pool = type === source.type ? poolNamed(drivers, sourcePool) : poolForType(drivers, type);
   if (pool.name !== sourcePool)
     throw new Refusal(
       'unsupported',
-      `field "volumeType" is ${JSON.stringify(type)}: volumes of that type lie in the pool ${pool.name}, and ${kind} ${id} lies in ${sourcePool}; leave it out, or make a volume of that type and copy the files in an instance that mounts both`,
+      `field "volumeType" is ${JSON.stringify(type)}: volumes of that type are in the pool ${pool.name}, and ${kind} ${id} is in ${sourcePool}; leave the field out, or create a volume of that type and copy the files in an instance that mounts both`,
     );
   freeSpace.refuseIfNearlyFull([pool]);
   const owner = { ownerId: userId(accountId), ownerName: username };

@@ -138,7 +138,7 @@ function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' |
 /** Leaves out the fault's message, which may describe the host: the log has it. */
 const RETRIES_EXHAUSTED: Failure = {
   reason: 'StorageFailed',
-  message: 'the storage of the region could not do it, however often it was tried',
+  message: 'the storage of the region failed at every attempt',
 };
 
 function permanentFailure(error: unknown, from: DiskId | undefined): Failure | null {

@@ -31,8 +31,8 @@ interface Work extends VolumeReconcilerDeps, DiskWork<Volume> {}
 
 const LOST = {
   reason: 'VolumeLost',
-  message: 'the backing of the volume is gone',
-  whatToDo: 'Ask the operator to bring it back, or delete the volume.',
+  message: 'the disk of the volume is gone',
+  whatToDo: 'Ask the operator to restore the disk, or delete the volume.',
 };
 
 export const makeVolumeReconciler = (deps: VolumeReconcilerDeps) =>

@@ -30,7 +30,7 @@ export interface Snapshots {
 async function lockSnapshotOrThrow(tx: Db, accountId: string, id: string): Promise<Snapshot> {
   const snapshot = await lockSnapshot(tx, accountId, id);
   if (snapshot) return snapshot;
-  throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list names yours`);
+  throw new Refusal('not_found', `snapshot ${id} not found; POST /api/storage/snapshot/list lists yours`);
 }
 
 export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
@@ -97,9 +97,9 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         const snapshot = await lockSnapshotOrThrow(tx, caller.accountId, body.id);
         const { id, status, volumeType: type } = snapshot;
         if (status === 'Pending')
-          throw new Refusal('not_now', `snapshot ${id} is Pending: it is still being taken; restore once it is Ready`);
+          throw new Refusal('not_now', `snapshot ${id} is Pending: it is still being taken; restore when it is Ready`);
         if (status === 'Failed')
-          throw new Refusal('not_now', `snapshot ${id} is Failed: there is nothing in it; delete it, and take another`);
+          throw new Refusal('not_now', `snapshot ${id} is Failed: it has no files; delete it, and take another`);
         return createCopy(tx, deps, caller, { ...snapshot, type, kind: 'snapshot' }, body, nowMs);
       }),
   };

@@ -69,7 +69,7 @@ export async function lockVolume(tx: Db, accountId: string, id: string): Promise
 /** Throws `not_now` unless the volume is Bound. */
 export function refuseUnlessBound(volume: Volume, action: string): void {
   const reason = refusalOfVolumeUse(volume);
-  if (reason !== null) throw new Refusal('not_now', `can't ${action} volume ${volume.id}: ${reason}`);
+  if (reason !== null) throw new Refusal('not_now', `cannot ${action} volume ${volume.id}: ${reason}`);
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
@@ -79,7 +79,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
       const { regions } = await readCatalog();
       return requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, (tx, nowMs) => {
         if (!regions.has(region))
-          throw new Refusal('not_found', `region ${region} not found; POST /api/region/list names them`);
+          throw new Refusal('not_found', `region ${region} not found; POST /api/region/list lists the regions`);
         const pool = poolForType(regionDrivers.of(region), type);
         freeSpace.refuseIfNearlyFull([pool]);
         const owner = { ownerId: userId(accountId), ownerName: username };
@@ -155,7 +155,7 @@ const expandVolume =
       if (sizeGB < volume.sizeGB)
         throw new Refusal(
           'field_value',
-          `field "sizeGB" is ${sizeGB}, and volume ${id} has ${volume.sizeGB}: a volume is never made smaller; create one of ${sizeGB} GB, and copy the files in an instance that mounts both`,
+          `field "sizeGB" is ${sizeGB}, but volume ${id} has ${volume.sizeGB} GB, and a volume cannot shrink; create a volume of ${sizeGB} GB, and copy the files in an instance that mounts both`,
         );
       const drivers = regions.of(volume.regionId);
       const disk = await lockSourceDisk(tx, { kind: 'volume', id });
@@ -169,7 +169,7 @@ const expandVolume =
       if (await isCopySource(tx, disk))
         throw new Refusal(
           'not_now',
-          `volume ${id} is being copied, and a copy has the size that it began with; expand it when the copy is made`,
+          `volume ${id} is being copied, and a copy keeps the size of its start; expand the volume when the copy has ended`,
           { retryAfterS: 10 },
         );
       const larger: Volume = {
@@ -194,7 +194,7 @@ const deleteVolume =
       const living = (await mountersOf(tx, id)).filter((mounter) => mounter.living);
       if (living.length > 0) {
         const names = living.map(({ instanceId }) => instanceId).join(', ');
-        throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these first`);
+        throw new Refusal('in_use', `volume ${id} is mounted by ${names}; terminate these instances first`);
       }
       const gone: Volume = {
         ...volume,

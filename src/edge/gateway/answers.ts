@@ -51,7 +51,7 @@ const toConsole = (apiOrigin: string): { href: string; text: string } => ({
 export const badRequest = (why: string, status = 400): Answer => ({
   status,
   code: 'field_value',
-  title: 'This request is not passed on',
+  title: 'This request is not forwarded',
   message: why,
 });
 
@@ -68,10 +68,10 @@ export const notLoggedInHere = (apiOrigin: string): Answer => ({
 
 export const linkEnded = (apiOrigin: string): Answer => ({
   ...notLoggedInHere(apiOrigin),
-  title: 'This link does not open this',
+  title: 'This link does not open this page',
   message:
-    'the link has expired, was revoked, or is for another port: ask whoever gave it to you for a new one, ' +
-    'and use it as it is',
+    'the link has expired, was revoked, or is for another port: ask the person who sent the link for a new link, ' +
+    'and open the whole link',
 });
 
 /** Redirects a browser that presented a link. */
@@ -88,7 +88,7 @@ export const linkUsed = (apiOrigin: string): Answer => ({
   code: 'not_found',
   title: 'This link has been used',
   message:
-    'such a link opens an instance once, and for a minute: open the instance from the console again, or ask the API for a new link',
+    'such a link opens an instance once, within a minute: open the instance from the console again, or ask the API for a new link',
   link: toConsole(apiOrigin),
 });
 
@@ -105,8 +105,8 @@ export const nothingHere = (apiOrigin: string, portDomain: string | null): Answe
   title: 'Nothing here',
   message:
     portDomain === null
-      ? 'addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/'
-      : `addresses of this gateway are /notebook/<instanceId>/, /forward/<instanceId>/<port>/ and <port>-<instanceId>.${portDomain}`,
+      ? 'the addresses of this gateway are /notebook/<instanceId>/ and /forward/<instanceId>/<port>/'
+      : `the addresses of this gateway are /notebook/<instanceId>/, /forward/<instanceId>/<port>/ and <port>-<instanceId>.${portDomain}`,
   link: toConsole(apiOrigin),
 });
 
@@ -114,19 +114,19 @@ export const crossSite = (): Answer => ({
   ...FORBIDDEN,
   title: 'This request came from another page',
   message:
-    'the login of a browser counts only for requests made by pages of this gateway: ' +
+    'the login cookie is valid only for requests from pages of this gateway: ' +
     'programs send an access token or an API key in a header instead of the cookie',
 });
 
 export const serviceWorkerRefused = (): Answer => ({
   ...FORBIDDEN,
-  title: 'No service worker here',
+  title: 'Service worker refused',
   message: 'a page of an instance that is not yours cannot install a service worker on this gateway',
 });
 
 const STARTING: ReadonlySet<string> = new Set(transientStatuses);
 const FAILED: ReadonlySet<string> = new Set<InstanceStatus>(['StartingFailed', 'InitializationFailed']);
-const START_IT = 'its owner can start it from the console, or with POST /api/instance/start';
+const START_IT = 'the owner can start the instance from the console, or with POST /api/instance/start';
 
 export function notRunning(status: string, apiOrigin: string): Answer {
   const answer = { ...UNAVAILABLE, message: `the instance is ${status}` };
@@ -134,7 +134,7 @@ export function notRunning(status: string, apiOrigin: string): Answer {
     return {
       ...answer,
       title: 'The instance is starting',
-      help: ['it answers here once it runs, which takes seconds, or as long as its image has to be pulled'],
+      help: ['the instance answers here when it runs; the start takes seconds, or longer while the image is pulled'],
       ...AGAIN_SOON,
     };
   const link = toConsole(apiOrigin);
@@ -143,30 +143,30 @@ export function notRunning(status: string, apiOrigin: string): Answer {
       ...answer,
       title: 'The instance could not be started',
       help: [
-        'its owner learns why from the console, or from diagnosisMessage of POST /api/instance/get',
-        'once that is mended, the owner can start it again with POST /api/instance/start',
+        'the owner finds the cause in the console, or in diagnosisMessage of POST /api/instance/get',
+        'after fixing the cause, the owner can start the instance again with POST /api/instance/start',
       ],
       link,
     };
-  return { ...answer, title: 'The instance does not run', help: [START_IT], link };
+  return { ...answer, title: 'The instance is not running', help: [START_IT], link };
 }
 
 export const restarting = (): Answer => ({
   ...UNAVAILABLE,
-  title: 'The instance does not run at the moment',
-  message: 'the instance has just stopped, or is being restarted',
-  help: [`if it stays so, ${START_IT}`],
+  title: 'The instance is not running at the moment',
+  message: 'the instance has just stopped, or is restarting',
+  help: [`if the instance stays stopped, ${START_IT}`],
   ...AGAIN_SOON,
 });
 
 export const notebookNotListening = (): Answer => ({
   ...UNAVAILABLE,
   title: 'The notebook does not answer yet',
-  message: 'the instance runs, but its notebook does not listen yet',
+  message: 'the instance is running, but its notebook does not listen yet',
   help: [
-    'wait a moment: a notebook comes up some seconds after its instance',
-    'what it says while it starts is in /var/log/berth/notebook.log, inside the instance',
-    'an image without Jupyter has no notebook: use ssh, or a port of your own program',
+    'wait a moment: a notebook starts some seconds after its instance',
+    'the log of the notebook is /var/log/berth/notebook.log, inside the instance',
+    'an image without Jupyter has no notebook: use ssh, or the port of your own program',
   ],
   ...AGAIN_SOON,
 });
@@ -174,11 +174,11 @@ export const notebookNotListening = (): Answer => ({
 export const notListening = (port: number): Answer => ({
   ...UNAVAILABLE,
   title: 'Nothing answers yet',
-  message: `the instance runs, but nothing listens on its port ${port}`,
+  message: `the instance is running, but nothing listens on port ${port}`,
   help: [
-    'start the program that is to answer there, or wait until it has come up',
-    'let it listen on 0.0.0.0: what listens on 127.0.0.1 alone is reached from inside the instance only',
-    `look whether it listens on another port than ${port}: the address has to name that one`,
+    'start the program that serves this port, or wait until it has started',
+    'let the program listen on 0.0.0.0: a program that listens only on 127.0.0.1 is reachable only from inside the instance',
+    `check whether the program listens on another port than ${port}: the address must have its port`,
   ],
   ...AGAIN_SOON,
 });
@@ -186,25 +186,25 @@ export const notListening = (port: number): Answer => ({
 export const clientStalled = (afterMs: number): Answer => ({
   status: 408,
   code: 'unavailable',
-  title: 'The request stood still',
-  message: `nothing of the request has come for ${seconds(afterMs)}, and so it was not waited for any longer`,
-  help: ['send it again'],
+  title: 'The request timed out',
+  message: `the client sent nothing of its request for ${seconds(afterMs)}, the limit of this gateway`,
+  help: ['send the request again'],
 });
 
 export const instanceStalled = (afterMs: number): Answer => ({
   status: 504,
   code: 'unavailable',
   title: 'The program does not answer',
-  message: `the program inside the instance has sent nothing for ${seconds(afterMs)}, which is as long as this gateway waits`,
-  help: ['look at what it does, and at its log', 'let it send something now and then while it works'],
+  message: `the program inside the instance has sent nothing for ${seconds(afterMs)}, the limit of this gateway`,
+  help: ['check the program and its log', 'let the program send some data while it works'],
 });
 
 const seconds = (ms: number): string => `${ms / 1_000} s`;
 
 export const unreachable = (): Answer => ({
   ...UNAVAILABLE,
-  title: 'The instance can not be reached at the moment',
-  message: 'the connection to the instance could not be made: try again in a moment',
+  title: 'The instance cannot be reached at the moment',
+  message: 'the gateway could not connect to the instance: try again in a moment',
   retryAfterS: 5,
   refreshS: 5,
 });
@@ -212,30 +212,30 @@ export const unreachable = (): Answer => ({
 export const tooMany = (): Answer => ({
   ...TOO_MANY,
   title: 'Too many requests at once',
-  message: 'as many requests as the gateway passes to one instance at a time are running: try again in a moment',
+  message: 'the instance has as many concurrent requests as the gateway allows: try again in a moment',
   retryAfterS: 1,
 });
 
 export const tooManyConnections = (): Answer => ({
   ...TOO_MANY,
   title: 'Too many connections',
-  message: 'as many clients are connected to this gateway as it takes: try again in a moment',
+  message: 'this gateway has as many client connections as it allows: try again in a moment',
   retryAfterS: 5,
 });
 
 export const died = (): Answer => ({
   status: 502,
   code: 'unavailable',
-  title: 'The program broke off',
+  title: 'The program closed the connection',
   message:
-    'the program inside the instance closed the connection, or sent something that is not HTTP, before it answered: look at its log',
+    'the program inside the instance closed the connection, or sent data that is not HTTP, before it answered: check the log of the program',
 });
 
 export const internal = (): Answer => ({
   status: 500,
   code: 'internal',
-  title: 'A fault of the gateway',
-  message: 'the gateway failed at this request; the operator finds the cause in its log',
+  title: 'Error of the gateway',
+  message: 'the gateway failed to handle this request; the operator finds the cause in the log of the gateway',
 });
 
 /** Answer for a refusal by control; null for any other error. */
@@ -250,7 +250,7 @@ export const redirectToSlash = (location: string): Answer => ({
   status: 307,
   code: 'not_found',
   title: 'Moved',
-  message: 'the address ends with a slash',
+  message: 'the address with a final slash is in Location',
   headers: ['Location', location],
 });
 
@@ -342,6 +342,6 @@ a { color: inherit }
 <p>${asSentence(message)}</p>
 ${help.length === 0 ? '' : `<ul>${help.map((one) => `<li>${asSentence(one)}</li>`).join('\n')}</ul>\n`}${
     link === undefined ? '' : `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>\n`
-  }${refreshS === undefined ? '' : '<p>This page looks again by itself.</p>\n'}</html>
+  }${refreshS === undefined ? '' : '<p>This page reloads automatically.</p>\n'}</html>
 `;
 }

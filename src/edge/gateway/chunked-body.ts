@@ -84,13 +84,13 @@ export class ChunkedBody {
       this.#stage === 'size'
         ? this.#line.length > MAX_LINE_BYTES
         : this.#trailers.length + this.#line.length > this.#maxTrailerBytes;
-    if (isOver) throw new ResponseFault('a line of a chunk, or trailers, without end');
+    if (isOver) throw new ResponseFault('a chunk header or trailers beyond the size limit');
   }
 
   #onLine(): boolean {
     const line = this.#line;
     this.#line = '';
-    if (!line.endsWith('\r\n')) throw new ResponseFault('a line of a chunk that does not end in CRLF');
+    if (!line.endsWith('\r\n')) throw new ResponseFault('a chunk header that does not end in CRLF');
     const text = line.slice(0, -2);
     if (this.#stage === 'size') {
       const digits = SIZE.exec(text)?.[1];

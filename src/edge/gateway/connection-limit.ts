@@ -71,7 +71,7 @@ export class ConnectionLimit {
     this.#loggedAtMs = performance.now();
     this.#log.warn(
       { connections: this.#limit },
-      'as many clients are connected to the gateway as may be: further ones are turned away (docs/reference/gateway.md, limits)',
+      'the gateway has reached its limit of client connections and refuses new ones (docs/reference/gateway.md, limits)',
     );
   }
 }

@@ -240,7 +240,7 @@ class Passing extends IdleWatched implements Receiver {
     }
     const about = { instanceId: target.instanceId, port: target.port, reason: error.message };
     if (res.headersSent) {
-      log.debug(about, 'an instance broke off a response');
+      log.debug(about, 'an instance aborted a response');
       return abort(req, res);
     }
     log.debug(about, 'a request did not reach its instance');

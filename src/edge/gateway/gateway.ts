@@ -184,13 +184,18 @@ export class Gateway {
     server.on('request', (req, res) => void this.#onRequest(req, res, false));
     server.on('checkContinue', (req: ClientRequest, res: ClientResponse) => void this.#onRequest(req, res, true));
     server.on('checkExpectation', (req: ClientRequest, res: ClientResponse) => {
-      sendAnswer(req, res, badRequest('of expectations only "100-continue" is known', 417), req.headers.accept ?? '');
+      sendAnswer(
+        req,
+        res,
+        badRequest('the header Expect must be "100-continue": send it so, or leave the header out', 417),
+        req.headers.accept ?? '',
+      );
     });
     server.on('upgrade', (req, socket, early) => void this.#onUpgrade(req, socket, early));
     server.on('connect', (_req, socket) => {
       socket.on('error', () => socket.destroy());
       if (!this.#isFree(socket)) return;
-      sendRawAnswer(socket, badRequest('CONNECT is not passed on: send the request itself', 405));
+      sendRawAnswer(socket, badRequest('CONNECT is not forwarded: send the request itself', 405));
     });
     server.on('clientError', (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket));
     return server;
@@ -227,7 +232,8 @@ export class Gateway {
       await this.#answer(req, res, expectsContinue, connection);
     } catch (error) {
       const known = unavailable(error);
-      if (known === null) this.#deps.log.error({ err: error, method: req.method }, 'the gateway failed at a request');
+      if (known === null)
+        this.#deps.log.error({ err: error, method: req.method }, 'the gateway failed to handle a request');
       sendAnswer(req, res, known ?? internal(), req.headers.accept ?? '');
     }
   }
@@ -318,7 +324,7 @@ export class Gateway {
       await this.#answerUpgrade(req, client, early);
     } catch (error) {
       const known = unavailable(error);
-      if (known === null) this.#deps.log.error({ err: error }, 'the gateway failed at an upgrade');
+      if (known === null) this.#deps.log.error({ err: error }, 'the gateway failed to handle an upgrade');
       sendRawAnswer(client, known ?? internal());
     }
   }

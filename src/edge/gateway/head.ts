@@ -128,7 +128,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
   return refusalReason(method, httpVersion, head.host, head.contentLength, encoding) ?? head;
 }
 
-const twice = (name: string): string => `the header ${name} came twice: send it once`;
+const twice = (name: string): string => `the header ${name} is repeated: send it once`;
 
 export const hasBody = (head: Head): boolean =>
   head.chunked || (head.contentLength !== null && head.contentLength !== '0');
@@ -141,12 +141,14 @@ function refusalReason(
   contentLength: string | null,
   transferEncoding: string | null,
 ): string | null {
-  if (method === 'CONNECT' || method === 'TRACE') return `${method} is not passed on: use another method`;
+  if (method === 'CONNECT' || method === 'TRACE') return `the method ${method} is not forwarded: use another method`;
   if (!isHost(host)) return 'the Host header is not a host name with an optional port';
   if (transferEncoding !== null) {
-    if (contentLength !== null) return 'Content-Length and Transfer-Encoding came together: send one of them';
-    if (httpVersion !== '1.1') return 'Transfer-Encoding needs HTTP/1.1: send a Content-Length';
-    if (transferEncoding.toLowerCase() !== 'chunked') return 'of transfer encodings only "chunked" is passed on';
+    if (contentLength !== null)
+      return 'the request has both Content-Length and Transfer-Encoding: send only one of them';
+    if (httpVersion !== '1.1') return 'Transfer-Encoding needs HTTP/1.1: send Content-Length instead';
+    if (transferEncoding.toLowerCase() !== 'chunked')
+      return 'the header Transfer-Encoding must be "chunked": use no other encoding';
   }
   if (contentLength !== null && !isDigits(contentLength)) return 'Content-Length is not a number';
   return null;

@@ -43,7 +43,7 @@ export function http2Head(fields: readonly string[], maxBytes: number): Http2Hea
       case ':scheme':
         break;
       case 'host':
-        if (host !== null) return refused('the header host came twice: send it once');
+        if (host !== null) return refused('the header host is repeated: send it once');
         host = value;
         break;
       case 'cookie':
@@ -51,7 +51,7 @@ export function http2Head(fields: readonly string[], maxBytes: number): Http2Hea
         break;
       case 'expect':
         if (value.toLowerCase() !== '100-continue')
-          return { status: 417, why: 'of expectations only "100-continue" is known' };
+          return { status: 417, why: 'the header Expect must be "100-continue": send it so, or leave the header out' };
         expectsContinue = true;
         break;
       default:
@@ -61,7 +61,7 @@ export function http2Head(fields: readonly string[], maxBytes: number): Http2Hea
   if (bytes > maxBytes) return { status: 431, why: `the headers are larger than ${maxBytes} bytes` };
   if (!KNOWN_METHODS.has(method)) return refused('the method is unknown: use another one');
   if (authority !== null && host !== null && authority.toLowerCase() !== host.toLowerCase())
-    return refused(':authority and the header host name two hosts: send :authority alone');
+    return refused(':authority and the header host have different values: send only :authority');
   const named = authority ?? host ?? '';
   if (named === '') return refused('the request names no host: send it in :authority');
   const raw = ['host', named, ...rest];

@@ -81,7 +81,8 @@ export class Http2Clients {
   cut(): void {
     for (const client of this.#clients) {
       // Without an error, resets would report success.
-      if (client.open > 0) client.session.destroy(new Error('the gateway stops'), constants.NGHTTP2_INTERNAL_ERROR);
+      if (client.open > 0)
+        client.session.destroy(new Error('the gateway is stopping'), constants.NGHTTP2_INTERNAL_ERROR);
       leave(client);
     }
   }

@@ -84,7 +84,7 @@ export class InstancePools {
         entry.closedSinceMs = null;
         if (!this.#stopping.signal.aborted) return stream;
         stream.destroy();
-        throw new Error('the gateway stops');
+        throw new Error('the gateway is stopping');
       } catch (error) {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
         entry.closedSinceMs ??= this.#now();
@@ -175,7 +175,7 @@ export class PortPool {
 
   async connect(): Promise<InstanceConnection> {
     const stream = await this.#dial(this);
-    if (stream.destroyed) throw new Error('the connection ended at once');
+    if (stream.destroyed) throw new Error('the connection was closed at once');
     const connection = new InstanceConnection(stream, this.#deps);
     this.#all.add(connection);
     return connection;

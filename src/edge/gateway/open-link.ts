@@ -20,13 +20,13 @@ export interface OpenLinkRequest {
 
 export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin }: OpenLinkRequest): Promise<Answer> {
   // A HEAD of a link previewer must not consume the key.
-  if (method !== 'GET') return { ...badRequest('the link is opened with GET', 405), headers: ['Allow', 'GET'] };
+  if (method !== 'GET') return { ...badRequest('open the link with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
   const key = search.get('key');
   const portText = search.get('port');
   const port = portText === null ? null : portOf(portText);
   if (key === null || key === '')
-    return badRequest('the link has no key: take the whole link that the console or the API gave');
+    return badRequest('the link has no key: use the whole link that the console or the API returned');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
   if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, key, port);
   const redeemed = await deps.forwarding.redeem(key);
@@ -64,10 +64,10 @@ const confirmation = (at: OpenLinkRequest['at'], key: string, port: number | nul
   code: 'forbidden',
   title: 'Open this instance?',
   message:
-    'another page wants to open an instance here, and from then on this gateway shows you that instance with the rights of ' +
-    'its account. Go on only if the link is from your own console',
+    'another page wants to open an instance here, and this gateway would then show you the instance with the rights of ' +
+    'its account. Continue only if the link is from your own console',
   link: {
     href: `${at === null ? '/open' : OPEN_ON_HOSTS}?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
-    text: 'Go on, the link is mine',
+    text: 'Continue, the link is mine',
   },
 });

@@ -22,7 +22,7 @@ export class RequestBody {
   readonly #onData = (chunk: Buffer): void => this.#pass(chunk);
   readonly #onEnd = (): void => this.#end();
   readonly #onClose = (): void => {
-    if (!this.#req.complete) this.#connection?.destroy(new Error('the client broke off its request'));
+    if (!this.#req.complete) this.#connection?.destroy(new Error('the client aborted its request'));
   };
 
   /** `contentLength`: as sent by the client; null for chunked bodies. */

@@ -25,7 +25,7 @@ export function readResponseHead(text: string, method: string): ResponseHead {
   const firstEnd = text.indexOf('\r\n');
   const [, minor = '', digits = '', reason = ''] =
     STATUS_LINE.exec(firstEnd < 0 ? text : text.slice(0, firstEnd)) ?? [];
-  if (digits === '') throw new ResponseFault('no status line of HTTP/1');
+  if (digits === '') throw new ResponseFault('no HTTP/1 status line');
   const status = Number(digits);
   const raw: string[] = firstEnd < 0 ? [] : readFields(text, firstEnd + 2);
   let length: string | null = null;
@@ -43,12 +43,12 @@ export function readResponseHead(text: string, method: string): ResponseHead {
         break;
       case 14:
         if (!isName(name, 'content-length')) break;
-        if (length !== null) throw new ResponseFault('two lengths');
+        if (length !== null) throw new ResponseFault('two values of Content-Length');
         length = value;
         break;
       case 17:
         if (!isName(name, 'transfer-encoding')) break;
-        if (encoding !== null) throw new ResponseFault('two encodings');
+        if (encoding !== null) throw new ResponseFault('two values of Transfer-Encoding');
         encoding = value;
         break;
       default:
@@ -72,10 +72,10 @@ export function readFields(text: string, from: number): string[] {
     let end = text.indexOf('\r\n', at);
     if (end < 0) end = text.length;
     const colon = text.indexOf(':', at);
-    if (colon < 0 || colon > end) throw new ResponseFault('a line that is no header');
+    if (colon < 0 || colon > end) throw new ResponseFault('a line that is not a header');
     const name = text.slice(at, colon);
     // Also refuses continuation lines, which begin with a space.
-    if (!TOKEN.test(name)) throw new ResponseFault('a header whose name is none');
+    if (!TOKEN.test(name)) throw new ResponseFault('a header with an invalid name');
     const value = text.slice(colon + 1, end).trim();
     if (BROKEN.test(value)) throw new ResponseFault('control characters, or a line that does not end in CRLF');
     raw.push(name, value);
@@ -95,11 +95,11 @@ function framingOf(
   minor: string,
 ): Framing {
   if (encoding !== null) {
-    if (length !== null) throw new ResponseFault('both a length and an encoding');
+    if (length !== null) throw new ResponseFault('both Content-Length and Transfer-Encoding');
     if (minor !== '1' || encoding.toLowerCase() !== 'chunked')
-      throw new ResponseFault('an encoding that is not chunked');
+      throw new ResponseFault('a Transfer-Encoding other than chunked');
   }
-  if (length !== null && !/^\d{1,15}$/.test(length)) throw new ResponseFault('a length that is no number');
+  if (length !== null && !/^\d{1,15}$/.test(length)) throw new ResponseFault('a Content-Length that is not a number');
   if (hasNoBody(method, status)) return 0;
   if (encoding !== null) return 'chunked';
   return length === null ? 'close' : Number(length);

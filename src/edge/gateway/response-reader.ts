@@ -38,7 +38,7 @@ export class ResponseReader {
   feed(piece: Buffer): void {
     let at = 0;
     while (at < piece.length) {
-      if (this.#sink === null) throw new ResponseFault('a response that nobody asked for');
+      if (this.#sink === null) throw new ResponseFault('a response without a request');
       at = this.#left === -1 ? this.#feedHead(piece, at) : this.#feedBody(piece, at, this.#sink);
     }
   }
@@ -55,7 +55,8 @@ export class ResponseReader {
     const whole = begun === null ? piece : Buffer.concat([begun, piece.subarray(at)]);
     const from = begun === null ? at : 0;
     const end = whole.indexOf(HEAD_END, begun === null ? from : Math.max(0, begun.length - 3));
-    if ((end < 0 ? whole.length : end) - from > this.#maxHeaderBytes) throw new ResponseFault('a head without end');
+    if ((end < 0 ? whole.length : end) - from > this.#maxHeaderBytes)
+      throw new ResponseFault('a response head beyond the size limit');
     if (end < 0) {
       // A copy: the piece may be a slice of a large buffer.
       this.#begun = Buffer.from(whole.subarray(from));
@@ -71,7 +72,7 @@ export class ResponseReader {
     const sink = this.#sink;
     if (sink === null) return;
     if (head.status === 101) {
-      if (!this.#mayUpgrade) throw new ResponseFault('an upgrade that nobody asked for');
+      if (!this.#mayUpgrade) throw new ResponseFault('an upgrade without a request for one');
       this.#left = Infinity;
     }
     if (head.status >= 200) {

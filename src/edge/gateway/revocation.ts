@@ -81,7 +81,7 @@ export class Revocation {
     if (unknown === 0) return;
     this.#deps.log.warn(
       { err: why, connections: unknown },
-      'could not recheck open connections; they stay until the next check',
+      'could not recheck open connections; Berth retries at the next check',
     );
   }
 }

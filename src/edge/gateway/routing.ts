@@ -141,7 +141,7 @@ function unsafeReason(whole: string, pathEnd: number): string | null {
     dots ||= next === DOT || next === PERCENT;
   }
   if (dots && whole.slice(1, pathEnd).split('/').some(isDotSegment)) {
-    return 'the path must not contain "." or ".." as a segment, encoded or not: resolve it before sending';
+    return 'the path must not contain "." or ".." as a segment, encoded or not: resolve the path before sending';
   }
   return null;
 }

@@ -34,7 +34,7 @@ export function tunnel(pool: PortPool, request: TunnelRequest, onDone: () => voi
     (upstream) => {
       endByError(upstream);
       if (client.destroyed) upstream.destroy();
-      else if (upstream.destroyed) refuse(request, new Error('the connection ended at once'));
+      else if (upstream.destroyed) refuse(request, new Error('the connection was closed at once'));
       else new Handshake(upstream, request).begin(head);
     },
     (error: unknown) => refuse(request, asError(error)),
@@ -89,7 +89,7 @@ class Handshake implements ResponseSink {
     const { client } = this.#request;
     if (head.status < 200 && head.status !== 101) return;
     if (head.status === 101 && protocolOf(head)?.toLowerCase() !== 'websocket')
-      throw new ResponseFault('a switch to what was not asked for');
+      throw new ResponseFault('a switch to another protocol than requested');
     clearTimeout(this.#timer);
     this.#came = head.status === 101 ? 'upgrade' : 'head';
     if (this.#came === 'head') this.#request.idle.watch(this.#moving);

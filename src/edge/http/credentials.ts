@@ -41,7 +41,7 @@ function cookieOf(header: string, name: string): string | undefined {
     if (header.startsWith(name, at) && header.charCodeAt(at + name.length) === 0x3d) {
       const value = header.slice(at + name.length + 1, end).trim();
       if (found !== undefined && found !== value) {
-        throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (two different ${name} cookies came along)`);
+        throw new Refusal('not_logged_in', `${NOT_LOGGED_IN} (the request has two different ${name} cookies)`);
       }
       found = value;
     }
@@ -64,7 +64,7 @@ export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: Readon
     return;
   throw new Refusal(
     'forbidden',
-    'this request was made by a page of another origin, which may not use the login of a browser: ' +
+    'a page of another origin sent this request, and it may not use the login cookie: ' +
       'send the token in an Authorization header instead of the cookie',
   );
 }

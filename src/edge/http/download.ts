@@ -50,7 +50,7 @@ export async function sendDownload({
   } catch (error) {
     raw.destroy();
     if (!signal.aborted && !DISCONNECT_CODES.has(errorCode(error)))
-      deps.log.warn({ err: error, requestId: request.id }, `${deps.what} was cut short`);
+      deps.log.warn({ err: error, requestId: request.id }, `${deps.what} was aborted`);
   }
 }
 

@@ -41,7 +41,7 @@ function parseAfter(request: FastifyRequest): number | null {
   if (typeof text !== 'string' || !SEQ.test(text))
     throw new Refusal(
       'field_value',
-      `the ${name} must be the number of an event; leave it out to begin with what happens now`,
+      `the ${name} must be the number of an event; leave it out to begin with new events`,
     );
   return Number(text);
 }

@@ -58,7 +58,7 @@ function describeRule(field: z.core.$ZodType, issue: Issue): string {
   if (field instanceof z.ZodEmail)
     return `must be an email address${field.maxLength ? ` of at most ${field.maxLength} characters` : ''}`;
   if (field instanceof z.ZodString) return `must be ${between(field.minLength, field.maxLength)} characters`;
-  return 'must be something else';
+  return 'has an invalid value';
 }
 
 const arrayBounds = (issue: Issue): string =>
@@ -66,14 +66,14 @@ const arrayBounds = (issue: Issue): string =>
     ? `at most ${issue.maximum} items`
     : issue.code === 'too_small'
       ? `at least ${issue.minimum} items`
-      : 'other items';
+      : 'valid items';
 
 const between = (min: number | null, max: number | null): string =>
   min === null || min === 0 ? `at most ${max ?? 'any number of'}` : `${min} to ${max ?? 'any number of'}`;
 
 function show(value: unknown): string {
   if (typeof value === 'string') return showText(value);
-  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : 'larger than any number can be';
+  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : 'larger than the largest number';
   if (Array.isArray(value)) {
     const shown = value.slice(0, SHOWN_ITEMS).map((item) => (typeof item === 'object' ? '{…}' : show(item)));
     return `[${shown.join(',')}${value.length > SHOWN_ITEMS ? ',…' : ''}]`;

@@ -96,7 +96,7 @@ function answerOf(
   const etag = etagOf(file);
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers;
   if (ifMatch !== undefined && !matchesEtag(ifMatch, etag, { weakly: false }))
-    throw new Refusal('precondition_failed', 'the file has changed: none of the tags in "If-Match" is its own');
+    throw new Refusal('precondition_failed', 'the file has changed: no tag in "If-Match" matches the file');
   const always = { ...DOWNLOAD_ONLY_HEADERS, etag, 'last-modified': new Date(file.modifiedAtMs).toUTCString() };
   if (ifNoneMatch !== undefined && matchesEtag(ifNoneMatch, etag, { weakly: true }))
     return { status: 304, span: null, headers: always };
@@ -146,7 +146,8 @@ async function upload({ deps, caller, volumePath, request, reply }: FileContext)
       .headers({ ...streamHeaders(request), etag: etagOf(written), 'content-type': JSON_TYPE });
     await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
   } catch (error) {
-    if (raw.destroyed && !raw.complete) throw new Refusal('body_not_json', 'the request was cut short');
+    if (raw.destroyed && !raw.complete)
+      throw new Refusal('body_not_json', 'the request ended before its body was complete');
     deps.slowSenders.discard(raw, reply.raw);
     throw error;
   }
@@ -171,11 +172,11 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
   };
   const { 'if-none-match': condition, 'content-length': length, 'content-encoding': encoding } = headers;
   if (condition !== undefined && condition.trim() !== '*')
-    refuse('If-None-Match', 'can only be * for an upload: it is refused where a file is');
-  if (headers['if-match'] !== undefined) refuse('If-Match', 'is not looked at for an upload; leave it out');
-  if (headers['content-range'] !== undefined) refuse('Content-Range', 'is not taken: a file is uploaded whole');
+    refuse('If-None-Match', 'can only be * for an upload, which refuses to replace a file');
+  if (headers['if-match'] !== undefined) refuse('If-Match', 'is not supported for an upload; leave the header out');
+  if (headers['content-range'] !== undefined) refuse('Content-Range', 'is not supported: upload the whole file');
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity')
-    refuse('Content-Encoding', 'is not taken: send the bytes that the file is to have');
+    refuse('Content-Encoding', 'is not supported: send the bytes of the file without an encoding');
   if (length !== undefined && !LENGTH.test(length)) refuse('Content-Length', 'is not the size of a file');
   return { onlyNew: condition !== undefined, sizeBytes: length === undefined ? null : Number(length) };
 }
@@ -183,7 +184,7 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
 async function remove({ deps, caller, volumePath, request, reply }: FileContext): Promise<void> {
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
-    throw new Refusal('field_value', 'the query parameter "recursive" is true or false');
+    throw new Refusal('field_value', 'the query parameter "recursive" must be true or false');
   await deps.control.files.delete(caller, { ...volumePath, recursive: recursive === 'true' });
   await reply.code(204).headers(streamHeaders(request)).send();
 }

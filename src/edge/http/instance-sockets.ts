@@ -59,7 +59,7 @@ function serve(
     await Promise.all([pump(running.stdout, channels.stdout, line), pump(running.stderr, channels.stderr, line)]);
     const exitCode = await running.exited;
     await line.send(Buffer.from(JSON.stringify({ exitCode })), Buffer.of(channels.exit));
-    if (timedOut) line.close(closeCodes.timedOut, 'it was killed at its time limit');
+    if (timedOut) line.close(closeCodes.timedOut, 'the command was killed at its time limit');
     else line.close(1000, 'the command ended');
   };
   toItsEnd().catch((error: unknown) => {
@@ -74,7 +74,7 @@ async function pump(stream: Readable, channel: number, line: SocketConnection): 
 }
 
 function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promise<void> | void {
-  if (isText) throw new BadMessage('messages are binary, and their first byte is the channel');
+  if (isText) throw new BadMessage('messages must be binary, with the channel as the first byte');
   const rest = data.subarray(1);
   switch (data[0]) {
     case channels.stdin:
@@ -87,7 +87,7 @@ function handleMessage(running: OpenExec, data: Buffer, isText: boolean): Promis
         throw error instanceof EngineFault ? new BadMessage(error.message) : error;
       });
     default:
-      throw new BadMessage('the first byte of a message is 0 (stdin), 4 (resize) or 5 (signal)');
+      throw new BadMessage('the first byte of a message must be 0 (stdin), 4 (resize) or 5 (signal)');
   }
 }
 
@@ -98,8 +98,8 @@ function writeStdin({ stdin }: OpenExec, bytes: Buffer): Promise<void> | void {
   if (!stdin.write(bytes)) return drained(stdin);
 }
 
-const SIZE_FORM = 'this message is {"columns":…,"rows":…}, each from 1 to 1000';
-const SIGNAL_FORM = 'this message is {"signal":"TERM"}, or another that docs/reference/terminal.md names';
+const SIZE_FORM = 'this message must be {"columns":…,"rows":…}, each from 1 to 1000';
+const SIGNAL_FORM = 'this message must be {"signal":"TERM"}, or another signal of docs/reference/terminal.md';
 
 export const terminalSocket = ({
   terminals,

@@ -106,7 +106,7 @@ function rateLimitCheck(isLoggedIn: Stream['checkLogin']): () => Promise<boolean
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-const GAP = 'before the next line others may be missing, which are no longer kept';
+const GAP = 'lines before the next line may be missing: they are no longer stored';
 
 const message = (event: string, data: object, id: string | null = null): string =>
   `${id === null ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;

@@ -28,7 +28,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Con
     try {
       const { credential } = presentedCredential(request.headers);
       const { accountId } = await access.authenticate(credential, options);
-      return accountId === caller.accountId ? null : 'the login is another account now';
+      return accountId === caller.accountId ? null : 'the login now belongs to another account';
     } catch (error) {
       if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
       throw error;

@@ -97,7 +97,7 @@ function mount<Name extends JsonRouteName>(
           done();
         }, done);
       } catch (error) {
-        done(error instanceof Error ? error : new Error('refused with no error', { cause: error }));
+        done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
       }
     },
     async handler(request, reply) {
@@ -133,7 +133,7 @@ function jsonOf({ headers, body }: FastifyRequest): unknown {
 function clientGoneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
   const leave = (): void => {
-    if (!response.writableFinished) gone.abort(new Refusal('unavailable', 'the caller has left'));
+    if (!response.writableFinished) gone.abort(new Refusal('unavailable', 'the caller has disconnected'));
   };
   if (response.destroyed) leave();
   else response.once('close', leave);

@@ -25,7 +25,7 @@ import type { StopPolicyRequest } from '../../domain/stop-policy.ts';
 
 const MINUTE_MS = 60_000;
 const UNLESS =
-  'it is used again, or /instance/keepalive is called, or its idle stop is taken off (/instance/ends, idleStop: null)';
+  'the instance is used again, /instance/keepalive is called, or the idle stop is removed (/instance/ends, idleStop: null)';
 
 export function stopPolicyOf(body: Omit<BodyOf<'ends'>, 'instanceId'>): StopPolicyRequest {
   const { stopAtUnixMs, maxRunMinutes, idleStop } = body;

@@ -33,7 +33,9 @@ export function answerError(
 ): void {
   const refusal = refusalOf(error);
   const code = refusal?.code ?? 'internal';
-  const message = refusal?.message ?? `the server failed; its log says more under request id ${request.id}`;
+  const message =
+    refusal?.message ??
+    `the server failed; quote the request id ${request.id} to the operator, who finds the cause in the log`;
   const { status, contentType, body } = errorBody(code, message, style);
   const about = { requestId: request.id, method: request.method, path: pathOf(request.url), status, code };
   if (!refusal) log.error({ ...about, err: error }, 'request failed');
@@ -56,13 +58,15 @@ function refusalOf(error: unknown): Refusal | null {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return bodyTooLarge();
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return new Refusal('body_not_json', 'the header "content-type" is no media type: send "application/json"');
+      return new Refusal('body_not_json', 'the header "content-type" is not a media type: send "application/json"');
     case 'FST_ERR_BAD_URL':
       return new Refusal(
         'not_found',
-        'the path is not percent-encoded UTF-8: a "%" stands before two hexadecimal digits, and what they say is text',
+        'the path is not percent-encoded UTF-8: write each byte as "%" and two hexadecimal digits',
       );
     default:
-      return error.statusCode === 400 ? new Refusal('body_not_json', 'the request was cut short') : null;
+      return error.statusCode === 400
+        ? new Refusal('body_not_json', 'the request ended before its body was complete')
+        : null;
   }
 }

@@ -67,7 +67,7 @@ export const parameterOf = ({ query }: FastifyRequest, name: string): unknown =>
 /** Converts text to the numbers, booleans and arrays of the schema; drops unknown names. */
 export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
   const shape = shapeOf(schema);
-  if (shape.type !== 'object') throw new Error('the schema of a query has to be an object');
+  if (shape.type !== 'object') throw new Error('the schema of a query must be an object');
   return Object.fromEntries(
     shape.fields.map(({ name, shape: { type } }) => {
       const value = parameterOf(request, name);
@@ -92,7 +92,10 @@ export function checkBodyHeaders(headers: { 'content-type'?: string; 'content-en
   if (type !== undefined && FORM.test(type)) throw new Refusal('body_not_json', `the body is a form: ${SEND_JSON}`);
   const encoding = headers['content-encoding'];
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity') {
-    throw new Refusal('body_not_json', 'the body has a content-encoding: send it as it is, uncompressed');
+    throw new Refusal(
+      'body_not_json',
+      'the body has a content-encoding: send the body uncompressed, without this header',
+    );
   }
 }
 
@@ -113,7 +116,5 @@ export function parseBody(bytes: Buffer): unknown {
 /** V8's message quotes the body, which may hold a password: report only the position. */
 function whereItBreaks(error: unknown): string {
   const position = error instanceof SyntaxError ? /at position (\d+)/.exec(error.message)?.[1] : undefined;
-  return position === undefined
-    ? 'it is cut short, or no JSON at all'
-    : `it can't be read from character ${position} on`;
+  return position === undefined ? 'it is incomplete, or not JSON' : `it is invalid from character ${position} on`;
 }

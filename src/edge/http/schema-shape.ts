@@ -42,7 +42,7 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
     case 'enum':
       return { type: 'string' };
     default:
-      throw new Error(`a request may not have a field of kind ${type}: teach it to edge/http/schema-shape.ts first`);
+      throw new Error(`a request cannot have a field of kind ${type}: add the kind to edge/http/schema-shape.ts`);
   }
 }
 

@@ -48,7 +48,7 @@ export type Write = (text: string) => Promise<void>;
 /** Reads the first item before the head is sent: a refusal is then an ordinary answer. */
 export async function firstOf<Item>(items: AsyncIterator<Item>): Promise<Item> {
   const first = await items.next();
-  if (first.done === true) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+  if (first.done === true) throw new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 });
   return first.value;
 }
 
@@ -100,7 +100,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
       raw.write(`retry: ${RETRY_MS}\n`);
       await run(write);
     } catch (error) {
-      if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was cut short');
+      if (!abort.signal.aborted) log.warn({ err: error, requestId: request.id }, 'a stream was aborted');
     } finally {
       endBeats();
       const why = endReason(abort);

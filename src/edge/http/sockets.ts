@@ -86,7 +86,7 @@ export function mountSockets(
   let stopping = false;
   app.addHook('preClose', async () => {
     stopping = true;
-    for (const line of open.values()) line.close(1001, 'the server stops');
+    for (const line of open.values()) line.close(1001, 'the server is stopping');
     const all = Promise.all([...open.values()].map(({ closed }) => closed));
     await Promise.race([all, new Promise((resolve) => setTimeout(resolve, STOP_MS).unref())]);
     for (const socket of open.keys()) socket.terminate();
@@ -109,7 +109,7 @@ export function mountSockets(
         checkHandshake(request, route.protocol);
         const { socket, head } = upgrade;
         const gone = new AbortController();
-        socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has left')));
+        socket.once('close', () => gone.abort(new Refusal('unavailable', 'the caller has disconnected')));
         let line: SocketConnection | undefined;
         const holder = { request, caller };
         const unwatch = logins.watch(holder, (why) => {
@@ -125,7 +125,7 @@ export function mountSockets(
           unwatch();
           begun.abandon();
           gone.signal.throwIfAborted();
-          throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 1 });
+          throw new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 });
         }
         reply.hijack();
         reply.raw.detachSocket(socket);
@@ -163,5 +163,5 @@ function checkHandshake({ headers }: FastifyRequest, protocol: string): void {
     new Set(offered).size === offered.length &&
     headers['sec-websocket-version'] === '13' &&
     KEY.test(headers['sec-websocket-key'] ?? '');
-  if (!isGood) throw new Refusal('field_value', `this is no handshake of ${protocol}: ${HOW(protocol)}`);
+  if (!isGood) throw new Refusal('field_value', `this is not a handshake of ${protocol}: ${HOW(protocol)}`);
 }

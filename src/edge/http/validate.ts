@@ -17,7 +17,7 @@ export type Validate<Body> = (raw: unknown) => Body;
 
 export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
   const shape = shapeOf(schema);
-  if (shape.type !== 'object') throw new Error('a body schema has to be an object');
+  if (shape.type !== 'object') throw new Error('a body schema must be an object');
   const isEmptyValid = shape.fields.every((field) => !field.required);
   return (raw) => {
     const body = raw === undefined && isEmptyValid ? {} : raw;

@@ -53,7 +53,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
     socketPath: path,
     headers: { 'x-gateway': randomUUID() },
     timeoutMs: REQUEST_MS,
-    away: 'the API is away for a moment, and only what was open before can be reached: try again soon',
+    away: 'the API is away for a moment, so the gateway cannot check new credentials: try again soon',
   });
   const { ask } = api;
   const revocations = makeRevocations();
@@ -236,14 +236,14 @@ async function readLines(stream: Readable, apply: (received: RouteMessage) => vo
   let timer = setTimeout(() => {}, 0);
   const resetTimer = (): void => {
     clearTimeout(timer);
-    timer = setTimeout(() => stream.destroy(new Error('the API says nothing any more')), SILENT_MS);
+    timer = setTimeout(() => stream.destroy(new Error('the API no longer sends data')), SILENT_MS);
   };
   try {
     resetTimer();
     for await (const text of createInterface({ input: stream })) {
       resetTimer();
       const received = routeMessage.parse(JSON.parse(text));
-      if (received.number !== last + 1) throw new Error(`line ${received.number} of the API came behind line ${last}`);
+      if (received.number !== last + 1) throw new Error(`line ${received.number} of the API followed line ${last}`);
       last = received.number;
       apply(received);
     }

@@ -64,7 +64,7 @@ export function makeLinkClient({ socketPath, headers, timeoutMs, away }: LinkCli
     },
     async open(path, signal) {
       const timeout = new AbortController();
-      const timer = setTimeout(() => timeout.abort(new Error('it does not answer')), timeoutMs);
+      const timer = setTimeout(() => timeout.abort(new Error('the API does not answer')), timeoutMs);
       try {
         return await send('GET', path, null, AbortSignal.any([signal, timeout.signal]));
       } finally {

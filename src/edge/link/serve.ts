@@ -79,7 +79,7 @@ async function streamRoutes(served: Served, gateway: string, res: ServerResponse
   res.once('close', () => gone.abort());
   const counts = makeTrafficCounts(forwarding.beginTraffic);
   gateways.set(gateway, counts);
-  log.info({ gateway }, 'a gateway follows');
+  log.info({ gateway }, 'a gateway connected');
   let number = 0;
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
   const send = (update: RouteUpdate, ended: string[] = []): void => {
@@ -98,7 +98,7 @@ async function streamRoutes(served: Served, gateway: string, res: ServerResponse
     counts.end();
     if (gateways.get(gateway) === counts) gateways.delete(gateway);
     res.end();
-    log.info({ gateway }, 'a gateway follows no longer');
+    log.info({ gateway }, 'a gateway disconnected');
   }
 }
 

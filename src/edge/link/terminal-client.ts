@@ -81,7 +81,7 @@ function attachOver(socket: WebSocket): Promise<AttachedTerminal> {
   });
 }
 
-const LOST = 'the way to the terminal was lost; attach again';
+const LOST = 'the connection to the terminal was lost; attach again';
 
 function messageOf(text: Exclude<Text, { type: 'attached' }>): TerminalMessage {
   switch (text.type) {
@@ -111,7 +111,7 @@ function attachedTerminal(
     messages,
     type: (bytes) => connection.send(bytes).catch(ignoreClosed),
     resize: sizes.replace,
-    leave: () => connection.close(1000, 'the viewer left'),
+    leave: () => connection.close(1000, 'the viewer disconnected'),
   };
 }
 

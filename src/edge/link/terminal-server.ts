@@ -60,7 +60,7 @@ export async function serveTerminals({ path, terminals, log }: TerminalServerDep
   const server = await serveLinkSocket({ path, answer, upgrade, log });
   return {
     async stop() {
-      for (const connection of connections) connection.close(1001, 'the process that holds the terminals stops');
+      for (const connection of connections) connection.close(1001, 'the process that holds the terminals is stopping');
       await Promise.all([server.stop(), ...[...connections].map((connection) => connection.closed)]);
     },
   };

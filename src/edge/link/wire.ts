@@ -100,9 +100,11 @@ export function sendJson(res: ServerResponse, body: unknown): void {
 
 export function sendRefusal(log: Pick<Log, 'error'>, res: ServerResponse, error: unknown): void {
   if (res.headersSent) return void res.destroy();
-  if (!(error instanceof Refusal)) log.error({ err: error }, 'a question of another process could not be answered');
+  if (!(error instanceof Refusal)) log.error({ err: error }, 'could not answer a request of another process');
   const { code, message, retryAfterS } =
-    error instanceof Refusal ? error : new Refusal('unavailable', 'it could not be answered; try again in a moment');
+    error instanceof Refusal
+      ? error
+      : new Refusal('unavailable', 'the request could not be answered; try again in a moment');
   res.writeHead(409, JSON_TYPE).end(JSON.stringify({ code, message, retryAfterS }));
 }
 

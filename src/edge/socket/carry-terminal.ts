@@ -62,4 +62,4 @@ async function forwardMessage(
   }
 }
 
-const SIZE_FORM = 'a text message is {"type":"resize","columns":…,"rows":…}, each from 1 to 1000';
+const SIZE_FORM = 'a text message must be {"type":"resize","columns":…,"rows":…}, each from 1 to 1000';

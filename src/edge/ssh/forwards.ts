@@ -51,7 +51,7 @@ export function serveForwards(client: SshClient, network: InstanceNetwork): void
 
   async function listen(request: TcpipBindInfo): Promise<number> {
     const release = beginListening();
-    if (release === null) throw new Error('it listens on too many ports already');
+    if (release === null) throw new Error('the connection already listens on too many ports');
     try {
       let port = request.bindPort;
       const onConnection = (connection: NetworkConnection): void => forward(request, port, connection);
@@ -117,7 +117,7 @@ export function makeAgent(
     forwardConnection(client, connection, (opened) => openAgentChannel(client.ssh, opened));
 
   async function listen(): Promise<string> {
-    if (client.tryAcquire() === null) throw new Error('it has too many channels');
+    if (client.tryAcquire() === null) throw new Error('the connection has too many channels');
     const signal = withDeadline(client.gone, LISTEN_FOR_AGENT_MS);
     const { pathInside, close } = await backend.listenUnix(id, onConnection, signal);
     onAbort(client.gone, close);

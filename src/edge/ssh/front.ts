@@ -115,7 +115,7 @@ export function startFront(deps: FrontDeps): Front {
   /** Hangs up terminals that a killed gateway process left behind. */
   function hangUpLeftBehind(signal: AbortSignal): void {
     backend.exec(id, hangUpCommand, withDeadline(signal, JOIN_MS)).catch((error: unknown) => {
-      if (!signal.aborted) log.debug({ id, err: error }, 'could not look for terminals that were left behind');
+      if (!signal.aborted) log.debug({ id, err: error }, 'could not search for orphaned terminals');
     });
   }
 
@@ -143,7 +143,7 @@ export function startFront(deps: FrontDeps): Front {
       const identity = await access(id);
       identityReadAtMs = performance.now();
       for (const [client, key] of clients.loggedIn)
-        if (identity === null || !identity.keys.includes(key)) client.end('its key was deleted');
+        if (identity === null || !identity.keys.includes(key)) client.end('the key of the login was deleted');
     },
     async stop() {
       ending.abort();
@@ -172,7 +172,8 @@ function makeClients(deps: FrontDeps) {
       access: () => access(id),
       onLogin(key) {
         const release = acquireClient();
-        if (release === null) return client.end('the instance, or all of them together, have too many ssh connections');
+        if (release === null)
+          return client.end('the instance, or all instances together, have too many ssh connections');
         onAbort(client.gone, release);
         loggedIn.set(client, key);
         onLogin();

@@ -51,7 +51,7 @@ export function makeSshFronts(deps: SshFrontsDeps): SshFronts {
   const timer = setInterval(() => {
     for (const [id, front] of fronts)
       front.check().catch((error: unknown) => {
-        log.warn({ id, err: error }, 'could not recheck ssh sessions; they stay open until the next check');
+        log.warn({ id, err: error }, 'could not recheck ssh sessions; Berth retries at the next check');
       });
   }, checkEveryMs);
   timer.unref();

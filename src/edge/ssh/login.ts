@@ -36,13 +36,13 @@ export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
     if (verdict === 'offered' && request.method === 'publickey') request.key.algo = algorithmOf(request);
     if (verdict !== 'refused') return request.accept();
     tries += 1;
-    if (tries > MAX_TRIES) return client.end('too many tries to log in');
+    if (tries > MAX_TRIES) return client.end('too many login attempts');
     request.reject(['publickey']);
   }
 
   client.ssh.on('authentication', (request) => {
     // The API is away and nothing is cached.
-    reply(request).catch((error: unknown) => client.end(`its login could not be verified: ${String(error)}`));
+    reply(request).catch((error: unknown) => client.end(`the login could not be verified: ${String(error)}`));
   });
 }
 

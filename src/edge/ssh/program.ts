@@ -60,7 +60,7 @@ export function runProgram(deps: ProgramDeps): Program {
     const leader = await pid;
     if (leader === null || hasEnded) return;
     await backend.exec(id, killCommand(signal, leader), AbortSignal.timeout(SIGNAL_MS)).catch((error: unknown) => {
-      log.debug({ id, err: error }, 'a signal of an ssh session was not delivered');
+      log.debug({ id, err: error }, 'could not deliver a signal of an ssh session');
     });
   });
   const sizes = makeCoalescingQueue(async (size: TerminalSize) => exec?.resize(size).catch(() => {}));
@@ -69,7 +69,7 @@ export function runProgram(deps: ProgramDeps): Program {
     const release = deps.tryAcquire();
     if (release === null)
       return refuse(
-        'this instance, or all of them together, have too many commands open; end some of them, or close other sessions',
+        'this instance, or all instances together, have too many open commands; end some commands, or close other sessions',
       );
     try {
       const request = await deps.request();
@@ -124,7 +124,7 @@ export function runProgram(deps: ProgramDeps): Program {
   function close(code: number | null): Promise<void> {
     const signal = [...sent].find((name) => code === BY_SIGNAL + (signalNumbers[name] ?? 0));
     if (code === null)
-      return finish(() => channel.exit('KILL', false, ''), 'the instance has ended, and this session with it');
+      return finish(() => channel.exit('KILL', false, ''), 'the instance has stopped, which ends this session');
     return finish(() => (signal === undefined ? channel.exit(code) : channel.exit(signal, false, '')));
   }
 
@@ -141,7 +141,7 @@ export function runProgram(deps: ProgramDeps): Program {
   run()
     .catch((error: unknown) => {
       if (client.gone.aborted) return;
-      if (!(error instanceof EngineFault)) log.warn({ id, err: error }, 'an ssh session broke');
+      if (!(error instanceof EngineFault)) log.warn({ id, err: error }, 'an ssh session failed');
       return refuse(error instanceof EngineFault ? error.message : 'the session could not be opened; try again');
     })
     .catch((error: unknown) => client.end(String(error)));

@@ -32,7 +32,7 @@ esac
 for program in ${SFTP_SERVERS}; do
   [ ! -x "$program" ] || exec "$program"
 done
-echo 'this image has no sftp-server, and this installation of Berth brings none: install openssh-sftp-server in the instance' >&2
+echo 'this image has no sftp-server, and this installation of Berth provides none: install openssh-sftp-server in the instance' >&2
 exit 127
 `;
 

@@ -94,12 +94,12 @@ const ed25519 = (point: Buffer): KeyObject => fromJwk({ kty: 'OKP', crv: 'Ed2551
 
 function curveOf(name: string): { name: string; hash: string; bytes: number } {
   const curve = curves[name];
-  if (curve === undefined) throw new Error(`no curve ${name}`);
+  if (curve === undefined) throw new Error(`unknown curve ${name}`);
   return curve;
 }
 
 function pointOn(curve: { name: string; bytes: number }, point: Buffer): KeyObject {
-  if (point[0] !== UNCOMPRESSED || point.length !== 1 + 2 * curve.bytes) throw new Error('no point of its curve');
+  if (point[0] !== UNCOMPRESSED || point.length !== 1 + 2 * curve.bytes) throw new Error('not a point of the curve');
   const [x, y] = [point.subarray(1, 1 + curve.bytes), point.subarray(1 + curve.bytes)];
   return fromJwk({ kty: 'EC', crv: curve.name, x: base64url(x), y: base64url(y) });
 }
@@ -107,7 +107,7 @@ function pointOn(curve: { name: string; bytes: number }, point: Buffer): KeyObje
 /** Converts an ssh mpint to a fixed length. */
 function fixed(number: Buffer, bytes: number): Buffer {
   const short = number[0] === 0 ? number.subarray(1) : number;
-  if (short.length > bytes) throw new Error('larger than its curve');
+  if (short.length > bytes) throw new Error('a number larger than the curve');
   return Buffer.concat([Buffer.alloc(bytes - short.length), short]);
 }
 
@@ -116,7 +116,7 @@ function readerOf(whole: Buffer): { bytes: () => Buffer; text: () => string } {
   const bytes = (): Buffer => {
     const from = at + 4;
     const to = from + whole.readUInt32BE(at);
-    if (to > whole.length) throw new Error('it is cut short');
+    if (to > whole.length) throw new Error('the data is incomplete');
     at = to;
     return whole.subarray(from, to);
   };

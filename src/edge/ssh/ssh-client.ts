@@ -54,22 +54,22 @@ export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }
   const backpressure = makeBackpressure(ssh, ending.signal);
 
   ssh.on('error', (error) => end(error.message));
-  ssh.on('end', () => end('the client left'));
+  ssh.on('end', () => end('the client disconnected'));
   ssh.on('close', () => end('the connection was closed'));
 
   const checkUnread = (): void => {
-    if (socket.writableLength > MAX_UNREAD_BYTES) end('it reads none of what it is sent');
+    if (socket.writableLength > MAX_UNREAD_BYTES) end('the client does not read the output');
   };
   socket.on('data', ({ length }: Buffer) => {
     checkUnread();
-    if (!buffered.accept(length)) end('what it sends is taken by nobody');
+    if (!buffered.accept(length)) end('nothing reads the data of the client');
   });
   const timer = setInterval(() => {
     // Covers clients that send nothing.
     checkUnread();
     exchangingSinceMs = isExchangingKeys(ssh) ? (exchangingSinceMs ?? Date.now()) : null;
     if (exchangingSinceMs !== null && Date.now() - exchangingSinceMs > KEY_EXCHANGE_MS)
-      end('it began an exchange of keys and never finished it');
+      end('the client did not finish an exchange of keys');
   }, CHECK_MS);
   timer.unref();
 
@@ -97,7 +97,7 @@ export function makeSshClient({ ssh, log, instanceId, buffered, acquireChannel }
         forgets.delete(forget);
         forget();
       });
-      if (outgoingOf(channel).packetSize < MIN_PACKET_BYTES) end('its packets are too small');
+      if (outgoingOf(channel).packetSize < MIN_PACKET_BYTES) end('the packets of the client are too small');
       return makeWriteQueue({ channel, backpressure, gone: ending.signal });
     },
   };

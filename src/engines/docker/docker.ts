@@ -66,7 +66,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   async function getRunning(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo> {
     const info = await containers.get(id, signal);
-    if (!info.State.Running) throw new EngineFault('not_found', 'the instance does not run', { retry: false });
+    if (!info.State.Running) throw new EngineFault('not_found', 'the instance is not running', { retry: false });
     return info;
   }
 
@@ -87,14 +87,14 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     saveImage: save,
 
     async ensure(spec, signal) {
-      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is no instance's id`);
+      if (!isInstanceId(spec.id)) throw new Error(`"${String(spec.id)}" is not the id of an instance`);
       return containers.ensure(spec, signal);
     },
 
     halt: containers.halt,
 
     destroy: (id, signal) => {
-      if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is no instance's id`));
+      if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is not the id of an instance`));
       return containers.destroy(id, signal);
     },
 
@@ -125,7 +125,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     async dial(id, port, signal) {
       const { dial: canDial } = await host.facts(signal);
       if (!canDial) {
-        const text = 'the container engine keeps its networks out of reach of Berth; only published node ports work';
+        const text = 'Berth cannot reach the networks of the container engine; only published node ports work';
         throw new EngineFault('rejected', text, { retry: false });
       }
       return dial({ id, port, signal, addresses, inspect: containers.get });
@@ -135,7 +135,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       const { nsenter } = await host.facts(signal);
       if (nsenter === null) {
         const text =
-          "Berth can not enter the networks of this container engine: that needs root, nsenter, and the engine on Berth's own machine";
+          'Berth cannot enter the networks of this container engine: this needs root, nsenter, and an engine on the machine of Berth';
         throw new EngineFault('rejected', text, { retry: false });
       }
       return joinNetwork(id, await getRunning(id, signal), { nsenter, runEnds });
@@ -182,7 +182,7 @@ function wireModules(options: DockerEngineOptions) {
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);
   const onLost = (error: unknown, pauseMs: number): void =>
-    log.warn({ err: error, pauseMs }, 'the stream of engine events broke; it is opened again');
+    log.warn({ err: error, pauseMs }, 'the stream of engine events ended; Berth opens another');
   const runEnds = makeRunEnds({ client, installation, onLost });
   return { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost };
 }

@@ -94,7 +94,7 @@ export function makeVirtualClock(startMs = 0): VirtualClock {
           idle = 0;
           await wake(sleeper);
         } else if (++idle > idleTurns) {
-          throw new Error('the work is not done, and nothing sleeps that could bring it on');
+          throw new Error('the work has not finished, and no timer is pending');
         }
       }
     },

@@ -47,9 +47,10 @@ export interface EngineContext {
   attachTo(container: Container): (lose: (fault: EngineFault) => void) => () => void;
 }
 
-export const brokenOff = (): EngineFault => simulatedFault('unreachable', 'the connection broke before all was done');
+export const brokenOff = (): EngineFault =>
+  simulatedFault('unreachable', 'the connection broke before the call finished');
 
-const engineStopped = (): EngineFault => simulatedFault('unreachable', 'this engine object was stopped');
+const engineStopped = (): EngineFault => simulatedFault('unreachable', 'the engine was stopped');
 
 export function makeContext(
   options: Pick<EngineContext, 'installation' | 'host' | 'capabilities' | 'stopped'> & { faults: Faults | undefined },
@@ -149,7 +150,7 @@ export function makeContext(
     find,
     requireRunning(id) {
       const container = find(id);
-      if (container?.state !== 'running') throw simulatedFault('not_found', `${id} does not run`);
+      if (container?.state !== 'running') throw simulatedFault('not_found', `${id} is not running`);
       return container;
     },
     lockInstance: (id, signal, work) => host.mutex.run(containerName(id), work, signal),

@@ -52,9 +52,7 @@ async function run(inside: CommandContext, [name = '', ...args]: readonly string
       return joined(args.map((file) => touch(inside, file)));
     case 'stat': {
       const file = first === '-c' && second === '%a' ? controlFile(container, third) : undefined;
-      return file
-        ? { ok: `${file.mode.toString(8)}\n` }
-        : { failed: `stat: ${third}: not pretended by the simulation\n` };
+      return file ? { ok: `${file.mode.toString(8)}\n` } : { failed: `stat: ${third}: not simulated\n` };
     }
     case 'head': {
       const bytes = first === '-c' && third === '/dev/zero' ? Number(second) : NaN;
@@ -76,7 +74,7 @@ async function run(inside: CommandContext, [name = '', ...args]: readonly string
 }
 
 const notEmulated = (command: readonly string[]): Outcome => ({
-  failed: `berth-sim: ${JSON.stringify(command.join(' '))}: this instance is simulated and runs no commands; it pretends ${emulatedCommands}\n`,
+  failed: `berth-sim: ${JSON.stringify(command.join(' '))}: this instance is simulated and runs no commands except ${emulatedCommands}\n`,
   exitCode: 127,
 });
 
@@ -184,7 +182,7 @@ async function touch({ container, onWrite }: CommandContext, file: string): Prom
   }
   if (!folders.has(path.posix.dirname(absolute))) return { failed: `touch: ${file}: No such file or directory\n` };
   if (!container.touchedFiles.has(absolute) && container.touchedFiles.size >= touchLimit) {
-    return { failed: `touch: ${file}: the simulation keeps ${touchLimit} files at most\n` };
+    return { failed: `touch: ${file}: the simulation stores at most ${touchLimit} files\n` };
   }
   container.touchedFiles.add(absolute);
   onWrite();

@@ -52,7 +52,7 @@ export function makeHostPorts({ publish }: { publish: boolean }): HostPorts {
       await once(server, 'listening');
     } catch (error) {
       if (errorCode(error) === 'EADDRINUSE') throw busy(nodePort);
-      throw simulatedFault('rejected', `node port ${nodePort} can not be opened on ${address}: ${String(error)}`);
+      throw simulatedFault('rejected', `node port ${nodePort} cannot be opened on ${address}: ${String(error)}`);
     }
     listeners.set(nodePort, { server, sockets });
   }

@@ -127,12 +127,12 @@ export class SimulatedHost {
   create(installation: string, spec: EngineSpec): Container {
     const name = containerName(spec.id);
     if (this.foreignNames.has(name) || this.#state.containers.has(name)) {
-      const text = `a container named ${name} exists that is not of this installation; remove or rename it`;
+      const text = `a container named ${name} exists and does not belong to this installation; remove or rename it`;
       throw simulatedFault('rejected', text, { reason: 'nameTaken' });
     }
     const image = this.#state.images.get(spec.imageRef);
     if (image === undefined) {
-      throw simulatedFault('not_found', `no such image here: ${spec.imageRef}`, { reason: 'imageMissing' });
+      throw simulatedFault('not_found', `no such image on the host: ${spec.imageRef}`, { reason: 'imageMissing' });
     }
     const nowMs = this.clock.now();
     const container = containers.makeContainer(installation, spec, ++this.#serial, image.rootDisk, nowMs);
@@ -151,7 +151,7 @@ export class SimulatedHost {
       await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
       if (this.#state.containers.get(name) !== container) {
         await this.#ports.close(name, spec.nodePorts);
-        throw simulatedFault('unreachable', `${name} was lost while it was started`);
+        throw simulatedFault('unreachable', `${name} was lost during its start`);
       }
     } catch (fault) {
       this.#gpusUsed -= spec.gpus;
@@ -411,7 +411,7 @@ export class SimulatedHost {
     const { gpus } = this.capacity;
     const free = gpus - this.#gpusUsed;
     if (wanted > free) {
-      const text = `${wanted} GPUs are asked for, ${free} of ${gpus} are free`;
+      const text = `the instance needs ${wanted} GPUs, and ${free} of ${gpus} are free`;
       throw simulatedFault('no_capacity', text, { reason: wanted > gpus ? 'gpuMissing' : 'gpuBusy' });
     }
   }

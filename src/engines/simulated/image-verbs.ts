@@ -62,7 +62,7 @@ async function pull(transfer: Transfer, { askRegistry } = { askRegistry: false }
   if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
   const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes) : undefined);
   if (image === undefined) {
-    throw simulatedFault('not_found', `no image ${ref} at its registry; check its name and tag`, {
+    throw simulatedFault('not_found', `the registry has no image ${ref}; check its name and tag`, {
       reason: 'imageMissing',
     });
   }
@@ -75,7 +75,9 @@ async function push(transfer: Transfer): Promise<void> {
   const { host, ref, credentials } = transfer;
   const image = host.image(ref);
   if (image === undefined) {
-    throw simulatedFault('not_found', `no such image here: ${ref}; save or pull it first`, { reason: 'imageMissing' });
+    throw simulatedFault('not_found', `no such image on the host: ${ref}; save or pull it first`, {
+      reason: 'imageMissing',
+    });
   }
   const { kind } = host.images(ref, credentials);
   if (kind === 'denied' || kind === 'unreachable') throw refusal(kind, ref);
@@ -94,21 +96,21 @@ async function move({ host, onProgress, pass }: Transfer, text: string, total: n
 
 const refusal = (kind: 'denied' | 'unreachable', ref: string): EngineFault =>
   kind === 'denied'
-    ? simulatedFault('denied', `the registry wants credentials for ${ref}, or other ones`, { reason: 'imageDenied' })
+    ? simulatedFault('denied', `the registry needs other credentials for ${ref}`, { reason: 'imageDenied' })
     : simulatedFault('unreachable', `the registry of ${ref} does not answer`, { reason: 'registryAway' });
 
 function checkSavable(host: SimulatedHost, installation: string, ref: string): void {
   const there = host.image(ref);
   if (there === undefined || there.saved?.installation === installation) return;
-  const text = `an image called ${ref} is on the host and was not saved by this installation; choose another name`;
+  const text = `an image named ${ref} is on the host and was not saved by this installation; choose another name`;
   throw simulatedFault('rejected', text, { reason: 'nameTaken' });
 }
 
 async function save(context: EngineContext, id: InstanceId, ref: string): Promise<{ sizeBytes: number }> {
   const { host, installation, capabilities, find, pass, stopped } = context;
-  if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine can not save images');
+  if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine cannot save images');
   const container = find(id);
-  if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk here`);
+  if (container === undefined) throw simulatedFault('not_found', `${id} has no root disk on this engine`);
   checkSavable(host, installation, ref);
   await pass(host.times.save, stopped);
   if (find(id) !== container) throw brokenOff();
@@ -127,10 +129,10 @@ export function removeImage(host: SimulatedHost, installation: string, ref: stri
   const image = host.image(ref);
   if (image === undefined) return;
   if (image.saved?.installation !== installation || (id !== undefined && image.saved.id !== id)) {
-    throw simulatedFault('rejected', `${ref} was not saved by this installation, so it is not removed`);
+    throw simulatedFault('rejected', `${ref} was not saved by this installation, so Berth does not remove it`);
   }
   if (host.usesImage(ref)) {
-    throw simulatedFault('busy', `${ref} is used by an instance; terminate that first, then remove the image`);
+    throw simulatedFault('busy', `${ref} is used by an instance; terminate the instance, then remove the image`);
   }
   host.dropImage(ref);
 }

@@ -102,7 +102,7 @@ export const simulatedFault = (
 
 /** An aborted call has an unknown outcome. */
 export const aborted = (signal: AbortSignal): EngineFault =>
-  new EngineFault('unreachable', 'the call was given up before the engine had answered', {
+  new EngineFault('unreachable', 'the call was aborted before the engine answered', {
     retry: true,
     cause: signal.reason,
   });

@@ -26,7 +26,7 @@ export const insideVerbs = (context: EngineContext): LogVerbs & CommandVerbs & N
 function logVerbs({ host, call, find, requireRunning, stopped }: EngineContext): LogVerbs {
   function withLog(id: InstanceId, source: EngineLogSource): Container {
     const container = find(id);
-    if (container === undefined) throw simulatedFault('not_found', `${id} is not there`);
+    if (container === undefined) throw simulatedFault('not_found', `${id} does not exist`);
     return source === 'init' ? requireRunning(id) : container;
   }
 
@@ -101,7 +101,7 @@ function networkVerbs({ host, capabilities, call, requireRunning, attachTo }: En
     joinNetwork: (id, signal) =>
       call({ verb: 'joinNetwork', about: id, signal, lie: () => emptyNetwork }, () => {
         if (!capabilities.joinNetwork)
-          throw simulatedFault('rejected', 'this engine can not join the networks of instances');
+          throw simulatedFault('rejected', 'this engine cannot join the networks of instances');
         return joinNetwork(joinOf(id));
       }),
     listenUnix(id, onConnection, signal) {

@@ -193,7 +193,7 @@ function parse(file: string, number: number, line: string): z.infer<typeof journ
   try {
     return journalLine.parse(JSON.parse(line));
   } catch (cause) {
-    const text = `${file}, line ${number}, is not what a simulated engine wrote; remove the file to begin with none`;
+    const text = `${file}, line ${number}, is not valid; remove the file to start without containers`;
     throw new Error(text, { cause });
   }
 }

@@ -38,7 +38,7 @@ async function bringUp(
     throw simulatedFault('rejected', 'this host has no GPUs', { reason: 'gpuMissing' });
   }
   if (spec.docker !== undefined && !capabilities.dockerInside) {
-    throw simulatedFault('rejected', 'this host can run no Docker inside instances');
+    throw simulatedFault('rejected', 'this host cannot run Docker inside instances');
   }
   let container = find(spec.id);
   if (container === undefined) {
@@ -94,7 +94,10 @@ async function discard(context: EngineContext, owned: OwnedObject, signal: Abort
     case 'instance':
     case 'docker': {
       if (host.isForeign(installation, engineName))
-        throw simulatedFault('rejected', `${engineName} is not of this installation, so it is not removed`);
+        throw simulatedFault(
+          'rejected',
+          `${engineName} does not belong to this installation, so Berth does not remove it`,
+        );
       const instance = instanceId(id);
       const container = find(instance);
       if (container === undefined) return;
@@ -107,7 +110,7 @@ async function discard(context: EngineContext, owned: OwnedObject, signal: Abort
     case 'network':
       for (const { spec } of host.all(installation)) {
         if (spec.ownerId === ownerId && engineName === networkName(installation, spec.ownerId))
-          throw simulatedFault('busy', `the network ${engineName} has instances; terminate them first`);
+          throw simulatedFault('busy', `the network ${engineName} has instances; terminate the instances first`);
       }
       return;
     case 'image':

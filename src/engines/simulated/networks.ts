@@ -32,8 +32,8 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
   };
   const detach = attach(close);
   const checkOpen = (signal: AbortSignal): void => {
-    if (signal.aborted) throw simulatedFault('unreachable', 'the call was given up');
-    if (over) throw simulatedFault('unreachable', 'this run of the instance is over');
+    if (signal.aborted) throw simulatedFault('unreachable', 'the call was aborted');
+    if (over) throw simulatedFault('unreachable', 'this run of the instance has ended');
   };
   const track = (stream: Duplex): Duplex => {
     streams.add(stream);
@@ -50,7 +50,7 @@ export function joinNetwork({ host, container, attach }: NetworkJoin): InstanceN
       checkOpen(signal);
       const onLoopback = isLoopback(at.host);
       if (!onLoopback && !['', '0.0.0.0', '::', addressOf(container)].includes(at.host))
-        throw simulatedFault('rejected', `${at.host} is no address of ${container.spec.id}`);
+        throw simulatedFault('rejected', `${at.host} is not an address of ${container.spec.id}`);
       const accept = (connection: Duplex): void => onConnection(track(connection));
       const listenOn = (port: number): (() => void) | undefined =>
         host.hasService(container, port) ? undefined : host.guests.listen(container, port, { accept, onLoopback });
@@ -92,17 +92,18 @@ export function listenUnix(
 function connectWithin(host: SimulatedHost, from: Container, { host: name, port }: InstanceAddress): Duplex {
   const { hostname } = from.spec;
   const own = isLoopback(name) || [hostname, addressOf(from)].includes(name);
-  if (!own && net.isIP(name) === 0) throw simulatedFault('not_found', `${hostname} knows no host called ${name}`);
+  if (!own && net.isIP(name) === 0)
+    throw simulatedFault('not_found', `${hostname} cannot resolve the host name ${name}`);
   const to = own ? from : host.neighbourAt(from, name);
-  if (to === undefined) throw simulatedFault('unreachable', `there is no way from ${hostname} to ${name}`);
+  if (to === undefined) throw simulatedFault('unreachable', `${hostname} has no route to ${name}`);
   const stream = host.connect(to, port, { fromLoopback: isLoopback(name) });
   if (stream === undefined) throw simulatedFault('busy', `nothing listens on port ${port} of ${name} (yet)`);
   return stream;
 }
 
 export const emptyNetwork: InstanceNetwork = {
-  connect: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
-  listen: () => Promise.reject(simulatedFault('unreachable', 'there is no way')),
+  connect: () => Promise.reject(simulatedFault('unreachable', 'there is no route')),
+  listen: () => Promise.reject(simulatedFault('unreachable', 'there is no route')),
   ended: Promise.resolve(),
   close: () => {},
 };

@@ -98,7 +98,7 @@ export function readScript(texts: readonly string[]): Script {
     else if (instruction === 'no ssh') script.hasSsh = false;
     else if (instruction === 'ignore TERM') script.ignoresTerm = true;
     else if (instruction === 'never ready') script.readyAfterMs = Infinity;
-    else invalid.push(`berth-sim: not understood: ${JSON.stringify(instruction)}`);
+    else invalid.push(`berth-sim: unknown instruction: ${JSON.stringify(instruction)}`);
   }
   return script;
 }

@@ -34,7 +34,7 @@ export const ssh: Service = (stream) => {
   stream.on('data', (chunk: Buffer) => {
     if (stream.writableEnded) return;
     received = (received + chunk.toString('latin1')).slice(-255);
-    if (received.includes('\n')) stream.end(disconnect('this instance is simulated: it has no shell'));
+    if (received.includes('\n')) stream.end(disconnect('this instance is simulated and has no shell'));
   });
   stream.on('end', () => stream.end());
 };

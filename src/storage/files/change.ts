@@ -62,5 +62,5 @@ async function removeChildTree(folder: FileHandle, name: string, signal: AbortSi
   const stderr = child.stderr === null ? '' : text(child.stderr);
   const [code]: unknown[] = await once(child, 'close');
   if (failed !== null) throw failed;
-  if (code !== 0) throw new Error(`rm ended with ${String(code)}: ${(await stderr).slice(0, 500)}`);
+  if (code !== 0) throw new Error(`rm exited with ${String(code)}: ${(await stderr).slice(0, 500)}`);
 }

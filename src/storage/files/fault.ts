@@ -22,7 +22,7 @@ export function asFault(error: unknown, path: string): unknown {
     case 'ENOTDIR':
     case 'EISDIR':
     case 'ELOOP':
-      return new FileFault('wrongKind', `"${path}" has become something else meanwhile`, error);
+      return new FileFault('wrongKind', `"${path}" was replaced by another kind of entry meanwhile`, error);
     default:
       return error;
   }

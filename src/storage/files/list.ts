@@ -31,7 +31,10 @@ export async function listFolder(
 ): Promise<FolderPage> {
   const afterName = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');
   if (after !== null && Buffer.from(afterName, 'latin1').toString('base64url') !== after)
-    throw new FileFault('badPath', 'the member "after" is none that a list gave out as "next"; leave it out to begin');
+    throw new FileFault(
+      'badPath',
+      'field "after" is not a value that a list returned as "next"; leave the field out to begin at the first entry',
+    );
   return withFolder(root, parsePath(path), async (folder) => {
     const names = await namesAfter(folder, afterName, limit + 1, signal);
     const shown = names.slice(0, limit);

@@ -28,7 +28,7 @@ export const kindPhrases: Record<FileKind, string> = {
   file: 'a file',
   folder: 'a folder',
   link: 'a symbolic link, which is not followed',
-  other: 'no file (a pipe, socket or device), which is not opened',
+  other: 'a pipe, socket or device, which is not opened',
 };
 
 export const handlePath = (handle: FileHandle): string => `/proc/self/fd/${handle.fd}`;

@@ -65,17 +65,18 @@ async function checkTarget(folder: FileHandle, name: string, path: string, { onl
 }
 
 const existsFault = (path: string, cause?: unknown): FileFault =>
-  new FileFault('exists', `"${path}" exists already; leave the condition out to replace it`, cause);
+  new FileFault('exists', `"${path}" already exists; leave the header If-None-Match out to replace the file`, cause);
 
 const fullFault = (text: string): FileFault => new FileFault('full', text);
 
 async function checkFreeSpace(root: string, { sizeBytes, maxBytes }: Upload): Promise<void> {
   if (sizeBytes === null) return;
-  if (sizeBytes > maxBytes) throw fullFault(`${sizeBytes} bytes are more than the volume holds, ${maxBytes}`);
+  if (sizeBytes > maxBytes)
+    throw fullFault(`the file has ${sizeBytes} bytes, more than the size of the volume, ${maxBytes}`);
   const { bavail, bsize } = await statfs(root);
   const freeBytes = bavail * bsize;
   if (sizeBytes > freeBytes)
-    throw fullFault(`${sizeBytes} bytes are more than what is free in the volume, ${freeBytes}`);
+    throw fullFault(`the file has ${sizeBytes} bytes, more than the free space of the volume, ${freeBytes}`);
 }
 
 async function newStagingPath(root: string): Promise<string> {
@@ -92,11 +93,11 @@ async function receive(file: FileHandle, { source, sizeBytes, maxBytes }: Upload
   for await (const chunk of source) {
     signal.throwIfAborted();
     bytes += chunk.length;
-    if (bytes > maxBytes) throw fullFault(`the file is larger than the volume, ${maxBytes} bytes`);
+    if (bytes > maxBytes) throw fullFault(`the file is larger than the volume, which has ${maxBytes} bytes`);
     await writeAll(file, chunk);
   }
   if (sizeBytes !== null && bytes !== sizeBytes)
-    throw new Error(`${bytes} bytes came of the ${sizeBytes} that were announced`);
+    throw new Error(`only ${bytes} of the announced ${sizeBytes} bytes arrived`);
   await file.chmod(FILE_MODE);
   await file.sync();
 }

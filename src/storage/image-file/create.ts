@@ -40,7 +40,11 @@ export async function withFullFault<T>(fn: () => Promise<T>): Promise<T> {
   } catch (error) {
     const text = errorText(error);
     if (/ENOSPC|EFBIG|EDQUOT|No space left on device|File too large/.test(text))
-      throw new StorageFault('full', 'the storage of the region has not enough room for a disk of this size', error);
+      throw new StorageFault(
+        'full',
+        'the storage of the region has too little free space for a disk of this size',
+        error,
+      );
     throw error;
   }
 }

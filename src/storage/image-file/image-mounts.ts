@@ -70,7 +70,7 @@ async function mountByDevice(
       if (isMounted || attached === null) await detachDevice(device);
     }
     // The device was detached meanwhile, and may belong to another image.
-    if (tries === 0) throw new Error(`${image} could not be mounted: its loop device was detached again and again`);
+    if (tries === 0) throw new Error(`${image} could not be mounted: its loop device was detached at every attempt`);
     await delay(DEVICE_PAUSE_MS);
   }
 }
@@ -104,7 +104,7 @@ export const reflink = (image: string, to: string, mountPoint: string): Promise<
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     const { code, stderr } = await waitForExit(shell);
-    if (code !== 0) throw new Error(`a copy of ${image} could not be made at once: ${stderr}`);
+    if (code !== 0) throw new Error(`an instant copy of ${image} failed: ${stderr}`);
   });
 
 /** Thaws file systems that a crash left frozen; `fsfreeze` fails for the others. */

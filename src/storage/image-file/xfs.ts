@@ -50,7 +50,7 @@ export async function growFileSystem(
   if (totalBytes >= wantedBytes) return;
   await truncate(image, (await readLength(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
   const device = await findLoopDevice(image);
-  if (device === null) throw new Error(`${image} is mounted, and no device has it`);
+  if (device === null) throw new Error(`${image} is mounted, but no loop device is attached to it`);
   await run('losetup', ['-c', device]);
   await run('xfs_growfs', ['-d', mountPoint]);
 }
@@ -60,6 +60,6 @@ async function readLength(mountPoint: string): Promise<number> {
   const { stdout } = await run('xfs_growfs', ['-n', mountPoint]);
   const match = /^data\s.*\bbsize=(\d+)\s+blocks=(\d+)/m.exec(stdout);
   if (match === null)
-    throw new Error(`xfs_growfs does not say how long the file system on ${mountPoint} is: ${stdout}`);
+    throw new Error(`xfs_growfs did not report the size of the file system on ${mountPoint}: ${stdout}`);
   return Number(match[1]) * Number(match[2]);
 }

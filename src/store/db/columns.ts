@@ -41,7 +41,7 @@ export const closedList = <Value extends string>(values: readonly Value[]): Colu
 
 export function oneOf<T extends string>(values: readonly T[], text: string): T {
   const found = values.find((value) => value === text);
-  if (found === undefined) throw new Error(`unknown value ${text}; known are ${values.join(', ')}`);
+  if (found === undefined) throw new Error(`unknown value ${text}; known values: ${values.join(', ')}`);
   return found;
 }
 
@@ -51,7 +51,7 @@ export function parseJson<Value>(schema: z.ZodType<Value>, text: string, where: 
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw unreadable(where, 'it is not JSON', error);
+    throw unreadable(where, 'the text is not JSON', error);
   }
   return validated(schema, value, where);
 }
@@ -64,7 +64,7 @@ function validated<Value>(schema: z.ZodType<Value>, value: unknown, where: Colum
 }
 
 const unreadable = ({ table, id: row, column }: ColumnOf, why: string, cause: unknown): Error =>
-  new Error(`The column "${column}" of ${table} ${row} can't be read: ${why}`, { cause });
+  new Error(`The column "${column}" of ${table} ${row} cannot be read: ${why}`, { cause });
 
 export function keysOf<T extends object>(object: T): Extract<keyof T, string>[] {
   const keys: Extract<keyof T, string>[] = [];

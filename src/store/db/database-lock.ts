@@ -50,7 +50,7 @@ export async function lockDatabase(options: {
   const again = async (lost: pg.Client): Promise<void> => {
     if (client !== lost || ending.signal.aborted) return;
     client = null;
-    log.warn({}, 'the connection that holds the database was lost; it is taken again');
+    log.warn({}, 'the connection that holds the database lock was lost; Berth acquires the lock again');
     let refusedSinceMs = Infinity;
     const attempt = async (): Promise<void> => {
       const isAcquired = await acquire().catch((error: unknown) => {
@@ -72,7 +72,7 @@ export async function lockDatabase(options: {
       continue;
     }
     throw new Error(
-      'The database is in use by another Berth. Stop that one first, or give this one a database of its own.',
+      'The database is in use by another Berth. Stop the other Berth, or set another database in BERTH_DATABASE_URL.',
     );
   }
   return {

@@ -25,7 +25,7 @@ export function lockFolder(folder: string): FolderLock {
     database.close();
     if (((errcodeOf(error) ?? 0) & 0xff) !== SQLITE_BUSY) throw error;
     throw new Error(
-      `The data folder ${folder} is in use by another Berth: ${holderOf(holderFile)}. Stop that one first, or give this one another folder.`,
+      `The data folder ${folder} is in use by another Berth: ${holderOf(holderFile)}. Stop the other Berth, or set another folder in BERTH_DATA.`,
       { cause: error },
     );
   }
@@ -46,6 +46,6 @@ function holderOf(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim();
   } catch {
-    return 'it has not said which process it is';
+    return 'its process is unknown';
   }
 }

@@ -106,7 +106,7 @@ export class GroupCommit<Tx> {
   write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.#broken) return reject(this.#broken);
-      if (this.#stopped) return reject(new Error('The store is stopped: it takes no more writes.'));
+      if (this.#stopped) return reject(new Error('The store has stopped and accepts no more writes.'));
       this.#queue.push({ work, resolve: (value) => resolve(value as T), reject });
       this.#wake();
     });
@@ -178,7 +178,7 @@ export class GroupCommit<Tx> {
     const cancel = this.#scheduler.after(STUCK_MS, () => {
       this.#log.error(
         { stuckMs: STUCK_MS },
-        'a write waits for something other than its own queries and holds up all others',
+        'a write waits for something other than its own queries and blocks all other writes',
       );
     });
     try {
@@ -201,8 +201,8 @@ export class GroupCommit<Tx> {
     const code = errcodeOf(cause);
     if (code !== undefined && (code & 0xff) === SQLITE_IOERR) {
       this.#broken = new Error(
-        'The disk failed while a write was made durable, so nothing more is written: ' +
-          'look at the disk under the data folder, then start again. What was answered before is kept.',
+        'The disk failed during the sync of a write, so Berth writes nothing more: ' +
+          'check the disk of the data folder, then start Berth again. Everything that was answered before is stored.',
         { cause },
       );
       this.#log.error({ err: cause }, this.#broken.message);
@@ -211,7 +211,7 @@ export class GroupCommit<Tx> {
     try {
       this.#statements.rollback();
     } catch (error) {
-      this.#broken ??= new Error('A failed write could not be rolled back; start again.', { cause: error });
+      this.#broken ??= new Error('A failed write could not be rolled back; start Berth again.', { cause: error });
       this.#log.error({ err: error }, this.#broken.message);
     }
   }

@@ -58,8 +58,8 @@ async function firstPending(db: MigrationDb, migrations: readonly Migration[]): 
   const unknown = rows.find((row) => !names.has(row.name));
   if (unknown) {
     throw new Error(
-      `This database is newer than this version of Berth: it has the change "${unknown.name}", which this version does not know. ` +
-        'Start the version that made it, or a later one, or restore a backup made before the upgrade.',
+      `This database is newer than this version of Berth: it has the migration "${unknown.name}", which this version does not have. ` +
+        'Start the version that migrated the database, or a later version, or restore a backup made before the upgrade.',
     );
   }
   return migrations.find((migration) => !applied.has(migration.name));

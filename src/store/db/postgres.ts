@@ -50,7 +50,7 @@ export async function openPostgres(options: {
   });
   // Without a listener, losing an idle connection would end the process.
   pool.on('error', (error) =>
-    log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query makes another'),
+    log.warn({ err: error }, 'a connection to PostgreSQL was lost; the next query opens another'),
   );
   // Likewise for a connection in use: only the running query fails.
   pool.on('connect', (client) => client.on('error', () => {}));
@@ -96,7 +96,7 @@ export async function openPostgres(options: {
     kind: 'postgres',
     read: db,
     write: (work) => {
-      if (stopping) return Promise.reject(new Error('The store is stopped: it takes no more writes.'));
+      if (stopping) return Promise.reject(new Error('The store has stopped and accepts no more writes.'));
       const done = write(work).finally(() => writing.delete(done));
       writing.add(done);
       return done;
@@ -115,7 +115,7 @@ export async function openPostgres(options: {
       }
     },
     ping: async () => {
-      if (stopping) throw new Error('The store is stopped.');
+      if (stopping) throw new Error('The store has stopped.');
       await within(PING_TIMEOUT_MS, pool.query('select 1'));
     },
     stop: () => (stopping ??= stop()),

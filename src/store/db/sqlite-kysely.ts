@@ -36,7 +36,7 @@ export class SqliteConnection implements DatabaseConnection {
     const cached = this.#statements.get(sql) ?? this.#prepare(sql);
     const values: SQLInputValue[] = [];
     for (const value of parameters) {
-      if (!isBindable(value)) throw new TypeError(`A ${typeof value} can't be a parameter of: ${sql}`);
+      if (!isBindable(value)) throw new TypeError(`A value of type ${typeof value} cannot be a parameter of: ${sql}`);
       values.push(value);
     }
     if (cached.returnsRows) {
@@ -91,14 +91,18 @@ class DirectExecutor extends DefaultQueryExecutor {
 
   override executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (this.#ended) {
-      return Promise.reject(new Error('This transaction has ended: a query was made after its work had returned.'));
+      return Promise.reject(
+        new Error('This transaction has ended: a query ran after the work of the transaction had returned.'),
+      );
     }
     return this.#connection.executeQuery<R>(query);
   }
 }
 
 const refuse = (): Promise<never> =>
-  Promise.reject(new Error('Transactions are made by store.write alone; each of its works is one already.'));
+  Promise.reject(
+    new Error('Only store.write begins transactions; each work of store.write already runs in a transaction.'),
+  );
 
 function driverOf(connection: SqliteConnection): Driver {
   return {

@@ -146,7 +146,7 @@ function storeOver(parts: {
     onCommit: (listener) => void commitListeners.push(listener),
     ping: async () => {
       if (group.broken) throw group.broken;
-      if (stopping) throw new Error('The store is stopped.');
+      if (stopping) throw new Error('The store has stopped.');
       probe.get();
     },
     stop: () => (stopping ??= stop()),

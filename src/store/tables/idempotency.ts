@@ -76,12 +76,10 @@ export async function claimIdempotencyKey(
   // Deleted between the two statements, as only an old key is.
   if (!first) return claimIdempotencyKey(tx, accountId, { key, route, bodyHash });
   if (first.route !== route) {
-    throw mismatch(`Idempotency-Key "${key}" was used before with ${first.route}; send another key with ${route}`);
+    throw mismatch(`Idempotency-Key "${key}" was already used with ${first.route}; send another key with ${route}`);
   }
   if (first.bodyHash !== bodyHash) {
-    throw mismatch(
-      `Idempotency-Key "${key}" was used before with another body; send another key, or the same body again`,
-    );
+    throw mismatch(`Idempotency-Key "${key}" was already used with another body; send another key, or the same body`);
   }
   if (first.answer === NO_ANSWER) return { answer: undefined };
   return { answer: parseJson(z.unknown(), first.answer, { table: 'idempotency', id: key, column: 'answer' }) };

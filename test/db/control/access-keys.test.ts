@@ -119,7 +119,7 @@ onBothEngines('API keys', (open) => {
     const { caller } = await annaOf(fixture);
     const once = keyed('k1', '/user/key/create');
     const { key } = await fixture.access.createApiKey(caller, { name: 'ci' }, once);
-    const words = new RegExp(`"${key.id}".*shown that once.*delete it.*mint another`);
+    const words = new RegExp(`"${key.id}".*only its answer had the full key.*delete it.*create another`);
     const refusal = await expectRefused(fixture.access.createApiKey(caller, { name: 'ci' }, once), 'not_now', words);
     expect(refusal.message).not.toContain(key.fullKey);
     const other = keyed('k1', '/user/key/create', 'another body');
@@ -210,7 +210,7 @@ onBothEngines('ssh keys', (open) => {
       { name: 'other', publicKey: queueEntries(1, 'another comment') },
       null,
     );
-    await expectRefused(twin, 'name_taken', /already, as "laptop" \(SHA256:/);
+    await expectRefused(twin, 'name_taken', /already has this ssh key, as "laptop" \(SHA256:/);
     await fixture.access.createSshKey(await adminOf(fixture), { name: 'laptop', publicKey: queueEntries(1) }, null);
     const outcomes = await Promise.allSettled(
       Array.from({ length: 8 }, () =>

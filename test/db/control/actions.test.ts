@@ -105,7 +105,7 @@ onBothEngines('an action', (open) => {
         await expectRefused(
           world.running.control.instances[action](world.caller, one, null),
           'not_now',
-          new RegExp(`can't ${action} instance ${one.instanceId}: it is`),
+          new RegExp(`cannot ${action} instance ${one.instanceId}: the instance is`),
         );
       }
       for (const action of legal.filter((action) => action !== 'terminate').slice(0, 1))

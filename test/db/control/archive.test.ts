@@ -196,7 +196,7 @@ onBothEngines('an archived instance', (open) => {
     await bring(world, id, 'stop', 'Stopped');
     await world.engine.host.forget(id);
     await bring(world, id, 'archive', 'Archived');
-    expect((await world.instance(id)).instanceRuntimeInfo.message).toMatch(/no root disk to keep/);
+    expect((await world.instance(id)).instanceRuntimeInfo.message).toMatch(/no root disk to save/);
     expect(await portsOf(world, id)).toEqual([]);
     await bring(world, id, 'start', 'Running');
     await becomesConsistent(world);

@@ -73,7 +73,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       phase: 'Queued',
       diagnosisReason: 'NoCapacity',
     });
-    await world.until(third, says('NoCapacity', 'waits for room for cpu.1: 2 before it'));
+    await world.until(third, says('NoCapacity', 'waiting for capacity for cpu.1; instances ahead in the queue: 2'));
     expect((await world.counts()).used).toMatchObject({ cpuMilli: 2_000, nodePorts: 22 });
 
     for (const [index, next] of order.entries()) {
@@ -86,7 +86,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       await world.until(next, hasStatus('Running'));
       expect(await world.capacityQueue()).toEqual(order.slice(index + 1));
       const behind = order[index + 2];
-      if (behind !== undefined) await world.until(behind, says('NoCapacity', ': 1 before it'));
+      if (behind !== undefined) await world.until(behind, says('NoCapacity', 'ahead in the queue: 1'));
       holding.push({ instanceId: next });
     }
     await becomesConsistent(world);
@@ -108,12 +108,12 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await expectRefused(
       launch(world, 'cpu.1'),
       'no_capacity',
-      /no stock of cpu\.1 .*: what is free is kept for 2 in line before it, for at most 10 minutes; no type fits now.*X-Berth-Wait-For-Capacity/,
+      /no stock of cpu\.1 .*: the free capacity is reserved for the instances ahead in the queue, 2 in number, for at most 10 minutes; no type fits now.*X-Berth-Wait-For-Capacity/,
     );
     await expectRefused(
       instances.start(world.caller, stopped, null),
       'no_capacity',
-      /kept for 2 in line before it, for at most 10 minutes/,
+      /reserved for the instances ahead in the queue, 2 in number, for at most 10 minutes/,
     );
     const stock = (await world.running.control.catalog.families()).flatMap(({ regionInfos }) =>
       regionInfos.flatMap(({ instanceTypeInfos }) => instanceTypeInfos.map(({ stockStatus }) => stockStatus)),
@@ -140,11 +140,11 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     const middle = await wait(world, 'cpu.2');
     const small = await wait(world, 'cpu.1');
     const { used } = await world.counts();
-    await world.until(small.instanceId, says('NoCapacity', '2 before it'));
+    await world.until(small.instanceId, says('NoCapacity', 'ahead in the queue: 2'));
     await terminate(world, middle);
     expect(await world.capacityQueue()).toEqual([big.instanceId, small.instanceId]);
     expect((await world.counts()).used).toMatchObject({ cpuMilli: used.cpuMilli, memoryMiB: used.memoryMiB });
-    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    await world.until(small.instanceId, says('NoCapacity', 'ahead in the queue: 1'));
     // A core was free all the time, reserved for the head.
     await instances.stop(world.caller, big, null);
     await world.until(small.instanceId, hasStatus('Running'));
@@ -167,7 +167,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await launch(world, 'cpu.1');
     for (let count = 0; count < 2; count++) await wait(world, 'cpu.1');
     const [first = '', next = ''] = await world.capacityQueue();
-    await world.until(next, says('NoCapacity', '1 before it'));
+    await world.until(next, says('NoCapacity', 'ahead in the queue: 1'));
     const atRest = world.store.read
       .selectFrom('instance')
       .select('id')
@@ -178,7 +178,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     beats = false;
     // No reconcile ends by it, which would also wake the loop.
     await world.becomes({ cpuMilli: 2_000, memoryMiB: 5 * 1024 });
-    await world.until(next, says('NoCapacity', '0 before it'));
+    await world.until(next, says('NoCapacity', 'ahead in the queue: 0'));
     await world.until(first, hasStatus('PullingImage'));
     expect(await world.capacityQueue()).toEqual([next]);
   });
@@ -197,7 +197,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     expect(failed.instanceRuntimeInfo).toMatchObject({
       phase: 'Failed',
       diagnosisReason: 'CapacityTimeout',
-      diagnosisMessage: 'no room came free in the time it was to wait',
+      diagnosisMessage: 'no capacity became free within the waiting time',
     });
     await world.until(small.instanceId, hasStatus('Running'));
     await instances.start(world.caller, stopped, null, 100);
@@ -219,9 +219,9 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       status: 'Starting',
       phase: 'Queued',
       diagnosisReason: 'NoCapacity',
-      diagnosisMessage: 'waits for room for cpu.1: 0 before it',
+      diagnosisMessage: 'waiting for capacity for cpu.1; instances ahead in the queue: 0',
     });
-    await expectRefused(instances.start(world.caller, one, null, A_DAY_MS), 'not_now', /wished to run/);
+    await expectRefused(instances.start(world.caller, one, null, A_DAY_MS), 'not_now', /desired state is running/);
     await terminate(world, other);
     await world.until(one.instanceId, hasStatus('Running'));
     await becomesConsistent(world);
@@ -243,7 +243,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await expectRefused(
       wait(world, 'cpu.1', { nodePorts: [8000] }),
       'no_capacity',
-      /1 node ports free and 2 are asked/,
+      /1 free node ports, and the launch needs 2/,
     );
     await expectRefused(
       volumes.delete(world.caller, { id: remoteStorageId }, null),
@@ -364,11 +364,19 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     const queued = await wait(world, 'gpu.8', {}, A_DAY_MS, third);
     const behind = await wait(world, 'cpu.1', {}, A_DAY_MS, other);
     expect(await stock()).toBe('cpu.1 OutOfStock, cpu.2 OutOfStock, gpu.1 OutOfStock, gpu.8 OutOfStock');
-    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
-    await world.until(behind.instanceId, says('NoCapacity', '2 before it'));
+    await expectRefused(
+      launch(world, 'cpu.1', {}, other),
+      'no_capacity',
+      /reserved for the instances ahead in the queue, 1 in number/,
+    );
+    await world.until(behind.instanceId, says('NoCapacity', 'ahead in the queue: 2'));
     await atRest(world);
     clock.aheadMs = RESERVATION_MS - 5_000;
-    await expectRefused(launch(world, 'cpu.1', {}, other), 'no_capacity', /kept for 1 in line before it/);
+    await expectRefused(
+      launch(world, 'cpu.1', {}, other),
+      'no_capacity',
+      /reserved for the instances ahead in the queue, 1 in number/,
+    );
     clock.aheadMs = RESERVATION_MS;
     expect(await stock()).toBe('cpu.1 InStock, cpu.2 InStock, gpu.1 InStock, gpu.8 OutOfStock');
     const passes = await launch(world, 'cpu.1', {}, other);
@@ -390,7 +398,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await runningOf(world, other, 'cpu.1');
     const big = await wait(world, 'cpu.2', {}, A_DAY_MS, third);
     const small = await wait(world, 'cpu.1');
-    await world.until(small.instanceId, says('NoCapacity', '1 before it'));
+    await world.until(small.instanceId, says('NoCapacity', 'ahead in the queue: 1'));
     await atRest(world);
     // Not due by itself today.
     const farMs = { dueAtMs: Date.now() + A_DAY_MS };
@@ -426,7 +434,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     for (const { code, message } of refused) {
       expect(code).toBe('over_quota');
       expect(message).toMatch(
-        /^the account has 10 in line for room in region .*, and may have 10; stop or terminate one of them/,
+        /^the account has 10 instances in the capacity queue of region .*, and the limit is 10; stop or terminate one of them/,
       );
     }
     expect((await world.counts()).used.nodePorts).toBe(1 + 20);
@@ -438,7 +446,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await instances.terminate(world.caller, gone, null);
     const again = await outcomesOf([wait(world, 'cpu.1'), wait(world, 'cpu.1')]);
     expect(again.refused.map(({ code }) => code)).toEqual(['over_quota']);
-    await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /11 in line before it/);
+    await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /instances ahead in the queue: 11/);
   });
 
   test('stays consistent after forty concurrent joins, waits and departures', async () => {

@@ -44,5 +44,7 @@ test('counts a connection present at both reads, which our own probes are not', 
     signal: AbortSignal.timeout(120_000),
   };
   expect(await lastingConnections(inside, ports, 1)).toEqual([{ port: 22, ends: `${SSH} 010011AC:C350` }]);
-  await expect(lastingConnections(inside, ports, 1)).rejects.toThrow('its table of connections could not be read');
+  await expect(lastingConnections(inside, ports, 1)).rejects.toThrow(
+    'the connections of the instance could not be read',
+  );
 });

@@ -70,7 +70,7 @@ onBothEngines('disks on the host', (open) => {
       await fixture.unmount();
       return fixture.warned.length > 0;
     });
-    expect(new Set(fixture.warned)).toEqual(new Set(['could not unmount a disk; will retry']));
+    expect(new Set(fixture.warned)).toEqual(new Set(['could not unmount a disk; Berth retries']));
     expect(fixture.memory.mounted.size).toBe(2);
     fixture.memory.unmount = unmount;
     await eventually(async () => {

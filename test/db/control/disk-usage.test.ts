@@ -107,8 +107,8 @@ onBothEngines('disk usage', (open) => {
     fixture.hold('volume', volume, 10, [{ path: 'set', bytes: GB }]);
     fixture.hold('shared', fixture.sharedId, 20, []);
     const text =
-      'the data disk is 100 % full; most of it is in /root/dataDisk/cache (2 GB). the shared disk is 100 % full. ' +
-      'the volume on /root/v is 100 % full; most of it is in /root/v/set (1 GB)';
+      'the data disk is 100 % full; its largest paths are /root/dataDisk/cache (2 GB). the shared disk is 100 % full. ' +
+      'the volume on /root/v is 100 % full; its largest paths are /root/v/set (1 GB)';
     await fixture.measuredUntil(id, ({ message: shown }) => shown === text);
     const { disks } = await fixture.get(id);
     expect(disks.map(({ disk, percent, mountPath }) => [disk, percent, mountPath])).toEqual([
@@ -180,7 +180,7 @@ onBothEngines('disk usage', (open) => {
     await isShown();
     await fixture.measureRoots();
     expect((await world.instance(id)).instanceRuntimeInfo.message).toBe(
-      'the root disk is 100 % full; most of it is in /root/.cache (4.768 GB), /usr (0.009 GB)',
+      'the root disk is 100 % full; its largest paths are /root/.cache (4.768 GB), /usr (0.009 GB)',
     );
     const publishedEvents = (await fixture.publishedEvents()).map(({ subjectId, data }) => [
       subjectId,
@@ -207,7 +207,7 @@ onBothEngines('disk usage', (open) => {
     };
     fixture.hold('volume', fine, 9);
     await fixture.measure();
-    expect(fixture.warned).toEqual(['could not measure a disk; will retry']);
+    expect(fixture.warned).toEqual(['could not measure a disk; Berth retries']);
     expect((await fixture.publishedEvents()).map(({ subjectId }) => subjectId)).toEqual([fine]);
   });
 });

@@ -57,7 +57,7 @@ onBothEngines('a Docker inside', (open) => {
   test('refuses Docker on pools without disk sizes, with a remedy', async () => {
     const soft = await makeDockerWorld(await open(), {}, false);
     const refused = soft.running.control.instances.launch(soft.caller, launchInputOf(soft), null);
-    await expectRefused(refused, 'unsupported', /folders without a size.*; send false/);
+    await expectRefused(refused, 'unsupported', /plain folders, which cannot limit the disk of a Docker.*; send false/);
   });
 
   test('restarts a lost sidecar at once', async () => {

@@ -163,7 +163,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'CrashLoop',
-      diagnosisMessage: 'the main process ended with exit code 3, 4 times in a row',
+      diagnosisMessage: 'the main process exited with code 3, 4 times in a row',
       healthy: false,
     });
     expect(starts).toBe(4);
@@ -330,7 +330,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   });
 
   test("fails disks that can't be created, without host details in the message", async () => {
-    const world = await makeWorld(await open(), { mayFail: /could not be had from the storage/ });
+    const world = await makeWorld(await open(), { mayFail: /storage of the region could not provide/ });
     world.engine.host.addImage(IMAGE_REF);
     const { create } = world.storage;
     world.storage.create = async () => {
@@ -351,7 +351,7 @@ onEngine('sqlite', 'trouble with the engine', (open) => {
   test('retries a storage that never answers, reports it, and allows a terminate meanwhile', async () => {
     const world = await makeWorld(await open(), {
       limits: { storageDeadlineMs: 50, maxAttempts: 1_000 },
-      mayFail: /could not be had from the storage/,
+      mayFail: /storage of the region could not provide/,
     });
     const { create } = world.storage;
     let answer = (): void => {};

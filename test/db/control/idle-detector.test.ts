@@ -84,16 +84,16 @@ onBothEngines('an idle instance', (open) => {
     const world = await watching(await open());
     const id = await running(world);
     await setIdle(world, id, quick());
-    await untilSaid(world, id, /^idle: nothing uses it$/);
+    await untilSaid(world, id, /^idle: nothing uses the instance$/);
     const { idleSinceMs, willStopAtMs, signals } = await activity(world, id);
     expect(willStopAtMs).toBeGreaterThanOrEqual((idleSinceMs ?? 0) + AFTER_MS);
     expect(signals.map(({ name, says, text }) => `${name} ${says}: ${text}`)).toEqual([
-      'keepAlive idle: nobody asks to keep it',
+      'keepAlive idle: no keep-alive call is active',
       'kernel idle: no kernel is open',
       'terminal idle: no terminal is open',
       'ssh idle: no ssh session is open',
-      'http idle: nothing came through the gateway',
-      expect.stringMatching(/^cpu idle: it uses \d % of one CPU$/),
+      'http idle: no request came through the gateway',
+      expect.stringMatching(/^cpu idle: the instance uses \d % of one CPU$/),
     ]);
     const stopped = await world.until(id, hasStatus('Stopped'));
     expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'IdleStop', phase: 'Stopped' });
@@ -104,11 +104,11 @@ onBothEngines('an idle instance', (open) => {
     expect(warning.willStopAt).toBeGreaterThan(warning.atMs);
     expect(warning.willStopAt - warning.atMs).toBeLessThanOrEqual(AFTER_MS / 3);
     expect(stop).toMatchObject({ cause: 'IdleStop', idleSince: warning.idleSince });
-    expect(stop.because).toMatch(/^nothing has used it for \d+ s/);
+    expect(stop.because).toMatch(/^nothing has used the instance for \d+ s/);
     expect(stop.atMs).toBeGreaterThanOrEqual(warning.willStopAt);
     await settled(world);
     await expectConsistent(world);
-    expect(await reason(world, id)).toMatch(/^off: it is Stopped/);
+    expect(await reason(world, id)).toMatch(/^off: the instance is Stopped/);
   });
 
   test('starts watching from scratch after a server restart', async () => {
@@ -170,7 +170,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
     ['terminal used for 3600s', /^active: a terminal was used \d+ s ago$/],
     ['ssh sessions 1 for 3600s', /^active: an ssh session is open$/],
     ['ssh sessions 3 for 3600s', /^active: 3 ssh sessions are open$/],
-    ['cpu 85% for 3600s', /^active: it uses 85 % of one CPU$/],
+    ['cpu 85% for 3600s', /^active: the instance uses 85 % of one CPU$/],
   ];
   for (const [script, words] of uses) {
     test(`${script}; stopped once it is over`, async () => {
@@ -228,7 +228,7 @@ describe('an instance in use keeps running, with the reason reported:', () => {
       'a shorter call does not shorten a longer one',
     ).toBe(keepAliveUntilMs);
     await setIdle(world, id, quick());
-    await untilSaid(world, id, /^active: it is to be kept until 2/);
+    await untilSaid(world, id, /^active: a keep-alive call prevents the stop until 2/);
     await waitForChecks(world, id);
     expect((await stopPolicies.keepAlive(world.caller, id, 0)).keepAliveUntilMs).toBeNull();
     await world.until(id, hasStatus('Stopped'));
@@ -275,7 +275,7 @@ describe('unknown signals never stop an instance:', () => {
       await setIdle(world, id, quick());
       await untilSaid(world, id, /^idle/);
       world.engine.misbehave((call) => (call.verb === verb ? { mode: 'failBefore' } : undefined));
-      await untilSaid(world, id, /^unknown: no fresh reading of /);
+      await untilSaid(world, id, /^unknown: no recent reading of /);
       await waitForChecks(world, id);
       expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
       const backMs = Date.now();

@@ -61,7 +61,7 @@ onBothEngines('an image of an account', (open) => {
       { name: 'one', ref: 'quay.io/a/one' },
       null,
     );
-    const message = `image ${imageId} not found; POST /api/image/list names those on offer`;
+    const message = `image ${imageId} not found; POST /api/image/list lists the available images`;
     const unknown = { code: 'not_found', message: message.replace(imageId, 'nothing') };
     await expect(launch(world, 'nothing', other)).rejects.toMatchObject(unknown);
     await expect(launch(world, imageId, other)).rejects.toMatchObject({ code: 'not_found', message });
@@ -75,15 +75,15 @@ onBothEngines('an image of an account', (open) => {
   });
 
   test.each([
-    ['berth.local/test:1', /berth\.local is no registry/],
-    ['registry.example.org/kept/archive/notebook-1:2', /root disks are kept there/],
-    ['registry.example.org/kept/saved/1:1', /root disks are kept there/],
-    ['registry.example.org:443/kept/saved/1:1', /root disks are kept there/],
-    ['Registry.Example.org:80/kept/archive/x:1', /root disks are kept there/],
-    ['127.0.0.1:28481/x', /own host.*BERTH_LOCAL_REGISTRIES/],
-    ['localhost/x', /own host/],
-    ['[::1]:5000/x', /own host/],
-    ['two words', /is no name/],
+    ['berth.local/test:1', /berth\.local is not a registry/],
+    ['registry.example.org/kept/archive/notebook-1:2', /the path is reserved for saved root disks/],
+    ['registry.example.org/kept/saved/1:1', /the path is reserved for saved root disks/],
+    ['registry.example.org:443/kept/saved/1:1', /the path is reserved for saved root disks/],
+    ['Registry.Example.org:80/kept/archive/x:1', /the path is reserved for saved root disks/],
+    ['127.0.0.1:28481/x', /loopback or link-local address.*BERTH_LOCAL_REGISTRIES/],
+    ['localhost/x', /loopback or link-local address/],
+    ['[::1]:5000/x', /loopback or link-local address/],
+    ['two words', /is not an image name/],
   ])('is refused under the name %s', async (ref, why) => {
     const world = await makeWorld(await open(), { start: false });
     world.drivers.archivePrefix = 'registry.example.org/kept/archive';
@@ -224,7 +224,10 @@ onBothEngines('an image of an account', (open) => {
   test("can't be deleted by an account when the operator registered it", async () => {
     const world = await makeWorld(await open(), { start: false });
     const refused = world.running.control.images.delete(world.caller, { imageId: world.imageId }, null);
-    await expect(refused).rejects.toMatchObject({ code: 'forbidden', message: expect.stringMatching(/operator's/) });
+    await expect(refused).rejects.toMatchObject({
+      code: 'forbidden',
+      message: expect.stringMatching(/belongs to the operator/),
+    });
     expect(await namesOf(world, world.caller)).toEqual(['test image']);
   });
 

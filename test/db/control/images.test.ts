@@ -75,7 +75,7 @@ onEngine('sqlite', 'an image', (open) => {
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
       diagnosisReason: 'ImageFailed',
-      diagnosisMessage: expect.stringContaining('was not there after'),
+      diagnosisMessage: expect.stringContaining('was not ready after'),
     });
   });
 
@@ -88,7 +88,7 @@ onEngine('sqlite', 'an image', (open) => {
     const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo.diagnosisMessage).toMatch(
-      /was not there after \d+ s; before that: .*ensureImage/,
+      /was not ready after \d+ s; the last failure was: .*ensureImage/,
     );
   });
 

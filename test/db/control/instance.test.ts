@@ -73,7 +73,7 @@ onBothEngines('an instance on the simulated engine', (open) => {
     const before = await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow();
     await expect(world.running.control.instances.launch(poor, world.launchInput(), null)).rejects.toMatchObject({
       code: 'no_balance',
-      message: expect.stringContaining('$0.019 short'),
+      message: expect.stringContaining('$0.019 is missing'),
     });
     expect(await world.store.read.selectFrom('region').selectAll().executeTakeFirstOrThrow()).toEqual(before);
     expect(await world.running.control.instances.list(poor, { currentPage: 1, pageSize: 10 })).toEqual({

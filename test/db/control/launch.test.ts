@@ -139,21 +139,21 @@ onBothEngines('a launch', (open) => {
       [
         { instanceConfiguration: { ...configuration, enableDocker: true } },
         'unsupported',
-        /can't run Docker inside instances: its engine can not; send false/,
+        /cannot run Docker inside instances: its engine does not support it; send false/,
       ],
-      [at('//'), 'field_value', /is "\/": it is needed by the instance itself/],
+      [at('//'), 'field_value', /is "\/": it is a path that the instance itself needs/],
       [at('relative'), 'field_value', /remoteStorages\[0\].mountPath.*must be absolute/],
       [at('/root/a/../b'), 'field_value', /\.\./],
       [at('/etc/'), 'field_value', /lies in \/etc/],
       [
         { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/b', mine)] },
         'field_value',
-        /mounts \/root\/a\/b in \/root\/a/,
+        /mounts \/root\/a\/b inside \/root\/a/,
       ],
       [
         { remoteStorages: [mounting('/root/a', mine), mounting('/root/a/', mine)] },
         'field_value',
-        /mounts \/root\/a in \/root\/a/,
+        /mounts \/root\/a inside \/root\/a/,
       ],
     ];
     const before = await pictureOf(world.store);
@@ -239,7 +239,7 @@ onBothEngines('a launch', (open) => {
     await expectRefused(
       instances.launch(world.caller, world.launchInput({ nodePorts: [8000] }), null),
       'no_capacity',
-      /1 node ports free and 2 are asked/,
+      /1 free node ports, and the launch needs 2/,
     );
     const second = await instances.launch(world.caller, world.launchInput(), null);
     for (const { instanceId } of [first, second]) await world.until(instanceId, hasStatus('Running'));

@@ -277,7 +277,7 @@ describe('metrics of running control', () => {
         await expect(control.metrics.read(otherAccount, id, {})).rejects.toMatchObject({ code: 'not_found' });
       await expect(control.metrics.read(world.caller, instanceId, { fromMs: 1 })).rejects.toMatchObject({
         code: 'field_value',
-        message: expect.stringMatching(/figures are kept for 24 hours/),
+        message: expect.stringMatching(/samples are stored for 24 hours/),
       });
       await control.instances.stop(world.caller, { instanceId }, null);
       await world.until(instanceId, hasStatus('Stopped'));

@@ -60,8 +60,10 @@ onBothEngines('operations', (open) => {
     expect(launched).toMatchObject({ kind: 'launch', cause: 'user', state: 'Succeeded', percent: 100, error: null });
     const image = launched.stages.find(({ name }) => name === 'Image');
     expect(image).toMatchObject({ done: 200_000_000, total: 200_000_000, unit: 'bytes' });
-    expect(image?.text).toBe('the image is there: 200.0 of 200.0 MB');
-    await world.until(one.instanceId, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.message.includes('exit code'));
+    expect(image?.text).toBe('the image is ready: 200.0 of 200.0 MB');
+    await world.until(one.instanceId, ({ instanceRuntimeInfo }) =>
+      instanceRuntimeInfo.message.includes('exited with code'),
+    );
     const timeline = (await instances.get(world.caller, one)).timeline;
     expect(timeline.map(({ name }) => name)).toEqual([
       'Queued',
@@ -127,12 +129,12 @@ onBothEngines('operations', (open) => {
     await world.until(one.instanceId, hasStatus('PullingImage'));
     const under = await read(world, `${one.instanceId}.1`);
     expect(under).toMatchObject({ state: 'Running', endedAtUnixMs: null, cancellable: true });
-    expect(under.stages.at(-1)?.text).toMatch(/^the image is made ready: [\d.]+ of 200\.0 MB$/);
+    expect(under.stages.at(-1)?.text).toMatch(/^preparing the image: [\d.]+ of 200\.0 MB$/);
     await world.running.control.instances.stop(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Stopped'));
     const cut = await read(world, `${one.instanceId}.1`);
     expect(cut).toMatchObject({ state: 'Cancelled', error: null, cancellable: false });
-    expect(cut.stages.at(-1)?.text).toMatch(/^not finished: the image is made ready/);
+    expect(cut.stages.at(-1)?.text).toMatch(/^not finished: preparing the image/);
     expect(await listOf(world, one.instanceId)).toEqual(['2 stop Succeeded', '1 launch Cancelled']);
   });
 
@@ -202,7 +204,11 @@ onBothEngines('operations', (open) => {
       stages: [{ name: 'Clean', endedAtUnixMs: null }],
       cancellable: false,
     });
-    await expectRefused(operations.cancel(world.caller, { operationId: `${imageId}.2` }, null), 'not_now', /deleted/);
+    await expectRefused(
+      operations.cancel(world.caller, { operationId: `${imageId}.2` }, null),
+      'not_now',
+      /a deletion cannot be undone/,
+    );
     world.engine.misbehave(undefined);
     expect(await ended(world, gone.operationId)).toMatchObject({ kind: 'deleteImage', state: 'Succeeded' });
     const rows = world.store.read.selectFrom('image').select('id').where('id', '=', imageId);
@@ -276,7 +282,7 @@ onBothEngines('operations', (open) => {
     const operationId = `${one.instanceId}.1`;
     const waiting = await read(world, operationId);
     expect(waiting).toMatchObject({ state: 'Pending', percent: 0, cancellable: true });
-    expect(waiting.stages.map(({ name, text }) => [name, text])).toEqual([['Queued', 'waits for its turn']]);
+    expect(waiting.stages.map(({ name, text }) => [name, text])).toEqual([['Queued', 'waiting to be scheduled']]);
     await operations.cancel(world.caller, { operationId }, null);
     expect(await read(world, operationId)).toMatchObject({ state: 'Cancelled' });
     await settled(world);
@@ -312,14 +318,14 @@ onBothEngines('operations', (open) => {
     const one = await launch(world);
     const cancel = (operationId = '') => operations.cancel(world.caller, { operationId }, null);
     const { operationId: stop } = await instances.stop(world.caller, one, null);
-    await expectRefused(cancel(`${one.instanceId}.1`), 'not_now', /ended already \(Cancelled\)/);
+    await expectRefused(cancel(`${one.instanceId}.1`), 'not_now', /already ended \(Cancelled\)/);
     await expectRefused(cancel(stop), 'not_now', /wait until the instance is Stopped/);
     const { operationId: terminate } = await instances.terminate(world.caller, one, null);
     await expectRefused(cancel(terminate), 'not_now', /launch another instance/);
     const made = await volumes.create(world.caller, volumeRequest(world), null);
-    await expectRefused(cancel(made.operationId), 'not_now', /delete it with POST/);
+    await expectRefused(cancel(made.operationId), 'not_now', /delete the volume with POST/);
     const events = await latestSeq(world.store.read, world.caller.accountId);
-    await expectRefused(cancel(terminate), 'not_now', /does not come back/);
+    await expectRefused(cancel(terminate), 'not_now', /cannot be undone/);
     expect(await latestSeq(world.store.read, world.caller.accountId)).toBe(events);
   });
 

@@ -88,7 +88,7 @@ onBothEngines('orphaned disks', (open) => {
     await fixture.sweep();
     expect(fixture.memory.there.has(`data/${id}`)).toBe(true);
     const notes = new Map((await listOf(fixture.world)).map((one) => [one.strayId, one.note]));
-    expect(notes.get(strayId)).toMatch(/its instance is a stray too/);
+    expect(notes.get(strayId)).toMatch(/its instance is a stray, too/);
     await fixture.world.engine.destroy(id, soon());
     await sweep();
     await fixture.sweep();

@@ -154,7 +154,7 @@ onBothEngines('orphans', (open) => {
     ]);
     // A halt goes by the id, and would stop the instance itself.
     expect((await containersOf(world)).get(instanceId(copied.instanceId))).toBe(true);
-    expect(listed.find(({ kind }) => kind === 'instance')?.note).toMatch(/can not be stopped; it can be deleted/);
+    expect(listed.find(({ kind }) => kind === 'instance')?.note).toMatch(/so Berth cannot stop it; delete it/);
     for (const { strayId, kind } of listed) {
       const adopting = world.running.control.orphans.handle(world.caller, { strayId, ...adoptAs(world) });
       await expect(adopting).rejects.toMatchObject({ code: 'unsupported' });

@@ -42,7 +42,7 @@ onBothEngines('pools', (open) => {
   test('refuses a volume larger than the free capacity, names that, and writes nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     await create(world, 'first', 7);
-    await expectRefused(create(world, 'second', 4), 'no_capacity', /needs 4 GB, and 3 GB are free in the pool default/);
+    await expectRefused(create(world, 'second', 4), 'no_capacity', /needs 4 GB, but the pool default has 3 GB free/);
     expect(await volumes(world)).toHaveLength(1);
     expect(await used(world)).toBe(7);
     await create(world, 'third', 3);
@@ -85,7 +85,7 @@ onBothEngines('pools', (open) => {
   test('refuses a launch whose disks do not fit, and allots nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 39 } });
     const launch = world.running.control.instances.launch(world.caller, world.launchInput(), null);
-    await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, and 19 GB are free/);
+    await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, but the pool default has 19 GB free/);
     expect(await used(world)).toBe(0);
     await expectConsistent(world);
   });
@@ -101,7 +101,7 @@ onBothEngines('pools', (open) => {
     expect(await limit()).toBe(55);
     space.freeBytes = 30 * GB;
     expect(await limit()).toBe(25);
-    await expectRefused(create(world, 'large', 26), 'no_capacity', /25 GB are free/);
+    await expectRefused(create(world, 'large', 26), 'no_capacity', /has 25 GB free/);
   });
 
   test.each(['the pool', 'the database'])(

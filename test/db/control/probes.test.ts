@@ -111,13 +111,13 @@ onEngine('sqlite', 'an init script', (open) => {
     const id = await launch(world, '# berth-sim: exit 7 after 600ms');
     const running = await world.until(id, hasStatus('Running'));
     expect(running.instanceRuntimeInfo).toMatchObject({ message: 'the init script is running', healthy: true });
-    await message(world, id, 'the init script ended with exit code 7');
+    await message(world, id, 'the init script exited with code 7');
     await settled(world);
     const row = await world.store.read.selectFrom('instance').select('initExit').executeTakeFirstOrThrow();
     expect(row.initExit).toBe(7);
     await world.running.control.instances.restart(world.caller, { instanceId: id }, null);
     const again = await world.until(id, hasStatus('Running'));
-    expect(again.instanceRuntimeInfo.message).toBe('the init script ended with exit code 7');
+    expect(again.instanceRuntimeInfo.message).toBe('the init script exited with code 7');
   });
 
   test("reports an init script cut short by a stop as lost after the next start, and doesn't rerun it", async () => {
@@ -128,7 +128,7 @@ onEngine('sqlite', 'an init script', (open) => {
     const stopped = await world.until(id, hasStatus('Stopped'));
     expect(stopped.instanceRuntimeInfo.message).toBe('');
     await world.running.control.instances.start(world.caller, { instanceId: id }, null);
-    await message(world, id, 'the init script was cut short by a stop and is not run again');
+    await message(world, id, 'a stop interrupted the init script, which does not run again');
     await settled(world);
   });
 });

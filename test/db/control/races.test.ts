@@ -284,7 +284,7 @@ onBothEngines('a hundred concurrent requests', { postgres: 'always' }, (open) =>
     );
     const { done, refused } = await outcomesOf(asked);
     expect([done.length, refused.length]).toEqual([60, 40]);
-    for (const { message } of refused) expect(message).toMatch(/0 node ports free and 2 are asked/);
+    for (const { message } of refused) expect(message).toMatch(/0 free node ports, and the launch needs 2/);
     for (const { instanceId } of done) await world.until(instanceId, hasStatus('Running'));
     const ports = await world.store.read.selectFrom('nodePort').select('nodePort').execute();
     expect(new Set(ports.map(({ nodePort }) => nodePort)).size).toBe(120);

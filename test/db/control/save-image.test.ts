@@ -123,7 +123,7 @@ onBothEngines('an instance saved as an image', (open) => {
     const request = { instanceId, name: 'mine' };
     await expect(images.save(world.caller, request, null)).rejects.toMatchObject({
       code: 'not_now',
-      message: expect.stringMatching(/it is PullingImage; only one that is Running or Stopped/),
+      message: expect.stringMatching(/the instance is PullingImage; only an instance that is Running, or Stopped/),
     });
     await stop(world, instanceId);
     await expect(images.save(world.caller, request, null)).rejects.toMatchObject({ code: 'not_now' });
@@ -155,7 +155,10 @@ onBothEngines('an instance saved as an image', (open) => {
     world.engine.misbehave(({ verb }) => (verb === 'saveImage' ? { mode: 'lost' } : undefined));
     const imageId = await save(world, id);
     const early = world.running.control.instances.launch(world.caller, world.launchInput({ imageId }), null);
-    await expect(early).rejects.toMatchObject({ code: 'not_now', message: expect.stringMatching(/not ready yet/) });
+    await expect(early).rejects.toMatchObject({
+      code: 'not_now',
+      message: expect.stringMatching(/not ready: it is still being saved/),
+    });
     expect((await rowOf(world, imageId))?.state).toBe('Saving');
   });
 

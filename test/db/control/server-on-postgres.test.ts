@@ -122,7 +122,10 @@ test('volumes stay Bound, and no empty disk is created, while the disk folder is
   const { storage } = poolNamed(server.drivers.drivers, 'default');
   const { volumeList } = await (await admin(server)).listVolumes({ pager });
   const disk = { kind: 'volume', id: volumeList[0]?.id ?? '' } as const;
-  expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('mount them') });
+  expect(await storage.observe(disk)).toMatchObject({
+    kind: 'unknown',
+    reason: expect.stringContaining('mount their file system'),
+  });
   await expect(storage.create({ kind: 'data', id: 'one' }, 1, AbortSignal.timeout(120_000))).rejects.toThrow(
     /are not in/,
   );

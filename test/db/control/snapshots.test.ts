@@ -154,7 +154,7 @@ onBothEngines('a snapshot', (open) => {
     const taken = await takeSnapshot(world, id, 's');
     expect(await snapshotIs(world, taken.id, 'Failed')).toMatchObject({ reason: 'there is no room for a copy' });
     expect(await usedGB(world)).toBe(before);
-    await expectRefused(restore(world, { id: taken.id, name: 'x' }), 'not_now', /nothing in it/);
+    await expectRefused(restore(world, { id: taken.id, name: 'x' }), 'not_now', /it has no files/);
     world.storage.create = create;
     await world.running.control.snapshots.delete(world.caller, { id: taken.id }, null);
     await eventually(async () => (await world.store.read.selectFrom('snapshot').selectAll().execute()).length === 0);
@@ -177,10 +177,18 @@ onBothEngines('a snapshot', (open) => {
     await expectRefused(gone, 'not_found', new RegExp(taken.id));
     const restored = snapshots.restore(otherAccount, { id: taken.id, name: 'x' }, null);
     await expectRefused(restored, 'not_found', new RegExp(taken.id));
-    await expectRefused(restore(world, { id: taken.id, name: 'x', sizeGB: 1 }), 'field_value', /as large or larger/);
+    await expectRefused(
+      restore(world, { id: taken.id, name: 'x', sizeGB: 1 }),
+      'field_value',
+      /a copy cannot be smaller/,
+    );
     await world.store.write((tx) => tx.updateTable('pool').set({ limitGB: 7 }).execute());
-    await expectRefused(takeSnapshot(world, id, 't'), 'no_capacity', /needs 3 GB, and 1 GB are free/);
-    await expectRefused(restore(world, { id: taken.id, name: 'x' }), 'no_capacity', /needs 3 GB, and 1 GB are free/);
+    await expectRefused(takeSnapshot(world, id, 't'), 'no_capacity', /needs 3 GB, but the pool default has 1 GB free/);
+    await expectRefused(
+      restore(world, { id: taken.id, name: 'x' }),
+      'no_capacity',
+      /needs 3 GB, but the pool default has 1 GB free/,
+    );
     await settled(world);
     await expectConsistent(world);
   });
@@ -204,7 +212,7 @@ onBothEngines('a snapshot', (open) => {
     await expectRefused(
       restore(world, { id: taken.id, name: 'x', volumeType: 'highspeedstorage' }),
       'unsupported',
-      /lie in the pool highspeedstorage, and snapshot .* lies in default/,
+      /are in the pool highspeedstorage, and snapshot .* is in default/,
     );
     await volumeIs(world, (await restore(world, { id: taken.id, name: 'x' })).id, 'Bound');
   });

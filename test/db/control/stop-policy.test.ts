@@ -176,13 +176,13 @@ onBothEngines('stop policy', (open) => {
     const refusals: [StopPolicyRequest, RegExp][] = [
       [
         { stopAtMs: nowMs() - 1 },
-        /^field "stopAtUnixMs" is \d+: it must be a time to come, and now it is \d+; to stop at once, use \/instance\/stop$/,
+        /^field "stopAtUnixMs" is \d+: it must be after \d+, the time now; to stop at once, use \/instance\/stop$/,
       ],
-      [{ stopAtMs: 0 }, /a time to come/],
+      [{ stopAtMs: 0 }, /it must be after/],
       [{ stopAtMs: nowMs() + 367 * 24 * HOUR_MS }, /within a year/],
       [
         { maxRunMs: 30 * MINUTE_MS },
-        /^field "maxRunMinutes" is 30: it must be more than 60, as long has it been running/,
+        /^field "maxRunMinutes" is 30: it must be more than 60, the minutes that the instance has already run/,
       ],
     ];
     for (const [request, words] of refusals) await expectRefused(set(world, id, request), 'field_value', words);
@@ -241,7 +241,7 @@ onBothEngines('stop policy', (open) => {
     await expectRefused(
       set(world, id, { maxRunMs: 9 * HOUR_MS }),
       'field_value',
-      /must be at most 480, which the operator allows/,
+      /must be at most 480, the limit of the operator/,
     );
     expect(await set(world, id, { maxRunMs: HOUR_MS })).toMatchObject({ maxRunMs: HOUR_MS });
     expect(await set(world, id, { maxRunMs: null, idle: null })).toMatchObject({ maxRunMs: 8 * HOUR_MS, idle: null });

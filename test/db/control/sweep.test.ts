@@ -74,7 +74,10 @@ onBothEngines('the sweep', (open) => {
     await settled(world);
     const orphans = [`${world.drivers.regionId}/instance/berth-${unknown}`];
     expect(warned).toEqual([
-      { facts: { region: world.drivers.regionId, orphans }, text: expect.stringContaining('no intent') },
+      {
+        facts: { region: world.drivers.regionId, orphans },
+        text: expect.stringContaining('orphaned resources on the engine'),
+      },
     ]);
     expect(await tableOf(world)).toEqual(orphans);
     expect([...(await containersOf(world)).keys()].toSorted()).toEqual([unknown, instanceId(id)].toSorted());

@@ -83,7 +83,7 @@ onBothEngines('migrations', { postgres: 'always' }, (open) => {
     const database = await open.empty();
     await (await openWith(database, [...migrations, next])).stop();
     await expect(openStore({ ...database, log: quietLog })).rejects.toThrow(
-      'This database is newer than this version of Berth: it has the change "9998-next"',
+      'This database is newer than this version of Berth: it has the migration "9998-next"',
     );
     const store = await openWith(database, [...migrations, next]);
     expect(await applied(store)).toHaveLength(migrations.length + 1);

@@ -138,7 +138,9 @@ describe('reading and writing', () => {
       throw new Error('the client left');
     }
     await expect(write('f', broken())).rejects.toThrow('the client left');
-    await expect(write('f', pieces('abc'), { sizeBytes: 4 })).rejects.toThrow('3 bytes came of the 4');
+    await expect(write('f', pieces('abc'), { sizeBytes: 4 })).rejects.toThrow(
+      'only 3 of the announced 4 bytes arrived',
+    );
     expect(await read('f')).toBe('before');
     expect(await uploadsLeft()).toEqual([]);
   });

@@ -85,7 +85,7 @@ onBothEngines('idempotency', { postgres: 'always' }, (open) => {
     const body = await refusalOf(send(store, 'n2', { bodyHash: 'other' }));
     expect([body.code, body.message]).toEqual([
       'idempotency_mismatch',
-      expect.stringContaining('used before with another body'),
+      expect.stringContaining('already used with another body'),
     ]);
     const route = await refusalOf(send(store, 'n2', { route: 'POST /storage/volume/create' }));
     expect([route.code, route.message]).toEqual([

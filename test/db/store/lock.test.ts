@@ -40,7 +40,7 @@ test('refuses a second start, with the process and host of the first', async () 
   const other = await holder();
   try {
     expect(() => lockFolder(folder)).toThrow(`in use by another Berth: process ${other.pid} on ${hostname()}`);
-    expect(() => lockFolder(folder)).toThrow(/Stop that one first/);
+    expect(() => lockFolder(folder)).toThrow(/Stop the other Berth/);
   } finally {
     await other.end('SIGKILL');
   }

@@ -112,5 +112,5 @@ test('refuses a URL of another database, with the accepted ones', async () => {
   await expect(openStore({ url: 'mysql://localhost/x', log: recordingLog() })).rejects.toThrow(
     /must begin with postgres:\/\//,
   );
-  await expect(openStore({ log: recordingLog() })).rejects.toThrow(/needs a place/);
+  await expect(openStore({ log: recordingLog() })).rejects.toThrow(/needs a postgres:/);
 });

@@ -110,8 +110,8 @@ onBothEngines('write', { postgres: 'always' }, (open) => {
     const stopped = store.stop();
     await Promise.all(queued);
     await stopped;
-    await expect(store.write((tx) => insert(tx, 'late'))).rejects.toThrow('The store is stopped');
-    await expect(store.ping()).rejects.toThrow('The store is stopped');
+    await expect(store.write((tx) => insert(tx, 'late'))).rejects.toThrow('The store has stopped');
+    await expect(store.ping()).rejects.toThrow('The store has stopped');
     expect(await ids(await open.again(store))).toHaveLength(100);
   });
 });
@@ -202,7 +202,7 @@ onEngine('sqlite', 'write groups', (open) => {
       { status: 'rejected', reason: failure },
     ]);
     const before = said.length;
-    await expect(group.write(async () => 'c')).rejects.toThrow(/disk failed .* start again/s);
+    await expect(group.write(async () => 'c')).rejects.toThrow(/disk failed .* start Berth again/s);
     expect(said).toHaveLength(before);
     expect(group.broken?.cause).toBe(failure);
     expect(log.lines.map(({ level }) => level)).toEqual(['error']);
@@ -212,7 +212,9 @@ onEngine('sqlite', 'write groups', (open) => {
     const { group } = scripted({ commit: Object.assign(new Error('disk I/O error'), { errcode: 1034 }) });
     const outcomes = await Promise.allSettled(Array.from({ length: 70 }, () => group.write(async () => 'x')));
     const words = outcomes.map((outcome) => (outcome.status === 'rejected' ? String(outcome.reason.message) : 'kept'));
-    expect(words.slice(64)).toEqual(Array.from({ length: 6 }, () => expect.stringMatching(/nothing more is written/)));
+    expect(words.slice(64)).toEqual(
+      Array.from({ length: 6 }, () => expect.stringMatching(/Berth writes nothing more/)),
+    );
   });
 
   test('an error that makes SQLite roll back rejects the group; later writes form the next', async () => {

@@ -73,7 +73,7 @@ test('an adopted instance keeps container, root disk, node ports and notebook se
   expect(await token()).toBe(secret);
   await expect(client.handleStray({ strayId, action: 'adopt', instanceTypeId })).rejects.toMatchObject({
     status: 409,
-    message: expect.stringContaining('adopted already'),
+    message: expect.stringContaining('already adopted'),
   });
 
   await client.stop({ instanceId: id });

@@ -103,8 +103,8 @@ test('a full volume fails only its own writes, reports it within seconds, and it
   expect(volumeList.find(({ id }) => id === full)?.usageGB).toBeCloseTo(full100.usageGB, 2);
 
   const says = [
-    /volume on \/root\/v0 is \d+ % full; most of it is in \/root\/v0\/deep\/inner/,
-    /the shared disk is \d+ % full; most of it is in \/root\/sharedDisk\/full/,
+    /volume on \/root\/v0 is \d+ % full; its largest paths are \/root\/v0\/deep\/inner/,
+    /the shared disk is \d+ % full; its largest paths are \/root\/sharedDisk\/full/,
   ];
   const saysSo = ({ instanceRuntimeInfo: now }: InstanceObject): boolean =>
     says.every((text) => text.test(now.message));

@@ -15,7 +15,7 @@ import { startInside, type ServerInside } from './in-process-server.ts';
 const run = promisify(execFile);
 const DISK_MB = 64;
 const PIECE = Buffer.alloc(1_000_000);
-const said = "the host's disk is full; the operator has to free space";
+const said = "the host's disk is full; ask the operator to free space";
 
 let disk: string;
 let engine: OwnEngine;

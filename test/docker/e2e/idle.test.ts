@@ -104,7 +104,7 @@ test('a busy kernel and an open ssh session keep an instance up; afterwards it i
   await client.keepAlive({ instanceId, minutes: 30 });
   const running = await inside.sees(instanceId, { status: 'Running' }, 60_000);
   const notebookUrl = `${inside.server.gatewayUrl}${running.instanceRuntimeInfo.subUrl}`;
-  await says(instanceId, 'active', /^it is to be kept until /);
+  await says(instanceId, 'active', /^a keep-alive call prevents the stop until /);
   await until(
     () => fetch(`${notebookUrl}api/status`, { headers }),
     ({ ok }) => ok,
@@ -129,7 +129,7 @@ test('a busy kernel and an open ssh session keep an instance up; afterwards it i
   expect(open, 'the session is still open').toBe(true);
   await session;
 
-  const reported = await says(instanceId, 'idle', /^nothing uses it$/);
+  const reported = await says(instanceId, 'idle', /^nothing uses the instance$/);
   expect(reported.willStopAtUnixMs).toBeGreaterThanOrEqual((reported.idleSinceUnixMs ?? 0) + AFTER_MS);
   expect(reported.unless).toMatch(/instance\/keepalive/);
   expect(reported.signals.map(({ name, says: said }) => `${name} ${said}`)).toEqual(
@@ -146,7 +146,7 @@ test('a busy kernel and an open ssh session keep an instance up; afterwards it i
   expect(events.at(-2)?.kind).toBe('instance.idleWarning');
   expect(JSON.parse(events.at(-1)?.data ?? '{}')).toMatchObject({
     cause: 'IdleStop',
-    because: expect.stringMatching(/^nothing has used it for \d+ s, and it is to stop after 9 s$/),
+    because: expect.stringMatching(/^nothing has used the instance for \d+ s; its idle stop is after 9 s$/),
   });
   await inside.removeAll(instanceId);
 });

@@ -163,8 +163,6 @@ export async function volumesHold({ accounts, server }: Scene, listed: InstanceO
       expect({ name, said: await readFile(join(folder, name), 'utf8') }).toEqual({ name, said: 'once\n' });
     }
   }
-  const ran = listed.filter(
-    ({ instanceRuntimeInfo: { message } }) => message === 'the init script ended with exit code 0',
-  );
+  const ran = listed.filter(({ instanceRuntimeInfo: { message } }) => message === 'the init script exited with code 0');
   expect(ran.map(idOf).filter((id) => !written.includes(id))).toEqual([]);
 }

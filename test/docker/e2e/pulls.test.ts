@@ -96,7 +96,7 @@ describe('a faulty registry', () => {
       const id = await patient.launch({ imageId });
       const { instanceRuntimeInfo: now } = await patient.sees(id, { diagnosisReason: 'BackOff' });
       expect(now).toMatchObject({ status: 'Starting', phase: 'DownloadImage' });
-      expect(now.diagnosisMessage).toMatch(/the registry can not be reached, or is not well \(.*(500|out of order)/);
+      expect(now.diagnosisMessage).toMatch(/the registry is unreachable or failing \(.*(500|out of order)/);
       expect((await patient.row(id)).holdsCapacity).toBe(true);
       wire.leadTo(endOf(registries.open));
       await patient.sees(id, { status: 'Running', diagnosisReason: '' });
@@ -118,10 +118,10 @@ describe('a faulty registry', () => {
   test.concurrent('a registry that never answers: ImageFailed at the deadline', async ({ expect, onTestFinished }) => {
     const { imageRef } = await ill('silent', onTestFinished);
     const id = await hasty.launch({ imageId: await hasty.offer(imageRef) });
-    const message = 'waits for the first bytes of the image';
+    const message = 'waiting for the first bytes of the image';
     await hasty.sees(id, { status: 'Initializing', phase: 'DownloadImage', diagnosisReason: '', message });
     const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
-    expect(said).toBe('the image was not there after 3 s');
+    expect(said).toBe('the image was not ready after 3 s');
     await hasty.removeAll(id);
   });
 
@@ -129,7 +129,7 @@ describe('a faulty registry', () => {
     const id = await hasty.launch({ imageId: await hasty.offer(`${registries.closed}/secret:1`) });
     await hasty.sees(id, { status: 'Starting', phase: 'DownloadImage', diagnosisReason: 'BackOff' });
     const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageDenied' });
-    expect(said).toMatch(/it needs credentials, or other ones/);
+    expect(said).toMatch(/does not exist, or needs other credentials/);
     await hasty.removeAll(id);
   });
 
@@ -140,7 +140,7 @@ describe('a faulty registry', () => {
     const said = await Promise.all(
       [missing, local].map((id) => hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' })),
     );
-    expect(said[0]).toMatch(/there is no such image; check its name and tag/);
+    expect(said[0]).toMatch(/the image does not exist; check its name and tag/);
     expect(said[1]).toMatch(/launch with the current image/);
     await hasty.removeAll(missing, local);
   });
@@ -161,7 +161,7 @@ describe('a faulty registry', () => {
       expect(put.status).toBe(201);
       const id = await hasty.launch({ imageId: await hasty.offer(ref.replace(/1$/, 'foreign')) });
       const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
-      expect(said).toMatch(/not made for the host's processor architecture; choose one that is/);
+      expect(said).toMatch(/not for the host's processor architecture; choose an image for this architecture/);
       await hasty.removeAll(id);
     },
   );
@@ -225,7 +225,7 @@ describe('a download', () => {
       wire.flow({ kind, afterBytes: IMAGE_BYTES / 2 });
       const id = await hasty.launch({ imageId });
       const said = await hasty.givenUp(id, { status: 'StartingFailed', reason: 'ImageFailed' });
-      expect(said).toBe('the image was not there after 3 s');
+      expect(said).toBe('the image was not ready after 3 s');
       expect(await hasty.story(id)).toContain('PullingImage/DownloadImage/');
       wire.flow({ kind: 'through' });
       await hasty.client.start({ instanceId: id });

@@ -49,7 +49,7 @@ describe('failures inside of the container', () => {
       (reported) => reported.some((one) => one.startsWith('Starting/')),
     );
     expect(story).toContain('Starting/Queued/OutOfMemory');
-    const message = 'the init script was cut short by a stop and is not run again';
+    const message = 'a stop interrupted the init script, which does not run again';
     await inside.sees(id, { status: 'Running', diagnosisReason: '', message });
     await inside.removeAll(id);
   });
@@ -73,7 +73,7 @@ describe('failures inside of the container', () => {
     const breaks = `rm /bin/sh; printf '#!/bin/busybox ash\\nexit 3\\n' >/bin/sh; chmod 755 /bin/sh; sleep 1; kill 1`;
     const id = await inside.launch({ imageId, initScript: breaks });
     expect(await inside.givenUp(id, { status: 'StartingFailed', reason: 'CrashLoop', hadRun: true })).toBe(
-      'the main process ended with exit code 3, 4 times in a row',
+      'the main process exited with code 3, 4 times in a row',
     );
     expect(await inside.story(id)).toContain('Starting/Queued/ContainerExited');
     await inside.removeAll(id);
@@ -104,7 +104,7 @@ describe('failures inside of the container', () => {
     const mount = { remoteStorageName: 'a', remoteStorageId: volume.id, type: 'filesystem' };
     const id = await inside.launch({ imageId: withFile, remoteStorages: [{ ...mount, mountPath: '/opt/taken' }] });
     const said = await inside.givenUp(id, { status: 'InitializationFailed', reason: 'BadMount' });
-    expect(said).toMatch(/where the image has a file/);
+    expect(said).toMatch(/over a file of the image/);
     await inside.removeAll(id);
   });
 
@@ -197,7 +197,7 @@ describe('failures of the host', () => {
       expect(waits.diagnosisMessage).toMatch(/volume pending .* is Pending/);
       const { instanceRuntimeInfo: fails } = await inside.sees(without, { diagnosisReason: 'DisksFailed' });
       expect(fails).toMatchObject({ status: 'Initializing', phase: 'PrepareDisks' });
-      expect(fails.diagnosisMessage).toBe('the data disk could not be had from the storage of the region');
+      expect(fails.diagnosisMessage).toBe('the storage of the region could not provide the data disk');
       await inside.givenUp(without, { status: 'InitializationFailed', reason: 'DisksFailed' });
       await rename(away, disks);
       await inside.client.start({ instanceId: without });
@@ -267,7 +267,7 @@ describe('failures of the engine', () => {
     onTestFinished(() => foreignContainer.remove({ force: true }));
     await engine.up();
     const said = await inside.givenUp(id, { status: 'InitializationFailed', reason: 'EngineRejected' });
-    expect(said).toMatch(/not of this installation; the operator has to remove it/);
+    expect(said).toMatch(/does not belong to this installation; ask the operator to remove it/);
     await inside.removeAll(id);
     expect((await foreignContainer.inspect()).State.Status).toBe('created');
   });

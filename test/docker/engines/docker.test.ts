@@ -165,7 +165,7 @@ describe('control files', () => {
   it('can not leave their folder by name', async () => {
     for (const name of ['../x', '/etc/x', '.x', 'a/b', '']) {
       const spec = subject.spec({ files: [control(name, 'x')] });
-      await expect(subject.ensure(spec)).rejects.toThrow('can not be called');
+      await expect(subject.ensure(spec)).rejects.toThrow('cannot have the name');
     }
   });
 });

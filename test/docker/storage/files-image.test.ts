@@ -27,7 +27,7 @@ test('refuses an upload past the size as full, leaves nothing, and accepts the n
   await expect(write('second', GB, null)).rejects.toMatchObject({ kind: 'full', message: 'the volume is full' });
   await expect(write('first', 900 * MB, 900 * MB)).rejects.toMatchObject({
     kind: 'full',
-    message: expect.stringContaining('more than what is free'),
+    message: expect.stringContaining('more than the free space'),
   });
   expect(await readdir(root)).toEqual(['first']);
   expect(await readdir(uploadFolder(root))).toEqual([]);

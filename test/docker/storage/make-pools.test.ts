@@ -84,7 +84,9 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await rename(join(dataFolder, 'disks'), join(dataFolder, 'elsewhere'));
     const [again] = await make(onlyFolders);
     expect(await again?.storage.observe(id)).toMatchObject({ kind: 'unknown' });
-    await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(/mount them there/);
+    await expect(again?.storage.create({ ...id, id: 'two' }, 1, soon())).rejects.toThrow(
+      /mount their file system there/,
+    );
   });
 
   test('refuses two pools that each use a whole file system, and resolves a symbolic link', async () => {

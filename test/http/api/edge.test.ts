@@ -167,7 +167,9 @@ describe('errors', () => {
     const api = await start({ instances: { launch: throwing(fault) } });
     const reply = await api.post('/instance/create', launchRequest(), { token, headers: { 'x-request-id': 'mine-1' } });
     expect(reply.status).toBe(500);
-    expect(reply.json).toEqual({ message: 'the server failed; its log says more under request id mine-1' });
+    expect(reply.json).toEqual({
+      message: 'the server failed; quote the request id mine-1 to the operator, who finds the cause in the log',
+    });
     expect(reply.headers).toMatchObject({ 'x-error-code': 'internal', 'x-request-id': 'mine-1' });
     expect(reply.text).not.toContain('SELECT');
     expect(api.logged).toContainEqual({

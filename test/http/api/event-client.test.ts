@@ -105,7 +105,7 @@ test('an event has kind, subject, time and data; a gap has its numbers and a rea
       type: 'gap',
       fromSeq: ann.base + 2,
       toSeq: ann.base + 50,
-      why: expect.stringContaining('not been given'),
+      why: expect.stringContaining('no events have these numbers yet'),
     });
     await ann.happens(1);
     expect((await ahead.next()).value).toMatchObject({ type: 'event', seq: ann.base + 2 });

@@ -127,7 +127,7 @@ onBothEngines('the event stream', (open) => {
     expect(messagesIn(stream.text())[0]?.data).toEqual({
       fromSeq: 3,
       toSeq: 6,
-      why: expect.stringContaining('no longer kept'),
+      why: expect.stringContaining('no longer stored'),
     });
 
     // All events expired: the gap reaches to now, and the next event follows.
@@ -149,7 +149,7 @@ onBothEngines('the event stream', (open) => {
     expect(messagesIn(stream.text())[0]).toMatchObject({
       id: 4,
       event: 'gap',
-      data: { fromSeq: 5, toSeq: 90, why: expect.stringContaining('not been given yet') },
+      data: { fromSeq: 5, toSeq: 90, why: expect.stringContaining('no events have these numbers yet') },
     });
     await ann.happens(1);
     await eventually(() => messagesIn(stream.text()).length === 2);
@@ -313,7 +313,7 @@ test('an account has eight streams; the ninth is refused with a reason, and clos
       'retry-after': '10',
       'content-type': expect.stringContaining('application/problem+json'),
     },
-    json: { message: 'this account has 8 event streams open, and 8 is the most; close one' },
+    json: { message: 'this account has 8 open event streams, and the limit is 8; close one' },
   });
   expect((await openStream(api.port, { headers: bearer(admin) })).status).toBe(200);
   streams[3]?.close();

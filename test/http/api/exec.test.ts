@@ -134,7 +134,7 @@ test('streams: a signal, the time limit and a disconnect each end the command', 
     expect(JSON.parse(line.on(exit).toString())).toEqual({ exitCode: code });
   }
   const late = await openExec(api.port, { ...sleep, timeoutSeconds: 1 }, admin);
-  expect(await late.closed).toEqual({ code: 4408, why: 'it was killed at its time limit' });
+  expect(await late.closed).toEqual({ code: 4408, why: 'the command was killed at its time limit' });
 
   const opened = watchOpened(world);
   const left = await openExec(api.port, sleep, admin);
@@ -169,10 +169,10 @@ test('streams: an invalid message closes with a code and names the valid ones', 
   const { admin, api } = await execFixture();
   const instanceId = await admin.launch();
   const bad: [(line: Awaited<ReturnType<typeof openExec>>) => void, number, RegExp][] = [
-    [({ socket }) => socket.send('text'), 4400, /^messages are binary/],
-    [({ socket }) => socket.send(Buffer.alloc(0)), 4400, /^the first byte of a message is 0/],
-    [(line) => line.send(stdout, 'x'), 4400, /^the first byte of a message is 0/],
-    [(line) => line.send(9, 'x'), 4400, /^the first byte of a message is 0/],
+    [({ socket }) => socket.send('text'), 4400, /^messages must be binary/],
+    [({ socket }) => socket.send(Buffer.alloc(0)), 4400, /^the first byte of a message must be 0/],
+    [(line) => line.send(stdout, 'x'), 4400, /^the first byte of a message must be 0/],
+    [(line) => line.send(9, 'x'), 4400, /^the first byte of a message must be 0/],
     [(line) => line.send(resize, '{'), 4400, /columns/],
     [(line) => line.send(resize, '{"columns":0,"rows":1}'), 4400, /from 1 to 1000/],
     [(line) => line.send(signal, '{"signal":"STOP"}'), 4400, /docs\/reference\/terminal.md/],
@@ -212,7 +212,13 @@ test('refuses unauthorized callers and invalid requests before the upgrade, the 
     ['a bad token', { instanceId, command }, { token: 'x' }, 401, /log in/],
     ["another's instance", { instanceId, command }, mallory, 404, /ent: instance not found/],
     ['an unknown instance', { instanceId: NOBODY, command }, admin, 404, /ent: instance not found/],
-    ['a stopped one', { instanceId: stopped, command }, admin, 409, /is Stopped, and nothing can be run in it/],
+    [
+      'a stopped one',
+      { instanceId: stopped, command },
+      admin,
+      409,
+      /is Stopped, and commands run only in a Running instance/,
+    ],
     ['no instance', { command }, admin, 400, /field \\"instanceId\\" is not set/],
     ['no command', { instanceId }, admin, 400, /field \\"command\\" is not set/],
     ['no program', { instanceId, command: [''] }, admin, 400, /must begin with the name of a program/],
@@ -351,7 +357,7 @@ test('an account has sixteen commands at once, and a free slot when one ends', a
   const lines = await Promise.all(Array.from({ length: 16 }, () => openExec(api.port, sleep, admin)));
   expect(await refusal(api.port, sleep, admin)).toMatchObject({
     status: 429,
-    text: expect.stringMatching(/16 of your commands run/),
+    text: expect.stringMatching(/16 of your commands are running/),
   });
   lines[0]?.socket.close();
   await eventually(async () => {
@@ -371,7 +377,7 @@ test('the instance is in use exactly while a command runs', async () => {
   expect(await http()).toBe('1 request or WebSocket is open through the gateway');
   line.socket.close();
   await line.closed;
-  await eventually(async () => (await http()).startsWith('something came through the gateway'));
+  await eventually(async () => (await http()).startsWith('the last data came through the gateway'));
 });
 
 test('a stopped instance closes the socket with an unknown exit code', async () => {
@@ -389,7 +395,7 @@ test('stopping the server closes the sockets and ends their commands', async () 
   const opened = watchOpened(world);
   const line = await openExec(api.port, { instanceId, command: ['sleep', '1000'] }, admin);
   await api.stop();
-  expect(await line.closed).toEqual({ code: 1001, why: 'the server stops' });
+  expect(await line.closed).toEqual({ code: 1001, why: 'the server is stopping' });
   expect(await opened[0]).toBe(137);
 });
 

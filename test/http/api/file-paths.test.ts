@@ -101,7 +101,7 @@ describe('only the caller’s own files are reachable', () => {
         expect(reply.status).toBe(404);
         if (method !== 'HEAD')
           expect(reply.json).toMatchObject({
-            message: `volume ${volume} not found; POST /api/storage/volume/list names yours`,
+            message: `volume ${volume} not found; POST /api/storage/volume/list lists yours`,
           });
       }
       for (const route of ['list', 'createFolder'])

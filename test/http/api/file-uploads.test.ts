@@ -50,7 +50,7 @@ describe('an upload', () => {
       head('PUT', 'huge', `Content-Length: ${2 * 2 ** 30 + 1}`, 'Connection: close'),
     );
     expect(announced).toMatch(/^HTTP\/1\.1 507 /);
-    expect(announced).toMatch(/volume holds, 2147483648.*delete files, or use a larger volume/);
+    expect(announced).toMatch(/size of the volume, 2147483648.*delete files, or use a larger volume/);
     const volume = api().volumes.get(ALICES);
     if (!volume) throw new Error('no volume');
     api().volumes.set(ALICES, { ...volume, sizeGB: 1 / 1024 });
@@ -221,7 +221,7 @@ describe('a volume', () => {
   test('serves no files unless Bound, and the refusal names the fix', async () => {
     const volume = api().volumes.get(BOBS);
     if (!volume) throw new Error('no volume');
-    const words = { Pending: /once it is Bound/, Terminating: /being deleted/, Lost: /when the operator/ };
+    const words = { Pending: /when it is Bound/, Terminating: /being deleted/, Lost: /when the operator/ };
     for (const [status, said] of Object.entries(words)) {
       api().volumes.set(BOBS, {
         ...volume,

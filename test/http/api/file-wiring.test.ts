@@ -33,7 +33,7 @@ test('serves a volume to its owner only, and no files before it is Bound', async
   const [alice, bob] = [await api.newAccount(), await api.newAccount()];
   const asked = { name: 'v', sizeGB: 1, region: ids.region, volumeType: 'filesystem' } as const;
   const { volume } = await alice.client.createVolume(asked);
-  expectAllRefused(await askAll(alice.client, volume.id), 'not_now', 'once it is Bound');
+  expectAllRefused(await askAll(alice.client, volume.id), 'not_now', 'when it is Bound');
   expectAllRefused(await askAll(bob.client, volume.id), 'not_found', 'not found');
   expectAllRefused(await askAll(alice.client, randomUUID()), 'not_found', 'not found');
 });

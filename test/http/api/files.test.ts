@@ -247,6 +247,6 @@ describe('a part of a file', () => {
     });
     expect(Buffer.concat([first, Buffer.from(await rest.arrayBuffer())]).equals(bytes)).toBe(true);
     await expect.poll(() => api().connections()).toBeLessThan(3);
-    expect(api().logged.filter(({ text }) => text.includes('cut short'))).toHaveLength(1);
+    expect(api().logged.filter(({ text }) => text.includes('was aborted'))).toHaveLength(1);
   });
 });

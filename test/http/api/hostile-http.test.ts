@@ -131,7 +131,7 @@ test('reads any content type as JSON, except forms, compressed bodies and invali
     [{ 'content-type': 'multipart/form-data; boundary=x' }, 'the body is a form'],
     [{ 'content-type': 'application/x-www-form-urlencoded' }, 'the body is a form'],
     [{ 'content-type': 'Application/X-WWW-Form-Urlencoded; charset=utf-8' }, 'the body is a form'],
-    [{ 'content-type': 'json' }, 'is no media type'],
+    [{ 'content-type': 'json' }, 'is not a media type'],
     [{ 'content-encoding': 'gzip' }, 'content-encoding'],
     [{ 'content-encoding': 'br' }, 'content-encoding'],
   ];

@@ -64,7 +64,7 @@ test.each([
   [{ name: 'a' }, /"ref"/],
   [{ name: '', ref: 'debian' }, /"name".*1 to 128/],
   [{ name: 'a', ref: 'Debian' }, /"ref".*lower-case.*registry\.example\.org\/name:tag/],
-  [{ name: 'a', ref: 'berth.local/x' }, /"ref".*no registry/],
+  [{ name: 'a', ref: 'berth.local/x' }, /"ref".*not a registry/],
   [{ name: 'a', ref: `a/${'b'.repeat(600)}` }, /"ref".*at most 500/],
 ])('refuses an image %j, naming the field and a valid value', async (body, why) => {
   const { client, token } = await api.newAccount();

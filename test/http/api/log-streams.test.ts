@@ -146,7 +146,7 @@ test('an account has eight log streams; the ninth is refused with a reason, and 
   await ninth.ended;
   expect(ninth).toMatchObject({ status: 429, headers: { 'retry-after': '10', 'x-error-code': 'too_many_requests' } });
   expect(JSON.parse(ninth.text())).toMatchObject({
-    message: 'this account has 8 logs open, and 8 is the most; close one',
+    message: 'this account has 8 open log streams, and the limit is 8; close one',
   });
   open[3]?.close();
   await eventually(async () => (await stream({ instanceId })).status === 200);
@@ -227,7 +227,7 @@ test('reports lines that the engine has dropped as a gap', async () => {
   const one = await stream({ instanceId }, { 'last-event-id': '5000000.2' });
   await eventually(() => messagesIn(one).length >= 2);
   expect(messagesIn(one).slice(0, 2)).toMatchObject([
-    { event: 'gap', id: null, data: { why: 'before the next line others may be missing, which are no longer kept' } },
+    { event: 'gap', id: null, data: { why: 'lines before the next line may be missing: they are no longer stored' } },
     { event: 'line', id: '9000000.1', data: { text: 'late' } },
   ]);
 });
@@ -259,7 +259,7 @@ test('a download is text, with or without times, complete or the tail; an interr
   const broken = await client.downloadLog(instanceId);
   await expect(broken.text()).rejects.toThrow();
   expect(api.logged).toContainEqual(
-    expect.objectContaining({ level: 'warn', text: 'a download of a log was cut short' }),
+    expect.objectContaining({ level: 'warn', text: 'a download of a log was aborted' }),
   );
 });
 

@@ -46,7 +46,7 @@ test('pages the console: each line once, with its time and the next cursor', asy
   await expect(client.logs({ instanceId, source: 'init' })).rejects.toMatchObject({
     status: 409,
     code: 'not_now',
-    message: expect.stringContaining('it is Stopped: start it'),
+    message: expect.stringContaining('the instance is Stopped: start it'),
   });
 });
 
@@ -154,7 +154,7 @@ test('refuses too many at once with a reason; an unreachable engine is a 503 wit
   expect(await logs({ instanceId })).toMatchObject({
     status: 429,
     headers: { 'retry-after': '1' },
-    json: { message: '4 of your requests for logs are under way; send this one again when one has been answered' },
+    json: { message: '4 of your log requests are running, the limit; try again when one has ended' },
   });
   for (const go of waiting) go();
   await Promise.all(under);
@@ -172,13 +172,13 @@ test('a terminated instance reports its console as gone, and keeps its events', 
   const instanceId = await launched('');
   await world.running.control.instances.terminate(world.caller, { instanceId }, null);
   for (const [source, what] of [
-    ['console', 'its console'],
-    ['init', 'the log of its init script'],
+    ['console', 'the console'],
+    ['init', 'the log of the init script'],
   ] as const)
     expect(await logs({ instanceId, source })).toMatchObject({
       status: 409,
       json: {
-        message: `instance ${instanceId} is terminated, and ${what} is gone with it; what happened to it is told with source "events"`,
+        message: `instance ${instanceId} is terminated, and ${what} was removed; send source "events" for the history of the instance`,
       },
     });
   expect((await stream({ instanceId })).status).toBe(409);

@@ -57,10 +57,13 @@ test('refuses invalid ranges and names valid ones', async () => {
     [{ stepSeconds: 20 }, /^field "stepSeconds" is 20: it must be a multiple of 15/],
     [{ stepSeconds: '60' }, /^type mismatch for field "stepSeconds"$/],
     [{ fromUnixMs: -1 }, /^field "fromUnixMs" is -1: it must be a whole number/],
-    [{ fromUnixMs: 1 }, /^field "fromUnixMs" is 1: it must be at least \d+, as figures are kept for 24 hours$/],
+    [{ fromUnixMs: 1 }, /^field "fromUnixMs" is 1: it must be at least \d+, because samples are stored for 24 hours$/],
     [{ fromUnixMs: nowMs, toUnixMs: nowMs - 1_000 }, /it must be before toUnixMs/],
-    [{ toUnixMs: nowMs + HOUR_MS }, /it must be at most \d+, which is now$/],
-    [{ fromUnixMs: nowMs - 2 * HOUR_MS, stepSeconds: 15 }, /it must be a multiple of 60 from so long ago/],
+    [{ toUnixMs: nowMs + HOUR_MS }, /it must be at most \d+, the time now$/],
+    [
+      { fromUnixMs: nowMs - 2 * HOUR_MS, stepSeconds: 15 },
+      /it must be a multiple of 60 for samples older than an hour/,
+    ],
   ];
   for (const [body, words] of bad) {
     const reply = await metrics(body);

@@ -83,8 +83,8 @@ test('an operation is read, listed and cancelled; the instance shows its progres
   expect(got.instance).toEqual((await client.listInstances({ pager })).instances[0]);
   expect(got).toMatchObject({ operationId: `${instanceId}.1`, timeline: operation.stages });
   expect(got.timeline.map(({ name, text }) => [name, text])).toEqual([
-    ['Queued', 'had its turn'],
-    ['Placed', 'has its place in the region'],
+    ['Queued', 'scheduled'],
+    ['Placed', 'capacity is allocated'],
   ]);
 
   const cancelled = await client.cancelOperation({ operationId: `${instanceId}.1` });
@@ -92,7 +92,7 @@ test('an operation is read, listed and cancelled; the instance shows its progres
   await expect(client.cancelOperation({ operationId: `${instanceId}.1` })).rejects.toMatchObject({
     status: 409,
     code: 'not_now',
-    message: expect.stringContaining('it has ended already (Cancelled)'),
+    message: expect.stringContaining('the operation has already ended (Cancelled)'),
   });
   const { operations, pager: reported } = await client.listOperations({ instanceId, pager });
   expect(operations.map(({ kind, state }) => [kind, state])).toEqual([
@@ -111,7 +111,7 @@ describe('invalid requests', () => {
       400,
       /^field "instanceId" is not set; or send "volumeId", "snapshotId" or "imageId"$/,
     ],
-    ['/operation/list', { instanceId: 'a', volumeId: 'b', pager }, 400, /only one can be set/],
+    ['/operation/list', { instanceId: 'a', volumeId: 'b', pager }, 400, /exclude each other; send only one of them/],
     ['/operation/list', { instanceId: 'a' }, 400, /^field "pager" is not set$/],
     ['/operation/list', { instanceId: 'notebook-none', pager }, 404, /^ent: instance not found$/],
     ['/operation/list', { volumeId: 'none', pager }, 404, /^volume none not found; POST/],

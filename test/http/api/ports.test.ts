@@ -19,7 +19,7 @@ const urls = (port: number) => ({
   pathUrl: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
   hostUrl: `http://${port}-${instanceId}.gpu.test/`,
 });
-const onNodePort = expect.stringMatching(/the doors of the gateway alone: the port is also in nodePorts/);
+const onNodePort = expect.stringMatching(/this setting affects only the gateway: the port is also in nodePorts/);
 
 test('lists each node port, set port and shared port with its access and address', async () => {
   const { client } = alice;

@@ -91,7 +91,7 @@ test('close kills the shell and disconnects viewers; the next of the name is new
   await admin.client.closeTerminal({ instanceId, terminal: 'x' });
   expect(await viewer.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
   const none = await api.post('/instance/terminal/close', { instanceId, terminal: 'x' }, { token: admin.token });
-  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
+  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no open terminal x' } });
   const next = await openTerminal(api.port, { instanceId, terminal: 'x' }, admin);
   await next.waitForText('# ');
   expect(next.messages[0]).toMatchObject({ created: true });
@@ -205,7 +205,7 @@ test('the instance is in use exactly while a viewer is attached', async () => {
     () => 'otherwise',
   );
   viewer.socket.close();
-  await eventually(async () => /something came through the gateway/.test(await http()));
+  await eventually(async () => /the last data came through the gateway/.test(await http()));
   expect((await admin.client.listTerminals({ instanceId })).terminals).toHaveLength(1);
 });
 
@@ -246,7 +246,7 @@ test('refuses unauthorized callers and invalid requests before the upgrade', asy
     ['a stranger', { instanceId }, { headers: {} }, 401, /not logged in/],
     ["another's", { instanceId }, mallory, 404, /ent: instance not found/],
     ['an unknown one', { instanceId: NOBODY }, admin, 404, /ent: instance not found/],
-    ['a stopped one', { instanceId: stopped }, admin, 409, /is Stopped, and nothing can be run in it/],
+    ['a stopped one', { instanceId: stopped }, admin, 409, /is Stopped, and commands run only in a Running instance/],
     ['no instance', {}, admin, 400, /field \\"instanceId\\" is not set/],
     ...['', ' ', 'a b', '../x', '-a', 'a\nb', 'x'.repeat(65), 'ö', 'a/b', '\0'].map(
       (terminal): [string, Record<string, string>, Asking, number, RegExp] => [
@@ -278,7 +278,7 @@ test('an instance has 16 terminals, a terminal 8 viewers; refusals name limit an
   for (let n = 0; n < 16; n++) await openTerminal(api.port, { instanceId, terminal: `t${n}` }, admin);
   expect(await refusal(api.port, { instanceId, terminal: 't16' }, admin)).toMatchObject({
     status: 429,
-    text: expect.stringMatching(/this instance has 16 terminals open, and that is the most; close one/),
+    text: expect.stringMatching(/this instance has 16 open terminals, the limit; close one/),
   });
   for (let n = 0; n < 7; n++) await openTerminal(api.port, { instanceId, terminal: 't0' }, admin);
   expect(await refusal(api.port, { instanceId, terminal: 't0' }, admin)).toMatchObject({

@@ -114,7 +114,7 @@ describe('access control', () => {
     const answered = await ask(harness, `/forward/${A}/80/`);
     expect(answered.status).toBe(500);
     expect(answered.body).not.toContain('secret');
-    expect(harness.logged.some(({ text }) => text.includes('failed at a request'))).toBe(true);
+    expect(harness.logged.some(({ text }) => text.includes('failed to handle a request'))).toBe(true);
   });
 });
 

@@ -32,14 +32,14 @@ async function full(more: Parameters<typeof start>[0] = {}): Promise<{ harness: 
 }
 
 const warnings = ({ logged }: Harness): number =>
-  logged.filter(({ text }) => text.includes('further ones are turned away')).length;
+  logged.filter(({ text }) => text.includes('limit of client connections and refuses new ones')).length;
 
 test('refuses requests and WebSockets above the limit, and keeps earlier ones', async () => {
   const { harness, openSockets } = await full();
   for (let count = 0; count < 3; count += 1) {
     const answered = await ask(harness, PATH);
     expect(answered).toMatchObject({ status: 503, headers: { 'retry-after': '5', connection: 'close' } });
-    expect(answered.body).toContain('as many clients are connected');
+    expect(answered.body).toContain('as many client connections as it allows');
   }
   const upgrade = `GET ${PATH} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
   expect(await sendRaw(harness, upgrade)).toMatch(/^HTTP\/1\.1 503 /);

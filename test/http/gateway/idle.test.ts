@@ -82,7 +82,7 @@ describe('a client', () => {
     const client = talk(harness, `${upload(1_000)}half`);
     await until('the response has arrived', () => client.got().includes('\r\n\r\n'));
     expect(client.got()).toMatch(/^HTTP\/1\.1 408 /);
-    expect(client.got()).toContain('nothing of the request has come for 0.1 s');
+    expect(client.got()).toContain('the client sent nothing of its request for 0.1 s');
     await until('the upstream request is aborted', () => gone && harness.dialled.size === 0);
     await until('its permit is released', () => harness.began.every(({ done }) => done));
   });
@@ -192,7 +192,7 @@ describe('an instance', () => {
     const silent = await ask(harness, `/forward/${A}/80/`);
     expect(silent.status).toBe(504);
     expect(JSON.parse(silent.body)).toEqual({
-      message: expect.stringMatching(/has sent nothing for 0\.1 s.*look at what it does/),
+      message: expect.stringMatching(/has sent nothing for 0\.1 s.*check the program and its log/),
     });
     await expect(ask(harness, `/forward/${A}/80/half`)).rejects.toThrow(/aborted|ECONNRESET/);
     await until('all upstream connections are closed', () => harness.dialled.size === 0);

@@ -109,7 +109,7 @@ test('supports viewers, sizes, lists, closes and the end of the run over the soc
   await admin.client.closeTerminal({ instanceId, terminal: 'x' });
   expect(await one.closed).toEqual({ code: 4410, why: 'the terminal was closed' });
   const none = await api.post('/instance/terminal/close', { instanceId, terminal: 'x' }, { token: admin.token });
-  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no terminal x open' } });
+  expect(none).toMatchObject({ status: 404, json: { message: 'the instance has no open terminal x' } });
 
   const last = await openTerminal(api.port, { instanceId }, admin);
   await last.waitForText('# ');
@@ -123,12 +123,12 @@ test('reports refusals of the engine before the upgrade', async () => {
   const instanceId = await admin.launch();
   world.engine.openExec = async () => {
     const { EngineFault } = await import('../../../src/domain/engine-fault.ts');
-    throw new EngineFault('no_capacity', 'the instance has no room for one more process', { retry: true });
+    throw new EngineFault('no_capacity', 'the instance has reached its limit of processes', { retry: true });
   };
   const refused = await openTerminal(api.port, { instanceId }, admin).catch((error: unknown) => error);
   expect(refused).toBeInstanceOf(RefusedUpgrade);
   expect(refused).toMatchObject({
-    refused: { status: 409, code: 'no_capacity', text: expect.stringMatching(/no room for one more/) },
+    refused: { status: 409, code: 'no_capacity', text: expect.stringMatching(/limit of processes/) },
   });
 });
 
@@ -169,7 +169,7 @@ test('applies back-pressure of a slow viewer without loss', async () => {
 
 async function* untilAborted(signal: AbortSignal): AsyncGenerator<TerminalMessage, void> {
   if (!signal.aborted) await once(signal, 'abort');
-  yield { kind: 'ended', exitCode: null, why: 'the viewer left' };
+  yield { kind: 'ended', exitCode: null, why: 'the viewer disconnected' };
 }
 
 test('coalesces rapid resizes and delivers the last', async () => {

@@ -108,7 +108,7 @@ test('refuses missing, invalid or mismatched certificate files at start', async 
   await write({ cert: 'nothing', key: one.key });
   await expect(open()).rejects.toThrow();
   await write({ cert: one.cert, key: other.key });
-  await expect(open()).rejects.toThrow('the key is not that of the certificate');
+  await expect(open()).rejects.toThrow('the key does not belong to the certificate');
   // A file during its write.
   await write({ cert: one.cert, key: '' });
   await expect(open()).rejects.toThrow();

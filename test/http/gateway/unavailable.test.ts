@@ -17,7 +17,7 @@ describe('the gateway explains why an instance cannot answer', () => {
       headers: { 'retry-after': '3', 'content-type': 'application/json; charset=utf-8' },
     });
     expect(JSON.parse(forProgram.body)).toEqual({
-      message: expect.stringMatching(/nothing listens on its port 80: .*let it listen on 0\.0\.0\.0/),
+      message: expect.stringMatching(/nothing listens on port 80: .*let the program listen on 0\.0\.0\.0/),
     });
     const forPerson = await ask(harness, `/forward/${A}/80/`, browser);
     expect(forPerson.headers['content-type']).toBe('text/html; charset=utf-8');
@@ -48,23 +48,33 @@ describe('the gateway explains why an instance cannot answer', () => {
   });
 
   const pages: [status: string, title: string, says: RegExp, refreshes: boolean][] = [
-    ['Initializing', 'The instance is starting', /The instance is Initializing\..*It answers here once it runs/s, true],
+    [
+      'Initializing',
+      'The instance is starting',
+      /The instance is Initializing\..*The instance answers here when it runs/s,
+      true,
+    ],
     ['PullingImage', 'The instance is starting', /The instance is PullingImage\./, true],
     ['Starting', 'The instance is starting', /The instance is Starting\./, true],
     ['Restarting', 'The instance is starting', /The instance is Restarting\./, true],
     [
       'Stopped',
-      'The instance does not run',
-      /The instance is Stopped\..*Its owner can start it from the console/s,
+      'The instance is not running',
+      /The instance is Stopped\..*The owner can start the instance from the console/s,
       false,
     ],
     [
       'Archived',
-      'The instance does not run',
-      /The instance is Archived\..*Its owner can start it from the console/s,
+      'The instance is not running',
+      /The instance is Archived\..*The owner can start the instance from the console/s,
       false,
     ],
-    ['StartingFailed', 'The instance could not be started', /learns why from the console.*start it again/s, false],
+    [
+      'StartingFailed',
+      'The instance could not be started',
+      /finds the cause in the console.*start the instance again/s,
+      false,
+    ],
     [
       'InitializationFailed',
       'The instance could not be started',
@@ -84,7 +94,7 @@ describe('the gateway explains why an instance cannot answer', () => {
       expect(page.body).toContain(`<h1>${title}</h1>`);
       expect(page.body).toMatch(says);
       expect(page.body.includes('http-equiv="refresh"')).toBe(refreshes);
-      expect(page.body.includes('looks again by itself')).toBe(refreshes);
+      expect(page.body.includes('reloads automatically')).toBe(refreshes);
       expect(page.headers['retry-after']).toBe(refreshes ? '3' : undefined);
       expect(page.body.includes(`href="${API_ORIGIN}/"`)).toBe(!refreshes);
       const program = await ask(harness, `/forward/${A}/80/`);
@@ -99,7 +109,7 @@ describe('the gateway explains why an instance cannot answer', () => {
     });
     const page = await ask(harness, `/forward/${A}/80/`, browser);
     expect(page).toMatchObject({ status: 503, headers: { 'retry-after': '3' } });
-    expect(page.body).toContain('The instance has just stopped, or is being restarted.');
+    expect(page.body).toContain('The instance has just stopped, or is restarting.');
     expect(page.body).toContain('http-equiv="refresh"');
   });
 

@@ -17,7 +17,7 @@ test('answers 503 with Retry-After until the server takes over, then lets it ans
   const url = `http://127.0.0.1:${bound.port}/`;
   const early = await fetch(url, { method: 'POST', body: 'x'.repeat(100_000) });
   expect([early.status, early.headers.get('retry-after')]).toEqual([503, '1']);
-  expect(await early.text()).toBe('Berth starts: try again in a moment.\n');
+  expect(await early.text()).toBe('Berth is starting: try again in a moment.\n');
   const server = createServer((_, response) => response.end('here'));
   await handOver(server, bound);
   expect(server.address()).toMatchObject({ port: bound.port });

@@ -39,8 +39,8 @@ test('the API keeps serving under a flood of incomplete clients, and the gateway
   // A late client gets the refusal.
   const late = await fetch(`${server.gatewayUrl}/`);
   expect([late.status, late.headers.get('retry-after')]).toEqual([503, '5']);
-  expect(await late.json()).toEqual({ message: expect.stringContaining('as many clients are connected') });
-  expect(server.output()).toContain('further ones are turned away');
+  expect(await late.json()).toEqual({ message: expect.stringContaining('as many client connections as it allows') });
+  expect(server.output()).toContain('limit of client connections and refuses new ones');
   for (const socket of sockets) socket.destroy();
   await until(
     () => fetch(`${server.gatewayUrl}/`).then(({ status }) => status),

@@ -56,7 +56,7 @@ function start(folder: string, env: Record<string, string> = {}, args = program)
     serves: async () => {
       const found = await until(
         async () => ({ text, code: child.exitCode }),
-        (seen) => seen.text.includes('Berth serves.') || seen.code !== null,
+        (seen) => seen.text.includes('Berth is ready.') || seen.code !== null,
       );
       const url = /API\s+(http:\/\/\S+)\/api/.exec(found.text)?.[1];
       if (url === undefined) throw new Error(`it does not serve:\n${found.text}`);
@@ -118,7 +118,9 @@ test('names a port in use and an invalid setting', async () => {
   const port = typeof address === 'object' && address ? address.port : 0;
   const blocked = start(await newFolder(), { BERTH_LISTEN: `127.0.0.1:${port}` });
   expect(await blocked.ended).toBe(1);
-  expect(blocked.output()).toMatch(new RegExp(`127.0.0.1:${port}.* is in use by another program; set BERTH_LISTEN`));
+  expect(blocked.output()).toMatch(
+    new RegExp(`127.0.0.1:${port}.* is in use by another program; set other addresses in BERTH_LISTEN`),
+  );
 
   const wrong = start(await newFolder(), { BERTH_NODE_PORTS: 'all' });
   expect(await wrong.ended).toBe(1);

@@ -86,7 +86,7 @@ test('the API serves TLS with a Secure cookie, and loads a renewed certificate',
     async () => (await post('/user/login', credentials)).shownAs,
     (name) => name === 'second.test',
   );
-  expect(server.output()).toContain('a new certificate is in use');
+  expect(server.output()).toContain('loaded a new certificate');
 });
 
 test('warns about a domain shared by the API and hosts of ports', () => {
@@ -133,5 +133,5 @@ test('closes a stalled client of the gateway after the configured time', async (
     );
   });
   expect(text).toMatch(/^HTTP\/1\.1 408 /);
-  expect(text).toContain('nothing of the request has come for 1 s');
+  expect(text).toContain('the client sent nothing of its request for 1 s');
 });

@@ -132,7 +132,7 @@ describe('refuses', () => {
   test('DSA and short RSA, with the command for a better key', () => {
     expect(refusalOf(makePair('dsa').line).message).toMatch(/DSA.*ssh-keygen -t ed25519/);
     expect(refusalOf(makePair('rsa', ['-b', '2048']).line).message).toMatch(
-      /2048 bits; at least 3072.*ssh-keygen -t ed25519/,
+      /2048 bits; use at least 3072.*ssh-keygen -t ed25519/,
     );
   });
 
@@ -172,14 +172,18 @@ describe('refuses', () => {
   test.each([
     ['an empty text', '', /is empty/],
     ['a type alone', ED25519_TYPE, /nothing follows its type/],
-    ['an unknown type', 'ssh-dilithium AAAA', /none of the types taken: ssh-ed25519/],
-    ['text', 'hello', /none of the types taken/],
+    ['an unknown type', 'ssh-dilithium AAAA', /not an accepted type: ssh-ed25519/],
+    ['text', 'hello', /not an accepted type/],
     ['no base64', `${ED25519_TYPE} !!!!`, /not base64/],
     ['base64url', `${ED25519_TYPE} AAAA-_==`, /not base64/],
     ['base64 without its padding', queueEntries(ED25519_TYPE, packed('x')).replaceAll('=', ''), /not base64/],
     ['loose last bits', queueEntries('ssh-ed25519', packed('x')).replace(/.= x$/, 'B= x'), /not base64/],
-    ['a foreign type inside', queueEntries('ssh-rsa', ed25519Blob()), /outside.*inside/],
-    ['a short ed25519 key', queueEntries(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))), /31 bytes where 32/],
+    ['a foreign type inside', queueEntries('ssh-rsa', ed25519Blob()), /has the type .*, but its blob has the type/],
+    [
+      'a short ed25519 key',
+      queueEntries(ED25519_TYPE, packed(ED25519_TYPE, Buffer.alloc(31))),
+      /31 bytes; it must have 32/,
+    ],
     ['bytes after the end', queueEntries(ED25519_TYPE, ed25519Blob('x')), /5 bytes after the end/],
     [
       'one byte after the end',

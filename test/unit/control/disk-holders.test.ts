@@ -39,7 +39,7 @@ test('abort ends all holds of a disk with its reason, and waits until the last i
 test('stop ends all holds, also later ones', async () => {
   const uses = makeDiskHolders();
   const holds = [uses.acquire(one), uses.acquire(other)];
-  const reason = new Error('the server is being stopped');
+  const reason = new Error('the server is stopping');
   for (const { signal, release } of holds) signal.addEventListener('abort', release);
   await uses.stop(reason);
   expect(uses.acquire(one).signal.reason).toBe(reason);

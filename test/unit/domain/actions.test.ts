@@ -30,14 +30,14 @@ test('each refusal names an alternative', () => {
   expect(refusalOfAction('stop', 'Stopped', 'stopped')).toMatch(/already Stopped/);
   expect(refusalOfAction('stop', 'Archived', 'archived')).toMatch(/already Archived; start it/);
   expect(refusalOfAction('start', 'Running', 'stopped')).toMatch(/still stopping/);
-  expect(refusalOfAction('start', 'Stopped', 'archived')).toMatch(/stop it first/);
+  expect(refusalOfAction('start', 'Stopped', 'archived')).toMatch(/stop it to cancel the archiving/);
   expect(refusalOfAction('restart', 'Stopped', 'stopped')).toMatch(/use start/);
   expect(refusalOfAction('restart', 'Running', 'stopped')).toBe(
-    'it is stopping; wait until it is Stopped, then start it',
+    'the instance is stopping; wait until it is Stopped, then start it',
   );
   expect(refusalOfAction('restart', 'Running', 'archived')).toMatch(/being archived; wait/);
   expect(refusalOfAction('archive', 'Starting', 'running')).toMatch(
-    /only one that is Running, Stopped or StartingFailed/,
+    /only an instance that is Running, Stopped or StartingFailed/,
   );
   expect(refusalOfAction('archive', 'Archived', 'archived')).toMatch(/start it/);
   expect(refusalOfAction('archive', 'Running', 'archived')).toMatch(/already/);

@@ -42,12 +42,12 @@ test('describes a full disk with its largest entries, by their paths in the inst
     { path: 'cache/pip', bytes: BYTES_PER_GB / 2 },
   ];
   const text =
-    'the data disk is 97 % full; most of it is in /root/dataDisk/runs (12 GB), /root/dataDisk/cache/pip (0.5 GB)';
+    'the data disk is 97 % full; its largest paths are /root/dataDisk/runs (12 GB), /root/dataDisk/cache/pip (0.5 GB)';
   expect(fullDisksText([{ disk: 'data', mountPath: '/root/dataDisk', percent: 97, biggest }])).toBe(text);
   const volume = { disk: 'volume' as const, mountPath: '/mnt/v', percent: 100, biggest: [] };
   const root = { disk: 'root' as const, mountPath: '/', percent: 95, biggest: [{ path: 'tmp', bytes: 2 ** 31 }] };
   expect(fullDisksText([volume, root])).toBe(
-    'the volume on /mnt/v is 100 % full. the root disk is 95 % full; most of it is in /tmp (2 GB)',
+    'the volume on /mnt/v is 100 % full. the root disk is 95 % full; its largest paths are /tmp (2 GB)',
   );
   expect(fullDisksText([])).toBe('');
 });

@@ -144,7 +144,9 @@ describe('the table of transitions', () => {
       for (const event of statusEvents) {
         const to = transitions[status][event];
         if (to === undefined)
-          expect(() => nextStatus(status, event)).toThrow(`no event "${event}" leads out of the status ${status}`);
+          expect(() => nextStatus(status, event)).toThrow(
+            `the status ${status} has no transition for the event "${event}"`,
+          );
         else expect(nextStatus(status, event)).toBe(to);
       }
     }
@@ -164,11 +166,11 @@ describe('the table of transitions', () => {
   });
 });
 
-test('no reason of a permanent failure promises recovery "by itself"', () => {
+test('no reason of a permanent failure promises automatic recovery', () => {
   for (const [reason, text] of Object.entries(diagnoses)) {
-    const promises = / by itself/.test(text);
+    const promises = / automatically/.test(text);
     const stays = permanentReason(isDiagnosis(reason) ? reason : '');
-    expect(diagnoses[stays], `${reason} stays as ${stays}`).not.toMatch(/ by itself/);
+    expect(diagnoses[stays], `${reason} stays as ${stays}`).not.toMatch(/ automatically/);
     expect(promises, reason).toBe(stays !== reason);
   }
 });

@@ -34,16 +34,13 @@ describe('a metrics range', () => {
   });
 
   test.each([
-    [
-      { fromMs: NOW, toMs: NOW - 1 },
-      /^field "fromUnixMs" is 1700000007000: it must be before toUnixMs, which is 1700000006999/,
-    ],
+    [{ fromMs: NOW, toMs: NOW - 1 }, /^field "fromUnixMs" is 1700000007000: it must be before toUnixMs, 1700000006999/],
     [{ fromMs: NOW + 10_000 }, /must be before toUnixMs/],
     [{ toMs: NOW + 2 * MINUTE_MS }, /^field "toUnixMs" is 1700000127000: it must be at most 1700000007000/],
-    [{ fromMs: NOW - 2 * DAY_MS }, /: it must be at least 1699913607000, as figures are kept for 24 hours/],
+    [{ fromMs: NOW - 2 * DAY_MS }, /: it must be at least 1699913607000, because samples are stored for 24 hours/],
     [
       { fromMs: NOW - DAY_MS, stepMs: SAMPLE_MS },
-      /it must be a multiple of 60 .* or fromUnixMs must be at least 1699996407000/,
+      /it must be a multiple of 60 .* or send a fromUnixMs of at least 1699996407000/,
     ],
     [{ stepMs: 20_000 }, /^field "stepSeconds" is 20: it must be a multiple of 15/],
   ])('is refused with the valid values: %j', (request, words) => {

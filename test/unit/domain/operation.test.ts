@@ -95,7 +95,7 @@ test('the phase Failed ends the operation with reason, message and remedy', () =
     endedAtMs: 9_000,
     error: { reason: 'ImageDenied', message: 'unauthorized', whatToDo: diagnoses.ImageDenied },
   });
-  expect(publicStages(failed).at(-1)?.text).toBe('not finished: the image is made ready');
+  expect(publicStages(failed).at(-1)?.text).toBe('not finished: preparing the image');
 });
 
 test('an ended operation ignores later observations', () => {
@@ -125,7 +125,7 @@ test('counts bytes in their own stage, not in the next', () => {
     done: 12_340_000,
     total: 45_600_000,
     unit: 'bytes',
-    text: 'the image is made ready: 12.3 of 45.6 MB',
+    text: 'preparing the image: 12.3 of 45.6 MB',
   });
   launch = advanceOperation(launch, at('CreateContainer', bytes(45_600_000, 45_600_000)), 2_000);
   expect(publicStages(launch).at(-1)).toMatchObject({ name: 'Container', done: 0, total: 0, unit: '' });
@@ -134,9 +134,9 @@ test('counts bytes in their own stage, not in the next', () => {
 test('shows steps and bytes without a total when the total is unknown', () => {
   const say = (progress: Progress) =>
     publicStages(beginStage(beginOperation('launch', 'user', 0), 'Image', 1, progress)).at(-1)?.text;
-  expect(say({ done: 3, total: 7, unit: 'steps' })).toBe('the image is made ready: step 3 of 7');
-  expect(say({ done: 3, total: 0, unit: 'steps' })).toBe('the image is made ready: step 3');
-  expect(say(bytes(2_000_000, 0))).toBe('the image is made ready: 2.0 MB');
+  expect(say({ done: 3, total: 7, unit: 'steps' })).toBe('preparing the image: step 3 of 7');
+  expect(say({ done: 3, total: 0, unit: 'steps' })).toBe('preparing the image: step 3');
+  expect(say(bytes(2_000_000, 0))).toBe('preparing the image: 2.0 MB');
 });
 
 test('the percentage grows with stages and bytes, and is 100 only on success', () => {
@@ -162,9 +162,9 @@ test('a return to an earlier stage keeps its start time and shows later stages a
   const back = through('launch', 'DownloadImage', 'CreateContainer', 'DownloadImage');
   expect(names(back)).toEqual(['Queued', 'Container', 'Image']);
   const texts = new Map(publicStages(back).map(({ name, text, startedAtUnixMs }) => [name, { text, startedAtUnixMs }]));
-  expect(texts.get('Image')).toEqual({ text: 'the image is made ready', startedAtUnixMs: 1_000 });
-  expect(texts.get('Container')?.text).toBe('not finished: the container is made');
-  expect(texts.get('Queued')?.text).toBe('had its turn');
+  expect(texts.get('Image')).toEqual({ text: 'preparing the image', startedAtUnixMs: 1_000 });
+  expect(texts.get('Container')?.text).toBe('not finished: creating the container');
+  expect(texts.get('Queued')?.text).toBe('scheduled');
 });
 
 test('the init script may outlast the operation, and is in the timeline once', () => {
@@ -173,7 +173,7 @@ test('the init script may outlast the operation, and is in the timeline once', (
   expect(publicStages(running).at(-1)).toMatchObject({
     name: 'InitScript',
     endedAtUnixMs: null,
-    text: 'the init script runs',
+    text: 'running the init script',
   });
   expect(names(beginInitScript(running, 4_000)).filter((name) => name === 'InitScript')).toHaveLength(1);
   expect(publicStages(endInitScript(running, 5_000)).at(-1)).toMatchObject({
@@ -202,7 +202,7 @@ describe('cancelling', () => {
     expect(planCancellation(begun)).toEqual({ action });
     expect(publicOperation('x', 1, begun).cancellable).toBe(true);
     const over = supersedeOperation(begun, 1);
-    expect(planCancellation(over)).toEqual({ why: expect.stringContaining('ended already (Cancelled)') });
+    expect(planCancellation(over)).toEqual({ why: expect.stringContaining('already ended (Cancelled)') });
     expect(publicOperation('x', 1, over).cancellable).toBe(false);
   });
 

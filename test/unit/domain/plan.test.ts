@@ -136,7 +136,7 @@ describe('plan, in every state and for every observation', () => {
 describe('plan', () => {
   test('throws for a status that the desired state excludes', () => {
     expect(() => plan(at('running', { status: 'Stopped' }), absent, now, limits)).toThrow(
-      /no event "create" leads out of the status Stopped/,
+      /the status Stopped has no transition for the event "create"/,
     );
     expect(() => plan(at('archived', { status: 'Starting' }), absent, now, limits)).toThrow(/"archive"/);
   });

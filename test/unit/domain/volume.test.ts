@@ -62,7 +62,7 @@ test('a failed expand leaves the volume Bound at its actual size; a failed creat
     operation: {
       state: 'Failed',
       endedAtMs: 7,
-      error: { ...why, whatToDo: expect.stringMatching(/^It is as it was/) },
+      error: { ...why, whatToDo: expect.stringMatching(/^The volume is unchanged/) },
     },
   });
   expect(failVolume({ ...volume, status: 'Pending' }, { ...why, hasGB: null }, 7)).toMatchObject({

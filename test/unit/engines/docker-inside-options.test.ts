@@ -142,7 +142,11 @@ describe('requirements on the host', () => {
 
   test.each([
     ['its engine', { engine: 'podman' }, /Podman/],
-    ['its engine’s rights', { engine: 'rootless' }, /runs without root; one that runs as root can/],
+    [
+      'its engine’s rights',
+      { engine: 'rootless' },
+      /runs without root, and Docker inside needs an engine that runs as root/,
+    ],
     ['its connection to the engine', { engine: 'elsewhere' }, /another machine/],
     ['Berth’s rights', { berthIsRoot: false }, /does not run as root/],
     ['its kernel', { kernel: '5.10.0-28-amd64' }, /5\.10.*5\.11/],

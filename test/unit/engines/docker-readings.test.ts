@@ -93,7 +93,9 @@ describe('faults', () => {
     const id = 'a'.repeat(12) + 'b'.repeat(52);
     const error = answer(500, `error mounting "/var/lib/docker/overlay2/x" of ${id}\nmore`);
     const fault = faultOf(error);
-    expect(fault.message).toBe(`the container engine refused it: error mounting "(a path)" of ${'a'.repeat(12)} more`);
+    expect(fault.message).toBe(
+      `the container engine refused the request: error mounting "(a path)" of ${'a'.repeat(12)} more`,
+    );
     expect(fault.cause).toBe(error);
   });
 
@@ -109,7 +111,9 @@ describe('faults', () => {
 
   it('distinguish a port held by the engine from one held by another program', () => {
     const said = (sentence: string): string => portTakenText(30_001, faultOf(answer(500, sentence)));
-    expect(said('Bind for 0.0.0.0:30001 failed: port is already allocated')).toMatch(/30001 .*restart frees it/);
+    expect(said('Bind for 0.0.0.0:30001 failed: port is already allocated')).toMatch(
+      /30001 .*restart of the engine frees it/,
+    );
     expect(said('listen tcp4 0.0.0.0:30001: bind: address already in use')).toBe(
       'node port 30001 is taken by another program of the host',
     );

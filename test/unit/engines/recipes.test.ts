@@ -113,7 +113,7 @@ describe('a failed build', () => {
     [
       "E: Failed to fetch http://x/y.deb  Could not resolve 'x'",
       'unreachable',
-      /can't be fetched from http:\/\/deb\.debian\.org/,
+      /cannot be downloaded from http:\/\/deb\.debian\.org/,
     ],
     ['tar: ./usr/a: Cannot write: No space left on device', 'no_capacity', /disk is full/],
     ['W: GPG error: http://x trixie InRelease: NO_PUBKEY 6ED0E7B82643E131', 'rejected', /debian-archive-keyring/],

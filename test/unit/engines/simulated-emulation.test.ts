@@ -180,7 +180,7 @@ describe('scripts', () => {
     const { engine, clock } = emulator();
     const spec = specOf('one', { start: '# berth-sim: explode gently\n' });
     await clock.run(engine.ensure(spec, noSignal()));
-    expect((await linesOf(engine, spec.id))[0]).toBe('berth-sim: not understood: "explode gently"');
+    expect((await linesOf(engine, spec.id))[0]).toBe('berth-sim: unknown instruction: "explode gently"');
   });
 
   it('explain an unsupported command', async () => {
@@ -251,7 +251,7 @@ describe('services', () => {
     expect(packet.readUInt32BE(0)).toBe(packet.length - 4);
     expect(packet.readUInt8(4)).toBeGreaterThanOrEqual(4);
     expect(packet.readUInt8(5)).toBe(1);
-    expect(packet.toString('latin1')).toContain('it has no shell');
+    expect(packet.toString('latin1')).toContain('has no shell');
   });
 
   it('other ports are busy unless a service is configured', async () => {
@@ -364,7 +364,7 @@ describe('the state file', () => {
     expect(await observe(emulator({ stateFile: file }).engine, spec.id)).toMatchObject({ running: true });
     await appendFile(file, 'dear diary\n');
     const before = await readFile(file, 'utf8');
-    expect(() => emulator({ stateFile: file })).toThrow(/line \d+, is not what a simulated engine wrote/);
+    expect(() => emulator({ stateFile: file })).toThrow(/line \d+, is not valid; remove the file/);
     expect(await readFile(file, 'utf8')).toBe(before);
   });
 

@@ -287,7 +287,7 @@ describe('seeded faults', () => {
     expect(day).not.toEqual(await badDay('two'));
     expect(day.join('\n')).toMatch(/failed before it took effect/);
     expect(day.join('\n')).toMatch(/does not answer/);
-    expect(day.join('\n')).toMatch(/given up/);
+    expect(day.join('\n')).toMatch(/aborted/);
   });
 
   it('a call’s fault does not depend on earlier calls', () => {

@@ -45,8 +45,12 @@ describe('the configuration', () => {
   });
 
   test('refuses half a certificate, an invalid domain, and roles without support in the simulated engine', () => {
-    expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(/BERTH_GATEWAY_TLS_KEY: must be set too/);
-    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(/BERTH_GATEWAY_TLS_CERT: must be set too/);
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_CERT: '/cert' })).toThrow(
+      /BERTH_GATEWAY_TLS_KEY: must be set, because BERTH_GATEWAY_TLS_CERT is set/,
+    );
+    expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(
+      /BERTH_GATEWAY_TLS_CERT: must be set, because BERTH_GATEWAY_TLS_KEY is set/,
+    );
     expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set too/);
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
     expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the host name/);
@@ -110,8 +114,8 @@ describe('the configuration', () => {
     ['BERTH_ARCHIVE_REGISTRY', 'registry.example.org', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'https://registry.example.org/berth', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
-    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /together with/],
-    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /together with/],
+    ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /must be set, because/],
+    ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /must be set, because/],
     ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],

@@ -35,7 +35,7 @@ describe('totals', () => {
     expect(closingLines(totals)).toEqual([
       'skipped: a.test.ts > one (no GPU here)',
       'skipped: b.test.ts > two',
-      'passed at its second try: d.test.ts > four (too late)',
+      'passed on the second attempt: d.test.ts > four (too late)',
       'failed: c.test.ts > three (expected 1 to be 2 seen: 1)',
       '7 passed, 1 failed, 2 skipped',
     ]);
@@ -47,7 +47,7 @@ describe('totals', () => {
   });
 
   test('count an interrupted run as a failure, with or without results', () => {
-    const reported = [{ name: 'the tests of parts', note: expect.stringMatching(/before they had totals/) }];
+    const reported = [{ name: 'the tests of parts', note: expect.stringMatching(/without totals/) }];
     expect(run('{"passed": 3', 0).failed).toEqual(reported);
     expect(totalsOfRun({ project: 'parts', file: path.join(folder, 'none'), code: 137 }).failed).toEqual(reported);
   });

@@ -25,7 +25,7 @@ test('counts and names every failure, and names tests that passed at the second 
   expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({
     passed: 3,
     failed: [
-      { name: 'an error nobody caught', note: 'uncaught' },
+      { name: 'an uncaught error', note: 'uncaught' },
       { name: 'does-not-load.misfit.ts', note: 'this file does not load' },
       { name: 'tests.misfit.ts > a throwing hook', note: 'the hook' },
       { name: 'tests.misfit.ts > fails', note: expect.stringContaining('expected 1 to be 2') },

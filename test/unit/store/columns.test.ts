@@ -22,11 +22,11 @@ test('a reconcile writes neither the spec nor separately set columns', () => {
 });
 
 test.each([
-  ['{', 'it is not JSON'],
+  ['{', 'the text is not JSON'],
   ['{}', 'at "stopAtMs": Invalid input'],
 ])('refuses a stop policy of %j with table, row and column', (text, why) => {
   expect(() => decodeColumn('stopPolicy', text, 'notebook-1')).toThrow(
-    `The column "stopPolicy" of instance notebook-1 can't be read: ${why}`,
+    `The column "stopPolicy" of instance notebook-1 cannot be read: ${why}`,
   );
 });
 

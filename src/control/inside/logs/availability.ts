@@ -25,13 +25,13 @@ export function missingLogReason(
   source: LogSource,
 ): string | null {
   if (source === 'events') return null;
-  const log = source === 'console' ? 'its console' : 'the log of its init script';
-  const instead = 'what happened to it is told with source "events"';
-  if (desired === 'released') return `instance ${id} is terminated, and ${log} is gone with it; ${instead}`;
+  const log = source === 'console' ? 'the console' : 'the log of the init script';
+  const instead = 'send source "events" for the history of the instance';
+  if (desired === 'released') return `instance ${id} is terminated, and ${log} was removed; ${instead}`;
   if (source === 'console' && status === 'Archived')
-    return `instance ${id} is Archived, and ${log} is gone with its container; the next start begins a new one; ${instead}`;
+    return `instance ${id} is Archived, and ${log} was removed with the container; the next start begins a new console; ${instead}`;
   if (source === 'init' && everEnsured && AT_REST.has(status))
-    return `${log} is on the root disk of instance ${id}, and read while that runs; it is ${status}: start it, or read its console`;
+    return `${log} is on the root disk of instance ${id}, and readable only while the instance runs; the instance is ${status}: start it, or read its console`;
   return null;
 }
 
@@ -45,20 +45,16 @@ const AT_REST: ReadonlySet<string> = new Set<InstanceStatus>([
 export function logRefusal(fault: EngineFault, { spec: { regionId } }: Instance): Refusal {
   switch (fault.kind) {
     case 'busy':
-      return new Refusal(
-        'unavailable',
-        'the instance stands still while its root disk is saved; send it again in a moment',
-        {
-          retryAfterS: ASK_AGAIN_S,
-        },
-      );
+      return new Refusal('unavailable', 'the instance is paused while its root disk is saved; try again in a moment', {
+        retryAfterS: ASK_AGAIN_S,
+      });
     case 'rejected':
     case 'denied':
-      return new Refusal('unsupported', `the engine of region ${regionId} can't read this log: ${fault.message}`);
+      return new Refusal('unsupported', `the engine of region ${regionId} cannot read this log: ${fault.message}`);
     case 'not_found':
     case 'no_capacity':
     case 'unreachable':
-      return new Refusal('unavailable', 'the engine can not be asked for this log now; send it again in a moment', {
+      return new Refusal('unavailable', 'the engine cannot read this log now; try again in a moment', {
         retryAfterS: ASK_AGAIN_S,
         detail: fault,
       });

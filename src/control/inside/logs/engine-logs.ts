@@ -60,7 +60,7 @@ async function last(open: Open, count: number, signal: AbortSignal): Promise<Pos
 
 function positionOf(text: string): LogPosition {
   const target = parseLogPosition(text);
-  if (target === null) throw new Error(`${text} is no place in a console`);
+  if (target === null) throw new Error(`${text} is not a position in a console`);
   return target;
 }
 

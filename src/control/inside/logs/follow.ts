@@ -73,8 +73,8 @@ export async function* followInstance(
 }
 
 const whyEnded = {
-  init: 'the init script has ended, or its instance has stopped: this was all of it',
-  events: 'the instance is terminated: this was all of it',
+  init: 'the init script has ended, or its instance has stopped: the log is complete',
+  events: 'the instance is terminated: the log is complete',
 } as const;
 
 /** Yields the resume position after each line. */

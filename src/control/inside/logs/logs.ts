@@ -53,16 +53,15 @@ export function makeLogs({ store, regions, time, accountVersions }: LogDeps): Ru
   const reads = makeConcurrencyLimit({
     ...READS,
     full: {
-      mine: (count) =>
-        `${count} of your requests for logs are under way; send this one again when one has been answered`,
-      all: (count) => `${count} requests for logs are under way; send this one again in a moment`,
+      mine: (count) => `${count} of your log requests are running, the limit; try again when one has ended`,
+      all: (count) => `${count} log requests are running on this server, the limit; try again in a moment`,
     },
   });
   const streams = makeConcurrencyLimit({
     ...STREAMS,
     full: {
-      mine: (count) => `this account has ${count} logs open, and ${STREAMS.perAccount} is the most; close one`,
-      all: (count) => `this server has ${count} logs open, and that is the most; try again later`,
+      mine: (count) => `this account has ${count} open log streams, and the limit is ${STREAMS.perAccount}; close one`,
+      all: (count) => `this server has ${count} open log streams, its limit; try again later`,
     },
   });
 

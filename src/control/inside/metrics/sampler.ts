@@ -97,7 +97,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     } catch (error) {
       if (stopping.aborted) return;
       if (!(error instanceof EngineFault)) throw error;
-      log.info({ regionId, err: error }, 'the figures of instances could not be read; it is tried again');
+      log.info({ regionId, err: error }, 'could not read the usage of instances; Berth retries');
     }
   }
 

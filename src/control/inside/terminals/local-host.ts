@@ -49,7 +49,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
     if (sweptInstances.has(instanceId)) return;
     sweptInstances.add(instanceId);
     hangUpOrphans(engine.exec, { instanceId, holder, signal }).catch((error: unknown) => {
-      log.debug({ err: error, instanceId }, 'shells that nobody holds could not be looked for');
+      log.debug({ err: error, instanceId }, 'could not search for orphaned shells');
     });
   }
 
@@ -67,7 +67,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
   }
 
   async function create(request: AttachRequest): Promise<HostedTerminal> {
-    if (ending.signal.aborted) throw new Refusal('unavailable', 'the server is being stopped', { retryAfterS: 2 });
+    if (ending.signal.aborted) throw new Refusal('unavailable', 'the server is stopping', { retryAfterS: 2 });
     checkLimits([...terminals.values()], request);
     const { instanceId, name, size } = request;
     const key = keyOf(request);
@@ -106,7 +106,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
     });
     signal.throwIfAborted();
     if (terminal.viewers >= MAX_VIEWERS) {
-      const words = `terminal ${request.name} has ${MAX_VIEWERS} viewers, and that is the most; leave with one of them`;
+      const words = `terminal ${request.name} has ${MAX_VIEWERS} viewers, the limit; disconnect one of them`;
       throw new Refusal('too_many_requests', words);
     }
     return terminal.attach(request.size, existing === undefined);
@@ -124,7 +124,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
     },
     async close(terminalId) {
       const hosted = terminals.get(keyOf(terminalId));
-      if (hosted === undefined) throw new Refusal('not_found', `the instance has no terminal ${terminalId.name} open`);
+      if (hosted === undefined) throw new Refusal('not_found', `the instance has no open terminal ${terminalId.name}`);
       try {
         const terminal = await hosted.opening;
         await terminal.close();
@@ -147,7 +147,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
 
 function checkLimits(all: readonly HostedTerminal[], { instanceId, ownerId }: AttachRequest): void {
   const refuse = (count: number, whose: string): never => {
-    const words = `${whose} ${count} terminals open, and that is the most; close one (POST /api/instance/terminal/close)`;
+    const words = `${whose} ${count} open terminals, the limit; close one (POST /api/instance/terminal/close)`;
     throw new Refusal('too_many_requests', words);
   };
   const ofInstance = all.filter((hosted) => hosted.instanceId === instanceId).length;

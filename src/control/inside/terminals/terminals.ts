@@ -29,10 +29,8 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
   const limit = makeConcurrencyLimit({
     ...VIEWERS,
     full: {
-      mine: (count) =>
-        `${count} of your viewers are attached to terminals, and that is the most; wait for one of them to end`,
-      all: (count) =>
-        `${count} viewers are attached to terminals on this server, and that is the most; try again later`,
+      mine: (count) => `${count} of your viewers are attached to terminals, the limit; wait until one disconnects`,
+      all: (count) => `${count} viewers are attached to terminals on this server, the limit; try again later`,
     },
   });
   return {

@@ -24,7 +24,9 @@ export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer;
     const protocol = secure ? 'https' : 'http';
     return { host: url.hostname, port: Number(url.port || (secure ? 2376 : 2375)), protocol, ...tls };
   }
-  throw new Error(`"${dockerHost}" is not an engine's address; give unix:///var/run/docker.sock or tcp://host:port`);
+  throw new Error(
+    `"${dockerHost}" is not the address of an engine; use unix:///var/run/docker.sock or tcp://host:port`,
+  );
 }
 
 export interface DockerClient {
@@ -74,7 +76,7 @@ export function makeDockerClient(endpoint: Endpoint): DockerClient {
   const get: DockerClient['get'] = (path, signal) => request(path, signal, false);
   const stream: DockerClient['stream'] = async (path, signal) => {
     const answer = await request(path, signal, true);
-    if (!(answer instanceof Readable)) throw new Error(`the engine's answer to ${path} is no stream`);
+    if (!(answer instanceof Readable)) throw new Error(`the engine's answer to ${path} is not a stream`);
     return answer;
   };
 

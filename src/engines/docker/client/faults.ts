@@ -45,7 +45,7 @@ export const invalidRef: Pattern = {
   kind: 'rejected',
   retry: false,
   reason: 'imageMissing',
-  message: 'that is no name of an image; write it as registry/name:tag',
+  message: 'the image name is invalid; write the name as registry/name:tag',
 };
 
 export const diskFull: Pattern = {
@@ -53,7 +53,7 @@ export const diskFull: Pattern = {
   kind: 'no_capacity',
   retry: true,
   reason: 'diskFull',
-  message: "the host's disk is full; the operator has to free space",
+  message: "the host's disk is full; ask the operator to free space",
 };
 
 const patterns: readonly Pattern[] = [
@@ -69,26 +69,26 @@ const patterns: readonly Pattern[] = [
     pattern: /no such container|container not known/i,
     kind: 'not_found',
     retry: false,
-    message: 'the container is not there',
+    message: 'the container does not exist',
   },
   {
     pattern: /network \S+ (was )?not found|network not found|unable to find network|network \S+ is ambiguous/i,
     kind: 'busy',
     retry: true,
-    message: "the account's network went away meanwhile",
+    message: "the account's network was removed meanwhile; Berth retries",
   },
   {
     // The engine's store is closed: other statements of a stopping engine are unreliable.
     pattern: /failed to \w+ (store|object|endpoint).*: open : no such file|^open : no such file or directory$/i,
     kind: 'unreachable',
     retry: true,
-    message: 'the container engine is being ended',
+    message: 'the container engine is stopping',
   },
   {
     pattern: /endpoint with name \S+ already exists/i,
     kind: 'busy',
     retry: true,
-    message: "its place on the account's network is still held by an earlier start",
+    message: "an earlier start still holds the instance's place on the account's network; Berth retries",
   },
   {
     pattern: portTaken,
@@ -101,7 +101,7 @@ const patterns: readonly Pattern[] = [
     pattern: /no available ipv4 addresses|no available ip|could not find (a free|an available)/i,
     kind: 'no_capacity',
     retry: true,
-    message: "the account's network has no free address left; terminate an instance, then try again",
+    message: "the account's network has no free address; terminate an instance, then try again",
   },
   diskFull,
   {
@@ -109,7 +109,7 @@ const patterns: readonly Pattern[] = [
     kind: 'no_capacity',
     retry: false,
     reason: 'outOfMemory',
-    message: 'the instance type has too little memory to start this; choose a larger one',
+    message: 'the instance type has too little memory to start the instance; choose a larger type',
   },
   {
     pattern: /cannot allocate memory/i,
@@ -122,7 +122,7 @@ const patterns: readonly Pattern[] = [
     pattern: /resource temporarily unavailable/i,
     kind: 'no_capacity',
     retry: true,
-    message: 'the host is out of memory or processes at the moment',
+    message: 'the host is out of memory or processes at the moment; stop an instance, or try again later',
   },
   {
     pattern: /range of cpus is from/i,
@@ -136,28 +136,28 @@ const patterns: readonly Pattern[] = [
     kind: 'no_capacity',
     retry: false,
     reason: 'gpuMissing',
-    message: 'the host can not hand out GPUs; choose a type without, or ask the operator to set up its GPU runtime',
+    message: 'the host cannot provide GPUs; choose a type without GPUs, or ask the operator to set up the GPU runtime',
   },
   {
     pattern: /exec: "?\/bin\/sh"?: stat \/bin\/sh|\/bin\/sh.*no such file|executable file .?\/bin\/sh.? not found/i,
     kind: 'rejected',
     retry: false,
     reason: 'imageUnfit',
-    message: 'the image has no /bin/sh, which every instance is started with; choose an image that has',
+    message: 'the image has no /bin/sh, which starts every instance; choose an image with /bin/sh',
   },
   {
     pattern: /exec format error/i,
     kind: 'rejected',
     retry: false,
     reason: 'imageUnfit',
-    message: "the image is made for another processor architecture than the host's; choose one that fits",
+    message: "the image is for another processor architecture than the host's; choose an image for this architecture",
   },
   {
     pattern: /bind source path does not exist|statfs .*no such file or directory/i,
     kind: 'rejected',
     retry: true,
     reason: 'badMount',
-    message: 'a folder that is to be mounted is not on the host',
+    message: 'a folder to mount does not exist on the host',
   },
   {
     // After the pattern of a missing folder: these messages may contain both.
@@ -165,7 +165,7 @@ const patterns: readonly Pattern[] = [
     kind: 'rejected',
     retry: false,
     reason: 'badMount',
-    message: 'a folder is to be mounted where the image has a file, or a file is to be mounted as a folder',
+    message: 'a folder cannot be mounted over a file of the image, nor a file over a folder; choose another mount path',
   },
 ];
 
@@ -181,14 +181,20 @@ export function faultOf(error: unknown): EngineFault {
   }
   const text = redact(sentence);
   if (status === 401 || status === 403) {
-    return new EngineFault('denied', `the container engine does not allow it: ${text}`, { retry: false, cause: error });
+    return new EngineFault('denied', `the container engine denied the request: ${text}`, {
+      retry: false,
+      cause: error,
+    });
   }
   if (status === 409)
-    return new EngineFault('busy', `the container engine is busy with it: ${text}`, { retry: true, cause: error });
+    return new EngineFault('busy', `the container engine is busy with the container: ${text}`, {
+      retry: true,
+      cause: error,
+    });
   if (status === 502 || status === 503 || status === 504) {
     return new EngineFault('unreachable', 'the container engine does not answer', { retry: true, cause: error });
   }
-  return new EngineFault('rejected', `the container engine refused it: ${text}`, {
+  return new EngineFault('rejected', `the container engine refused the request: ${text}`, {
     retry: status >= 500,
     cause: error,
   });
@@ -201,7 +207,7 @@ function unansweredFault(error: unknown): EngineFault {
     error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError')
       ? 'the container engine did not answer in time'
       : code === 'EACCES' || code === 'EPERM'
-        ? 'the container engine can not be opened by the user that Berth runs as'
+        ? 'the user that runs Berth may not open the socket of the container engine'
         : 'the container engine does not answer';
   return new EngineFault('unreachable', text, { retry: true, cause: error });
 }
@@ -226,7 +232,7 @@ export function takenPort(fault: unknown, nodePorts: readonly number[]): number 
 /** An engine stopped during starts may count ports as used until its restart (seen with 28.2). */
 export const portTakenText = (nodePort: number, fault: unknown): string =>
   /already allocated/i.test(sentenceOf(fault))
-    ? `the container engine has node port ${nodePort} given to another container; if none has it, the engine has lost count, and its restart frees it`
+    ? `the container engine counts node port ${nodePort} as used by another container; if no container uses the port, a restart of the engine frees it`
     : `node port ${nodePort} is taken by another program of the host`;
 
 export const isNameTaken = (fault: unknown): boolean => {

@@ -65,7 +65,7 @@ export function makeHost(client: DockerClient, docker: DockerMode | null = null)
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {
     const parsed = infoAnswer.safeParse(await client.get('/info', signal));
     if (!parsed.success) {
-      throw new EngineFault('unreachable', 'what answers is no container engine that Berth knows', {
+      throw new EngineFault('unreachable', 'the address does not answer as a container engine that Berth supports', {
         retry: true,
         cause: parsed.error,
       });
@@ -162,19 +162,21 @@ export interface DockerHost {
 /** Reason and remedy when instances can't have a Docker; null: possible. */
 export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string | null {
   if (mode === null) return 'its operator does not allow it (BERTH_DOCKER_INSIDE=off)';
-  if (host.engine === 'podman') return 'its engine is Podman, and only Docker is known to hold one inside';
-  if (host.engine === 'rootless') return 'its engine runs without root; one that runs as root can';
-  if (host.engine === 'elsewhere') return 'its engine is on another machine than Berth';
-  if (!host.berthIsRoot) return 'Berth does not run as root there, and can not give a daemon a disk of its own';
+  if (host.engine === 'podman') return 'its engine is Podman, and Docker inside needs Docker as the engine';
+  if (host.engine === 'rootless')
+    return 'its engine runs without root, and Docker inside needs an engine that runs as root';
+  if (host.engine === 'elsewhere')
+    return 'its engine is on another machine; Docker inside needs an engine on the machine of Berth';
+  if (!host.berthIsRoot) return 'Berth does not run as root there, and cannot create a disk for the daemon';
   if (mode === 'nested') return null;
   const [major = 0, minor = 0] = host.kernel.split('.').map(Number.parseFloat);
   if (major < 5 || (major === 5 && minor < 11))
-    return `its kernel is ${host.kernel}, and a daemon without rights keeps images from 5.11 on`;
+    return `its kernel is ${host.kernel}, and a rootless daemon needs 5.11 or later`;
   if (!host.tun) return 'its host has no /dev/net/tun; the operator can load it (modprobe tun)';
   if (host.maxUserNamespaces === 0 || host.userNamespacesForAll === 0)
-    return 'its host allows no user namespaces; the operator can (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
+    return 'its host allows no user namespaces; the operator can allow them (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
   if (host.apparmorHoldsNamespaces === 1)
-    return 'AppArmor keeps programs of its host from user namespaces; the operator can allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0)';
+    return 'AppArmor denies user namespaces to programs of its host; the operator can allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0)';
   return null;
 }
 

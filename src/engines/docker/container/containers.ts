@@ -94,7 +94,7 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache }): 
     const info = await inspectContainer(client, name, signal);
     if (info === null) return;
     if (!isOurs(info.Config.Labels, installation, id)) {
-      const text = `the container ${name} is not an instance of this installation, so it is not removed`;
+      const text = `the container ${name} is not an instance of this installation, so Berth does not remove it`;
       throw new EngineFault('rejected', text, { retry: false });
     }
     addresses.delete(id);

@@ -23,7 +23,7 @@ export function makeControlFiles(stateFolder: string): ControlFiles {
     folder,
     async write(id, files) {
       const invalid = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
-      if (invalid !== undefined) throw new Error(`a control file can not be called "${invalid.name}"`);
+      if (invalid !== undefined) throw new Error(`a control file cannot have the name "${invalid.name}"`);
       const present = await listOrMake(folder(id));
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
       const names = new Set([...files.map(({ name }) => name), SOCKETS]);

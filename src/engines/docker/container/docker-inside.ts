@@ -83,7 +83,7 @@ export function makeDockerInside(options: {
   async function checkAvailable(signal: AbortSignal): Promise<DockerInsideConfig> {
     const why = (await host.facts(signal)).whyNoDocker;
     if (why === null && config !== null) return config;
-    const text = `it was launched with a Docker inside, which the region does not have now: ${why}. Ask its operator; or save its image and launch that without`;
+    const text = `the instance was launched with Docker inside, which the region cannot provide now: ${why}. Ask the operator, or save the instance as an image and launch the image without Docker`;
     throw new EngineFault('rejected', text, { retry: false });
   }
 
@@ -96,7 +96,7 @@ export function makeDockerInside(options: {
       const { mode } = await checkAvailable(signal);
       for (const folder of [dataFolder(daemon.storage, mode), socket]) {
         await makeFolder(folder, uidOf(mode)).catch((cause: unknown) => {
-          const text = 'the disk of its Docker is not there, or full; the operator has to look at it';
+          const text = 'the disk of its Docker is missing or full; ask the operator to check the disk';
           throw new EngineFault('rejected', text, { retry: true, reason: 'badMount', cause });
         });
       }
@@ -126,7 +126,7 @@ export function makeDockerInside(options: {
       } catch (error) {
         if (isImageGone(error)) options.onImageGone(imageRef);
         if (!isNameTaken(error)) throw error;
-        const text = `${dockerName(spec.id)}, the name of its Docker, is taken on the host, or being freed; it is tried again`;
+        const text = `${dockerName(spec.id)}, the name of its Docker, is taken on the host, or is being freed; Berth retries`;
         throw new EngineFault('busy', text, { retry: true, reason: 'nameTaken', cause: error });
       }
     },
@@ -146,7 +146,7 @@ export function makeDockerInside(options: {
       const info = await inspectContainer(client, name, signal);
       if (info === null) return;
       if (!isDockerOf(info.Config.Labels, installation, id)) {
-        const text = `the container ${name} is not the Docker of an instance of this installation, so it is not removed`;
+        const text = `the container ${name} is not the Docker of an instance of this installation, so Berth does not remove it`;
         throw new EngineFault('rejected', text, { retry: false });
       }
       await removeContainer(info, 0, signal);

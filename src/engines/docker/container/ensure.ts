@@ -74,7 +74,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
         continue;
       }
       if (!isOurs(info.Config.Labels, installation, spec.id)) {
-        const text = `a container called ${containerName(spec.id)} is on the host and not of this installation; the operator has to remove it`;
+        const text = `a container named ${containerName(spec.id)} is on the host and does not belong to this installation; ask the operator to remove it`;
         throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
       }
       if (isRunning(info.State)) return info;
@@ -87,7 +87,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
       }
       if (!portsFit) {
         const has = nodePortsOf(info).map(({ nodePort }) => nodePort);
-        const text = `an instance that has run keeps its node ports (${has.join(', ')}); start it with these, or launch another`;
+        const text = `an instance that ran before keeps its node ports (${has.join(', ')}); start the instance with these ports, or launch another`;
         throw new EngineFault('rejected', text, { retry: false });
       }
       await resume(info, hasRun, attempt);
@@ -159,7 +159,7 @@ async function rejectFiles(mounts: EngineSpec['mounts']): Promise<void> {
   for (const { source, target } of mounts) {
     const found = await stat(source).catch(() => null);
     if (found === null || found.isDirectory()) continue;
-    const text = `what is to be mounted at ${target} is no folder on the host; the operator has to look at it`;
+    const text = `the mount at ${target} is not a folder on the host; ask the operator to check the folder`;
     throw new EngineFault('rejected', text, { retry: true, reason: 'badMount' });
   }
 }
@@ -183,7 +183,7 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
       await removeContainer(client, id, signal);
       return removedMeanwhile();
     }
-    const text = `the engine was killed and has lost sight of a process of container ${id.slice(0, 12)}; the operator has to end it, or to restart the host`;
+    const text = `the engine was killed and no longer tracks a process of container ${id.slice(0, 12)}; ask the operator to kill the process, or to restart the host`;
     return new EngineFault('unreachable', text, { retry: true });
   }
 
@@ -212,9 +212,9 @@ function portFault(error: unknown, spec: EngineSpec, hasRun: boolean): EngineFau
   const text = portTakenText(taken, error);
   const details = { retry: true, reason: 'portTaken', cause: error } as const;
   if (!hasRun) return new EngineFault('busy', text, { ...details, takenNodePort: taken });
-  const explanation = 'an instance that has run keeps its ports, and starts when the port is free';
+  const explanation = 'an instance that ran before keeps its ports, and starts when the port is free';
   return new EngineFault('busy', `${text}; ${explanation}`, details);
 }
 
 const removedMeanwhile = (): EngineFault =>
-  new EngineFault('busy', 'the container went away while it was started; it is tried again', { retry: true });
+  new EngineFault('busy', 'the container was removed during its start; Berth retries', { retry: true });

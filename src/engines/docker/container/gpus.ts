@@ -54,7 +54,7 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
         async () => {
           const devices = facts.gpus.map(({ id }) => id);
           if (devices.length < count) {
-            const text = `it needs ${count} GPUs, and the host has ${devices.length}; choose a type with fewer`;
+            const text = `the instance needs ${count} GPUs, and the host has ${devices.length}; choose a type with fewer GPUs`;
             throw new EngineFault('rejected', text, { retry: false, reason: 'gpuMissing' });
           }
           const chosen = chooseGpus(count, devices, await listHolders(signal));
@@ -76,7 +76,7 @@ export function makeGpuAllocator(client: DockerClient, installation: string): Gp
 }
 
 const gpusTaken = (): EngineFault =>
-  new EngineFault('no_capacity', 'the GPUs it needs are used by other instances at the moment', {
+  new EngineFault('no_capacity', 'other instances use the GPUs of the host at the moment; Berth retries', {
     retry: true,
     reason: 'gpuBusy',
   });

@@ -88,7 +88,7 @@ export function makeInventory(options: {
       switch (kind) {
         case 'instance':
         case 'docker':
-          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is no instance's id`));
+          if (!isInstanceId(id)) return Promise.reject(new Error(`"${id}" is not the id of an instance`));
           if (kind === 'instance') return containers.discard(engineName, id, signal);
           return containers.exclusively(id, signal, () => daemons.discard(engineName, id, signal));
         case 'network':

@@ -112,7 +112,7 @@ export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Too
       .catch((error: unknown) => {
         notBeforeMs = performance.now() + FAILURE_PAUSE_MS;
         if (!stopping.signal.aborted)
-          log.warn({ err: error }, 'instances whose images have no sftp-server and no rsync do without for now');
+          log.warn({ err: error }, 'could not provide sftp-server and rsync to instances whose images lack them');
       })
       .finally(() => (preparing = undefined));
   }

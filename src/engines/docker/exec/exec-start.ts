@@ -58,20 +58,20 @@ export function parseStartFailure(output: string, program: string): StartFailure
   const reason = /permission denied|is a directory|exec format error/i.exec(text)?.[0];
   if (reason !== undefined) return { exitCode: 126, text: `${program}: ${reason}` };
   if (/init-p|resource temporarily unavailable/i.test(text)) {
-    const limit = 'the instance has no room for one more process; end some of those in it';
+    const limit = 'the instance has reached its limit of processes; end some of its processes';
     throw new EngineFault('no_capacity', limit, { retry: true, cause: text });
   }
-  throw faultOf({ statusCode: 500, message: text === '' ? 'the command could not be begun' : text });
+  throw faultOf({ statusCode: 500, message: text === '' ? 'the command could not be started' : text });
 }
 
 export function throwNotRunning(error: unknown): never {
   if (statusOf(error) !== 409) throw faultOf(error);
   throw isPaused(error)
-    ? new EngineFault('busy', 'the instance stands still at the moment, as when it is saved', {
+    ? new EngineFault('busy', 'the instance is paused at the moment, for example while it is saved', {
         retry: true,
         cause: error,
       })
-    : new EngineFault('not_found', 'the instance does not run', { retry: false, cause: error });
+    : new EngineFault('not_found', 'the instance is not running', { retry: false, cause: error });
 }
 
 export const isExecGone = (error: unknown): boolean =>
@@ -83,4 +83,4 @@ export const instanceEnded = (cause?: unknown): EngineFault =>
   new EngineFault('not_found', 'the instance ended while the command ran', { retry: false, cause });
 
 export const connectionLost = (cause: unknown): EngineFault =>
-  new EngineFault('unreachable', 'the engine has lost sight of the command', { retry: false, cause });
+  new EngineFault('unreachable', 'the engine no longer tracks the command', { retry: false, cause });

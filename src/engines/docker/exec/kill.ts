@@ -50,13 +50,13 @@ export async function signalCommand(
   const pid = client.local ? await pidInside(hostPid, containerId) : null;
   if (pid === null) {
     const text =
-      'Berth does not see the processes of this container engine, so it can end no command; stop the instance';
+      'Berth does not see the processes of this container engine, so it cannot kill a command; stop the instance';
     throw new EngineFault('rejected', text, { retry: false });
   }
   const script = signal === 'KILL' ? KILL_FAMILY : SIGNAL_GROUP;
   const { exitCode, errors } = await run(['/bin/sh', '-c', script, 'sh', String(pid), signal]);
   if (exitCode !== 0)
-    throw new EngineFault('rejected', `the command could not be ended: ${errors.trim()}`, { retry: true });
+    throw new EngineFault('rejected', `the command could not be killed: ${errors.trim()}`, { retry: true });
 }
 
 async function pidInside(hostPid: number, containerId: string): Promise<number | null> {

@@ -62,7 +62,7 @@ export function describeFailure(recipe: Recipe, lines: readonly string[]): Engin
   );
   const excerpt = (complaints.length > 0 ? complaints : lines).slice(-6).join('\n');
   const fault = (kind: EngineFault['kind'], retry: boolean, advice: string) =>
-    new EngineFault(kind, `The image "${recipe.name}" can't be built: ${advice}\n${excerpt}`, { retry, cause });
+    new EngineFault(kind, `The image "${recipe.name}" cannot be built: ${advice}\n${excerpt}`, { retry, cause });
   if (/No space left on device|not have enough free space/i.test(text))
     return fault('no_capacity', true, 'the disk is full.');
   if (/NO_PUBKEY|not signed|Missing key|keyring/i.test(text))
@@ -81,7 +81,7 @@ export function describeFailure(recipe: Recipe, lines: readonly string[]): Engin
     return fault(
       'unreachable',
       true,
-      `a package can't be fetched from ${[...new Set(recipe.sources.map((line) => line.split(/\s+/)[1]))].join(', ')}.`,
+      `a package cannot be downloaded from ${[...new Set(recipe.sources.map((line) => line.split(/\s+/)[1]))].join(', ')}.`,
     );
   return fault('rejected', false, 'the last lines of the build were:');
 }

@@ -45,7 +45,7 @@ export async function buildRecipe(options: BuildOptions): Promise<void> {
     const away = AWAY.has(errorCode(error));
     const message = errorText(error);
     if (/no space left on device/i.test(message)) throw describeFailure(recipe, [message]);
-    const text = `The engine did not take the image "${recipe.name}": ${message}`;
+    const text = `The engine did not accept the image "${recipe.name}": ${message}`;
     throw new EngineFault(away ? 'unreachable' : 'rejected', text, { retry: away, cause: error });
   }
   report('Ready', 100);
@@ -98,7 +98,7 @@ async function pullBase({ docker, recipe, signal }: BuildOptions, report: Report
   } catch (error) {
     signal.throwIfAborted();
     const advice = `Install mmdebstrap where Berth runs (apt-get install mmdebstrap), or let the engine reach ${base}.`;
-    const message = `The image "${recipe.name}" can't be built: mmdebstrap is missing here, and the engine can't get ${base}. ${advice}`;
+    const message = `The image "${recipe.name}" cannot be built: mmdebstrap is missing, and the engine cannot download ${base}. ${advice}`;
     throw new EngineFault('rejected', message, { retry: false, cause: error });
   }
 }

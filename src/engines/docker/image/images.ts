@@ -108,12 +108,12 @@ export function makeDockerImages(deps: {
     const Labels = image.Config?.Labels;
     const isMeant = of === undefined || Labels?.[labels.id] === of.id;
     if (!isMeant || !isOwnImage(installation, { ...image, Labels }, refOrId)) {
-      const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so it is not removed; the operator can remove it by hand`;
+      const text = `${refOrId} was not saved by this installation${of ? ' from that instance' : ''}, so Berth does not remove it; the operator can remove it`;
       throw new EngineFault('rejected', text, { retry: false });
     }
     present.delete(refOrId);
     if (!(await removeUnlessUsed(refOrId, signal))) {
-      const text = `${refOrId} is used by an instance; terminate that first, then remove the image`;
+      const text = `${refOrId} is used by an instance; terminate the instance, then remove the image`;
       throw new EngineFault('busy', text, { retry: true });
     }
     if (image.Parent) await removeNameless(image.Parent, signal);
@@ -150,6 +150,6 @@ export function makeDockerImages(deps: {
 }
 
 const interrupted = (ref: string): EngineFault =>
-  new EngineFault('unreachable', `${ref}: the container engine broke the download off; it is tried again`, {
+  new EngineFault('unreachable', `${ref}: the container engine aborted the download; Berth retries`, {
     retry: true,
   });

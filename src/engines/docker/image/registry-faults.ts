@@ -48,14 +48,14 @@ const patterns: readonly Pattern[] = [
     kind: 'denied',
     retry: false,
     reason: 'imageDenied',
-    message: 'the registry does not give it out: there is no such image, or it needs credentials, or other ones',
+    message: 'the registry denies access: the image does not exist, or needs other credentials',
   },
   {
     pattern: /no matching manifest|does not match the specified platform|image operating system/i,
     kind: 'rejected',
     retry: false,
     reason: 'imageUnfit',
-    message: "the image is not made for the host's processor architecture; choose one that is",
+    message: "the image is not for the host's processor architecture; choose an image for this architecture",
   },
   {
     // Retried: corruption in transit looks the same as a corrupt image.
@@ -64,7 +64,7 @@ const patterns: readonly Pattern[] = [
     kind: 'rejected',
     retry: true,
     reason: 'imageUnfit',
-    message: 'the image is broken ({detail}); push it anew, or choose another',
+    message: 'the image is corrupt ({detail}); push the image again, or choose another',
   },
   {
     pattern:
@@ -72,7 +72,7 @@ const patterns: readonly Pattern[] = [
     kind: 'unreachable',
     retry: true,
     reason: 'registryAway',
-    message: 'the registry can not be reached, or is not well ({detail})',
+    message: 'the registry is unreachable or failing ({detail})',
   },
   {
     pattern:
@@ -80,7 +80,7 @@ const patterns: readonly Pattern[] = [
     kind: 'not_found',
     retry: true,
     reason: 'imageMissing',
-    message: 'there is no such image; check its name and tag',
+    message: 'the image does not exist; check its name and tag',
   },
   invalidRef,
 ];

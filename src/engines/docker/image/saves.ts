@@ -42,7 +42,7 @@ export function makeSaves(options: {
     refuseVolumes(container);
     const previous = await images.inspect(ref, signal);
     if (previous !== null && !isOwnImage(installation, { ...previous, Labels: previous.Config?.Labels }, ref)) {
-      const text = `an image called ${ref} is on the host and was not saved by this installation; choose another name`;
+      const text = `an image named ${ref} is on the host and was not saved by this installation; choose another name`;
       throw new EngineFault('rejected', text, { retry: false, reason: 'nameTaken' });
     }
     const base = await images.inspect(container.Image, signal);
@@ -57,7 +57,7 @@ export function makeSaves(options: {
     );
     const saved = await images.inspect(commitAnswer.parse(answer).Id, signal);
     if (saved === null)
-      throw new EngineFault('busy', `${ref} was removed while it was saved; save it again`, { retry: true });
+      throw new EngineFault('busy', `${ref} was removed while it was saved; save the instance again`, { retry: true });
     if (previous !== null && previous.Id !== saved.Id) await images.removeNameless(previous.Id, signal);
     return { sizeBytes: saved.Size };
   }
@@ -75,7 +75,7 @@ export function makeSaves(options: {
 function refuseVolumes({ Mounts }: ContainerInspectInfo): void {
   const volumes = Mounts.filter(({ Type }) => Type === 'volume').map(({ Destination }) => Destination);
   if (volumes.length === 0) return;
-  const text = `its image keeps ${volumes.join(', ')} outside of the root disk, which a saved image would lack; launch from an image without VOLUME to save it`;
+  const text = `its image stores ${volumes.join(', ')} outside of the root disk, so a saved image would lack these files; only instances of images without VOLUME can be saved`;
   throw new EngineFault('rejected', text, { retry: false });
 }
 

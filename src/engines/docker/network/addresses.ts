@@ -59,7 +59,7 @@ export async function dial(options: DialOptions): Promise<Socket> {
   }
   const info = await options.inspect(id, signal);
   const address = isRunning(info.State) ? addressOf(info) : null;
-  if (address === null) throw new EngineFault('not_found', 'the instance does not run', { retry: false });
+  if (address === null) throw new EngineFault('not_found', 'the instance is not running', { retry: false });
   addresses.put(id, info);
   try {
     return await open(address, port, signal);
@@ -77,7 +77,7 @@ function dialFault(error: unknown, port: number, signal: AbortSignal): EngineFau
   // Just after a start the address does not answer ARP yet.
   return isRefusal(error) || errorCode(error) === 'EHOSTUNREACH'
     ? new EngineFault('busy', `nothing listens on port ${port} of the instance yet`, options)
-    : new EngineFault('unreachable', `port ${port} of the instance can not be reached`, options);
+    : new EngineFault('unreachable', `port ${port} of the instance cannot be reached`, options);
 }
 
 /** Loopback, link-local (cloud metadata), multicast: never dialled, whatever an engine reports. */
@@ -98,7 +98,7 @@ for (const [net, bits] of [
 
 async function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   if (isIP(host) === 0 || forbidden.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
-    const text = `the engine says that the instance is at ${host}, where no instance can be`;
+    const text = `the engine reports the address ${host} for the instance, which no instance can have`;
     throw new EngineFault('rejected', text, { retry: false });
   }
   signal.throwIfAborted();

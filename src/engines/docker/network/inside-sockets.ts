@@ -58,6 +58,6 @@ async function openFolder(folder: string): Promise<FileHandle> {
 
 function noFolder(cause: unknown): EngineFault {
   const text =
-    "no socket can be made in the instance's folder of control files; the operator has to look at the disk of the data folder";
+    'cannot create a socket in the control files of the instance; ask the operator to check the disk of the data folder';
   return new EngineFault('rejected', text, { retry: true, cause });
 }

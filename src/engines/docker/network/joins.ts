@@ -98,13 +98,17 @@ export function joinNetwork(
 }
 
 const closedFault = (): EngineFault =>
-  new EngineFault('unreachable', 'this run of the instance is over', { retry: false });
+  new EngineFault('unreachable', 'this run of the instance has ended', { retry: false });
 
 const noAddress = ({ host }: InstanceAddress, cause?: unknown): EngineFault =>
-  new EngineFault('rejected', `${host} is no address of the instance; give one, or none for all`, {
-    retry: false,
-    cause,
-  });
+  new EngineFault(
+    'rejected',
+    `${host} is not an address of the instance; send one of its addresses, or none to listen on all`,
+    {
+      retry: false,
+      cause,
+    },
+  );
 
 const explain =
   ({ host, port }: InstanceAddress) =>
@@ -120,8 +124,8 @@ const explain =
       case 'EADDRNOTAVAIL':
         throw noAddress({ host, port }, error);
       case 'ENOTFOUND':
-        throw fault('not_found', `the instance knows no host called ${host}`, false);
+        throw fault('not_found', `the instance cannot resolve the host name ${host}`, false);
       default:
-        throw fault('unreachable', `there is no way from the instance to port ${port} of ${host}`, true);
+        throw fault('unreachable', `the instance has no route to port ${port} of ${host}`, true);
     }
   };

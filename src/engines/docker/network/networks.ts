@@ -70,7 +70,7 @@ export function makeNetworks(options: NetworksDeps): Networks {
       const named = all.filter(({ Name }) => Name === networkName(installation, owner));
       const foreign = named.find(({ Labels }) => Labels?.[labels.installation] !== installation);
       if (foreign !== undefined) {
-        const text = `a network called ${foreign.Name} is on the host and not of this installation; the operator has to remove it`;
+        const text = `a network named ${foreign.Name} is on the host and does not belong to this installation; ask the operator to remove it`;
         throw new EngineFault('rejected', text, { retry: true, reason: 'nameTaken' });
       }
       if (named.length === 0) await createNetwork(owner, all, own);
@@ -100,11 +100,13 @@ export function makeNetworks(options: NetworksDeps): Networks {
         ({ Labels }) => Labels?.[labels.installation] === installation && Labels[labels.owner] === owner,
       );
       if (named.length > 0 && mine.length === 0) {
-        const text = `the network ${name} is not an account's of this installation, so it is not removed`;
+        const text = `the network ${name} is not the network of an account of this installation, so Berth does not remove it`;
         throw new EngineFault('rejected', text, { retry: false });
       }
       const containers = await listContainers(client, ofOwner(owner), own);
-      const used = new EngineFault('busy', `the network ${name} has instances; terminate them first`, { retry: true });
+      const used = new EngineFault('busy', `the network ${name} has instances; terminate the instances first`, {
+        retry: true,
+      });
       if (mine.length > 0 && (containers.length > 0 || (users.get(owner) ?? 0) > 0)) throw used;
       present.delete(owner);
       for (const { Id } of mine) if (!(await removeNetwork(client, Id, own))) throw used;
@@ -176,7 +178,7 @@ function makeNetworkCreator({ client, host, installation, pool }: NetworksDeps) 
       }
     }
     const text =
-      'the host has no address range left for another account; the operator can name a larger pool of networks';
+      'the host has no address range left for another account; ask the operator to configure a larger pool of networks';
     throw new EngineFault('no_capacity', text, { retry: true });
   };
 }

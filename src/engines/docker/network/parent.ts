@@ -176,7 +176,7 @@ function close(handle: SendHandle | undefined): void {
 }
 
 const lostChild = (cause: unknown): EngineFault =>
-  new EngineFault('unreachable', "the connection into the instance's network was lost; the next try opens it again", {
+  new EngineFault('unreachable', "the connection to the instance's network was lost; the next attempt opens another", {
     retry: true,
     cause,
   });
@@ -185,6 +185,6 @@ const notEntered = (): EngineFault =>
   new EngineFault('rejected', "Berth could not enter the instance's network", { retry: true });
 
 const tooMany = (): EngineFault =>
-  new EngineFault('no_capacity', 'too many connections of the instance are being opened at once; try again', {
+  new EngineFault('no_capacity', 'too many connections to the instance are being opened at once; try again', {
     retry: true,
   });

@@ -46,7 +46,9 @@ export function checkPool({ cidr, prefix }: NetworkPool): void {
   const range = rangeOf(cidr);
   const isValid = range !== null && cidr.includes('/') && prefix <= 29 && 2 ** (32 - prefix) <= range[1] - range[0] + 1;
   if (!isValid)
-    throw new Error(`networks with a prefix of ${prefix} can not be cut from "${cidr}"; try 10.210.0.0/15 with 24`);
+    throw new Error(
+      `networks with a prefix of ${prefix} cannot be allocated from "${cidr}"; try 10.210.0.0/15 with 24`,
+    );
 }
 
 /** Free subnets of the pool, from an offset hashed from `key`: rarely equal for two accounts. */
