@@ -151,7 +151,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
       // Without an upgrade the server refuses only its absence when all else is right.
       if (!(error instanceof ApiError && /this is a WebSocket/.test(error.message))) throw error;
     });
-    return unreachable(root + path, new Error('the WebSocket was not let in'));
+    return unreachable(root + path, new Error('the server refused the WebSocket'));
   };
 
   // The table names each method and types its call; Object.fromEntries keeps neither.
@@ -189,7 +189,7 @@ async function reach(send: Fetch, url: string, init: RequestInit): Promise<Reply
 }
 
 function unreachable(url: string, cause: unknown): never {
-  throw new ApiError(`the server can't be reached at ${url}`, { status: 0, code: 'unreachable', cause });
+  throw new ApiError(`the server cannot be reached at ${url}`, { status: 0, code: 'unreachable', cause });
 }
 
 /** Seconds before a stream may reconnect; null for a permanent refusal. */
@@ -211,7 +211,7 @@ function errorOf({ response: { status, headers }, json }: Reply): ApiError {
   const said = plainError.safeParse(json);
   const code = errorCodes.find((known) => known === headers.get('x-error-code')) ?? 'unreadable';
   const retryAfterS = Number(headers.get('retry-after') ?? Number.NaN);
-  return new ApiError(said.success ? said.data.message : `the server answered ${status} and no reason`, {
+  return new ApiError(said.success ? said.data.message : `the server answered ${status} without a message`, {
     status,
     code,
     requestId: headers.get('x-request-id') ?? '',
@@ -230,7 +230,7 @@ function readAnswer<Answer>(schema: z.ZodType<Answer>, { response, json }: Reply
   }
   const again = schema.safeParse(json);
   if (again.success) return again.data;
-  throw new ApiError('the server answered something this client does not know; is it of another version?', {
+  throw new ApiError('the answer of the server is not in the expected format; check the versions of server and client', {
     status: response.status,
     code: 'unreadable',
     requestId: response.headers.get('x-request-id') ?? '',
