@@ -28,7 +28,7 @@ export interface CallOptions {
   waitForCapacity?: true | number;
 }
 
-/** `unreachable`: no answer came. `unreadable`: one came that is none of this API's. */
+/** `unreachable`: no answer. `unreadable`: an answer without an error of this API. */
 export type ClientErrorCode = ErrorCode | 'unreachable' | 'unreadable';
 
 export class ApiError extends Error {
@@ -146,7 +146,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
       ? new WebSocket(url, { protocols: [protocol], headers })
       : new WebSocket(url, protocol);
   };
-  const whyNotLetIn = async (path: string): Promise<never> => {
+  const throwRefusal = async (path: string): Promise<never> => {
     await open(root + path, 'application/json', {}).catch((error: unknown) => {
       // Without an upgrade the server refuses only its absence when all else is right.
       if (!(error instanceof ApiError && /this is a WebSocket/.test(error.message))) throw error;
@@ -161,7 +161,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     ...calls,
     ...fileCalls((path, init) => open(root + path, '*/*', init)),
     ...logCalls({ call: (path, accept, init) => open(root + path, accept, init), retryAfterS }),
-    ...socketCalls(connect, whyNotLetIn),
+    ...socketCalls(connect, throwRefusal),
     events: (options = {}) => readEvents(options, { open: openEvents, retryAfterS }),
   };
 }

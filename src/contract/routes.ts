@@ -17,7 +17,7 @@ import * as admin from './admin.ts';
 import * as port from './port.ts';
 import { adminRoute, jsonRoute, openRoute, operationRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
-import * as ends from './stop-policy.ts';
+import * as stopPolicy from './stop-policy.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
 
@@ -120,12 +120,12 @@ export const routes = {
   cancelOperation: operationRoute('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
     summary: 'Cancel a running operation, where possible; the cancellation is an operation itself',
   }),
-  ends: jsonRoute('/instance/ends', ends.endsRequest, ends.endsAnswer, {
+  ends: jsonRoute('/instance/ends', stopPolicy.endsRequest, stopPolicy.endsAnswer, {
     summary:
       'Set and return the stop policy of an instance: a field left out stays, null removes it. A start removes a stopAtUnixMs in the past',
     source: 'ours; docs/interface.md §2.1 has scheduledStopTimestamp',
   }),
-  activity: jsonRoute('/instance/activity', instance.instanceIdBody, ends.activityAnswer, {
+  activity: jsonRoute('/instance/activity', instance.instanceIdBody, stopPolicy.activityAnswer, {
     summary: 'Return whether an instance is in use, by which signal, and the time of its idle stop',
   }),
   metrics: jsonRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
@@ -146,7 +146,7 @@ export const routes = {
   closeTerminal: jsonRoute('/instance/terminal/close', exec.terminalBody, account.emptyAnswer, {
     summary: 'Close a terminal: kill its processes and disconnect its viewers',
   }),
-  keepAlive: jsonRoute('/instance/keepalive', ends.keepAliveRequest, ends.keepAliveAnswer, {
+  keepAlive: jsonRoute('/instance/keepalive', stopPolicy.keepAliveRequest, stopPolicy.keepAliveAnswer, {
     summary: 'Prevent an idle stop for some minutes; programs inside the instance may call it with an API key',
   }),
   open: jsonRoute('/instance/open', instance.openRequest, instance.openAnswer, {

@@ -29,26 +29,26 @@ export class SocketClosed extends Error {
 export interface ExecStreams {
   stdout: ReadableStream<Bytes>;
   stderr: ReadableStream<Bytes>;
-  /** Resolves when there is room for more. */
+  /** Resolves once at most 1 MiB waits to be sent. */
   write(bytes: Bytes): Promise<void>;
-  /** The end of its input. */
+  /** Closes stdin. */
   end(): void;
   resize(size: Size): void;
   signal(name: ProcessSignal): void;
-  /** Its exit code. Rejects with a `SocketClosed`. */
+  /** Exit code of the command. Rejects with a `SocketClosed`. */
   exited: Promise<number>;
-  /** Kills it. */
+  /** Kills the command. */
   close(): void;
 }
 
 export interface TerminalViewer extends Omit<z.output<Attached>, 'type'> {
-  /** `onReset`: what was shown is to be forgotten, and what follows begins anew. */
+  /** After `onReset` the scrollback follows: clear the screen first. */
   shown: ReadableStream<Bytes>;
   write(bytes: Bytes): Promise<void>;
   resize(size: Size): void;
   /** Exit code of the shell. Rejects with a `SocketClosed`, code 1000 after `leave`. */
   ended: Promise<number>;
-  /** The terminal goes on. */
+  /** Disconnects the viewer. The terminal keeps running. */
   leave(): void;
 }
 type Attached = (typeof terminalServerMessage)['options'][0];
@@ -107,7 +107,7 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
         reject(closed);
       });
       const send = (channel: number, bytes: Bytes): void => sendTo(socket, joined(channel, bytes));
-      const say = (channel: number, said: object): void => send(channel, bytesOf(JSON.stringify(said)));
+      const sendJson = (channel: number, message: object): void => send(channel, bytesOf(JSON.stringify(message)));
       return {
         stdout: outputs[channels.stdout].stream,
         stderr: outputs[channels.stderr].stream,
@@ -118,8 +118,8 @@ export function socketCalls(connect: OpenWebSocket, refusal: (path: string) => P
           }
         },
         end: () => send(channels.stdin, new Uint8Array()),
-        resize: (size) => say(channels.resize, size),
-        signal: (name) => say(channels.signal, { signal: name }),
+        resize: (size) => sendJson(channels.resize, size),
+        signal: (name) => sendJson(channels.signal, { signal: name }),
         exited,
         close: () => socket.close(),
       };

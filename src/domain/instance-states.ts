@@ -55,7 +55,7 @@ export const statusEvents = [
   'made', // the container runs; ssh does not answer yet
   'ready', // ssh, or its substitute, answers
   'end', // the container ended or was removed while `running` was desired
-  'giveUp',
+  'failPermanently',
   'stop',
   'archive', // root disk saved as an image, container removed
 ] as const;
@@ -68,13 +68,13 @@ const bringUpTransitions = {
   made: 'Starting',
   ready: 'Running',
   end: 'Starting',
-  giveUp: 'StartingFailed',
+  failPermanently: 'StartingFailed',
   stop: 'Stopped',
   terminate: 'Released',
 } as const;
 
 export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Record<StatusEvent, InstanceStatus>>>>> = {
-  Initializing: { ...bringUpTransitions, create: 'Initializing', giveUp: 'InitializationFailed' },
+  Initializing: { ...bringUpTransitions, create: 'Initializing', failPermanently: 'InitializationFailed' },
   PullingImage: bringUpTransitions,
   Starting: bringUpTransitions,
   Restarting: { ...bringUpTransitions, imageFails: 'Restarting', create: 'Restarting', made: 'Restarting' },
@@ -85,7 +85,7 @@ export const transitions: Readonly<Record<InstanceStatus, Readonly<Partial<Recor
     create: 'Starting',
     made: 'Starting',
     end: 'Starting',
-    giveUp: 'StartingFailed',
+    failPermanently: 'StartingFailed',
     stop: 'Stopped',
     archive: 'Archived',
     terminate: 'Released',

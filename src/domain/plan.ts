@@ -36,7 +36,7 @@ export type InstanceObservation =
 export type Step =
   /** Nothing to do until a change, or for `afterMs`. */
   | { do: 'rest'; afterMs?: number }
-  | { do: 'place' }
+  | { do: 'acquireCapacity' }
   /** Image, disks, container, in this order; then check readiness. */
   | { do: 'ensure'; show: Partial<Observed> }
   /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
@@ -47,7 +47,7 @@ export type Step =
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
-  | { do: 'removeKept' }
+  | { do: 'removeArchived' }
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
@@ -56,7 +56,7 @@ export type Step =
   | PermanentFailure;
 
 export interface PermanentFailure {
-  do: 'giveUp';
+  do: 'failPermanently';
   show: Partial<Observed>;
 }
 
@@ -144,10 +144,10 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
   const { observed, archive, generation } = instance;
   if (observation.kind === 'present') {
     if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);
-    return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };
+    return archive?.generation === generation ? { do: 'removeArchived' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
-  if (hasMore || instance.nodePorts.some(({ nodePort }) => nodePort !== 0)) return { do: 'removeKept' };
+  if (hasMore || instance.nodePorts.some(({ nodePort }) => nodePort !== 0)) return { do: 'removeArchived' };
   if (observed.status === 'Archived')
     return observed.phase === 'Archived'
       ? { do: 'rest' }
@@ -167,7 +167,7 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
 
 function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
-  if (instance.waitsSinceMs !== null) return { do: 'place' };
+  if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
   const overdue = findOverdue(instance, nowMs, limits);
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
   if (observation.kind === 'present' && observation.running) {
@@ -307,7 +307,7 @@ export function failPermanently(
   diagnosis: Diagnosis,
   text: string,
 ): PermanentFailure {
-  const status = nextStatus(observed.status, 'giveUp');
+  const status = nextStatus(observed.status, 'failPermanently');
   const reason = permanentReason(diagnosis);
-  return { do: 'giveUp', show: { ...notRunning, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
+  return { do: 'failPermanently', show: { ...notRunning, status, phase: 'Failed', ...diagnosisFields(reason, text) } };
 }

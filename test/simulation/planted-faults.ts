@@ -194,8 +194,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-old-archive-counts-as-the-new-one',
     file: 'domain/plan.ts',
-    find: "return archive?.generation === generation ? { do: 'removeKept' } : { do: 'saveRoot' };",
-    replace: "return archive !== null ? { do: 'removeKept' } : { do: 'saveRoot' };",
+    find: "return archive?.generation === generation ? { do: 'removeArchived' } : { do: 'saveRoot' };",
+    replace: "return archive !== null ? { do: 'removeArchived' } : { do: 'saveRoot' };",
     suffers: 'all work since the previous archive is lost',
   },
   {
@@ -255,7 +255,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     name: 'a-failed-start-shows-stopped',
     file: 'domain/instance-states.ts',
     find: '  Starting: bringUpTransitions,',
-    replace: "  Starting: { ...bringUpTransitions, giveUp: 'Stopped' },",
+    replace: "  Starting: { ...bringUpTransitions, failPermanently: 'Stopped' },",
     suffers: 'an instance that failed to start looks stopped by its owner',
   },
   {

@@ -44,7 +44,7 @@ export interface ControlDeps
   random: () => number;
   randomUuid: () => string;
   randomBytes: (size: number) => Uint8Array;
-  /** 32 bytes; seals what Berth passes on, such as registry secrets. */
+  /** 32 bytes; seals stored secrets, such as registry passwords. */
   secretsKey: Uint8Array;
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;

@@ -96,7 +96,7 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       const { show: observed, attempts, afterMs } = step;
       return { state: await writeObservation(context, state, { observed, attempts }), next: afterMs ?? 'again' };
     }
-    case 'giveUp':
+    case 'failPermanently':
       return failInstance(context, state, step);
     case 'halt':
       return haltContainer(context, state, step);
@@ -105,11 +105,11 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       const observed = { ...step.show, stoppedAtMs };
       return { state: await writeObservation(context, state, { observed }, { freeCapacity: true }), next: 'again' };
     }
-    case 'place':
+    case 'acquireCapacity':
       return acquireCapacity(context, state);
     case 'saveRoot':
       return saveRoot(context, state);
-    case 'removeKept':
+    case 'removeArchived':
       return removeArchived(context, state);
     case 'removeUnfinished':
       return removeUnfinished(context, state);

@@ -33,7 +33,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
   };
 
   const listed = (instance: Instance, region: Region, settings: AccessByPort, port: number): PortInfo => {
-    const asked = askedPorts(instance);
+    const asked = requestedPorts(instance);
     const access = effectiveAccess(asked, settings).get(port) ?? 'owner';
     const { path, host } = portUrls({ instanceId: instance.id, port });
     const published = publicInstance(instance, region).instanceSpecInfo.nodePorts.find((one) => one.port === port);
@@ -55,7 +55,7 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
         if (!row) throw instanceNotFound();
         const instance = instanceFromRow(row);
         const before = portAccessOf(row);
-        const settings = changeAccess(before, { port, access }, askedPorts(instance));
+        const settings = changeAccess(before, { port, access }, requestedPorts(instance));
         if (settings.size > MAX_SETTINGS)
           throw new Refusal(
             'over_quota',
@@ -80,13 +80,13 @@ export function makePorts(deps: PortDeps): Pick<Ports, 'setAccess' | 'list'> {
       const instance = instanceFromRow(row);
       const settings = portAccessOf(row);
       const shared = (await sharesOf(store.read, instanceId, time.now())).map(({ port }) => port);
-      const ports = new Set([...askedPorts(instance), ...settings.keys(), ...shared]);
+      const ports = new Set([...requestedPorts(instance), ...settings.keys(), ...shared]);
       return [...ports].toSorted((a, b) => a - b).map((port) => listed(instance, region, settings, port));
     },
   };
 }
 
-const askedPorts = ({ nodePorts }: Instance): number[] =>
+const requestedPorts = ({ nodePorts }: Instance): number[] =>
   nodePorts.map(({ port }) => port).filter((port) => port !== SSH_PORT);
 
 function noteOf(port: number, asked: readonly number[]): string {

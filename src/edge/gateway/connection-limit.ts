@@ -29,7 +29,7 @@ export class ConnectionLimit {
       if (server instanceof TlsServer) this.#shakes(socket);
     });
     server.on('secureConnection', (socket: TLSSocket) => this.#hasShaken(socket));
-    server.on('drop', () => this.#tell());
+    server.on('drop', () => this.#logRefused());
   }
 
   /** True for connections above the limit; their requests get 503. */
@@ -63,10 +63,10 @@ export class ConnectionLimit {
     this.#late.add(socket);
     const timer = setTimeout(() => socket.destroy(), REFUSAL_MS);
     socket.once('close', () => clearTimeout(timer));
-    this.#tell();
+    this.#logRefused();
   }
 
-  #tell(): void {
+  #logRefused(): void {
     if (performance.now() - this.#loggedAtMs < LOGGED_MS) return;
     this.#loggedAtMs = performance.now();
     this.#log.warn(

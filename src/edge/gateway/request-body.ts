@@ -132,7 +132,7 @@ function passChunk(connection: InstanceConnection, chunk: Buffer): boolean {
   connection.cork();
   connection.write(`${chunk.length.toString(16)}\r\n`);
   connection.write(chunk);
-  const goesOn = connection.write('\r\n');
+  const hasCapacity = connection.write('\r\n');
   connection.uncork();
-  return goesOn;
+  return hasCapacity;
 }

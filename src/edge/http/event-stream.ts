@@ -52,6 +52,6 @@ function textOf({ gap, events, lastSeq }: PublishedEvents): string {
     return `id: ${seq}\nevent: ${kind}\ndata: ${members},"data":${dataText}}\n\n`;
   });
   if (!gap) return texts.join('');
-  const goesOnAfter = events[0] ? events[0].seq - 1 : lastSeq;
-  return `id: ${goesOnAfter}\nevent: ${GAP_EVENT}\ndata: ${JSON.stringify(gap)}\n\n${texts.join('')}`;
+  const lastMissedSeq = events[0] ? events[0].seq - 1 : lastSeq;
+  return `id: ${lastMissedSeq}\nevent: ${GAP_EVENT}\ndata: ${JSON.stringify(gap)}\n\n${texts.join('')}`;
 }

@@ -58,9 +58,9 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
 
 /** Steps that a desired state allows, apart from `mark`. */
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
-  running: ['rest', 'ensure', 'checkReady', 'checkInit', 'halt', 'giveUp'],
+  running: ['rest', 'ensure', 'checkReady', 'checkInit', 'halt', 'failPermanently'],
   stopped: ['rest', 'halt', 'settle'],
-  archived: ['rest', 'halt', 'saveRoot', 'removeKept', 'settle'],
+  archived: ['rest', 'halt', 'saveRoot', 'removeArchived', 'settle'],
   released: ['rest', 'destroy'],
 };
 
@@ -102,7 +102,7 @@ describe('plan, in every state and for every observation', () => {
   test('removes the container of an archive only once its root disk is saved', () => {
     const wrong = allCases.filter(
       ({ instance, observation, step }) =>
-        step.do === 'removeKept' && observation !== absent && instance.archive !== saved,
+        step.do === 'removeArchived' && observation !== absent && instance.archive !== saved,
     );
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
@@ -120,7 +120,7 @@ describe('plan, in every state and for every observation', () => {
     const late = now + limits.startDeadlineMs + 1;
     const failures = allCases.flatMap(({ instance, observation, state }) => {
       const step = plan(instance, observation, late, limits);
-      return step.do === 'giveUp' ? [{ step, state }] : [];
+      return step.do === 'failPermanently' ? [{ step, state }] : [];
     });
     expect(failures.length).toBeGreaterThan(0);
     for (const { step, state } of failures) {
@@ -155,7 +155,7 @@ describe('plan', () => {
     });
     const back = at('running', { ...away, diagnosis: '', countedFromMs: now }, old);
     expect(plan(back, absent, now, limits).do).toBe('ensure');
-    expect(plan(back, absent, now + limits.disksDeadlineMs + 1, limits).do).toBe('giveUp');
+    expect(plan(back, absent, now + limits.disksDeadlineMs + 1, limits).do).toBe('failPermanently');
   });
 
   test('fails every transient status at its deadline, with the last cause of the wait', () => {
@@ -164,7 +164,7 @@ describe('plan', () => {
         const waiting = at('running', { status, phase }, { requestedAtMs: now });
         for (const seen of [absent, ended, running]) {
           const late = plan(waiting, seen, now + limits.startDeadlineMs + 1, limits);
-          expect(late).toMatchObject({ do: 'giveUp', show: { phase: 'Failed' } });
+          expect(late).toMatchObject({ do: 'failPermanently', show: { phase: 'Failed' } });
         }
       }
     }
@@ -194,7 +194,7 @@ describe('plan', () => {
       { status: 'Initializing' },
       { everEnsured: false, waitsSinceMs: 1, requestedAtMs: 1 },
     );
-    expect(plan(waiting, absent, now, limits)).toEqual({ do: 'place' });
+    expect(plan(waiting, absent, now, limits)).toEqual({ do: 'acquireCapacity' });
   });
 
   test('kills an instance that ignores a stop past its deadline, and shows StopDelayed', () => {
@@ -225,7 +225,7 @@ describe('plan', () => {
     const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
     expect(plan({ ...requested, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const withArchive = { ...requested, archive: { ...archive, generation: 3 } };
-    expect(plan(withArchive, ended, now, limits)).toEqual({ do: 'removeKept' });
+    expect(plan(withArchive, ended, now, limits)).toEqual({ do: 'removeArchived' });
     expect(plan(withArchive, absent, now, limits)).toMatchObject({
       do: 'settle',
       show: { status: 'Archived', phase: 'Archived' },
@@ -235,12 +235,12 @@ describe('plan', () => {
     // The previous archive's image and node ports go before the status is Archived.
     expect(
       plan({ ...withArchive, archive: { ...withArchive.archive, replaces: ['old'] } }, absent, now, limits).do,
-    ).toBe('removeKept');
+    ).toBe('removeArchived');
     expect(plan({ ...withArchive, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe(
-      'removeKept',
+      'removeArchived',
     );
     // A container that reappears is removed again, but only after its root disk is saved.
-    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeKept');
+    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeArchived');
     expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
     const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: withArchive.archive });
     expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });
@@ -334,7 +334,7 @@ describe('plan', () => {
       now,
       limits,
     );
-    expect(last).toMatchObject({ do: 'giveUp', show: { status: 'StartingFailed', diagnosis: 'CrashLoop' } });
+    expect(last).toMatchObject({ do: 'failPermanently', show: { status: 'StartingFailed', diagnosis: 'CrashLoop' } });
   });
 
   test('recreates an externally removed container with back-off, and fails permanently after the last attempt', () => {
@@ -348,7 +348,7 @@ describe('plan', () => {
       });
       expect(
         plan(at('running', { status: 'Running', phase }, { attempts: limits.maxAttempts }), absent, now, limits).do,
-      ).toBe('giveUp');
+      ).toBe('failPermanently');
     }
     expect(plan(at('running', { status: 'Starting', phase: 'Queued' }), absent, now, limits).do).toBe('ensure');
   });
@@ -413,7 +413,10 @@ describe('plan', () => {
       { requestedAtMs: now - limits.readyDeadlineMs - 1 },
     );
     const seen: InstanceObservation = { ...running, startedAtMs: now - limits.readyDeadlineMs - 1 };
-    expect(plan(instance, seen, now, limits)).toMatchObject({ do: 'giveUp', show: { diagnosis: 'StartTimeout' } });
+    expect(plan(instance, seen, now, limits)).toMatchObject({
+      do: 'failPermanently',
+      show: { diagnosis: 'StartTimeout' },
+    });
   });
 
   test('a restart halts first, then ensures', () => {

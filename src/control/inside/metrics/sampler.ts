@@ -48,7 +48,7 @@ const PACKED_AT_ONCE = 200;
 const HOURS_AT_ONCE = 25;
 const READ_AT_ONCE_MS = 10 * MINUTE_MS;
 /** A start rebuilds the current hour from these rows. */
-const MINUTE_ROWS_KEPT_MS = 2 * HOUR_MS;
+const MINUTE_ROW_RETENTION_MS = 2 * HOUR_MS;
 
 export interface Sampler {
   tick(): Promise<void>;
@@ -73,7 +73,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
   async function restore(): Promise<void> {
     const nowMs = time.now();
     seriesById.clear();
-    for (let fromMs = nowMs - MINUTE_ROWS_KEPT_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
+    for (let fromMs = nowMs - MINUTE_ROW_RETENTION_MS; fromMs < nowMs; fromMs += READ_AT_ONCE_MS) {
       const parts = await minutesBetween(store.read, fromMs, Math.min(nowMs, fromMs + READ_AT_ONCE_MS));
       for (const part of parts)
         for (const { id, spans } of unpackSamples(part)) {
@@ -138,7 +138,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
     const gone = await releasedAmong(store.read, [...seriesById.keys()]);
     for (const id of gone) seriesById.delete(id);
     for (const [id, series] of seriesById) if (!forgetOld(series, nowMs)) seriesById.delete(id);
-    const before = { minutesMs: nowMs - MINUTE_ROWS_KEPT_MS, hoursMs: nowMs - MINUTE_RETENTION_MS - HOUR_MS };
+    const before = { minutesMs: nowMs - MINUTE_ROW_RETENTION_MS, hoursMs: nowMs - MINUTE_RETENTION_MS - HOUR_MS };
     await store.write((tx) => deleteMetricsBefore(tx, before));
   }
 

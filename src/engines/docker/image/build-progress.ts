@@ -12,7 +12,7 @@ export interface BuildState {
 }
 export const firstBuildState: BuildState = { stage: 'Reading package lists', percent: 0, planned: 0, done: 0 };
 
-const LINES_KEPT = 80;
+const MAX_LINES = 80;
 
 export type Report = (text: string, percent: number) => void;
 
@@ -46,7 +46,7 @@ export function makeBuildLog(report: Report): { lines: readonly string[]; add: (
     lines,
     add(line) {
       lines.push(line);
-      if (lines.length > LINES_KEPT) lines.shift();
+      if (lines.length > MAX_LINES) lines.shift();
       state = addBuildLine(state, line);
       report(state.stage, state.percent);
     },
