@@ -76,6 +76,6 @@ export interface Control {
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */
   versionOf(accountId: string): Promise<number>;
-  /** `ready` is false while the store does not answer; an unreachable engine changes only `text`. */
+  /** `ready` is false while the store does not answer. An engine outage changes only `text`. */
   health(): Promise<{ ready: boolean; text: string }>;
 }

@@ -18,9 +18,7 @@ export type RuleName = (typeof ruleNames)[number];
 /** `off`: no policy, so no verdict. */
 export const idleStates = ['active', 'idle', 'unknown', 'off'] as const;
 export type IdleState = (typeof idleStates)[number];
-
 export const signalVerdicts = ['active', 'idle', 'stale'] as const;
-export type SignalVerdict = (typeof signalVerdicts)[number];
 
 export interface IdlePolicy {
   afterMs: number;

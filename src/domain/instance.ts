@@ -40,7 +40,6 @@ export interface NodePort {
 }
 
 export const readinessProofs = ['ssh', 'notebook', 'nothing'] as const;
-
 export interface Observed {
   status: InstanceStatus;
   phase: Phase;

@@ -51,7 +51,6 @@ export const stageNames = [
 export type StageName = (typeof stageNames)[number];
 
 export const progressUnits = ['bytes', 'steps'] as const;
-
 /** `total` is 0 while unknown. */
 export interface Progress {
   done: number;

@@ -17,7 +17,6 @@ export type OrphanHandling = (typeof orphanHandlings)[number];
 
 export const orphanActions = ['adopt', 'stop', 'delete'] as const;
 export type OrphanAction = (typeof orphanActions)[number];
-
 export const orphanPolicies = [
   'report',
   'stop', // stops at once; deletes after `retentionMs`

@@ -104,8 +104,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-idempotent-request-runs-twice',
     file: 'control/base/idempotent.ts',
-    find: 'if (before) return before.answer;',
-    replace: 'if (before?.answer === null) return before.answer;',
+    find: 'if (before) return before.answer as Awaited<ReturnType<typeof fn>>;',
+    replace: 'if (before?.answer === null) return before.answer as Awaited<ReturnType<typeof fn>>;',
     suffers: 'a launch repeated with its key runs and is billed twice',
   },
   {

@@ -17,7 +17,7 @@ import {
   type IdleState,
   type IdleVerdict,
   type IdleSignal,
-  type SignalVerdict,
+  type signalVerdicts,
 } from '../../domain/idle.ts';
 import { idleWatchedIds, runningRowsAmong } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -50,7 +50,7 @@ export interface IdleDetectorDeps extends TaskDeps {
 }
 
 export interface ReportedSignal extends IdleSignal {
-  says: SignalVerdict;
+  says: (typeof signalVerdicts)[number];
 }
 
 export interface IdleReport extends Omit<IdleVerdict, 'action' | 'watch'> {

@@ -40,10 +40,8 @@ export function makeRunEnds(options: {
   /** Unknown is not an end: the next opening of the stream re-inspects. */
   async function check(subscriber: Subscriber): Promise<void> {
     const signal = AbortSignal.timeout(INSPECT_MS);
-    const isRunning = await semaphore
-      .run(() => isSameRun(client, subscriber.run, signal), { signal })
-      .catch(() => true);
-    if (!isRunning && subscribers.has(subscriber)) end(subscriber);
+    const isSame = await semaphore.run(() => isSameRun(client, subscriber.run, signal), { signal }).catch(() => true);
+    if (!isSame && subscribers.has(subscriber)) end(subscriber);
   }
 
   function end(subscriber: Subscriber): void {
