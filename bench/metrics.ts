@@ -10,7 +10,7 @@ import { makeRegions, type RegionDrivers } from '../src/control/base/regions.ts'
 import { realTime } from '../src/control/base/time.ts';
 import { HOUR_MS, SAMPLE_MS } from '../src/domain/metrics.ts';
 import { instanceId, regionId, userId } from '../src/domain/ids.ts';
-import { makeVirtualClock } from '../src/engines/simulated/clock.ts';
+import { makeVirtualClock } from '../test/fixtures/virtual-clock.ts';
 import { makeSimulatedEngine } from '../src/engines/simulated/simulated.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Store } from '../src/store/store.ts';

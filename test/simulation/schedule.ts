@@ -2,7 +2,8 @@
  * Clock and scheduler of a simulated world. Runs the earliest task, draws the order of simultaneous
  * tasks, and continues once the process is idle. A run depends on its seed only.
  */
-import { makeRandom, type Random } from '../../src/engines/simulated/clock.ts';
+import type { Random } from '../../src/engines/simulated/clock.ts';
+import { makeRandom } from '../fixtures/seeded-random.ts';
 
 interface Task {
   atMs: number;

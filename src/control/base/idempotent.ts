@@ -32,6 +32,7 @@ export function makeIdempotent(secretsKey: Uint8Array): Idempotent {
     const record = { ...idempotency, bodyHash: keyedHash(accountId, idempotency) };
     const before = await claimIdempotencyKey(tx, accountId, record);
     // The claim refuses another route: the first answer has the type of this one.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     if (before) return before.answer as Awaited<ReturnType<typeof fn>>;
     const answer = await fn();
     await storeAnswer(tx, accountId, record, answer, nowMs);

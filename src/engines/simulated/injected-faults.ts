@@ -1,6 +1,5 @@
 /** Faults of a simulated engine, drawn before each call (`observe` and `usage`: per id). */
 import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
-import { makeRandom } from './clock.ts';
 
 export const verbs = [
   'probe',
@@ -66,31 +65,6 @@ export const faultModes: readonly FaultMode[] = [
 ];
 
 export type Faults = (call: EngineCall) => SimulatedFault | undefined;
-
-/** Share of calls (0 to 1) per verb and mode. */
-export type FaultRates = Partial<Record<Verb, Partial<Record<FaultMode, number>>>>;
-
-/**
- * Draws by seed, verb, subject and count, so a call's fault does not depend on other calls. `ms`
- * bounds `slow`, `late` and `unreachable`.
- */
-export function makeRandomFaults(options: { seed: string; rates: FaultRates; ms?: number }): Faults {
-  const { seed, rates, ms = 1_000 } = options;
-  return ({ verb, about, nth }) => {
-    const shares = rates[verb];
-    if (shares === undefined) return undefined;
-    const random = makeRandom(`${seed} ${verb} ${about} ${nth}`);
-    let drawn = random();
-    for (const mode of faultModes) {
-      drawn -= shares[mode] ?? 0;
-      if (drawn < 0)
-        return mode === 'slow' || mode === 'late' || mode === 'unreachable'
-          ? { mode, ms: Math.ceil(random() * ms) }
-          : { mode };
-    }
-    return undefined;
-  };
-}
 
 const lasting: readonly FaultKind[] = ['not_found', 'rejected', 'denied'];
 

@@ -1,7 +1,7 @@
 /** Counters are exact at rest, after any order of actions and faults. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { makeRandomFaults } from '../../../src/engines/simulated/injected-faults.ts';
+import { makeRandomFaults } from '../../fixtures/seeded-random.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { becomesConsistent } from './consistency.ts';

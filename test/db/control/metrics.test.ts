@@ -6,7 +6,7 @@ import { makeRegions } from '../../../src/control/base/regions.ts';
 import { HOUR_MS, MINUTE_MS, SAMPLE_MS, figureNames, type FigureName } from '../../../src/domain/metrics.ts';
 import { instanceId as idOf, instanceIdOf, userId, type InstanceId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
-import { makeVirtualClock } from '../../../src/engines/simulated/clock.ts';
+import { makeVirtualClock } from '../../fixtures/virtual-clock.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { allotNodePort } from '../../../src/store/tables/ports.ts';

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { makeRandom } from '../../../src/engines/simulated/clock.ts';
+import { makeRandom } from '../../fixtures/seeded-random.ts';
 import { offerImage, thisMachine } from '../../../src/main/first-run.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { atLevel } from '../../fixtures/level.ts';

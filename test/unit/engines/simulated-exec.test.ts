@@ -5,7 +5,7 @@
 import { text } from 'node:stream/consumers';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { LogLine } from '../../../src/engines/contract.ts';
-import { makeVirtualClock, type VirtualClock } from '../../../src/engines/simulated/clock.ts';
+import { makeVirtualClock, type VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { parse } from '../../../src/engines/simulated/shell.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { expectFault } from '../../conformance/subject.ts';

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { EngineSpec, Observation } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
-import { makeRandom, makeVirtualClock, type VirtualClock } from '../../../src/engines/simulated/clock.ts';
+import { makeRandom, makeRandomFaults } from '../../fixtures/seeded-random.ts';
+import { makeVirtualClock, type VirtualClock } from '../../fixtures/virtual-clock.ts';
 import {
   faultModes,
-  makeRandomFaults,
   verbs,
   type FaultMode,
   type Faults,
