@@ -230,12 +230,15 @@ function readAnswer<Answer>(schema: z.ZodType<Answer>, { response, json }: Reply
   }
   const again = schema.safeParse(json);
   if (again.success) return again.data;
-  throw new ApiError('the answer of the server is not in the expected format; check the versions of server and client', {
-    status: response.status,
-    code: 'unreadable',
-    requestId: response.headers.get('x-request-id') ?? '',
-    cause: again.error,
-  });
+  throw new ApiError(
+    'the answer of the server is not in the expected format; check the versions of server and client',
+    {
+      status: response.status,
+      code: 'unreadable',
+      requestId: response.headers.get('x-request-id') ?? '',
+      cause: again.error,
+    },
+  );
 }
 
 const isHolder = (value: unknown): value is object => typeof value === 'object' && value !== null;

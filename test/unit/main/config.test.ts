@@ -51,7 +51,9 @@ describe('the configuration', () => {
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: '/key' })).toThrow(
       /BERTH_GATEWAY_TLS_CERT: must be set, because BERTH_GATEWAY_TLS_KEY is set/,
     );
-    expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(/BERTH_API_TLS_KEY: must be set, because BERTH_API_TLS_CERT is set/);
+    expect(() => readConfig({ BERTH_API_TLS_CERT: '/cert' })).toThrow(
+      /BERTH_API_TLS_KEY: must be set, because BERTH_API_TLS_CERT is set/,
+    );
     expect(() => readConfig({ BERTH_GATEWAY_TLS_KEY: 'key' })).toThrow(/must be the absolute path of a PEM file/);
     expect(() => readConfig({ BERTH_DOMAIN: 'https://x/' })).toThrow(/BERTH_DOMAIN: must be the host name/);
     expect(() => readConfig({ BERTH_ROLE: 'api', BERTH_ENGINE: 'simulated' })).toThrow(
