@@ -157,7 +157,7 @@ describe('failures of the host', () => {
       const silent = { '/usr/sbin/sshd': bannerOfSshd, '/tmp/silent': { content: '', mode: 0o644 } };
       const id = await inside.launch({ imageId: await inside.offerTiny(silent) });
       const said = await inside.givenUp(id, { status: 'StartingFailed', reason: 'StartTimeout' });
-      expect(said).toBe('not ready 3 s after its start');
+      expect(said).toBe('the instance was not ready 3 s after its start');
       await until(
         () => containerOf(id).inspect(),
         ({ State }) => !State.Running,
