@@ -144,7 +144,7 @@ export async function startInside({
     if (!found) throw new Error(`${id} is not listed`);
     return found;
   };
-  const sees: ServerInside['sees'] = (id, wanted, deadlineMs = 30_000) =>
+  const sees: ServerInside['sees'] = (id, wanted, deadlineMs = 120_000) =>
     until(
       () => listed(id),
       ({ instanceRuntimeInfo: now }) =>
