@@ -180,7 +180,13 @@ async function addressOf(subject: Subject, id: InstanceId): Promise<string> {
 }
 
 async function reaches(subject: Subject, from: InstanceId, address: string): Promise<boolean> {
-  return (await subject.exec(from, 'nc', '-w', '2', address, String(echoPort))).exitCode === 0;
+  const tried = subject.exec(from, 'nc', '-w', '2', address, String(echoPort));
+  // docs/testing.md, open defects: tells whether nc or only its stream did not end.
+  const { exitCode } = await tried.catch(async (fault: unknown) => {
+    const { stdout } = await subject.exec(from, 'sh', '-c', 'ps; netstat -tn');
+    throw new Error(`nc from ${from} to ${address} did not end:\n${stdout}`, { cause: fault });
+  });
+  return exitCode === 0;
 }
 
 async function connect(subject: Subject, nodePort: number): Promise<Duplex | undefined> {
