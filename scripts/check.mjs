@@ -35,6 +35,8 @@ await runCommand(async () => {
       }),
     )
   ).flat();
-  say(`${failed.length === 0 ? 'All checks passed' : `Failed: ${failed.join(', ')}`}, ${secondsSince(startedAt)} in all.`);
+  say(
+    `${failed.length === 0 ? 'All checks passed' : `Failed: ${failed.join(', ')}`}, ${secondsSince(startedAt)} in all.`,
+  );
   return failed.length === 0 ? 0 : 1;
 });

@@ -44,9 +44,7 @@ const imageNeeds = [
  * (`src/storage/image-file/`).
  * @type {Need[]}
  */
-const diskNeeds = [
-  { apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks with an enforced size' },
-];
+const diskNeeds = [{ apt: 'xfsprogs', programs: ['mkfs.xfs', 'xfs_growfs'], why: 'disks with an enforced size' }];
 
 const setupLog = '/var/log/berth-setup.log';
 const dockerdLog = '/var/log/berth-dockerd.log';
@@ -205,7 +203,9 @@ async function untilItPings({ env, hasFailed }) {
 /** @param {string} log */
 function lastFault(log) {
   const lines = readFileSync(log, 'utf8').trimEnd().split('\n');
-  return lines.findLast((line) => /level=(error|fatal)|^failed|fault/i.test(line)) ?? lines.at(-1) ?? 'dockerd wrote no log';
+  return (
+    lines.findLast((line) => /level=(error|fatal)|^failed|fault/i.test(line)) ?? lines.at(-1) ?? 'dockerd wrote no log'
+  );
 }
 
 /**
@@ -221,9 +221,7 @@ function sayWhatIsMissing({ whyNot, tried, makesEngine, needs, packages }) {
         `  This user may not access the engine at ${denied.address}: run \`sudo usermod -aG docker $USER\` and log in again.`,
       );
     } else if (findProgram('dockerd') !== undefined) {
-      say(
-        '  Docker is installed: start it (`sudo systemctl start docker`, or `sudo dockerd` without systemd).',
-      );
+      say('  Docker is installed: start it (`sudo systemctl start docker`, or `sudo dockerd` without systemd).');
     } else {
       say('  Install and start Docker (https://docs.docker.com/engine/install) or Podman with its socket');
       say('  (`systemctl --user enable --now podman.socket`), or set the address of an engine in DOCKER_HOST.');
