@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { connectionsOf } from '../src/main/open-files.ts';
+import { shareFiles } from '../src/main/open-files.ts';
 import type { Bench, BenchContext } from './bench.ts';
 import { startChild, type Child } from './lib/child.ts';
 import { launchMany, startApart, type Apart, type Region } from './lib/deployed.ts';
@@ -38,7 +38,7 @@ export const gatewayUpgrades: Bench = {
     try {
       const rounds = await talking(context, region, inside.port, short);
       const asked = short ? IDLE_SHORT : IDLE;
-      const count = Math.min(asked, connectionsOf(openFiles()) - OTHERS);
+      const count = Math.min(asked, shareFiles(openFiles(), 'gateway').gatewayConnections - OTHERS);
       context.say(`  ${count.toLocaleString('en')} idle`);
       const gateway = await startApart(region, inside.port);
       const client = startChild('tunnels.ts', 1);

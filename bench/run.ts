@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Bench } from './bench.ts';
 import { burst } from './burst.ts';
+import { connections } from './connections.ts';
 import { create } from './create.ts';
 import { gateway } from './gateway.ts';
 import { gatewayStreams } from './gateway-streams.ts';
@@ -17,6 +18,7 @@ import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
+import { logins } from './logins.ts';
 import { metrics } from './metrics.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
@@ -27,6 +29,7 @@ import { volumeList } from './volume-list.ts';
 const benches: Record<string, Bench> = {
   list,
   create,
+  logins,
   launch,
   burst,
   start,
@@ -34,6 +37,7 @@ const benches: Record<string, Bench> = {
   gateway,
   'gateway-streams': gatewayStreams,
   'gateway-upgrades': gatewayUpgrades,
+  connections,
   metrics,
   'storage-fio': storageFio,
   'volume-create': volumeCreate,

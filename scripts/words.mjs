@@ -76,12 +76,23 @@ function filesBelow(folder) {
 
 /** @param {string[]} folders */
 export function measure(folders) {
-  const total = { files: 0, comments: 0, commentLines: 0, words: 0, pronouns: 0, bareOpenings: 0, tooWide: 0 };
+  const total = {
+    files: 0,
+    lines: 0,
+    comments: 0,
+    commentLines: 0,
+    words: 0,
+    pronouns: 0,
+    bareOpenings: 0,
+    tooWide: 0,
+  };
   /** @type {string[]} */
   const bare = [];
   for (const file of folders.flatMap(filesBelow)) {
+    const source = readFileSync(file, 'utf8');
     total.files += 1;
-    for (const { text, line, lines, tooWide } of commentsOf(file, readFileSync(file, 'utf8'))) {
+    total.lines += source.split('\n').length - 1;
+    for (const { text, line, lines, tooWide } of commentsOf(file, source)) {
       const words = wordsOf(text);
       total.comments += 1;
       total.commentLines += lines;
@@ -108,7 +119,7 @@ if (import.meta.main || process.argv[1]?.endsWith('words.mjs')) {
   const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
   console.log(`files              ${total.files}`);
   console.log(`comments           ${total.comments}`);
-  console.log(`comment lines      ${total.commentLines}`);
+  console.log(`comment lines      ${total.commentLines}, ${share(total.commentLines, total.lines)} of ${total.lines}`);
   console.log(`pronouns           ${share(total.pronouns, total.words)} of ${total.words} words`);
   console.log(`bare openings      ${share(total.bareOpenings, total.comments)}`);
   console.log(`over ${maxColumns} columns   ${total.tooWide}`);

@@ -3,6 +3,11 @@
  * copied in SQL with their own ids, owners and times. A million rows take minutes and equal a
  * million launches. Rows of different owners interleave.
  */
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { makeNotebookTokens, sealNotebookTokens } from '../../src/control/base/notebook-tokens.ts';
+import { makeSeal } from '../../src/control/base/seal.ts';
 import { noUsage } from '../../src/domain/disk.ts';
 import { sql } from 'kysely';
 import { startServer } from '../../src/main/server.ts';
@@ -39,9 +44,16 @@ export async function seed(dataFolder: string, rows: number, say: (text: string)
       await sql`delete from instance where "ownerId" = ${TEMPLATE_OWNER}`.execute(tx);
       await sql`delete from account where id = ${TEMPLATE_OWNER}`.execute(tx);
     });
+    await sealTokens(server.store, dataFolder);
   } finally {
     await server.stop();
   }
+}
+
+/** Seals the copies of the template's token, each for its row, as a launch does. */
+async function sealTokens(store: Store, dataFolder: string): Promise<void> {
+  const seal = makeSeal({ key: await readFile(join(dataFolder, 'secrets.key')), randomBytes });
+  await sealNotebookTokens(store, makeNotebookTokens({ seal, randomBytes }), FIRST_LAUNCH_MS);
 }
 
 /** Same password as the admin. */

@@ -56,6 +56,8 @@ export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo, gatewayP
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_REGISTRY_IMAGES: 'off',
+    // The load of a bench has one address, as behind a proxy.
+    BERTH_TRUSTED_PROXIES: '127.0.0.1',
     ...(engine === 'docker' ? { BERTH_POOL: 'overcommit=1000' } : {}),
     BERTH_LOG: 'error',
   }),

@@ -4,6 +4,7 @@
  */
 import { enableCompileCache } from 'node:module';
 import { connect } from 'node:net';
+import type { Config } from '../../src/main/config.ts';
 
 enableCompileCache();
 
@@ -14,7 +15,8 @@ const { answerAsks, settingsOf } = await import('../lib/child.ts');
 const { configOf, quietLog, serverSettings } = await import('../lib/settings.ts');
 
 const settings = settingsOf(serverSettings.extend({ dialTo: z.number() }));
-const config = configOf(settings);
+// The settings are those of the API's process.
+const config: Config = { ...configOf(settings), role: 'gateway' };
 const following = followLink({ path: linkPath(config), log: quietLog });
 const { issuer } = await following.ready;
 const { forwarding, authenticate } = following;

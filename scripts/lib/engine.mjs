@@ -10,6 +10,7 @@ import { installPackages, maskServices, missingNeeds, whyNoApt } from './apt.mjs
 import { findEngine, ping, usualAddress } from './engine-address.mjs';
 import { capture, findProgram, say, searchPath, secondsSince } from './run.mjs';
 import { isDockerdAlive, removeStale } from './stale-engine.mjs';
+import { setUpUserNamespaces } from './user-namespaces.mjs';
 
 /** @typedef {import('./apt.mjs').Need} Need */
 
@@ -132,6 +133,10 @@ async function startEngine(env) {
   const startedAt = performance.now();
   for (const file of isDockerdAlive() ? [] : await removeStale())
     say(`  removed ${file}, left by an engine that no longer runs`);
+  if (env['BERTH_USER_NAMESPACES'] === 'on' && !isDockerdAlive()) {
+    const whyNot = setUpUserNamespaces();
+    if (whyNot !== undefined) say(`  The engine starts without user namespaces: ${whyNot}.`);
+  }
   const attempt = isDockerdAlive()
     ? waitOnly()
     : existsSync('/run/systemd/system')

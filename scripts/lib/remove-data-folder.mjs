@@ -15,8 +15,14 @@ export function removeDataFolder(folder) {
   for (const point of points.toReversed()) execFileSync('umount', [point]);
   for (const device of readdirSync('/sys/block').filter((name) => name.startsWith('loop'))) {
     const backing = `/sys/block/${device}/loop/backing_file`;
-    if (existsSync(backing) && readFileSync(backing, 'utf8').startsWith(`${folder}/`))
+    const isAttached = () => existsSync(backing) && readFileSync(backing, 'utf8').startsWith(`${folder}/`);
+    if (!isAttached()) continue;
+    try {
       execFileSync('losetup', ['-d', `/dev/${device}`]);
+    } catch (error) {
+      // The kernel may detach an unmounted device first.
+      if (isAttached()) throw error;
+    }
   }
   rmSync(folder, { recursive: true, force: true });
 }

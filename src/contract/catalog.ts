@@ -56,12 +56,16 @@ const offeredVolumeType = answer('RegionVolumeType', {
     .describe('`atomic`: snapshots show one moment; `live`: files change while they are copied'),
   dockerInside: flag('Whether Docker inside instances can use the pool'),
 });
+/** A fact, the names of container runtimes, or the runtime by name of the instance type. */
+const isolation = z.union([z.string(), z.boolean(), z.array(z.string()), z.record(z.string(), z.string())]);
 const region = answer('Region', {
   ...regionFields,
   engine: engine.describe('Engine of the region'),
   capabilities: z
-    .record(z.string(), z.union([z.string(), z.boolean()]))
-    .describe('Capabilities of engine and storage by name'),
+    .record(z.string(), z.union([z.string(), z.boolean(), z.record(z.string(), isolation)]))
+    .describe(
+      'Capabilities of the engine by name; `isolation` holds those that keep instances from each other and from the host',
+    ),
   volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
 });
 export const regionListAnswer = answer('ListRegionsAnswer', { regions: z.array(region).describe('All regions') });

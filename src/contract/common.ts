@@ -59,6 +59,9 @@ export const empty = request('EmptyRequest', {}, 'No fields');
 const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
 const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 
+/** Characters of the stored name: NFC joins a letter and its combining marks. */
+const lengthInNfc = (name: string): number => [...name.normalize('NFC')].length;
+
 /** Display name in NFC without control characters, lone surrogates, bidirectional overrides. */
 export const label = (maxLength: number) =>
   z
@@ -68,7 +71,7 @@ export const label = (maxLength: number) =>
         VISIBLE.test(name) &&
         name.isWellFormed() &&
         name.trim() === name &&
-        [...name].length <= maxLength &&
+        lengthInNfc(name) <= maxLength &&
         !CONTROL_OR_BIDI.test(name),
       { error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends` },
     )
@@ -84,13 +87,17 @@ export const plainText = (maxLength: number) =>
     })
     .meta({ maxLength });
 
+/** Readers take either letter case (RFC 9562, 4). */
+const UUID = /[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}/gi;
+
 /** Looked up, not parsed: an unknown id of any form is a 404 that names it. */
 export const id = z
   .string()
   .refine((value) => value.length > 0 && value.length <= 100 && value.isWellFormed() && !/\p{Cc}/u.test(value), {
     error: 'must be 1 to 100 characters, without control characters',
   })
-  .meta({ minLength: 1, maxLength: 100 });
+  .meta({ minLength: 1, maxLength: 100 })
+  .transform((text) => text.replace(UUID, (uuid) => uuid.toLowerCase()));
 
 /** Never quoted in an error. */
 export const secret = (minLength: number, maxLength: number) =>
@@ -103,7 +110,9 @@ export const volumeName = z
   .string()
   .refine(
     (name) =>
-      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(name) && name.trim() === name && [...name].length <= MAX_VOLUME_NAME,
+      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(name) &&
+      name.trim() === name &&
+      lengthInNfc(name) <= MAX_VOLUME_NAME,
     {
       error: `must be 1 to ${MAX_VOLUME_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
     },
@@ -111,8 +120,19 @@ export const volumeName = z
   .meta({ minLength: 1, maxLength: MAX_VOLUME_NAME })
   .transform((name) => name.normalize('NFC'));
 
-/** Values of `X-Error-Code`, by which clients branch. The HTTP edge alone issues the last two. */
-export const errorCodes = [...refusalCodes, 'method_not_allowed', 'internal'] as const;
+/** Codes of requests that reach no route. */
+export const unroutedCodes = [
+  'bad_request',
+  'method_not_allowed',
+  'request_timeout',
+  'expectation_failed',
+  'misdirected',
+  'headers_too_large',
+] as const;
+export type UnroutedCode = (typeof unroutedCodes)[number];
+
+/** Values of `X-Error-Code`, by which clients branch. */
+export const errorCodes = [...refusalCodes, ...unroutedCodes, 'internal'] as const;
 export type ErrorCode = (typeof errorCodes)[number];
 
 export const NOT_LOGGED_IN_CODE = -1;

@@ -42,7 +42,17 @@ const values: Record<string, Json> = {
   'RegionVolumeType.type': 'filesystem',
   'RegionInfo.name': 'default',
   'Region.name': 'default',
-  'Region.capabilities': { gpus: false, isolation: 'container' },
+  'Region.capabilities': {
+    gpus: false,
+    isolation: {
+      kernelLimits: true,
+      hostReserve: true,
+      connectionLimit: true,
+      linkLocalClosed: true,
+      userNamespaces: 'none',
+      runtimes: ['runc'],
+    },
+  },
   'Region.volumeTypes': [],
   'MetricSeries.mean': [250, 310, null],
   'MetricSeries.max': [400, 520, null],

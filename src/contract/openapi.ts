@@ -11,7 +11,9 @@ import {
   plainError,
   problem,
   PROBLEM_TYPE,
+  unroutedCodes,
   type ErrorCode,
+  type UnroutedCode,
 } from './common.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
@@ -310,28 +312,33 @@ function codesByStatus(errorKinds: ErrorKinds, includes: (code: ErrorCode) => bo
   return [...statuses];
 }
 
-/** Answers before routing: other methods, slow requests, large headers. */
+/** Answers before routing. */
 const unroutedResponses: JsonObject = {
   405: ref('responses', 'MethodNotAllowed'),
   408: ref('responses', 'RequestTimeout'),
+  417: ref('responses', 'ExpectationFailed'),
+  421: ref('responses', 'Misdirected'),
   431: ref('responses', 'HeadersTooLarge'),
 };
 
 const jsonError = (name: string): JsonObject => ({ 'application/json': { schema: ref('schemas', name) } });
 
 function responseComponents(errorKinds: ErrorKinds): JsonObject {
+  const unrouted = (code: UnroutedCode, more: JsonObject = {}): JsonObject => ({
+    description: `\`${code}\`: ${errorKinds[code].title}`,
+    headers: { 'X-Error-Code': ref('headers', 'ErrorCode'), ...headers('X-Request-Id'), ...more },
+    content: jsonError('Error'),
+  });
   const responses: JsonObject = {
-    MethodNotAllowed: {
-      description: '`method_not_allowed`: the path has other methods',
-      headers: { Allow: ref('headers', 'Allow'), ...headers('X-Request-Id') },
-      content: jsonError('Error'),
-    },
-    RequestTimeout: { description: 'The request took too long to arrive', content: jsonError('Error') },
-    HeadersTooLarge: { description: 'The headers exceed 16 KiB', content: jsonError('Error') },
+    MethodNotAllowed: unrouted('method_not_allowed', { Allow: ref('headers', 'Allow') }),
+    RequestTimeout: unrouted('request_timeout'),
+    ExpectationFailed: unrouted('expectation_failed'),
+    Misdirected: unrouted('misdirected'),
+    HeadersTooLarge: unrouted('headers_too_large'),
   };
   const rows = routeNames.map(routeOf);
   const plainRoutes = rows.filter((row) => row.kind === 'json' && row.errors === 'plain');
-  for (const [status, codes] of codesByStatus(errorKinds, (code) => code !== 'method_not_allowed')) {
+  for (const [status, codes] of codesByStatus(errorKinds, (code) => !isUnrouted(code))) {
     const answering = (content: JsonObject): JsonObject => ({
       description: codes.map((code) => `\`${code}\`: ${errorKinds[code].title}`).join('; '),
       headers: {
@@ -349,9 +356,11 @@ function responseComponents(errorKinds: ErrorKinds): JsonObject {
   return responses;
 }
 
+const isUnrouted = (code: ErrorCode): boolean => unroutedCodes.some((one) => one === code);
+
 /** Excludes codes that the row rules out. Control may answer the others. */
 function canAnswer(route: JsonRoute, code: ErrorCode): boolean {
-  if (code === 'method_not_allowed') return false;
+  if (isUnrouted(code)) return false;
   if (code === 'precondition_failed' || code === 'range_not_satisfiable') return false;
   if (code === 'volume_full') return route.fills;
   if (code === 'idempotency_mismatch') return route.idempotent;

@@ -37,6 +37,8 @@ export interface JsonRoute<
   fills: boolean;
   /** Sets or clears the access cookie. */
   setsCookie: boolean;
+  /** Sends large answers with gzip: they hold no secret (decision 33). */
+  compressed: boolean;
 }
 
 export interface HeaderParameter {
@@ -105,6 +107,7 @@ const jsonRouteFor =
     waits: false,
     fills: false,
     setsCookie: false,
+    compressed: false,
     errors: 'problem',
     source: 'ours',
     ...description,

@@ -42,11 +42,13 @@ export const routes = {
     source: 'docs/interface.md §4.1',
   }),
   listInstances: jsonRoute('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
+    compressed: true,
     errors: 'plain',
     summary: "List the caller's instances, newest first",
     source: 'docs/interface.md §4.2',
   }),
   listVolumes: jsonRoute('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
+    compressed: true,
     errors: 'plain',
     summary: "List the caller's volumes, newest first",
     source: 'docs/interface.md §4.3',
@@ -81,6 +83,7 @@ export const routes = {
     { summary: 'Take a snapshot of a volume, even while instances write to it' },
   ),
   listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, volume.snapshotListAnswer, {
+    compressed: true,
     summary: "List the caller's snapshots, newest first",
   }),
   deleteSnapshot: operationRoute('/storage/snapshot/delete', volume.volumeIdBody, volume.volumeIdAnswer, {
@@ -90,6 +93,7 @@ export const routes = {
     summary: 'Create a volume with the files of a snapshot',
   }),
   listFiles: jsonRoute('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
+    compressed: true,
     summary: 'List a folder of a volume by name, page by page',
   }),
   createFolder: jsonRoute('/storage/files/createFolder', file.folderBody, account.emptyAnswer, {
@@ -115,6 +119,7 @@ export const routes = {
     summary: 'Return an operation: stages, progress and the cause of a failure',
   }),
   listOperations: jsonRoute('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
+    compressed: true,
     summary: 'List the operations of one instance, volume, snapshot or image, newest first',
   }),
   cancelOperation: operationRoute('/operation/cancel', operation.operationIdBody, operation.operationAnswer, {
@@ -129,6 +134,7 @@ export const routes = {
     summary: 'Return whether an instance is in use, by which signal, and the time of its idle stop',
   }),
   metrics: jsonRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
+    compressed: true,
     summary:
       'Return the resource usage of an instance over the last 24 hours: by 15 seconds for an hour, then by the minute',
   }),
@@ -172,11 +178,13 @@ export const routes = {
     summary: 'Revoke a link to a port and disconnect its users',
   }),
   catalog: jsonRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
+    compressed: true,
     errors: 'plain',
     summary: 'List instance types, regions, prices and stock',
     source: decision('catalog'),
   }),
   listImages: jsonRoute('/image/list', instance.pageRequest, image.imageListAnswer, {
+    compressed: true,
     summary: "List the images for launches: the operator's, then the caller's own",
     source: decision('catalog'),
   }),
@@ -202,6 +210,7 @@ export const routes = {
     summary: 'Delete registry credentials',
   }),
   listRegions: jsonRoute('/region/list', empty, catalog.regionListAnswer, {
+    compressed: true,
     summary: 'List regions and their capabilities',
     source: decision('catalog'),
   }),
@@ -321,12 +330,17 @@ export const routeNames = Object.keys(routes).filter((name): name is RouteName =
 export const jsonRouteNames = routeNames.filter((name): name is JsonRouteName => table[name].kind === 'json');
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'] as const;
+type Method = (typeof METHODS)[number];
 const PARAMETER = /\{(\w+)\}/g;
+
+/** The server answers HEAD wherever GET is a JSON route. */
+const takes = ({ kind, method }: Route, asked: Method): boolean =>
+  method === asked || (asked === 'HEAD' && method === 'GET' && kind === 'json');
 
 /** Methods by path, each path as a pattern below `/api`: `{path}` spans slashes. */
 const methodsByPath = [...Map.groupBy(Object.values(table), ({ path }) => path)].map(([path, rows]) => ({
   pattern: new RegExp(`^${path.replaceAll(PARAMETER, (_, name) => (name === 'path' ? '.*' : '[^/]+'))}$`, 's'),
-  methods: METHODS.filter((method) => rows.some((row) => row.method === method)),
+  methods: METHODS.filter((method) => rows.some((row) => takes(row, method))),
 }));
 
 /** Methods that a path below `/api` accepts; empty for an unknown path. */

@@ -41,6 +41,8 @@ const filePath = {
 const conditions = [
   { name: 'If-None-Match', description: 'ETags of cached copies: 304 while the file is unchanged' },
   { name: 'If-Match', description: 'ETags of the expected file: 412 after a change' },
+  { name: 'If-Modified-Since', description: 'Date of a cached copy: 304 while the file is no newer' },
+  { name: 'If-Unmodified-Since', description: 'Date of the expected file: 412 if the file is newer' },
 ];
 const ranges = [
   {

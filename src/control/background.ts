@@ -10,6 +10,8 @@ import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
+import { makeDiskWatch } from './volumes/disk-watch.ts';
+import { allocatePromised } from './volumes/allocate.ts';
 import { probeEngines } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
@@ -26,13 +28,15 @@ export interface Background {
   stop(): Promise<void>;
 }
 
-const PIDS_LIMIT = 4096;
 const FREE_SPACE_INTERVAL_MS = 10_000;
 const PROBE_INTERVAL_MS = 10_000;
 /** An orphan must be seen twice, and is to be found within a minute. */
 const SWEEP_INTERVAL_MS = 25_000;
 /** Disk usage is shown within half a minute. */
 const MEASURE_INTERVAL_MS = 20_000;
+/** A root disk past its size is found within seconds. */
+const DISK_WATCH_INTERVAL_MS = 1_000;
+const ALLOCATE_INTERVAL_MS = 60_000;
 const UNMOUNT_INTERVAL_MS = 30_000;
 const HEALTH_INTERVAL_MS = 5_000;
 const EXPIRE_INTERVAL_MS = 60_000;
@@ -93,7 +97,6 @@ function instanceReconciler(foundation: Foundation) {
       semaphores.set(drivers, semaphore);
       return semaphore;
     },
-    pidsLimit: PIDS_LIMIT,
   });
 }
 
@@ -130,6 +133,8 @@ function makeTasks(foundation: Foundation): Task[] {
     task('measure disks', MEASURE_INTERVAL_MS, measure),
     task('walk disks', MEASURE_INTERVAL_MS, () => measureByWalking(measureDeps)),
     task('measure root disks', MEASURE_INTERVAL_MS, () => measureRootDisks(measureDeps)),
+    task('watch disks', DISK_WATCH_INTERVAL_MS, makeDiskWatch(measureDeps)),
+    task('allocate volumes', ALLOCATE_INTERVAL_MS, allocatePromised(foundation)),
     task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),

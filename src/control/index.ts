@@ -46,6 +46,7 @@ export type {
   TrafficKind,
   IdentifyCredential,
 } from './routing/gateway-types.ts';
+export { addressBucket } from './access/address-bucket.ts';
 export { makeRevocations } from './routing/revocations.ts';
 export type { VolumePath, Files, ReadableFile } from './volumes/files.ts';
 

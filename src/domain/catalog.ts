@@ -56,6 +56,8 @@ export interface InstanceType {
   rootDiskGB: number;
   /** Base size of `/root/dataDisk`; a launch adds `extraDataDiskSizeDB`. */
   dataDiskGB: number;
+  /** Container runtime, by the engine's name for it; absent: the engine's default. */
+  runtime?: string;
   pricesMicros: Record<ChargeMode, Micros>;
 }
 

@@ -22,7 +22,15 @@ export interface DiskId {
   id: string;
 }
 
-export interface Disk extends DiskId {
+/** Disk space counted in a pool, in units of 2³⁰ bytes. */
+export interface CountedSpace {
+  /** Always there: the host allocates these blocks, or keeps them free. 0, or the disk's size. */
+  promisedGB: number;
+  /** Provisioned beyond what there is. A data disk counts its instance's root disk, too. */
+  bestEffortGB: number;
+}
+
+export interface Disk extends DiskId, CountedSpace {
   regionId: RegionId;
   pool: PoolName;
   ownerId: UserId;
@@ -56,6 +64,20 @@ export interface DiskUsage {
   /** Like `Disk.warnedPercent`; the root disk has no row of its own. */
   rootWarnedPercent: number;
   full: FullDisk[];
+}
+
+/** Counted space of a new disk whose blocks are always there. */
+export const promised = (sizeGB: number) => ({ sizeGB, promisedGB: sizeGB, bestEffortGB: 0 });
+
+/** Counted space of a new disk that is provisioned beyond what there is. */
+export const bestEffort = (sizeGB: number) => ({ sizeGB, promisedGB: 0, bestEffortGB: sizeGB });
+
+/** Counted space after a resize. A data disk of a size that was asked for is promised. */
+export function countedAt(disk: Disk, sizeGB: number): CountedSpace {
+  const { kind, promisedGB, bestEffortGB } = disk;
+  if (promisedGB > 0) return { promisedGB: sizeGB, bestEffortGB };
+  if (kind === 'data') return { promisedGB: sizeGB, bestEffortGB: bestEffortGB - disk.sizeGB };
+  return { promisedGB, bestEffortGB: bestEffortGB + sizeGB - disk.sizeGB };
 }
 
 export const noUsage: DiskUsage = { rootBytes: 0, dataBytes: 0, dockerBytes: 0, rootWarnedPercent: 0, full: [] };

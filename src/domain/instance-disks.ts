@@ -1,5 +1,5 @@
 /** An instance's own disks: data, the account's shared folder, Docker's data root. */
-import type { DiskId } from './disk.ts';
+import { bestEffort, type CountedSpace, type DiskId } from './disk.ts';
 import type { InstanceId } from './ids.ts';
 import type { Instance } from './instance.ts';
 
@@ -25,14 +25,20 @@ export const dockerDiskGB = ({ dockerStorageGB }: Instance['spec']): number => d
 
 export const dataDiskGB = ({ type, extraDataDiskGB }: Instance['spec']): number => type.dataDiskGB + extraDataDiskGB;
 
-export function ownDisks(
-  instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
-  sharedGB: number,
-): (DiskId & { sizeGB: number })[] {
+type OwnDisk = DiskId & CountedSpace & { sizeGB: number };
+
+/** Best effort, except a data disk that was asked to be larger than its type's. */
+export function ownDisks(instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>, sharedGB: number): OwnDisk[] {
   const { id, spec } = instance;
+  const { rootDiskGB } = spec.type;
+  const dataGB = dataDiskGB(spec);
+  const data =
+    spec.extraDataDiskGB > 0
+      ? { sizeGB: dataGB, promisedGB: dataGB, bestEffortGB: rootDiskGB }
+      : { sizeGB: dataGB, promisedGB: 0, bestEffortGB: dataGB + rootDiskGB };
   return [
-    { ...dataDisk(id), sizeGB: dataDiskGB(spec) },
-    { ...sharedDisk(instance), sizeGB: sharedGB },
-    ...(spec.enableDocker ? [{ ...dockerDisk(id), sizeGB: dockerDiskGB(spec) }] : []),
+    { ...dataDisk(id), ...data },
+    { ...sharedDisk(instance), ...bestEffort(sharedGB) },
+    ...(spec.enableDocker ? [{ ...dockerDisk(id), ...bestEffort(dockerDiskGB(spec)) }] : []),
   ];
 }

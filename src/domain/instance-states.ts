@@ -171,6 +171,10 @@ export const diagnoses = {
   MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
+  RootDiskOverSize:
+    'The root disk grew past its size, so the instance was stopped; nothing was deleted. Start it again, and delete files outside of /root/dataDisk or move them there or to a volume; it may run as long as the root disk does not grow.',
+  HostNearlyFull:
+    'The host ran short of disk space, and the disks of the instance grew most, so it was stopped; nothing was deleted. Start it again, and delete what you do not need or move it to a volume.',
 } as const;
 export type Diagnosis = keyof typeof diagnoses;
 

@@ -5,6 +5,7 @@
  * subject's row; the next request moves the operation to the history. An id is made of subject and
  * generation.
  */
+import { diskStopCauses } from './disk-growth.ts';
 import { diagnoses, type Action, type Diagnosis, type Phase } from './instance-states.ts';
 
 /** Rows that operations change and that leases and reconcile loops share out. */
@@ -33,7 +34,14 @@ export const operationStates = ['Pending', 'Running', 'Succeeded', 'Failed', 'Ca
 export type OperationState = (typeof operationStates)[number];
 
 /** A caller, or an automatic stop (then also the diagnosis of a Stopped instance). */
-export const operationCauses = ['user', 'operator', 'ScheduledStop', 'MaxRunTime', 'IdleStop'] as const;
+export const operationCauses = [
+  'user',
+  'operator',
+  'ScheduledStop',
+  'MaxRunTime',
+  'IdleStop',
+  ...diskStopCauses,
+] as const;
 export type Cause = (typeof operationCauses)[number];
 
 export const stageNames = [

@@ -3,6 +3,7 @@
  * writes the result and plans again.
  */
 import { isExpanding } from './desired-state.ts';
+import { diskStopCauses } from './disk-growth.ts';
 import {
   nextStatus,
   backOffMs,
@@ -130,14 +131,23 @@ function stopReason({ operation: { kind, cause, state }, observed }: Instance): 
   return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
 }
 
-function planHalt({ observed, requestedAtMs }: Instance, nowMs: number, limits: Limits): Step {
+function planHalt(instance: Instance, nowMs: number, limits: Limits): Step {
+  const { observed, requestedAtMs } = instance;
   const late = nowMs - countedFrom(requestedAtMs, observed) > limits.stopDeadlineMs;
-  const graceMs = late ? 0 : limits.stopGraceMs;
+  const graceMs = late ? 0 : graceOf(instance, limits);
   if (hasFailed(observed.status)) return { do: 'halt', show: {}, graceMs };
   const reason = late || observed.diagnosis === 'StopDelayed' ? 'StopDelayed' : '';
   const text = observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason];
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
+
+/** Longer, a disk that fills the host would grow meanwhile. */
+const DISK_STOP_GRACE_MS = 1_000;
+
+const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limits): number =>
+  kind === 'stop' && diskStopCauses.some((one) => one === cause)
+    ? Math.min(DISK_STOP_GRACE_MS, stopGraceMs)
+    : stopGraceMs;
 
 /** Removes the container only once the root disk is saved; without a container nothing is saved. */
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {

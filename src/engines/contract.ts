@@ -16,6 +16,7 @@ import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
+import type { Space } from '../domain/pool.ts';
 import type { LogSource } from '../domain/log-position.ts';
 import type { engineObjectKinds } from '../domain/orphan.ts';
 import type { progressUnits } from '../domain/operation.ts';
@@ -34,7 +35,28 @@ export interface Capabilities {
   dial: boolean;
   /** `joinNetwork` connects and listens within an instance's network, loopback included. */
   joinNetwork: boolean;
+  /** Protection of the host and of other instances. Reasons are written as `whyNoDocker`. */
+  isolation: {
+    /** No instance can use up a limit of the kernel that all share. */
+    kernelLimits: boolean;
+    whyNoKernelLimits?: string;
+    /** Processor, memory and processes are kept for the host's programs. */
+    hostReserve: boolean;
+    whyNoHostReserve?: string;
+    /** No account can fill the host's table of connections. */
+    connectionLimit: boolean;
+    whyNoConnectionLimit?: string;
+    /** Instances cannot reach link-local addresses, such as the metadata service of a cloud. */
+    linkLocalClosed: boolean;
+    whyLinkLocalOpen?: string;
+    /** `shared`: root inside is an unprivileged id of the host, the same for all instances. */
+    userNamespaces: 'none' | 'shared';
+    /** Names of the container runtimes that an instance type may have. */
+    runtimes: string[];
+  };
 }
+
+export type Isolation = Capabilities['isolation'];
 
 export interface Probe {
   version: string;
@@ -64,6 +86,8 @@ export interface EngineSpec {
   memoryMiB: number;
   pidsLimit: number;
   gpus: number;
+  /** Name in `capabilities.isolation.runtimes`; absent: the engine's default. */
+  runtime?: string | undefined;
   /** Ignored unless `capabilities.rootDiskLimit` is `hard`; absent: no limit. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];
@@ -164,7 +188,10 @@ export interface Usage {
   processLimit: number | null;
   /** An entry per GPU; null without GPUs, or when unreadable. */
   gpus: GpuUsage[] | null;
-  /** Null unless requested: the engine walks all files to count a root disk. */
+  /**
+   * Files of the writable layer, of anonymous volumes and of `/etc/hosts`, `/etc/hostname` and
+   * `/etc/resolv.conf`. Null unless requested (a count walks all files), or if not counted in time.
+   */
   rootDiskBytes: number | null;
 }
 
@@ -391,6 +418,9 @@ export interface Engine {
 
   /** Omits unreadable instances. The first call for an id takes a second, unless `countersOnly`. */
   usage(ids: readonly InstanceId[], signal: AbortSignal, options?: UsageOptions): Promise<Map<InstanceId, Usage>>;
+
+  /** File system of the root disks; null when it is unknown, as of an engine elsewhere. */
+  rootDiskSpace(signal: AbortSignal): Promise<Space | null>;
 
   /** Closes connections and child processes of the driver; instances keep running. */
   stop(): Promise<void>;

@@ -12,20 +12,33 @@ export const labels = {
   generation: 'berth.generation',
   /** Ref an instance was created with: an engine forgets the ref once it names another image. */
   imageRef: 'berth.image',
+  /** Ids of a container's GPUs, comma-separated: not every runtime's inspect reports them. */
+  gpus: 'berth.gpus',
 } as const;
+
+type Label = (typeof labels)[keyof typeof labels];
 
 /** Label of every object of the installation, as a filter. */
 export const installationLabel = (installation: string): string => `${labels.installation}=${installation}`;
 
+export interface LabelledObject extends Pick<OwnedObject, 'id' | 'ownerId' | 'generation'> {
+  kind: OwnedObject['kind'] | 'tools';
+  imageRef?: string;
+  gpuIds?: readonly string[];
+}
+
+/** Sets every label, if only empty: a container inherits the rest from its image. */
 export const labelsOf = (
   installation: string,
-  { kind, id, ownerId, generation }: Pick<OwnedObject, 'kind' | 'id' | 'ownerId' | 'generation'>,
-): Record<string, string> => ({
+  { kind, id, ownerId, generation, imageRef = '', gpuIds = [] }: LabelledObject,
+): Record<Label, string> => ({
   [labels.installation]: installation,
   [labels.kind]: kind,
   [labels.id]: id,
   [labels.owner]: ownerId,
   [labels.generation]: String(generation),
+  [labels.imageRef]: imageRef,
+  [labels.gpus]: gpuIds.join(','),
 });
 
 const CONTAINER_PREFIX = 'berth-';

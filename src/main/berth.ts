@@ -33,7 +33,8 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   const { welcome } = await import('./welcome.ts');
   const onDatabaseLost = (): never => fail('Another Berth now holds the lock of the database; this process exits.');
   const server = await startServer({ config, log, onDatabaseLost });
-  return { greeting: welcome(server), stop: () => server.stop() };
+  const isTerminal = process.stdout.isTTY;
+  return { greeting: welcome(server, { isTerminal }), stop: () => server.stop() };
 }
 
 const { greeting, stop } = await start().catch((error: unknown) => {

@@ -11,6 +11,7 @@ const STARTING =
   'HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\n' +
   `Content-Length: ${BODY.length}\r\nConnection: close\r\n\r\n${BODY}`;
 const LINGER_MS = 1_000;
+const MAX_CONNECTIONS = 64;
 
 export interface BoundPort {
   port: number;
@@ -22,6 +23,7 @@ export interface BoundPort {
 /** Rejects with `EADDRINUSE`, for instance. With TLS, early connections are closed unanswered. */
 export async function bindPort({ host, port }: Address, { isTls }: { isTls: boolean }): Promise<BoundPort> {
   const server = createServer(isTls ? (socket) => socket.destroy() : answerStarting);
+  server.maxConnections = MAX_CONNECTIONS;
   await once(server.listen({ host, port }), 'listening');
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('a TCP port was bound without an address');

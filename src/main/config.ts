@@ -50,6 +50,19 @@ const url = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL without a path' })
   .transform((given) => new URL(given).origin);
 
+const list = <Item extends z.ZodType<unknown, string>>(item: Item) =>
+  z
+    .string()
+    .transform((text) => text.split(',').map((part) => part.trim()))
+    .pipe(z.array(item));
+
+const hostName = z
+  .string()
+  .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i, {
+    error: 'must be host names without ports, separated by commas, for example berth.example.org,berth',
+  })
+  .toLowerCase();
+
 const MAX_SHARED_GB = 100_000;
 const YEAR_HOURS = 366 * 24;
 const MAX_CONCURRENT = 1_000_000;
@@ -78,6 +91,12 @@ const archiveRegistry = text((given) => {
   return isPrefix && typeof parseImageRef(`${given}/archive`) !== 'string' ? given : null;
 }, 'must be host[:port]/path, for example registry.example.org/berth');
 
+const runtimesByType = text((given): Record<string, string> | null => {
+  const pairs = given.split(',').map((part) => /^([\w.-]+)=([\w.-]+)$/.exec(part.trim()));
+  const runtimes = Object.fromEntries(pairs.map((pair) => [pair?.[1] ?? '', pair?.[2] ?? '']));
+  return pairs.includes(null) || Object.keys(runtimes).length < pairs.length ? null : runtimes;
+}, 'must look like cpu.1=runsc,gpu.1=kata: instance types with their container runtime, each type once');
+
 const pemFile = z.string().startsWith('/', { error: 'must be the absolute path of a PEM file' }).optional();
 
 const isRoot = process.getuid?.() === 0;
@@ -104,27 +123,30 @@ const schema = z.object({
   BERTH_GATEWAY_CONNECTIONS: wholeUpTo(MAX_CONCURRENT).default(20_000),
   BERTH_GATEWAY_URL: url.optional(),
   BERTH_API_URL: url.optional(),
-  BERTH_TRUSTED_PROXIES: z
-    .string()
-    .transform((text) => text.split(',').map((part) => part.trim()))
-    .pipe(
-      z.array(
-        z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
-          error: 'must be IP addresses or CIDR ranges, separated by commas',
-        }),
-      ),
-    )
-    .optional(),
+  BERTH_API_HOSTS: list(hostName).optional(),
+  BERTH_CORS_ORIGINS: list(url).optional(),
+  BERTH_TRUSTED_PROXIES: list(
+    z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
+      error: 'must be IP addresses or CIDR ranges, separated by commas',
+    }),
+  ).optional(),
   BERTH_ROLE: z.enum(['all', 'api', 'gateway']).default('all'),
   BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),
   BERTH_DATABASE_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, { error: 'must begin with postgres://; leave the setting out for SQLite' })
     .optional(),
+  BERTH_LOST_SECRETS_KEY: z
+    .string()
+    .regex(/^[0-9a-f]{8}$/, { error: 'must be the id of the lost key, which the failed start printed' })
+    .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
+  BERTH_DISK_OVERCOMMIT: z.coerce.number().min(1).max(1_000).default(10),
+  BERTH_DISK_RESERVE_PERCENT: z.coerce.number().min(0.1).max(90).optional(),
+  BERTH_ACCOUNT_POOL_PERCENT: z.coerce.number().min(1).max(100).default(80),
   BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),
   BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
   BERTH_POOL: poolConfig.optional(),
@@ -134,6 +156,10 @@ const schema = z.object({
   BERTH_LOST_DISKS: lostDisks.optional(),
   BERTH_COMMON_DATA: z.string().min(1).optional(),
   BERTH_DOCKER_INSIDE: z.enum(['rootless', 'nested', 'off']).default('rootless'),
+  BERTH_LINK_LOCAL: z.enum(['closed', 'open']).default('closed'),
+  BERTH_KERNEL_LIMITS: z.enum(['raise', 'check']).default('raise'),
+  BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
+  BERTH_RUNTIMES: runtimesByType.optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
   BERTH_LOCAL_REGISTRIES: z.enum(['allow', 'refuse']).default('refuse'),
   BERTH_EVENTS_DAYS: z.coerce.number().min(1).max(3_650).default(30),
@@ -194,6 +220,10 @@ function configOf(data: Settings) {
       connections: data.BERTH_GATEWAY_CONNECTIONS,
     },
     apiUrl: data.BERTH_API_URL ?? null,
+    /** Further host names of the API, lower case. */
+    apiHosts: data.BERTH_API_HOSTS ?? [],
+    /** Origins of other sites whose pages may call the API. */
+    corsOrigins: data.BERTH_CORS_ORIGINS ?? [],
     apiTls: tlsOf(pairOf(data, 'BERTH_API_TLS_CERT', 'BERTH_API_TLS_KEY')),
     /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],
@@ -201,6 +231,8 @@ function configOf(data: Settings) {
     role: data.BERTH_ROLE,
     engine: data.BERTH_ENGINE,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
+    /** Id of a `secrets.key` that is gone for good; null: none. */
+    lostSecretsKey: data.BERTH_LOST_SECRETS_KEY ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
@@ -208,6 +240,10 @@ function configOf(data: Settings) {
     loopbackNodePortAddress: loopbackNodePortAddressOf(data),
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
+    diskOvercommit: data.BERTH_DISK_OVERCOMMIT,
+    /** Share of each file system kept free of instance disks; null: a twentieth, 1 to 10 GB. */
+    diskReserveShare: data.BERTH_DISK_RESERVE_PERCENT === undefined ? null : data.BERTH_DISK_RESERVE_PERCENT / 100,
+    accountPoolShare: data.BERTH_ACCOUNT_POOL_PERCENT / 100,
     /** Longest run of an instance; null: unlimited. */
     maxRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
     /** Idle stop of new instances; null: none. */
@@ -225,6 +261,12 @@ function configOf(data: Settings) {
     commonDataFolder: resolve(data.BERTH_COMMON_DATA ?? join(data.BERTH_DATA, 'common')),
     /** Docker inside instances (`docs/security.md`); null: off. */
     dockerInside: data.BERTH_DOCKER_INSIDE === 'off' ? null : data.BERTH_DOCKER_INSIDE,
+    linkLocal: data.BERTH_LINK_LOCAL,
+    /** Limits of the kernel that instances share: raised at start, or only checked. */
+    kernelLimits: data.BERTH_KERNEL_LIMITS,
+    userNamespaces: data.BERTH_USER_NAMESPACES === 'on',
+    /** Container runtimes by name of the instance type. */
+    runtimes: data.BERTH_RUNTIMES ?? {},
     registryImages: data.BERTH_REGISTRY_IMAGES === 'auto',
     /** Whether accounts may use registries at loopback addresses of the engine's host. */
     localRegistries: data.BERTH_LOCAL_REGISTRIES === 'allow',

@@ -12,7 +12,7 @@ import { readRecipe, recipeRef } from '../engines/docker/image/recipes.ts';
 import type { Logger } from 'pino';
 import { nodePortAddressOf } from './public-addresses.ts';
 import type { Config } from './config.ts';
-import type { OfferedImage } from './first-run.ts';
+import { HOST_MEMORY_MIB, type OfferedImage } from './first-run.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
@@ -115,10 +115,12 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       config.dockerInside === null
         ? undefined
         : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
+    linkLocal: config.linkLocal,
     tools: {
       folder: join(config.dataFolder, 'tools'),
       imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
     },
+    isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB },
     log,
   });
 }

@@ -95,9 +95,14 @@ export async function ensureDataDiskGB(store: Store, pools: readonly PoolDrivers
 
 type OfferedType = Omit<InstanceType, 'id' | 'regionId'>;
 
+interface TypeOptions {
+  dataDiskGB?: number;
+  runtimes?: Readonly<Record<string, string>>;
+}
+
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */
-export function typesThatFit(machine: Machine & { dataDiskGB?: number }): OfferedType[] {
-  const { cpuCores, architecture, gpus, dataDiskGB = DATA_DISK_GB } = machine;
+export function typesThatFit(machine: Machine & TypeOptions): OfferedType[] {
+  const { cpuCores, architecture, gpus, dataDiskGB = DATA_DISK_GB, runtimes } = machine;
   const memoryGB = Math.max(1, Math.floor((machine.memoryMiB - HOST_MEMORY_MIB) / MIB_PER_GB));
   const base = { isSpot: false, cpuType: architecture, rootDiskGB: 20, dataDiskGB };
   const cpu = CPU_SIZES.filter((cores) => cores <= cpuCores).map((cores) => ({
@@ -123,7 +128,10 @@ export function typesThatFit(machine: Machine & { dataDiskGB?: number }): Offere
       pricesMicros: pricesOf(gpuCount * GPU_PRICE + cores * CORE_PRICE),
     };
   });
-  return [...cpu, ...gpu];
+  return [...cpu, ...gpu].map((type) => {
+    const runtime = runtimes?.[type.name];
+    return runtime === undefined ? type : { ...type, runtime };
+  });
 }
 
 export interface OfferedImage {

@@ -1,6 +1,7 @@
 /** Public addresses of a server. The listen address may be a wildcard, which no client can use. */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
+import { hostname } from 'node:os';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
@@ -27,6 +28,12 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
     portDomain: config.domain?.isWildcard === true ? domain : null,
   };
 }
+
+/** Host names that requests to the API may carry, besides `localhost` and IP addresses. */
+export const apiHostsOf = ({ listen, publicAddress, apiUrl, apiHosts }: Config): string[] =>
+  [listen.host, publicAddress, hostname(), ...(apiUrl === null ? [] : [new URL(apiUrl).hostname]), ...apiHosts].map(
+    (name) => name.toLowerCase(),
+  );
 
 /** IP address that node ports are published on; engines accept no host name. */
 export async function nodePortAddressOf({ listen, ...config }: Config): Promise<string> {

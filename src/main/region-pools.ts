@@ -11,7 +11,7 @@ import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
 import { thawFileSystems } from '../storage/image-file/image-mounts.ts';
-import { canReflink, prepareRoot, type DiskRoot } from '../storage/layout.ts';
+import { canAllocateBlocks, canReflink, prepareRoot, type DiskRoot } from '../storage/layout.ts';
 import { hasDisks, markProvisioned } from '../store/tables/disks.ts';
 import { saveSetting, setting } from '../store/tables/catalog.ts';
 import type { Store } from '../store/store.ts';
@@ -19,9 +19,15 @@ import type { Config } from './config.ts';
 import { MAX_GB, type PoolConfig, type StorageEngine } from './disk-config.ts';
 
 /** No client test reaches this limit. */
-const SIMULATED_POOL: PoolConfig = { path: null, engine: 'directory', sizeGB: MAX_GB, overcommit: 1 };
+const SIMULATED_POOL: PoolConfig = {
+  path: null,
+  engine: 'directory',
+  sizeGB: MAX_GB,
+  overcommit: 1,
+  thick: null,
+};
 
-const DEFAULT_POOL: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
+const DEFAULT_POOL: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1, thick: null };
 
 /**
  * Lets the next use create the disks that the operator declared lost again, empty. A disk that
@@ -38,7 +44,7 @@ export async function allowEmptyReplacements(
 }
 
 interface PoolDeps {
-  config: Pick<Config, 'dataFolder' | 'pools' | 'engine'>;
+  config: Pick<Config, 'dataFolder' | 'pools' | 'engine' | 'diskOvercommit' | 'accountPoolShare'>;
   store: Store;
   installation: string;
   log: Logger;
@@ -56,11 +62,13 @@ export async function makePools(deps: PoolDeps): Promise<PoolDrivers[]> {
         throw new Error(`The pool ${name} holds disks and is no longer configured: set ${variableOf(name)} as before`);
       continue;
     }
-    const { path, engine, ...rules } = configured ?? (config.engine === 'simulated' ? SIMULATED_POOL : DEFAULT_POOL);
+    const { path, engine, thick, ...limits } =
+      configured ?? (config.engine === 'simulated' ? SIMULATED_POOL : DEFAULT_POOL);
     const root = path ?? join(config.dataFolder, name === 'default' ? 'disks' : `disks-${name}`);
-    const storage = await storageOf(deps, name, root, engine);
+    const rules = { ...limits, diskOvercommit: config.diskOvercommit, accountShare: config.accountPoolShare };
+    const storage = await storageOf(deps, name, root, { engine, thick: rules.overcommit > 1 ? false : thick });
     if (rules.sizeGB === null) await refuseSharedFileSystem(unsized, name, root);
-    made.push({ name, storage, ...rules, space: null });
+    made.push({ name, storage, ...rules, space: null, unwrittenBytes: 0 });
   }
   return made;
 }
@@ -84,7 +92,7 @@ async function storageOf(
   { store, installation, log }: PoolDeps,
   name: PoolName,
   root: string,
-  wanted: StorageEngine | null,
+  { engine: wanted, thick }: Pick<PoolConfig, 'engine' | 'thick'>,
 ): Promise<Storage> {
   await mkdir(dirname(root), { recursive: true });
   // The kernel's path: mounts are looked up by it.
@@ -100,7 +108,13 @@ async function storageOf(
   await store.write((tx) => saveSetting(tx, `pool.${name}`, engine));
   if (engine === 'directory') return makeDirectoryStorage(at);
   await thawFileSystems(at.root);
-  return makeImageFileStorage({ ...at, copies: (await canReflink(root)) ? 'atomic' : 'live' });
+  const atomic = thick !== true && (await canReflink(root));
+  const canAllocate = await canAllocateBlocks(root);
+  if (thick === true && !canAllocate)
+    throw new Error(
+      `${variableOf(name)} says thick=yes, but the file system of ${root} allocates blocks at every write: leave thick out, or use ext4 or XFS`,
+    );
+  return makeImageFileStorage({ ...at, copies: atomic ? 'atomic' : 'live', thick: thick ?? (canAllocate && !atomic) });
 }
 
 /** Also for a folder that does not exist yet. */

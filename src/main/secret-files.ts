@@ -1,7 +1,4 @@
-/**
- * Secrets that are generated once and stored as 0600 files of the data folder: the password of the
- * first account, and the key that seals registry secrets. A copy of the database opens no secret.
- */
+/** Secrets in files of the data folder, readable by their owner only: the first password. */
 import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,7 +6,6 @@ import type { InternalAccess } from '../control/access/access.ts';
 import { errorCode } from '../domain/unknown-error.ts';
 
 const MIN_PASSWORD_LENGTH = 8;
-const KEY_BYTES = 32;
 /** Dollars of the first account, until the ledger exists. */
 const ADMIN_BALANCE = 1_000_000;
 
@@ -37,23 +33,7 @@ export async function ensureAdmin(
   return made ? { text, file } : null;
 }
 
-/** Generates the key at the first start. Needs the lock of the data folder. */
-export async function ensureSecretsKey(dataFolder: string): Promise<Uint8Array> {
-  const file = join(dataFolder, 'secrets.key');
-  const stored = await readStored(file);
-  if (stored?.length === KEY_BYTES) return stored;
-  if (stored !== null) {
-    const lost = 'without the key, registry credentials must be registered again';
-    throw new Error(
-      `${file} has ${stored.length} bytes and must have ${KEY_BYTES}: restore the file from a backup, or remove the file (${lost}).`,
-    );
-  }
-  const key = randomBytes(KEY_BYTES);
-  await writeAtomically(file, key);
-  return key;
-}
-
-async function readStored(file: string): Promise<Buffer | null> {
+export async function readStored(file: string): Promise<Buffer | null> {
   try {
     return await readFile(file);
   } catch (error) {
@@ -62,7 +42,8 @@ async function readStored(file: string): Promise<Buffer | null> {
   }
 }
 
-async function writeAtomically(file: string, content: string | Uint8Array): Promise<void> {
+/** Creates or replaces the file with mode 0600. */
+export async function writeAtomically(file: string, content: string | Uint8Array): Promise<void> {
   const fresh = `${file}.new`;
   await rm(fresh, { force: true });
   await using handle = await open(fresh, 'wx', 0o600);

@@ -24,15 +24,24 @@ import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { readSpace } from '../storage/layout.ts';
-import { addressesOf, type Addresses, openUrl, portUrls, sharedParent, shareUrl } from './public-addresses.ts';
+import {
+  addressesOf,
+  apiHostsOf,
+  type Addresses,
+  openUrl,
+  portUrls,
+  sharedParent,
+  shareUrl,
+} from './public-addresses.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
-import { sshFiles } from './open-files.ts';
+import { readFileShares } from './open-files.ts';
 import { allowEmptyReplacements, makePools } from './region-pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
-import { ensureAdmin, ensureSecretsKey, type ShownPassword } from './secret-files.ts';
+import { ensureAdmin, type ShownPassword } from './secret-files.ts';
+import { openSecretsKey } from './secrets-key.ts';
 
 export interface Server {
   apiUrl: string;
@@ -72,8 +81,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
 }
 
 async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<Server, 'stop'>> {
-  const { config, log } = options;
+  const { config, log, time = realTime } = options;
   const store = await openData(options, cleanups);
+  const { dataFolder, lostSecretsKey } = config;
+  const secretsKey = await openSecretsKey({ dataFolder, lostSecretsKey, store, log, now: time.now });
   const host = await openHost(options, store, cleanups);
   const { drivers } = host;
   // Bound first: the region's domain is the gateway's address unless one is configured.
@@ -82,7 +93,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const gatewayPort = gateway?.port ?? config.gatewayListen.port;
   const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
   const offered = await saveRegion(options, store, host, addresses.domain);
-  const running = await makeRunningControl(options, store, { host, addresses }, cleanups);
+  const running = await makeRunningControl(options, store, { host, addresses, secretsKey }, cleanups);
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
   const parts: Parts = { ...host, config, log, store, running, addresses };
@@ -164,7 +175,7 @@ async function saveRegion(
     engine: config.engine,
   };
   await firstRun.saveDefaultRegion(store, region, machine, config);
-  const fitting = firstRun.typesThatFit({ ...machine, dataDiskGB });
+  const fitting = firstRun.typesThatFit({ ...machine, dataDiskGB, runtimes: config.runtimes });
   const types = await firstRun.saveTypes(store, regionId, fitting, randomUUID);
   const { architecture } = machine;
   const offer = (image: firstRun.OfferedImage): Promise<string> =>
@@ -176,7 +187,7 @@ async function saveRegion(
 async function makeRunningControl(
   { config, log, time = realTime, limits = {}, idleLimits = {} }: ServerOptions,
   store: Store,
-  { host, addresses }: { host: Host; addresses: Addresses },
+  { host, addresses, secretsKey }: { host: Host; addresses: Addresses; secretsKey: Uint8Array },
   cleanups: Cleanup[],
 ): Promise<RunningControl> {
   const { installation, regionId, dataDiskGB, drivers } = host;
@@ -191,7 +202,7 @@ async function makeRunningControl(
     random: Math.random,
     randomUuid: randomUUID,
     randomBytes,
-    secretsKey: await ensureSecretsKey(config.dataFolder),
+    secretsKey,
     openUrl: (link) => openUrl(addresses, link),
     portUrls: (at) => portUrls(addresses, at),
     shareUrl: (link) => shareUrl(addresses, link),
@@ -199,10 +210,21 @@ async function makeRunningControl(
     audience: 'berth',
     engineWidth: drivers.width,
     cpuOvercommit: config.cpuOvercommit,
+    diskReserveShare: config.diskReserveShare,
     hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
     dataSpace: () => readSpace(config.dataFolder),
     onEngineAnswers: async (_, probe) => {
-      const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB });
+      if (config.userNamespaces && probe.capabilities.isolation.userNamespaces === 'none')
+        log.warn(
+          'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
+        );
+      const { runtimes } = config;
+      const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB, runtimes });
+      warnOfUnknownTypes(
+        runtimes,
+        types.map(({ name }) => name),
+        log,
+      );
       await firstRun.saveTypes(store, regionId, types, randomUUID);
     },
     limits,
@@ -233,6 +255,7 @@ interface Parts extends Host {
 async function listenApi({ config, log, running, addresses }: Parts, cleanups: Cleanup[]): Promise<number> {
   const tls = config.apiTls === null ? null : await openTlsFiles(config.apiTls, log);
   cleanups.push(async () => tls?.stop());
+  const { apiConnections: connections } = await readFileShares(config.role);
   const api = makeApi({
     control: running.control,
     log,
@@ -241,7 +264,10 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     secureCookies: addresses.apiUrl.startsWith('https:'),
     ...(tls === null ? {} : { tls }),
     ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],
-    trustProxy: config.trustedProxies,
+    hosts: apiHostsOf(config),
+    corsOrigins: config.corsOrigins,
+    trustedProxies: config.trustedProxies,
+    connections,
   });
   await api.listen({ host: config.listen.host, port: config.listen.port });
   cleanups.push(() => api.close());
@@ -250,11 +276,12 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
 }
 
 /** Serves ssh for instances without sshd. */
-async function serveSsh({ log, running, drivers }: Parts, cleanups: Cleanup[]): Promise<void> {
+async function serveSsh({ config, log, running, drivers }: Parts, cleanups: Cleanup[]): Promise<void> {
   const { routeTable, forwarding } = running.control;
   await checkSsh2();
   const backend = drivers.drivers.engine;
-  const fronts = makeSshFronts({ backend, access: forwarding.ssh, log, files: await sshFiles() });
+  const { sshFiles: files } = await readFileShares(config.role);
+  const fronts = makeSshFronts({ backend, access: forwarding.ssh, log, files });
   const stopping = new AbortController();
   const following = routeTable.follow(fronts.update, stopping.signal, { onlyRunning: true });
   cleanups.push(async () => {
@@ -295,6 +322,13 @@ function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]):
     stopping.abort();
     await Promise.allSettled(preparations);
   });
+}
+
+/** A mistyped name would leave the type it means with the default runtime. */
+function warnOfUnknownTypes(runtimes: Config['runtimes'], offered: string[], log: Logger): void {
+  const unknown = Object.keys(runtimes).filter((name) => !offered.includes(name));
+  if (unknown.length > 0)
+    log.warn({ unknown, offered }, 'BERTH_RUNTIMES names instance types that this machine does not offer');
 }
 
 function warnOfSharedParent(domain: string | null, log: Logger): void {

@@ -18,7 +18,7 @@ import { addressesOf } from './public-addresses.ts';
 import { bindPort } from './bind-port.ts';
 import type { Config } from './config.ts';
 import { makeEngine } from './drivers.ts';
-import { connectionsOf, openFilesLimit, sshFiles } from './open-files.ts';
+import { readFileShares } from './open-files.ts';
 
 /** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
 export const linkPath = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'gateway.sock');
@@ -38,9 +38,8 @@ export interface BoundGateway {
 /** Throws an Error that names a bad certificate file. */
 export async function bindGateway(config: Config, log: Logger): Promise<BoundGateway> {
   const tls = config.gatewayTls === null ? undefined : await openTlsFiles(config.gatewayTls, log);
-  const openFiles = await openFilesLimit();
-  const { connections } = config.gatewayLimits;
-  const maxConnections = openFiles === null ? connections : Math.min(connections, connectionsOf(openFiles));
+  const { gatewayConnections } = await readFileShares(config.role);
+  const connections = Math.min(config.gatewayLimits.connections, gatewayConnections);
   const bound = await bindPort(config.gatewayListen, { isTls: tls !== undefined });
   const { portDomain } = addressesOf(config, { api: config.listen.port, gateway: bound.port });
   let gateway: Gateway | null = null;
@@ -53,7 +52,7 @@ export async function bindGateway(config: Config, log: Logger): Promise<BoundGat
         portDomain,
         trustedProxies: config.trustedProxies,
         tls,
-        limits: { ...config.gatewayLimits, connections: maxConnections },
+        limits: { ...config.gatewayLimits, connections },
       });
       await built.listenOn(bound.server);
       gateway = built;
@@ -84,7 +83,8 @@ export async function startGateway({ config, log }: { config: Config; log: Logge
     dial: (id, port, signal) => engine.dial(id, port, signal),
   };
   await checkSsh2();
-  const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files: await sshFiles() });
+  const { sshFiles: files } = await readFileShares(config.role);
+  const fronts = makeSshFronts({ backend: engine, access: forwarding.ssh, log, files });
   following.subscribe(fronts.update);
   const gateway = await bindGateway(config, log);
   const { apiUrl, gatewayUrl } = addressesOf(config, { api: config.listen.port, gateway: gateway.port });

@@ -1,16 +1,16 @@
 /** Text shown after start: addresses, the first account, and a first launch to copy. */
+import type { ShownPassword } from './secret-files.ts';
 import type { Server } from './server.ts';
 
-export function welcome({
-  apiUrl,
-  gatewayUrl,
-  adminPassword,
-  example,
-}: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>): string {
-  const password = adminPassword ? adminPassword.text : '<its password>';
-  const account = adminPassword
-    ? `  Account   admin, password ${adminPassword.text}  (shown only now; stored in ${adminPassword.file})`
-    : '  Account   admin; its first password is in the file admin-password of the data folder, or was set in BERTH_ADMIN_PASSWORD';
+export function welcome(
+  { apiUrl, gatewayUrl, adminPassword, example }: Pick<Server, 'apiUrl' | 'gatewayUrl' | 'adminPassword' | 'example'>,
+  { isTerminal }: { isTerminal: boolean },
+): string {
+  const shown = isTerminal ? adminPassword : null;
+  const password = shown ? shown.text : '<its password>';
+  const account = shown
+    ? `, password ${shown.text}  (shown only now; stored in ${shown.file})`
+    : whereFirstPassword(adminPassword);
   const launch = JSON.stringify({
     name: 'first',
     imageId: example.imageId,
@@ -26,7 +26,7 @@ export function welcome({
 
   API       ${apiUrl}/api
   Gateway   ${gatewayUrl}
-${account}
+  Account   admin${account}
 
   A first launch to copy:
 
@@ -39,3 +39,8 @@ ${account}
 
 `;
 }
+
+const whereFirstPassword = (generated: ShownPassword | null): string =>
+  generated
+    ? `; its password is in the file ${generated.file}`
+    : '; its first password is in the file admin-password of the data folder, or was set in BERTH_ADMIN_PASSWORD';

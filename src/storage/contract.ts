@@ -22,7 +22,10 @@ export interface StorageCapabilities {
   sizeLimit: SizeLimit;
   /** `walk`: `usage` reads all files, so callers should ask rarely. */
   usage: 'instant' | 'walk';
-  /** A copy shows one moment (`atomic`), or each file at the time it was read (`live`). */
+  /**
+   * A copy shows one moment and shares the source's blocks (`atomic`), or shows each file at the
+   * time it was read (`live`).
+   */
   copies: Consistency;
   /** Supports the overlay file systems of a Docker inside. */
   dockerInside: boolean;
@@ -37,6 +40,18 @@ export class StorageFault extends Error {
   }
 }
 
+/** Disk to create or grow. Blocks of a promised disk are allocated at once in a thick pool. */
+export interface DiskToMake extends DiskId {
+  promisedGB?: number | undefined;
+}
+
+/** Bytes of the host's file system. */
+export interface Allocation {
+  heldBytes: number;
+  /** Held once the whole disk is written. */
+  maxBytes: number;
+}
+
 export interface Storage {
   capabilities(): StorageCapabilities;
   /**
@@ -44,9 +59,12 @@ export interface Storage {
    * but not destroyed. Keeps an existing disk. Copies may take long; an abort leaves nothing
    * visible. Faults: `full` (before a copy starts), `notFound` (of `from`).
    */
-  create(disk: DiskId, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void>;
-  /** Enlarges, also while instances write; never shrinks. Faults: `full`, `notFound`. */
-  grow(disk: DiskId, sizeGB: number): Promise<void>;
+  create(disk: DiskToMake, sizeGB: number, signal: AbortSignal, from?: DiskId): Promise<void>;
+  /**
+   * Enlarges, also while instances write; never shrinks. Allocates the missing blocks of a promised
+   * disk in a thick pool, also at the present size. Faults: `full`, `notFound`.
+   */
+  grow(disk: DiskToMake, sizeGB: number): Promise<void>;
   /**
    * Returns the host folder of the disk's files, valid until `unmount` or a reboot. Its parent, on
    * the same file system and in no instance, holds uploads (`files/write.ts`); the next mount
@@ -58,6 +76,8 @@ export interface Storage {
   observe(disk: DiskId): Promise<DiskObservation>;
   /** Bytes used by files; null when absent or unreadable. May be slow, never blocks the process. */
   usage(disk: DiskId, signal: AbortSignal): Promise<number | null>;
+  /** Null when absent, or unknown without a walk. Cheap enough for every second. */
+  allocation(disk: DiskId): Promise<Allocation | null>;
   /** Largest first, with printable paths; null when unmounted or unreadable. Walks all files. */
   largestEntries(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
   /**

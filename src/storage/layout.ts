@@ -1,7 +1,20 @@
 /** Layout: `<root>/<kind>/<id>/`, `.new-<id>` during creation, `.gone-<id>` during deletion. */
 import { execFile, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { access, lstat, mkdir, open, readdir, readFile, rename, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
+import {
+  access,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  statfs,
+  writeFile,
+} from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -103,9 +116,14 @@ async function listIds(folder: string): Promise<string[]> {
 }
 
 export async function readSpace(root: string): Promise<Space> {
-  const { bsize, blocks, bavail } = await statfs(root);
-  return { totalBytes: bsize * blocks, freeBytes: bsize * bavail };
+  const [{ bsize, blocks, bavail }, { dev }] = await Promise.all([statfs(root), stat(root)]);
+  return { totalBytes: bsize * blocks, freeBytes: bsize * bavail, device: dev };
 }
+
+/** Types of `statfs` whose allocated blocks stay a file's until the file is deleted. */
+const ALLOCATING = new Set([0xef53, 0x58465342]); // ext2 to ext4, XFS
+
+export const canAllocateBlocks = async (root: string): Promise<boolean> => ALLOCATING.has((await statfs(root)).type);
 
 export async function canReflink(root: string): Promise<boolean> {
   const [from, to] = [join(root, MARKER), join(root, '.reflink')];

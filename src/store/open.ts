@@ -2,12 +2,14 @@
  * PostgreSQL for a `url`, else SQLite on `file`: acquire the folder's lock (`lockFolder`) first.
  */
 import { initial } from './migrations/0001-initial.ts';
+import { promisedDisks } from './migrations/0002-promised-disks.ts';
+import { runtimes } from './migrations/0003-runtimes.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
 /** Every migration, in order. A new one is a new file, added at the end. */
-export const migrations: readonly Migration[] = [initial];
+export const migrations: readonly Migration[] = [initial, promisedDisks, runtimes];
 
 export async function openStore(options: {
   url?: string | undefined;

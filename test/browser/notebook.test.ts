@@ -184,6 +184,7 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
     () => instance(next.instanceId),
     (one) => statusOf(one) === 'Running',
   );
+  await key.forgetHosts();
   expect(await key.ssh(nodePortOf(second, 22), 'cat /mnt/v/a /root/sharedDisk/a; ls /root/dataDisk')).toBe(
     'kept\nkept\n',
   );

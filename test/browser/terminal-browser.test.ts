@@ -39,7 +39,7 @@ test('opens a terminal by cookie from the API’s origin, and refuses another po
   const url = `${api.origin.replace('http', 'ws')}/api/instance/terminal?instanceId=${instanceId}`;
   const tried = async (origin: string): Promise<unknown> => {
     const page = await context.newPage();
-    await page.goto(origin);
+    await page.goto(`${origin}/healthz`);
     return page.evaluate(`(${IN_PAGE})(${JSON.stringify({ url, line: 'echo from a page\r' })})`);
   };
   expect(await tried(api.origin)).toEqual({

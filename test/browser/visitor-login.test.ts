@@ -54,6 +54,7 @@ beforeAll(async () => {
       BERTH_GATEWAY_LISTEN: `127.0.0.1:${gatewayPort}`,
       BERTH_DOMAIN: `*.gpu.localhost:${gatewayPort}`,
       BERTH_NODE_PORT_ADDRESS: '', // the default
+      BERTH_API_HOSTS: 'one.test',
     },
   });
   ({ client: admin } = await login(server));
@@ -124,7 +125,7 @@ const attackSites: Record<string, () => AttackSite> = {
 /** A visitor logged in at the API in the browser, as a console logs in. */
 async function visitor(context: BrowserContext, api: string): Promise<Page> {
   const page = await context.newPage();
-  await page.goto(`${api}/`);
+  await page.goto(`${api}/healthz`);
   const body = JSON.stringify({ username: 'admin', password: PASSWORD });
   const status = await page.evaluate(
     `fetch('/api/user/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: ${JSON.stringify(body)} }).then(({ status }) => status)`,

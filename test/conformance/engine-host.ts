@@ -30,6 +30,14 @@ export function describeSurroundings(current: () => Subject): void {
         gpus: expect.any(Boolean),
         dial: true,
         joinNetwork: expect.any(Boolean),
+        isolation: expect.objectContaining({
+          connectionLimit: expect.any(Boolean),
+          linkLocalClosed: expect.any(Boolean),
+          kernelLimits: expect.any(Boolean),
+          hostReserve: expect.any(Boolean),
+          userNamespaces: expect.stringMatching(/^(none|shared)$/),
+          runtimes: expect.arrayContaining([expect.any(String)]),
+        }),
       });
     });
   });

@@ -10,6 +10,8 @@ export type Need =
   | 'shell'
   /** Limits are readable under `/sys/fs/cgroup` (version 1 or 2). */
   | 'cgroupFiles'
+  /** The firewall passes packets between instances of an account. */
+  | 'forwarding'
   /** Node ports are published on `nodePortAddress`. */
   | 'publishedPorts'
   /** Memory can run out. */

@@ -130,8 +130,9 @@ export function describeNetwork(current: () => Subject): void {
   });
 
   describe('networks', () => {
-    it("an account's instances reach each other", async () => {
+    it("an account's instances reach each other", async (context) => {
       const subject = current();
+      skipWithout('forwarding', subject, context);
       const one = subject.spec();
       const other = subject.spec({ ownerId: one.ownerId });
       await Promise.all([subject.ensure(one), subject.ensure(other)]);

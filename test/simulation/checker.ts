@@ -199,8 +199,8 @@ export class Checker {
       for (const { id, volumeId } of rows) this.#copyOf.set(`snapshot/${id}`, `volume/${volumeId}`);
     }
     if (dirty.has('disk') || dirty.has('pool') || dirty.has('volume') || dirty.has('snapshot')) {
-      const disks = this.rows<DiskRow>('select id, regionId, pool, sizeGB from disk');
-      wrong.push(...wrongPools(this.rows<PoolRow>('select id, usedGB, limitGB from pool'), disks));
+      const disks = this.rows<DiskRow>('select id, regionId, pool, sizeGB, promisedGB, bestEffortGB from disk');
+      wrong.push(...wrongPools(this.rows<PoolRow>('select id, usedGB, bestEffortGB, limitGB from pool'), disks));
       wrong.push(...wrongDisks(disks, [...this.volumes.values()], [...this.snapshots.values()]));
     }
     if (dirty.has('account'))

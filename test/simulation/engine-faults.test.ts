@@ -78,7 +78,7 @@ test('survives a full disk at a statement', TIMEOUT, async () => {
   const names = counted.flatMap(({ statements }, story) =>
     upTo(statements).flatMap((nth) => (isTried(nth, 0, { short: 40, long: 5 }) ? [`statement:${story}:${nth}`] : [])),
   );
-  expect(names.length).toBeGreaterThan(atLevel({ short: 20, long: 100 }));
+  expect(names.length).toBeGreaterThan(atLevel({ short: 15, long: 100 }));
   expect(await failedRuns(names)).toEqual([]);
 });
 

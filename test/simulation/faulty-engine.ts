@@ -209,6 +209,7 @@ export function faultyEngine(life: ServerRun): Engine {
       ask({ verb: 'joinNetwork', about: id, signal, fn: (by) => engine.joinNetwork(id, by) }),
     listenUnix: (id, onConnection, signal) =>
       ask({ verb: 'listenUnix', about: id, signal, fn: (by) => engine.listenUnix(id, onConnection, by) }),
+    rootDiskSpace: (signal) => engine.rootDiskSpace(signal),
     usage: (ids, signal, more) =>
       ask({ verb: 'usage', about: ids.join(','), signal, fn: (by) => engine.usage(ids, by, more) }),
     stop: async () => {},

@@ -73,6 +73,7 @@ export function faultyStorage(life: ServerRun): Storage {
     observe: (disk) =>
       ask('observe', nameOf(disk), () => storage.observe(disk), { kind: 'unknown', reason: 'it does not answer' }),
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),
+    allocation: (disk) => storage.allocation(disk),
     largestEntries: (disk, signal) => storage.largestEntries(disk, signal),
     destroy(disk) {
       world.preconditions.mayDestroyDisk(disk);

@@ -9,6 +9,7 @@ import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicSnapshot } from '../../src/domain/snapshot.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
 import type { OwnedObject } from '../../src/engines/contract.ts';
+import { DISK_OVERCOMMIT } from '../fixtures/control-deps.ts';
 import type { InstanceRow } from '../../src/store/tables/instances.ts';
 import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import { volumeFromRow, type VolumeRow } from '../../src/store/tables/volumes.ts';
@@ -115,21 +116,27 @@ export interface DiskRow {
   regionId: string;
   pool: string;
   sizeGB: number;
+  promisedGB: number;
+  bestEffortGB: number;
 }
 
 export interface PoolRow {
   id: string;
   usedGB: number;
+  bestEffortGB: number;
   limitGB: number;
 }
 
 /** Reserved pool space is the sum of its disks, and within the limit. */
 export const wrongPools = (pools: readonly PoolRow[], disks: readonly DiskRow[]): string[] =>
-  pools.flatMap(({ id, usedGB, limitGB }) => {
+  pools.flatMap(({ id, usedGB, bestEffortGB, limitGB }) => {
     const own = disks.filter((disk) => `${disk.regionId}/${disk.pool}` === id);
     return [
-      ...differ(`GB that pool ${id} counts`, usedGB, sum(own.map(({ sizeGB }) => sizeGB))),
-      ...(usedGB > limitGB ? [`pool ${id} has promised ${usedGB} of ${limitGB} GB`] : []),
+      ...differ(`GB that pool ${id} promised`, usedGB, sum(own.map((disk) => disk.promisedGB))),
+      ...differ(`GB of best effort in pool ${id}`, bestEffortGB, sum(own.map((disk) => disk.bestEffortGB))),
+      ...(usedGB + bestEffortGB / DISK_OVERCOMMIT > limitGB
+        ? [`pool ${id} has promised ${usedGB}, and ${bestEffortGB} GB of best effort, of ${limitGB} GB`]
+        : []),
     ];
   });
 

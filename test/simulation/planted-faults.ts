@@ -232,8 +232,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'pool-space-of-a-deleted-disk-is-not-released',
     file: 'store/tables/disks.ts',
-    find: 'await reservePoolSpace(tx, { ...disk, sizeGB: -sizeGB });',
-    replace: 'void disk;',
+    find: 'await releasePoolSpace(tx, fromRow(row));',
+    replace: 'void fromRow(row);',
     suffers: 'a pool without volumes is full after a month of creates and deletes',
   },
   {

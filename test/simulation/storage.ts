@@ -75,6 +75,7 @@ export function makeMemoryStorage(): MemoryStorage {
       return sizeGB === undefined ? { kind: 'absent' } : { kind: 'present', sizeGB };
     },
     usage: async (disk) => (there.has(nameOf(disk)) ? (usage.get(nameOf(disk))?.bytes ?? 4_096) : null),
+    allocation: async () => null,
     largestEntries: async (disk) => (mounted.has(nameOf(disk)) ? (usage.get(nameOf(disk))?.biggest ?? []) : null),
     async destroy(disk) {
       begun.delete(nameOf(disk));

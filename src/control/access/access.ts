@@ -13,6 +13,7 @@ import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/logger.ts';
+import type { Seal } from '../base/seal.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
@@ -28,13 +29,14 @@ export interface AccessDeps extends SshKeyDeps {
   issuer: string;
   audience: string;
   log: Log;
+  seal: Seal;
   /** Concurrent password hashes, 19 MiB each. */
   passwordsAtOnce?: number;
   argon2id?: Argon2id;
 }
 
 export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
-  /** Creates the first signing key, if there is none. Returns the id of the current key. */
+  /** Returns the id of the signing key; replaces a key that this installation did not seal. */
   ensureSigningKey(): Promise<string>;
   /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
@@ -64,7 +66,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     listSessions: grants.listSessions,
     revokeSession: grants.revokeSession,
     authenticate: callers.authenticate,
-    ensureSigningKey: async () => (await ring.signer()).kid,
+    ensureSigningKey: async () => (await ring.ensure()).kid,
     async sweep() {
       await store.write((tx) => deleteExpiredGrants(tx, time.now()));
       await store.write((tx) => deleteExpiredShares(tx, time.now()));

@@ -4,11 +4,12 @@ import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
+import { newPasswordFault, refuseWeakPassword } from './new-password.ts';
 import { notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
-import type { Idempotency } from '../base/caller.ts';
+import type { Caller, Idempotency } from '../base/caller.ts';
 
 const ADMIN_NAME = 'admin';
 
@@ -49,16 +50,22 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
   };
 
   /** Stretches the stored hash of the body: a plain one would be a fast password oracle. */
-  const stretched = async (accountId: string, idempotency: Idempotency | null): Promise<Idempotency | null> => {
+  const stretched = async (
+    { accountId, username }: Caller,
+    idempotency: Idempotency | null,
+  ): Promise<Idempotency | null> => {
     if (!idempotency) return null;
     const salt = Buffer.from(`${accountId} ${idempotency.route} ${idempotency.key}`);
-    return { ...idempotency, bodyHash: await passwords.stretch(idempotency.bodyHash, salt) };
+    const source = { account: username, address: null };
+    return { ...idempotency, bodyHash: await passwords.stretch(idempotency.bodyHash, salt, source) };
   };
 
   return {
     async ensureAdmin({ password, balance }) {
       if (await accountByLogin(store.read, ADMIN_NAME)) return false;
-      const passwordHash = await passwords.hash(password);
+      const fault = await newPasswordFault(password, { username: ADMIN_NAME, email: '' });
+      if (fault !== null) throw new Error(`The first password of "${ADMIN_NAME}" ${fault}. Set BERTH_ADMIN_PASSWORD.`);
+      const passwordHash = await passwords.hash(password, { account: ADMIN_NAME, address: null });
       const account = { username: ADMIN_NAME, email: '', balance, roles: [ADMIN_ROLE], passwordHash, by: null };
       const id = uuidFrom(randomBytes);
       return (await store.write((tx) => makeAccount(tx, id, account))) === null;
@@ -75,9 +82,10 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
       const { username, balance } = body;
       const email = body.email.toLowerCase();
       const roles = [USER_ROLE];
-      const passwordHash = await passwords.hash(body.password);
+      await refuseWeakPassword('password', body.password, { username, email });
+      const passwordHash = await passwords.hash(body.password, { account: caller.username, address: null });
       const id = uuidFrom(randomBytes);
-      return writeOwnAccount(deps, by, await stretched(by, idempotency), async (tx) => {
+      return writeOwnAccount(deps, by, await stretched(caller, idempotency), async (tx) => {
         const taken = await makeAccount(tx, id, { username, email, balance, roles, passwordHash, by });
         if (taken === 'username')
           throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);

@@ -1,12 +1,12 @@
 /**
- * Leaky buckets of wrong passwords, per account name and per address. Successes cost nothing.
- * An address with an earlier login of a name has a bucket of its own for it, so that an attacker
- * can't lock out the owner.
+ * Leaky buckets of wrong passwords, per account name and per address, and of logins, per account.
+ * An address with an earlier login of a name has a bucket of its own for wrong passwords, so that
+ * an attacker can't lock out the owner.
  */
 import { makeBoundedMap } from '../../async/bounded-map.ts';
-import { isIPv6 } from 'node:net';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Time } from '../base/time.ts';
+import { addressBucket } from './address-bucket.ts';
 
 interface Limit {
   burst: number;
@@ -15,6 +15,7 @@ interface Limit {
 
 const perName: Limit = { burst: 10, forgiveMs: 60_000 };
 const perAddress: Limit = { burst: 60, forgiveMs: 10_000 };
+const loginsPerName: Limit = { burst: 30, forgiveMs: 2_000 };
 /** Bounds the memory; in a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
 
@@ -34,24 +35,11 @@ const makeBuckets = (limit: Limit, now: () => number) => {
   };
 };
 
-/** Returns the IPv4 address, or the /64 prefix of an IPv6 address. */
-export const addressBucket = (address: string): string => {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  if (mapped !== undefined) return mapped;
-  const [plain = ''] = address.split('%');
-  if (!isIPv6(plain)) return address.slice(0, 64);
-  const [head = '', tail] = plain.toLowerCase().split('::');
-  const front = head === '' ? [] : head.split(':');
-  const back = tail === undefined || tail === '' ? [] : tail.split(':');
-  const gap = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
-  const groups = [...front, ...Array<string>(gap).fill('0'), ...back].slice(0, 4);
-  return groups.map((group) => group.replace(/^0+(?=.)/, '')).join(':');
-};
-
 export interface LoginRateLimit {
   /** Throws `too_many_requests` with the wait. `from`: the client's address, if it counts. */
   check(name: string, from: string | null): void;
   failed(name: string, from: string | null): void;
+  /** Counts a login, or throws `too_many_requests`: only the right password reveals the limit. */
   succeeded(name: string, from: string | null): void;
   readonly size: number;
 }
@@ -59,6 +47,7 @@ export interface LoginRateLimit {
 export const makeLoginRateLimit = ({ now }: Pick<Time, 'now'>): LoginRateLimit => {
   const names = makeBuckets(perName, now);
   const addresses = makeBuckets(perAddress, now);
+  const logins = makeBuckets(loginsPerName, now);
   const loggedInFrom = makeBoundedMap<true>({ maxEntries: MAX_REMEMBERED });
   const pair = (name: string, bucket: string) => `${name}\n${bucket}`;
   const nameKey = (name: string, from: string | null) => {
@@ -83,9 +72,18 @@ export const makeLoginRateLimit = ({ now }: Pick<Time, 'now'>): LoginRateLimit =
     },
     succeeded(name, from) {
       if (from !== null) loggedInFrom.set(pair(name, addressBucket(from)), true);
+      const waitMs = logins.waitMs(name);
+      if (waitMs > 0) throw tooManyLogins(Math.ceil(waitMs / 1000));
+      logins.fill(name);
     },
     get size() {
-      return names.size + addresses.size + loggedInFrom.size;
+      return names.size + addresses.size + logins.size + loggedInFrom.size;
     },
   };
+};
+
+const tooManyLogins = (retryAfterS: number): Refusal => {
+  const { burst, forgiveMs } = loginsPerName;
+  const message = `This account logs in too often: the limit is ${burst} logins at once, then one every ${forgiveMs / 1000} seconds. Wait ${retryAfterS} seconds and log in again, or use the token of an earlier login, which is valid for a day, or an API key.`;
+  return new Refusal('too_many_requests', message, { retryAfterS });
 };

@@ -6,6 +6,7 @@ import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables
 import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/logger.ts';
+import { refuseWeakPassword } from './new-password.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { lockOwnAccount, notLoggedIn, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
@@ -37,7 +38,11 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
     async login({ username, password }, from) {
       const account = await accountByLogin(store.read, username);
       const name = account?.username ?? username.toLowerCase();
-      const attempt = { mayStart: () => loginLimit.check(name, from), failed: () => loginLimit.failed(name, from) };
+      const attempt = {
+        source: { account: name, address: from },
+        mayStart: () => loginLimit.check(name, from),
+        failed: () => loginLimit.failed(name, from),
+      };
       // Checked again before hashing: others may have failed meanwhile.
       attempt.mayStart();
       const isRight = await passwords.verify(password, account?.passwordHash ?? null, attempt);
@@ -85,20 +90,23 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {
+      changeLimit.check(accountId, null);
+      const account = await accountById(store.read, accountId);
+      if (!account) throw notLoggedIn();
+      await refuseWeakPassword('newPassword', newPassword, account);
+      const source = { account: account.username, address: null };
       const attempt = {
+        source,
         mayStart: () => changeLimit.check(accountId, null),
         failed: () => changeLimit.failed(accountId, null),
       };
-      attempt.mayStart();
-      const account = await accountById(store.read, accountId);
-      if (!account) throw notLoggedIn();
       if (!(await passwords.verify(oldPassword, account.passwordHash, attempt))) {
         log.warn({ accountId }, 'password change refused');
         const message =
           'The old password is wrong, so the password was not changed. Send the password that you log in with.';
         throw new Refusal('forbidden', message);
       }
-      const passwordHash = await passwords.hash(newPassword);
+      const passwordHash = await passwords.hash(newPassword, source);
       await store.write(async (tx) => {
         const atMs = time.now();
         const row = await lockOwnAccount(tx, accountId);

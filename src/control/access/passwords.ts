@@ -1,7 +1,6 @@
-/** Argon2id in PHC strings with OWASP's parameters: 19 MiB, two passes, one lane, few at once. */
-import { makeSemaphore } from '../../async/semaphore.ts';
+/** Argon2id in PHC strings with OWASP's parameters: 19 MiB, two passes, one lane. */
 import { argon2, timingSafeEqual, type Argon2Parameters } from 'node:crypto';
-import { Refusal } from '../../domain/refusal.ts';
+import { makeHashQueue, type HashSource } from './hash-queue.ts';
 
 export type Argon2id = (parameters: Argon2Parameters) => Promise<Uint8Array>;
 
@@ -13,7 +12,6 @@ export const argon2id: Argon2id = (parameters) =>
 const cost = { memory: 19 * 1024, passes: 2, parallelism: 1 };
 const SALT_BYTES = 16;
 const TAG_BYTES = 32;
-const MAX_WAITING = 4096;
 
 /** PHC writes base64 without padding. */
 const toB64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64').replace(/=+$/, '');
@@ -37,17 +35,18 @@ const fromPhc = (phc: string) => {
 const bytesOf = (password: string): Buffer => Buffer.from(password.normalize('NFC'));
 
 export interface Attempt {
+  source: HashSource;
   /** Called when the hash may start. Throws after too many failures meanwhile. */
   mayStart(): void;
   failed(): void;
 }
 
 export interface Passwords {
-  hash(password: string): Promise<string>;
-  /** Costs the same for a null hash. Reports the outcome before the next hash starts. */
+  hash(password: string, source: HashSource): Promise<string>;
+  /** Costs the same for a null hash. Reports the outcome before the account's next hash starts. */
   verify(password: string, phc: string | null, attempt: Attempt): Promise<boolean>;
   /** Derives a slow-to-guess value; equal for equal salt and secret. */
-  stretch(secret: string, salt: Uint8Array): Promise<string>;
+  stretch(secret: string, salt: Uint8Array, source: HashSource): Promise<string>;
 }
 
 export const makePasswords = (deps: {
@@ -55,27 +54,20 @@ export const makePasswords = (deps: {
   argon2id: Argon2id;
   atOnce: number;
 }): Passwords => {
-  const semaphore = makeSemaphore(deps.atOnce);
-  const whenFree = async <T>(work: () => Promise<T>): Promise<T> => {
-    if (semaphore.waiting >= MAX_WAITING) {
-      const message = 'Too many logins are running; try again in a few seconds.';
-      throw new Refusal('too_many_requests', message, { retryAfterS: 5 });
-    }
-    return semaphore.run(work);
-  };
+  const queue = makeHashQueue(deps);
   const nobody = toPhc(deps.randomBytes(SALT_BYTES), deps.randomBytes(TAG_BYTES));
-  const tagOf = (message: Uint8Array, salt: Uint8Array) =>
-    whenFree(() => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
+  const tagOf = (message: Uint8Array, salt: Uint8Array, source: HashSource) =>
+    queue.run(source, () => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
 
   return {
-    async hash(password) {
+    async hash(password, source) {
       const salt = deps.randomBytes(SALT_BYTES);
-      return toPhc(salt, await tagOf(bytesOf(password), salt));
+      return toPhc(salt, await tagOf(bytesOf(password), salt, source));
     },
 
     async verify(password, phc, attempt) {
       const stored = fromPhc(phc ?? nobody);
-      return whenFree(async () => {
+      return queue.run(attempt.source, async () => {
         attempt.mayStart();
         const message = bytesOf(password);
         const tag = await deps.argon2id({ message, nonce: stored.salt, tagLength: stored.tag.length, ...stored.cost });
@@ -85,8 +77,8 @@ export const makePasswords = (deps: {
       });
     },
 
-    async stretch(secret, salt) {
-      return Buffer.from(await tagOf(Buffer.from(secret), salt)).toString('hex');
+    async stretch(secret, salt, source) {
+      return Buffer.from(await tagOf(Buffer.from(secret), salt, source)).toString('hex');
     },
   };
 };

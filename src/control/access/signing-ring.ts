@@ -1,6 +1,7 @@
 /**
- * Signs with one Ed25519 key; retired keys verify until their last token expires. Other processes
- * may rotate: each login reads the current key id, and an unknown key id reloads the keys.
+ * Signs with one Ed25519 key, stored sealed; retired keys verify until their last token expires.
+ * Other processes may rotate: each login reads the current key id, and an unknown key id reloads
+ * the keys.
  */
 import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
 import {
@@ -11,6 +12,7 @@ import {
   type SigningKeyRow,
 } from '../../store/tables/signing-keys.ts';
 import { parseSigningKey } from '../../store/tables/json-schemas.ts';
+import type { Seal } from '../base/seal.ts';
 import { secretFrom, type RandomBytes } from './random.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 
@@ -22,21 +24,28 @@ const ROTATION_SLACK_MS = 60_000;
 const RELOAD_EVERY_MS = 1000;
 
 export interface SigningRing {
-  signer(): Promise<{ kid: string; privateKey: CryptoKey }>;
+  signer(): Promise<SigningKey>;
+  /** Creates the first key, and rotates a current key that was not sealed by this installation. */
+  ensure(): Promise<SigningKey>;
   verifier(kid: string): Promise<CryptoKey | null>;
   rotate(): Promise<string>;
   /** Rotates an old key, and deletes keys whose tokens have all expired. */
   sweep(): Promise<void>;
 }
 
+interface SigningKey {
+  kid: string;
+  privateKey: CryptoKey;
+}
+
 interface Ring {
-  current: { kid: string; privateKey: CryptoKey } | null;
+  current: SigningKey | null;
   /** A Map, so that an id like `__proto__` finds nothing. */
   publicKeys: ReadonlyMap<string, { key: CryptoKey; untilMs: number }>;
 }
 
-const keyFrom = async (row: SigningKeyRow, column: 'privateJwk' | 'publicJwk'): Promise<CryptoKey> => {
-  const key = await importJWK(parseSigningKey(row[column], row.kid, column), ALGORITHM);
+const keyFrom = async (jwk: string, kid: string, column: 'privateJwk' | 'publicJwk'): Promise<CryptoKey> => {
+  const key = await importJWK(parseSigningKey(jwk, kid, column), ALGORITHM);
   if (key instanceof Uint8Array) throw new Error('a stored signing key is not an Ed25519 key');
   return key;
 };
@@ -44,14 +53,22 @@ const keyFrom = async (row: SigningKeyRow, column: 'privateJwk' | 'publicJwk'): 
 /** Bounds the use of a leaked key to a month. */
 const ROTATE_AFTER_MS = 30 * 24 * 3600 * 1000;
 
-type RingDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes };
+const sealContext = (kid: string): string => `signing key ${kid}`;
+
+type RingDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes; seal: Seal };
 
 export const makeSigningRing = (deps: RingDeps): SigningRing => {
-  const { store, time } = deps;
+  const { store, time, seal } = deps;
   const lifeMs = TOKEN_LIFE_S * 1000 + ROTATION_SLACK_MS;
   let ring: Ring = { current: null, publicKeys: new Map() };
   let reading: Promise<void> | null = null;
   let readAtMs = -Infinity;
+
+  /** Null for a key that was stored in clear, or sealed under another key. */
+  const signingKeyOf = async (row: SigningKeyRow | undefined): Promise<SigningKey | null> => {
+    const jwk = row && seal.open(row.privateJwk, sealContext(row.kid));
+    return row && jwk ? { kid: row.kid, privateKey: await keyFrom(jwk, row.kid, 'privateJwk') } : null;
+  };
 
   const read = async (): Promise<void> => {
     const atMs = time.now();
@@ -60,10 +77,9 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     const publicKeys = new Map<string, { key: CryptoKey; untilMs: number }>();
     for (const row of rows) {
       const untilMs = row.retiredAtMs === null ? Infinity : row.retiredAtMs + lifeMs;
-      publicKeys.set(row.kid, { key: await keyFrom(row, 'publicJwk'), untilMs });
+      publicKeys.set(row.kid, { key: await keyFrom(row.publicJwk, row.kid, 'publicJwk'), untilMs });
     }
-    const row = rows.find(({ kid, privateJwk }) => kid === currentId && privateJwk !== '');
-    ring = { current: row ? { kid: row.kid, privateKey: await keyFrom(row, 'privateJwk') } : null, publicKeys };
+    ring = { current: await signingKeyOf(rows.find(({ kid }) => kid === currentId)), publicKeys };
     readAtMs = atMs;
   };
 
@@ -76,26 +92,36 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     await reading;
   };
 
-  const succeed = async (over: string | undefined): Promise<string> => {
+  const succeed = async (over: string | undefined): Promise<SigningKey> => {
     const pair = await generateKeyPair(ALGORITHM, { crv: 'Ed25519', extractable: true });
+    const kid = secretFrom(deps.randomBytes);
     const key = {
-      kid: secretFrom(deps.randomBytes),
-      privateJwk: JSON.stringify(await exportJWK(pair.privateKey)),
+      kid,
+      privateJwk: seal.seal(JSON.stringify(await exportJWK(pair.privateKey)), sealContext(kid)),
       publicJwk: JSON.stringify(await exportJWK(pair.publicKey)),
     };
     await store.write((tx) => replaceSigningKey(tx, over, key, time.now()));
     await reload();
-    if (ring.current === null) throw new Error('the database has no signing key for tokens');
-    return ring.current.kid;
+    return current();
+  };
+
+  const current = (): SigningKey => {
+    if (ring.current === null) throw new Error('the database has no signing key that this server can open');
+    return ring.current;
   };
 
   return {
     async signer() {
       const currentId = await currentSigningKeyId(store.read);
-      if (currentId === undefined) await succeed(undefined);
-      else if (ring.current?.kid !== currentId) await reload();
-      if (ring.current === null) throw new Error('the database has no signing key for tokens');
-      return ring.current;
+      if (currentId === undefined) return succeed(undefined);
+      if (ring.current?.kid !== currentId) await reload();
+      return current();
+    },
+
+    async ensure() {
+      const currentId = await currentSigningKeyId(store.read);
+      await reload();
+      return ring.current && ring.current.kid === currentId ? ring.current : succeed(currentId);
     },
 
     async verifier(kid) {
@@ -106,7 +132,7 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     },
 
     async rotate() {
-      return succeed(await currentSigningKeyId(store.read));
+      return (await succeed(await currentSigningKeyId(store.read))).kid;
     },
 
     async sweep() {

@@ -25,6 +25,7 @@ import { lockInstance, instanceFromRow } from '../../store/tables/instances.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { makeSemaphore } from '../../async/semaphore.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
+import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import { readSignals } from './signals.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -47,6 +48,7 @@ export interface IdleDetectorDeps extends TaskDeps {
   idleLimits: IdleLimits;
   traffic: Traffic;
   stopAutomatically: StopAutomatically;
+  notebookTokens: Pick<NotebookTokens, 'open'>;
 }
 
 export interface ReportedSignal extends IdleSignal {
@@ -74,7 +76,7 @@ interface Watched {
 }
 
 export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
-  const { store, regions, time, log, idleLimits: limits, traffic, stopping } = deps;
+  const { store, regions, time, log, idleLimits: limits, traffic, stopping, notebookTokens } = deps;
   const { warn, stop } = makeIdleActions(deps);
   const watched = new Map<string, Watched>();
   const checks = new Map<string, Promise<void>>();
@@ -101,7 +103,7 @@ export function makeIdleDetector(deps: IdleDetectorDeps): IdleDetector {
     const required = requiredSignals(policy, instance.spec.type.gpuCount > 0);
     const { engine } = regions.of(row.regionId);
     const inside = { engine, id: instance.id, time, signal: deadlineWithin(deps, CHECK_DEADLINE_MS) };
-    const { notebookToken } = row;
+    const notebookToken = notebookTokens.open(row);
     const { probeMs } = limits;
     const read = await readSignals({ inside, instance, notebookToken, policy, required, traffic, probeMs });
     if (stopping.aborted) return;

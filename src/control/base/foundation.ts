@@ -26,6 +26,7 @@ import type { ProbeDeps } from '../capacity/probe.ts';
 import type { PortDeps } from '../routing/ports.ts';
 import { makeRegistries } from '../images/registries.ts';
 import { makeFreeSpaceMonitor } from '../volumes/free-space.ts';
+import { makeNotebookTokens } from './notebook-tokens.ts';
 import { makeSeal } from './seal.ts';
 import { makeSshHostKeys } from '../routing/ssh-host-key.ts';
 import type { TerminalHost } from '../inside/terminals/terminal-host.ts';
@@ -44,11 +45,13 @@ export interface ControlDeps
   random: () => number;
   randomUuid: () => string;
   randomBytes: (size: number) => Uint8Array;
-  /** 32 bytes; seals stored secrets, such as registry passwords. */
+  /** 32 bytes; seals stored secrets, such as the signing key and registry passwords. */
   secretsKey: Uint8Array;
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   dataSpace: () => Promise<Space>;
+  /** See `DiskWatchDeps`; default null. */
+  diskReserveShare?: number | null;
   limits?: Partial<Limits>;
   stopPolicyRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;
@@ -70,12 +73,14 @@ export function makeFoundation(given: ControlDeps) {
   const { secretsKey, stopPolicyRules: givenRules, ...options } = given;
   const { randomBytes } = options;
   const limits = { ...defaultLimits, ...given.limits };
+  const seal = makeSeal({ key: secretsKey, randomBytes });
   const shutdown = new AbortController();
   const changes = makeChanges();
   const stopPolicyRules = givenRules ?? { capRunMs: null, idle: null };
   const base = {
     ...options,
     limits,
+    diskReserveShare: given.diskReserveShare ?? null,
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },
     orphans: given.orphans ?? defaultOrphanPolicy,
     localRegistries: given.localRegistries ?? false,
@@ -85,8 +90,8 @@ export function makeFoundation(given: ControlDeps) {
     stopping: shutdown.signal,
     readCatalog: makeCatalogCache(given),
     idempotent: makeIdempotent(secretsKey),
-    randomSecret: (): string => Buffer.from(randomBytes(32)).toString('base64url'),
-    seal: makeSeal({ key: secretsKey, randomBytes }),
+    seal,
+    notebookTokens: makeNotebookTokens({ seal, randomBytes }),
     traffic: makeTraffic(given.time.now),
   };
   const routes = makeRoutes(base);

@@ -11,6 +11,8 @@ export interface PoolDrivers extends PoolRules {
   storage: Storage;
   /** Last measurement; null before the first, and while the pool's path is missing. */
   space: Space | null;
+  /** Measured with `space`: what promised disks have not written, and the host keeps free. */
+  unwrittenBytes: number;
 }
 
 export interface RegionDrivers {

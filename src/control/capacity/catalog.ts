@@ -8,15 +8,18 @@ import {
   type Region,
   toDollars,
 } from '../../domain/catalog.ts';
+import { freeGB } from '../../domain/pool.ts';
 import { fits } from '../../domain/placement.ts';
 import { volumeTypes, type VolumeType } from '../../domain/disk.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
 import { poolForType } from '../volumes/disks.ts';
+import { dockerSupport } from './docker-support.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
-import type { Regions } from '../base/regions.ts';
+import type { RegionDrivers, Regions } from '../base/regions.ts';
+import type { Capabilities, Isolation } from '../../engines/contract.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
 export interface CatalogFamily {
@@ -42,10 +45,13 @@ export interface CatalogFamily {
 export interface ListedRegion {
   region: Region;
   engine: { name: string; answers: boolean; text: string };
-  capabilities: Record<string, string | boolean>;
+  capabilities: Partial<Omit<Capabilities, 'isolation'> & { isolation: ListedIsolation }>;
   /** Pool and free space for volumes of each type. */
   volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
 }
+
+/** `instanceTypes`: container runtimes by name of the type, without types of the default. */
+export type ListedIsolation = Isolation & { instanceTypes: Record<string, string> };
 
 export interface Catalog {
   families(): Promise<CatalogFamily[]>;
@@ -61,7 +67,7 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
   },
 
   async regions() {
-    const counted = (await readCatalog()).regions;
+    const { regions: counted, types } = await readCatalog();
     const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
     const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
     return regions.all().flatMap((drivers) => {
@@ -72,17 +78,27 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
         {
           region,
           engine: { name: health.probe?.version ?? region.engine, answers: health.answers, text: health.text },
-          capabilities: { ...health.probe?.capabilities },
+          capabilities: capabilitiesOf(drivers, [...types.values()]),
           volumeTypes: volumeTypes.map((type) => {
-            const { name, storage } = poolForType(drivers, type);
-            const { limitGB = 0, usedGB = 0 } = counts.get(poolId(regionId, name)) ?? {};
-            return { type, pool: name, freeGB: Math.max(0, limitGB - usedGB), ...storage.capabilities() };
+            const pool = poolForType(drivers, type);
+            const { name, storage } = pool;
+            const counted = counts.get(poolId(regionId, name));
+            return { type, pool: name, freeGB: counted ? freeGB(counted, pool) : 0, ...storage.capabilities() };
           }),
         },
       ];
     });
   },
 });
+
+function capabilitiesOf(drivers: RegionDrivers, types: readonly InstanceType[]): ListedRegion['capabilities'] {
+  const engine = drivers.health.probe?.capabilities;
+  if (!engine) return {};
+  const offered = types.filter(({ regionId }) => regionId === drivers.regionId);
+  const runtimes = offered.flatMap(({ name, runtime }) => (runtime === undefined ? [] : [[name, runtime] as const]));
+  const isolation = { ...engine.isolation, instanceTypes: Object.fromEntries(runtimes) };
+  return { ...engine, ...dockerSupport(drivers, engine), isolation };
+}
 
 /** Capacity of a region for a new launch. */
 export interface Stock {

@@ -13,7 +13,7 @@ import type { Grants } from '../access/grants.ts';
 import type { Caller, Idempotency, LongRunning, Pager, StartedOperation, TextPage } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import type { Regions } from '../base/regions.ts';
-import { gatewayRouteOf } from '../routing/gateway-routes.ts';
+import { portAccessIn } from '../routing/gateway-routes.ts';
 import { locateDisks } from '../volumes/disks.ts';
 
 /** Body of a launch, validated by the contract. */
@@ -94,7 +94,7 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
     async open(caller, { instanceId, port }) {
       const row = await instanceRow(store.read, instanceId);
       if (!row || row.desired === 'released') throw instanceNotFound();
-      const portAccess = (port !== undefined && gatewayRouteOf(row).access.get(port)) || 'owner';
+      const portAccess = (port !== undefined && portAccessIn(row, instanceFromRow(row)).get(port)) || 'owner';
       if (!allowsAccount(portAccess, caller.accountId, row.ownerId)) throw instanceNotFound();
       return { url: openUrl({ instanceId, port, key: await access.grants.grant(caller, instanceId) }) };
     },

@@ -10,17 +10,18 @@ import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
-import { volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { lockVolumes } from '../../store/tables/volumes.ts';
+import { dockerSupport } from '../capacity/docker-support.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
 import { resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
+import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
@@ -29,8 +30,7 @@ import type { Instances, LaunchInput } from './instances.ts';
 
 export interface LaunchDeps extends UseCaseDeps {
   freeSpace: FreeSpaceMonitor;
-  /** 32 random bytes as text. */
-  randomSecret: () => string;
+  notebookTokens: Pick<NotebookTokens, 'seal'>;
   firstStopPolicy: StopPolicy;
 }
 
@@ -52,6 +52,7 @@ async function writeLaunch(
 ): Promise<{ instanceId: string }> {
   const image = await resolveImage(tx, catalog, caller, request);
   const { type, region } = resolveType(catalog, request);
+  refuseWithoutRuntime(type, region, deps.regions);
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
   const mountPaths = checkMountPaths(request);
   const mounts = await mountsOf(tx, caller, request, mountPaths);
@@ -61,7 +62,7 @@ async function writeLaunch(
   const ports = requested.nodePorts.length;
   const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
   await allotOwnDisks(tx, drivers, instance);
-  await insertInstance(tx, instance, region, { notebookToken: deps.randomSecret(), dueAtMs: nowMs });
+  await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
     atMs: nowMs,
@@ -97,22 +98,32 @@ function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: In
   return { type, region: counted.region };
 }
 
+/** The engine would refuse later, or an engine that ignores runtimes would isolate less. */
+function refuseWithoutRuntime({ name, runtime }: InstanceType, region: Region, regions: Regions): void {
+  if (runtime === undefined) return;
+  const { probe } = regions.of(region.id).health;
+  if (probe === null) {
+    const message = `instance type ${name} needs the container runtime ${runtime}, but the engine of region ${region.name} does not answer; try again, or choose another type`;
+    throw new Refusal('unavailable', message, { retryAfterS: 10 });
+  }
+  const { runtimes } = probe.capabilities.isolation;
+  if (runtimes.includes(runtime)) return;
+  const has = runtimes.length === 0 ? 'none' : runtimes.join(', ');
+  const message = `instance type ${name} needs the container runtime ${runtime}, which the engine of region ${region.name} lacks (it has: ${has}); choose another type, or ask the operator to install the runtime`;
+  throw new Refusal('unsupported', message);
+}
+
 function refuseWithoutDocker(region: Region, regions: Regions): void {
   const drivers = regions.of(region.id);
   const { health } = drivers;
-  const { storage } = poolForType(drivers, volumeTypeOfDisk('docker'));
   const capabilities = health.probe?.capabilities;
   if (!capabilities) {
     const message = `field "instanceConfiguration.enableDocker" is true, but the engine of region ${region.name} does not answer, so its support for Docker is unknown; try again, or send false`;
     throw new Refusal('unavailable', message, { retryAfterS: 10 });
   }
-  const why = capabilities.dockerInside
-    ? storage.capabilities().dockerInside
-      ? null
-      : 'its disks are plain folders, which cannot limit the disk of a Docker; the operator can run Berth as root for disks with a limit'
-    : (capabilities.whyNoDocker ?? 'its engine does not support it');
-  if (why !== null) {
-    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) cannot run Docker inside instances: ${why}; send false`;
+  const { whyNoDocker } = dockerSupport(drivers, capabilities);
+  if (whyNoDocker !== undefined) {
+    const message = `field "instanceConfiguration.enableDocker" is true, but region ${region.name} (${region.engine}) cannot run Docker inside instances: ${whyNoDocker}; send false`;
     throw new Refusal('unsupported', message);
   }
 }

@@ -12,6 +12,7 @@ import type { ImagePulls } from '../images/image-pulls.ts';
 import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
@@ -22,9 +23,9 @@ export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
   random: () => number;
   limits: Limits;
-  pidsLimit: number;
   health: Pick<HealthChecks, 'takeAnswer'>;
   sshHostKey: SshHostKeys;
+  notebookTokens: Pick<NotebookTokens, 'open'>;
 }
 
 /** Fixed during one reconcile. */
@@ -35,8 +36,8 @@ export interface ReconcileContext {
   readonly leaseToken: string;
   /** Aborts when the lease is lost or a newer generation supersedes this one. */
   readonly signal: AbortSignal;
-  /** Secret shared by the gateway and the notebook alone. */
-  readonly notebookToken: string;
+  /** Returns the secret shared by the gateway and the notebook alone. */
+  readonly notebookToken: () => string;
 }
 
 /** The instance between two steps. A step returns the next state. */

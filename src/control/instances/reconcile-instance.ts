@@ -34,7 +34,7 @@ export function makeInstanceReconciler(deps: InstanceReconcilerDeps) {
     const counted = (await deps.readCatalog()).regions.get(row.regionId);
     if (!counted) throw new Error(`region ${row.regionId} is not configured`);
     const drivers = deps.regions.of(row.regionId);
-    const { notebookToken } = row;
+    const notebookToken = (): string => deps.notebookTokens.open(row);
     const context: ReconcileContext = { deps, drivers, region: counted.region, leaseToken, signal, notebookToken };
     const instance = instanceFromRow(row);
     const state: InstanceState = { instance, written: instance, holdsCapacity: row.holdsCapacity === 1 };

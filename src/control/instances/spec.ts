@@ -2,6 +2,7 @@
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../domain/instance.ts';
 import { capacityOf } from '../../domain/catalog.ts';
+import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
@@ -117,7 +118,10 @@ async function mountDisks(context: ReconcileContext, instance: Instance): Promis
 }
 
 export async function engineSpec(context: ReconcileContext, instance: Instance): Promise<EngineSpec> {
-  const { deps, drivers, notebookToken } = context;
+  const { deps, drivers } = context;
+  const notebookToken = context.notebookToken();
+  // Older notebooks take an empty token for no protection.
+  if (notebookToken === '') throw new Error(`the notebook token of ${instance.id} was not sealed by this server`);
   const { spec } = instance;
   const { mounts, ...docker } = await mountDisks(context, instance);
   if (spec.enableCommonData) {
@@ -133,8 +137,9 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     cpuMilli,
     memoryMiB,
     gpus,
+    runtime: spec.type.runtime,
     rootDiskGB: spec.type.rootDiskGB,
-    pidsLimit: deps.pidsLimit,
+    pidsLimit: processLimitOf(memoryMiB),
     mounts,
     ...docker,
     nodePorts: instance.nodePorts,

@@ -42,7 +42,7 @@ export interface OrphanRequest {
 export interface AdoptDeps
   extends
     Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'changes'>,
-    Pick<LaunchDeps, 'readCatalog' | 'randomSecret' | 'firstStopPolicy'> {}
+    Pick<LaunchDeps, 'readCatalog' | 'notebookTokens' | 'firstStopPolicy'> {}
 
 const CALL_DEADLINE_MS = 10_000;
 
@@ -69,7 +69,8 @@ export function makeAdopt(deps: AdoptDeps) {
     const drivers = deps.regions.of(orphan.regionId);
     const id = instanceId(orphan.subjectId);
     const container = await observe(drivers, id, time);
-    const notebookToken = (container.running ? await tokenInside(drivers, id, time) : null) ?? deps.randomSecret();
+    const known = container.running ? await tokenInside(drivers, id, time) : null;
+    const notebookToken = deps.notebookTokens.seal(id, known ?? undefined);
     const adoption = { orphan, owner, type, catalog, drivers, container };
     const instance = adoptedInstance(adoption, request.name ?? id, deps.firstStopPolicy, time.now());
     await store.write((tx) => write(tx, adoption, instance, notebookToken));

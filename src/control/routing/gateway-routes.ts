@@ -2,7 +2,8 @@
 import { makeCache } from '../../async/cache.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { effectiveAccess } from '../../domain/port-access.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { effectiveAccess, type AccessByPort } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
 import { portAccessOf } from '../../store/tables/ports.ts';
@@ -10,6 +11,7 @@ import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from './gatewa
 import { retry } from '../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../store/tables/instance-queries.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import type { NotebookTokens } from '../base/notebook-tokens.ts';
 
 /** Maximum delay of changes by other processes. */
 const FRESH_MS = 1_000;
@@ -24,29 +26,37 @@ export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine,
   invalidate(instanceId: string): void;
 }
 
-export function gatewayRouteOf(row: InstanceRow): GatewayRoute {
+/** Access to the forwarded ports of an instance. */
+export const portAccessIn = (row: InstanceRow, { nodePorts }: Pick<Instance, 'nodePorts'>): AccessByPort =>
+  effectiveAccess(
+    nodePorts.map(({ port }) => port),
+    portAccessOf(row),
+  );
+
+function gatewayRouteOf(row: InstanceRow, tokens: Pick<NotebookTokens, 'open'>): GatewayRoute {
   const instance = instanceFromRow(row);
   return {
     instanceId: instance.id,
     ownerId: instance.ownerId,
-    access: effectiveAccess(
-      instance.nodePorts.map(({ port }) => port),
-      portAccessOf(row),
-    ),
+    access: portAccessIn(row, instance),
     running: instance.observed.status === 'Running',
     status: instance.observed.status,
-    notebookToken: row.notebookToken,
+    notebookToken: tokens.open(row),
     sshFront: instance.observed.sshFront && instance.desired === 'running',
   };
 }
 
-type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'>;
+interface TokenDeps {
+  notebookTokens: Pick<NotebookTokens, 'open'>;
+}
 
-export function makeRoutes({ store, regions, time }: RouteDeps): Routes {
+type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & TokenDeps;
+
+export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps): Routes {
   const load = async (id: string): Promise<CachedRoute> => {
     const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
     if (!row || row.desired === 'released') return { route: null, engine: null };
-    return { route: gatewayRouteOf(row), engine: regions.of(row.regionId).engine };
+    return { route: gatewayRouteOf(row, notebookTokens), engine: regions.of(row.regionId).engine };
   };
   const cache = makeCache<CachedRoute>({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: MAX_CACHED });
 
@@ -74,24 +84,25 @@ export interface PublishedRoutes extends RouteTable {
   changed(instanceId: string): void;
 }
 
-type RouteTableDeps = Pick<TaskDeps, 'store' | 'time' | 'log'>;
+type RouteTableDeps = Pick<TaskDeps, 'store' | 'time' | 'log'> & TokenDeps;
 
 /** Changes during a snapshot are sent after the snapshot. */
-export function makeRouteTable({ store, time, log }: RouteTableDeps): PublishedRoutes {
+export function makeRouteTable({ store, time, log, notebookTokens }: RouteTableDeps): PublishedRoutes {
+  const routeOf = (row: InstanceRow): GatewayRoute => gatewayRouteOf(row, notebookTokens);
   const followers = new Set<(id: string) => void>();
 
   async function sendSnapshot(send: (update: RouteUpdate) => void, onlyRunning: boolean): Promise<void> {
     for (let afterId = ''; ;) {
       const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
       const isLast = rows.length < PAGE;
-      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(gatewayRouteOf), gone: [] });
+      send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
       if (isLast) return;
       afterId = rows.at(-1)?.id ?? '';
     }
   }
 
   async function sendChanges(ids: readonly string[], send: (update: RouteUpdate) => void): Promise<void> {
-    const routes = (await activeRowsAmong(store.read, ids)).map(gatewayRouteOf);
+    const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
     const activeIds = new Set<string>(routes.map(({ instanceId }) => instanceId));
     send({ snapshot: null, routes, gone: ids.filter((id) => !activeIds.has(id)) });
   }

@@ -30,25 +30,27 @@ export interface DiskMeasurements {
 }
 
 const CONCURRENCY = 16;
-const PAGE_SIZE = 200;
+/** 25 a second at most: 100,000 instances take an hour and 0.2 % of a core. */
+const PAGE_SIZE = 500;
 
 export function makeDiskMeasurements({ store, regions, time, log, stopping }: TaskDeps): DiskMeasurements {
   const largest = new Map<string, DiskEntry[]>();
   const roots = new Map<InstanceId, RootDiskUsage>();
   const queued = new Set<InstanceId>();
-  let isFirst = true;
+  const cursors = new Map(regions.all().map(({ regionId }) => [regionId, '']));
 
-  /** Queues every instance on start: the last process may have stopped before publishing. */
-  async function queueAll(): Promise<void> {
-    for (const { regionId } of regions.all()) {
-      for (let after = ''; ;) {
-        const rows = await instanceRowsOfRegion(store.read, regionId, after, PAGE_SIZE);
-        for (const { id } of rows) queued.add(instanceId(id));
-        after = rows.at(-1)?.id ?? '';
-        if (after === '') break;
-      }
+  /**
+   * Queues every instance once, a page per publication: the last process may have stopped before
+   * publishing.
+   */
+  async function queueNextPage(): Promise<void> {
+    for (const [regionId, after] of cursors) {
+      const rows = await instanceRowsOfRegion(store.read, regionId, after, PAGE_SIZE);
+      for (const { id } of rows) queued.add(instanceId(id));
+      const last = rows.at(-1);
+      if (last) cursors.set(regionId, last.id);
+      else cursors.delete(regionId);
     }
-    isFirst = false;
   }
 
   const changedUsage = async (db: Db, instance: Instance): Promise<DiskUsage | null> => {
@@ -119,7 +121,7 @@ export function makeDiskMeasurements({ store, regions, time, log, stopping }: Ta
       queued.add(id);
     },
     async publish() {
-      if (isFirst) await queueAll();
+      await queueNextPage();
       const ids = [...queued];
       for (let from = 0; from < ids.length && !stopping.aborted; from += CONCURRENCY) {
         const batch = ids.slice(from, from + CONCURRENCY).map(async (id) => {

@@ -1,14 +1,23 @@
 /** Finds the storage of disks, locks them, and allots capacity of a pool to new ones. */
 import { raceAbort } from '../../async/abort.ts';
 import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
-import { diskKey, type Disk, type DiskId, type PoolName, type VolumeType } from '../../domain/disk.ts';
+import {
+  countedAt,
+  diskKey,
+  type CountedSpace,
+  type Disk,
+  type DiskId,
+  type PoolName,
+  type VolumeType,
+} from '../../domain/disk.ts';
 import { ownDisks } from '../../domain/instance-disks.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { volumeTypeOfDisk } from '../../domain/pool.ts';
+import { accountLimitGB, freeGB, volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { Storage } from '../../storage/contract.ts';
-import { disksAmong, growDisk, insertDisk, type NewDisk } from '../../store/tables/disks.ts';
+import { disksAmong, growDisk, insertDisk, promisedGBOf, type NewDisk } from '../../store/tables/disks.ts';
+import { poolsOf } from '../../store/tables/pools.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
 
@@ -87,12 +96,13 @@ export async function allotOwnDisks(
   options: { evenIfFull?: boolean } = {},
 ): Promise<void> {
   const { regionId, type } = instance.spec;
-  for (const { kind, id, sizeGB } of ownDisks(instance, drivers.sharedDiskGB)) {
+  for (const { kind, id, ...size } of ownDisks(instance, drivers.sharedDiskGB)) {
     if (kind === 'volume' || kind === 'snapshot')
       throw new Error(`a disk of kind ${kind} is not an instance's own disk`);
     const pool = poolForType(drivers, volumeTypeOfDisk(kind));
-    const purpose = `an instance of type ${type.name} needs a ${kind} disk of ${sizeGB} GB`;
-    const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, sizeGB };
+    const root = kind === 'data' ? ` and a root disk of ${type.rootDiskGB} GB` : '';
+    const purpose = `an instance of type ${type.name} needs a ${kind} disk of ${size.sizeGB} GB${root}`;
+    const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, ...size };
     await allotDisk(tx, pool, disk, purpose, options);
   }
 }
@@ -105,16 +115,43 @@ export async function allotDisk(
   purpose: string,
   options: { evenIfFull?: boolean } = {},
 ): Promise<void> {
-  const shortage = await insertDisk(tx, disk, options);
-  if (shortage !== null) throw noCapacity(purpose, pool, shortage);
+  const { diskOvercommit } = pool;
+  const shortage = await insertDisk(tx, disk, { diskOvercommit, ...options });
+  if (shortage !== null) throw noCapacity(purpose, pool, shortage, disk);
+  if (disk.promisedGB > 0 && options.evenIfFull !== true) await refuseOverShare(tx, pool, disk, purpose);
 }
 
 export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, purpose: string): Promise<void> {
-  const shortage = await growDisk(tx, disk, sizeGB);
+  const shortage = await growDisk(tx, disk, sizeGB, pool);
   if (shortage !== null) throw noCapacity(purpose, pool, shortage);
+  if (countedAt(disk, sizeGB).promisedGB > disk.promisedGB) await refuseOverShare(tx, pool, disk, purpose);
 }
 
-const noCapacity = (purpose: string, { name }: PoolDrivers, { freeGB }: { freeGB: number }): Refusal => {
+/** Call after the reservation, whose update locks the pool's row. */
+async function refuseOverShare(tx: Db, pool: PoolDrivers, disk: NewDisk, purpose: string): Promise<void> {
+  const counted = (await poolsOf(tx, disk.regionId)).find(({ name }) => name === pool.name);
+  if (pool.accountShare === 1 || !counted) return;
+  const heldGB = await promisedGBOf(tx, disk);
+  const limitGB = accountLimitGB(heldGB, freeGB(counted, pool), pool);
+  if (heldGB <= limitGB) return;
+  const percent = Math.round(pool.accountShare * 100);
+  throw new Refusal(
+    'over_quota',
+    `${purpose}, and the account would hold ${heldGB} GB of the pool ${pool.name}: an account may hold ${limitGB} GB there now, ${percent} % of what it holds and what is free; request less, delete what you do not need, or ask the operator for more`,
+  );
+}
+
+function noCapacity(
+  purpose: string,
+  { name, diskOvercommit }: PoolDrivers,
+  shortage: { freeGB: number },
+  { promisedGB, bestEffortGB }: CountedSpace = { promisedGB: 0, bestEffortGB: 0 },
+): Refusal {
   const advice = 'request less, delete what you do not need, or ask the operator for more space';
-  return new Refusal('no_capacity', `${purpose}, but the pool ${name} has ${freeGB} GB free: ${advice}`);
-};
+  const countedGB = Math.ceil(promisedGB + bestEffortGB / diskOvercommit);
+  const counted = bestEffortGB === 0 ? '' : `, counted as ${countedGB} GB`;
+  return new Refusal(
+    'no_capacity',
+    `${purpose}${counted}, but the pool ${name} has ${shortage.freeGB} GB free: ${advice}`,
+  );
+}

@@ -2,11 +2,11 @@
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { isNearlyFull, limitGB, isShortOfSpace, type Space } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { usageOfPools } from '../../store/tables/disks.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import { measureAllocations } from './allocations.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
 
 export interface FreeSpaceMonitor {
@@ -25,7 +25,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
   const { store, regions, log } = deps;
   let lastDataSpace: Space | null = null;
 
-  const spaceOf = async (name: string, ask: () => Promise<Space>): Promise<Space | null> => {
+  const measured = async <T>(name: string, ask: () => Promise<T>): Promise<T | null> => {
     try {
       return await raceAbort(ask(), AbortSignal.any([deps.stopping, deps.time.deadline(MEASURE_DEADLINE_MS)]));
     } catch (error) {
@@ -34,30 +34,28 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
     }
   };
 
-  async function measureRegion({ regionId, pools }: RegionDrivers): Promise<void> {
-    const [limits, usage] = await Promise.all([poolsOf(store.read, regionId), usageOfPools(store.read, regionId)]);
+  async function measureRegion(drivers: RegionDrivers): Promise<void> {
+    const { regionId, pools } = drivers;
+    const limits = await poolsOf(store.read, regionId);
+    const allocations = await measured('pools', () => measureAllocations(store.read, drivers));
     for (const pool of pools) {
-      pool.space = await spaceOf(`pool ${pool.name}`, () => pool.storage.space());
-      if (pool.space === null) continue;
-      const used = usage.get(pool.name) ?? { allBytes: 0, originalBytes: 0 };
-      // Atomic copies share blocks with their source: don't count their usage twice.
-      const sharesBlocks = pool.storage.capabilities().copies === 'atomic';
-      const limit = limitGB(pool, pool.space, sharesBlocks ? used.originalBytes : used.allBytes);
+      pool.space = await measured(`pool ${pool.name}`, () => pool.storage.space());
+      const allocation = allocations?.get(pool.name);
+      if (pool.space === null || !allocation) continue;
+      pool.unwrittenBytes = allocation.unwrittenBytes;
+      const limit = limitGB(pool, pool.space, allocation.heldBytes);
       const stored = limits.find(({ name }) => name === pool.name);
       if (stored?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
       if (stored) await warnAdministrators(pool, { ...stored, limitGB: limit }, pool.space);
     }
   }
 
-  async function warnAdministrators(
-    { name }: PoolDrivers,
-    { regionId, limitGB: limit, usedGB, warned }: Pool,
-    space: Space,
-  ): Promise<void> {
-    const low = isShortOfSpace({ limitGB: limit, usedGB }, space);
+  async function warnAdministrators(drivers: PoolDrivers, pool: Pool, space: Space): Promise<void> {
+    const { regionId, name, limitGB: limit, usedGB, warned } = pool;
+    const low = isShortOfSpace(pool, drivers, space);
     if (low === warned) return;
-    const freeGB = Math.floor(space.freeBytes / BYTES_PER_GB);
-    const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB: freeGB };
+    const freeOnHostGB = Math.floor(space.freeBytes / BYTES_PER_GB);
+    const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB };
     const written = await store.write(async (tx) => {
       if (!(await setPoolWarned(tx, regionId, name, low))) return false;
       const kind = low ? 'pool.nearlyFull' : 'pool.hasRoom';
@@ -70,7 +68,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
 
   return {
     async measure() {
-      lastDataSpace = await spaceOf('data folder', deps.dataSpace);
+      lastDataSpace = await measured('data folder', deps.dataSpace);
       for (const drivers of regions.all()) await measureRegion(drivers);
     },
     refuseIfNearlyFull(pools) {

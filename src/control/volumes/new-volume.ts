@@ -1,5 +1,5 @@
 /** Inserts new volumes: empty ones, and copies of a volume or snapshot in the same pool. */
-import type { Disk, VolumeType } from '../../domain/disk.ts';
+import { promised, type Disk, type VolumeType } from '../../domain/disk.ts';
 import { userId, volumeId, type RegionId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -47,7 +47,7 @@ export async function createVolume(
   };
   if (!(await insertVolume(tx, volume, nowMs))) throw volumeNameTaken();
   const { id, ownerId, regionId, name, sizeGB, source } = volume;
-  const disk = { kind: 'volume' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
+  const disk = { kind: 'volume' as const, id, regionId, pool: pool.name, ownerId, ...promised(sizeGB) };
   await allotDisk(tx, pool, disk, `the volume needs ${sizeGB} GB`);
   await appendEvent(tx, {
     accountId: ownerId,

@@ -117,7 +117,7 @@ async function failPermanently(
     data: { reason: failure.reason, message: failure.message },
     alsoWrite: async (tx) => {
       if (failure.hasGB === null) await deleteDisks(tx, [disk]);
-      else await growDisk(tx, disk, failure.hasGB);
+      else await growDisk(tx, disk, failure.hasGB, { diskOvercommit: 1, evenIfFull: true });
     },
   });
   return { dueAtMs: next ? null : time.now() };

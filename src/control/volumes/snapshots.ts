@@ -1,4 +1,5 @@
 /** Use cases of snapshots, which lie in the pool of their volume. */
+import { promised } from '../../domain/disk.ts';
 import { snapshotId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -62,7 +63,7 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         };
         if (!(await insertSnapshot(tx, snapshot, nowMs))) throw new Refusal('name_taken', 'Snapshot already exists');
         const { id, ownerId } = snapshot;
-        const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, sizeGB };
+        const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, ...promised(sizeGB) };
         await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
         const data = { name, volumeId: of, sizeGB };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });

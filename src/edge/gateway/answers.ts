@@ -219,7 +219,8 @@ export const tooMany = (): Answer => ({
 export const tooManyConnections = (): Answer => ({
   ...TOO_MANY,
   title: 'Too many connections',
-  message: 'this gateway has as many client connections as it allows: try again in a moment',
+  message:
+    'this gateway has as many client connections as it allows, in total or from your address: try again in a moment',
   retryAfterS: 5,
 });
 

@@ -26,6 +26,17 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'x-sendfile',
 ]);
 
+/** Headers that act on a whole origin: removed where instances share one. */
+const ACTS_ON_ORIGIN: ReadonlySet<string> = new Set([
+  'accept-ch',
+  'origin-agent-cluster',
+  'sec-session-registration',
+  'secure-session-registration',
+  'set-login',
+  'speculation-rules',
+  'use-as-dictionary',
+]);
+
 export interface DownstreamHead {
   headers: string[];
   contentLength: string | null;
@@ -75,7 +86,7 @@ export function downstreamHeaders(
         headers.push(name, value);
         continue;
       default:
-        if (!ENDS_HERE.has(lower)) headers.push(name, value);
+        if (!ENDS_HERE.has(lower) && (target.mount === 'host' || !ACTS_ON_ORIGIN.has(lower))) headers.push(name, value);
     }
   }
   if (options !== null) dropNamed(headers, options);
@@ -131,7 +142,8 @@ export function downstreamTrailers(raw: readonly string[]): [string, string][] {
   for (let at = 0; at + 1 < raw.length; at += 2) {
     const name = raw[at] ?? '';
     const lower = name.toLowerCase();
-    const refused = ENDS_HERE.has(lower) || lower === 'set-cookie' || lower.startsWith('content-');
+    const refused =
+      ENDS_HERE.has(lower) || ACTS_ON_ORIGIN.has(lower) || lower === 'set-cookie' || lower.startsWith('content-');
     if (!refused) trailers.push([name, raw[at + 1] ?? '']);
   }
   return trailers;

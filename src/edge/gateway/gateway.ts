@@ -17,7 +17,7 @@
  */
 import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
-import { BlockList, isIPv6, type Server as NetServer, type Socket } from 'node:net';
+import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Forwarding, TrafficKind, IdentifyCredential, Log } from '../../control/index.ts';
 import { authorize, detachedCopy, type AccessGrant, type AdmissionDeps } from './admission.ts';
@@ -39,7 +39,6 @@ import type { Answer } from './answers.ts';
 import { isSecure, shareCookie } from './cookies.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import { Credentials } from './credentials.ts';
-import { ConnectionLimit } from './connection-limit.ts';
 import { forward, type Exchange } from './forward.ts';
 import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
@@ -53,6 +52,8 @@ import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
 import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
+import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
+import { ConnectionLimit } from '../connection-limit.ts';
 import type { Certificates } from '../tls-files.ts';
 
 export interface GatewayDeps {
@@ -98,7 +99,7 @@ export class Gateway {
   readonly #deps: GatewayDeps;
   readonly #limits: GatewayLimits;
   readonly #now: () => number;
-  readonly #trusted: BlockList;
+  readonly #isTrusted: AddressMatcher;
   readonly #publicOrigin: { origin: string; scheme: string } | null;
   readonly #portDomain: string | null;
   readonly #admission: AdmissionDeps;
@@ -120,7 +121,7 @@ export class Gateway {
     this.#now = deps.now ?? Date.now;
     const { forwarding, authenticate } = deps;
     const apiOrigin = new URL(deps.apiOrigin).origin;
-    this.#trusted = addressList(deps.trustedProxies ?? []);
+    this.#isTrusted = makeAddressMatcher(deps.trustedProxies ?? []);
     const origin = deps.publicOrigin === undefined ? null : new URL(deps.publicOrigin);
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? null;
@@ -136,7 +137,14 @@ export class Gateway {
     this.#revocation = new Revocation({ ...this.#admission, onRevoked, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));
     this.#server = this.#makeServer();
-    this.#connectionLimit = new ConnectionLimit(this.#server, this.#limits.connections, deps.log);
+    const { connections } = this.#limits;
+    this.#connectionLimit = new ConnectionLimit({
+      listener: 'gateway',
+      connections,
+      isProxy: this.#isTrusted,
+      log: deps.log,
+    });
+    this.#connectionLimit.watch(this.#server);
   }
 
   /** Takes over the port of a bound server, which must not be used or closed afterwards. */
@@ -245,7 +253,7 @@ export class Gateway {
     connection: Connection,
   ): Promise<void> {
     const method = req.method ?? 'GET';
-    if (this.#connectionLimit.isLate(req.socket)) {
+    if (!this.#connectionLimit.admits(req.socket)) {
       res.shouldKeepAlive = false;
       return sendAnswer(req, res, tooManyConnections(), req.headers.accept ?? '');
     }
@@ -288,7 +296,8 @@ export class Gateway {
     const entered = await this.#enter({ head, asked, method, upgrade: false }, connection);
     if ('refused' in entered) return sendAnswer(req, res, entered.refused, head.accept);
     const { pool, target, authorized, host, headers } = entered;
-    const onDone = this.#begin(entered, authorized.accessGrant, () => abort(req, res), method, false);
+    const connected = { socket: req.socket, cut: () => abort(req, res) };
+    const onDone = this.#begin(entered, authorized.accessGrant, connected, method, false);
     forward(pool, {
       ...client,
       target,
@@ -333,7 +342,7 @@ export class Gateway {
     const head = readHead(req.rawHeaders, 'GET', req.httpVersion);
     if (typeof head === 'string') return sendRawAnswer(client, badRequest(head));
     if (this.#stopping) return sendRawAnswer(client, stopping());
-    if (this.#connectionLimit.isLate(req.socket)) return sendRawAnswer(client, tooManyConnections());
+    if (!this.#connectionLimit.admits(req.socket)) return sendRawAnswer(client, tooManyConnections());
     if (hasBody(head)) return sendRawAnswer(client, badRequest('an upgrade has no body'));
     const asked = targetOf(head.host, req.url ?? '', this.#portDomain);
     if (asked.kind === 'refused') return sendRawAnswer(client, badRequest(asked.why));
@@ -343,7 +352,7 @@ export class Gateway {
     if ('refused' in entered) return sendRawAnswer(client, entered.refused, head.accept);
     const { pool, target, authorized, host, headers } = entered;
     const grant = detachedCopy(authorized.accessGrant);
-    const onDone = this.#begin(entered, grant, () => client.destroy(), 'GET', true);
+    const onDone = this.#begin(entered, grant, { socket: req.socket, cut: () => client.destroy() }, 'GET', true);
     tunnel(
       pool,
       { client, target, authorized, host, headers, early, accept: head.accept, idle: this.#idle, limits: this.#limits },
@@ -355,14 +364,17 @@ export class Gateway {
   #begin(
     { portAddress, pool, target }: Entered,
     accessGrant: AccessGrant,
-    cut: () => void,
+    { socket, cut }: { socket: Socket; cut: () => void },
     method: string,
     upgrade: boolean,
   ) {
+    if (accessGrant.kind !== 'public') this.#connectionLimit.markLoggedIn(socket);
+    const endExchange = this.#connectionLimit.beginExchange(socket);
     const live: OpenAccess = { portAddress, accessGrant, cut, at: -1 };
     this.#revocation.watch(live);
     const endTraffic = this.#deps.forwarding.beginTraffic(portAddress.instanceId, trafficKind(target, method, upgrade));
     return (): void => {
+      endExchange();
       endTraffic();
       this.#revocation.done(live);
       this.#pools.release(pool);
@@ -410,7 +422,7 @@ export class Gateway {
     let found = this.#connections.get(socket);
     if (found === undefined) {
       const credentials = new Credentials(this.#deps.issuer);
-      found = { responses: new Set(), peer: peerOf(socket, this.#trusted), credentials };
+      found = { responses: new Set(), peer: peerOf(socket, this.#isTrusted), credentials };
       this.#connections.set(socket, found);
     }
     return found;
@@ -427,15 +439,4 @@ export class Gateway {
 function trafficKind({ mount, prefix, upstreamPath }: InstanceTarget, method: string, upgrade: boolean): TrafficKind {
   const asks = (method === 'GET' || method === 'HEAD') && upstreamPath.startsWith('/api/', prefix.length);
   return mount === 'notebook' && (upgrade || asks) ? 'poll' : 'use';
-}
-
-function addressList(texts: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const text of texts) {
-    const [address = '', bits] = text.split('/');
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
-    if (bits === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(bits), family);
-  }
-  return list;
 }

@@ -1,6 +1,7 @@
 /** Rewrites a request head: hop-by-hop headers and credentials out, X-Forwarded in. */
-import { isIPv6, type BlockList, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { withoutMapping, type AddressMatcher } from '../address-list.ts';
 import type { Authorized } from './admission.ts';
 import { upstreamCookie } from './cookies.ts';
 import { holdsOurs } from './credentials.ts';
@@ -33,14 +34,9 @@ export interface Peer {
   trusted: boolean;
 }
 
-export function peerOf(socket: Socket, trusted: BlockList): Peer {
-  const peer = socket.remoteAddress ?? '';
-  const address = peer.startsWith('::ffff:') ? peer.slice(7) : peer;
-  return {
-    address,
-    proto: socket instanceof TLSSocket ? 'https' : 'http',
-    trusted: trusted.check(address, isIPv6(address) ? 'ipv6' : 'ipv4'),
-  };
+export function peerOf(socket: Socket, isTrusted: AddressMatcher): Peer {
+  const address = withoutMapping(socket.remoteAddress ?? '');
+  return { address, proto: socket instanceof TLSSocket ? 'https' : 'http', trusted: isTrusted(address) };
 }
 
 export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender {

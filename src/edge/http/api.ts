@@ -6,11 +6,16 @@
  */
 import { createServer } from 'node:http';
 import fastify from 'fastify';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
-import { BASE_PATH, methodsOf, type StreamRouteName } from '../../contract/routes.ts';
+import type { StreamRouteName } from '../../contract/routes.ts';
 import type { Caller, Control, Log } from '../../control/index.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { makeAddressMatcher } from '../address-list.ts';
+import { ConnectionLimit } from '../connection-limit.ts';
+import { mountCors } from './cors.ts';
 import { mountEventStream } from './event-stream.ts';
+import { takeExpectations } from './expect-header.ts';
 import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFile } from './files.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
@@ -22,20 +27,23 @@ import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
-import { makeAuthorize, mountJsonRoutes, setCommonHeaders, type Authorize } from './mount.ts';
-import { answerError, errorBody, pathOf, PLAIN, type ErrorStyle } from './refusal-reply.ts';
+import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
+import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
-import { mountServerPages, serverPagePaths } from './server-pages.ts';
+import { mountServerPages } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
-import { watchUnusedConnections, tlsServer, answerWireError, MAX_HEADER_BYTES } from './http-server.ts';
+import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
+import { makeWireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
-const HEADERS_TIMEOUT_MS = 10_000;
+/** Ends an incomplete head within 10 s: timeouts are checked every 2 s. */
+const HEADERS_TIMEOUT_MS = 8_000;
 const TIMEOUTS_CHECKED_EVERY_MS = 2_000;
+const DEFAULT_CONNECTIONS = 20_000;
 /** Node's own limit would include uploads; `slow-senders.ts` excludes them. */
 const NO_LIMIT_MS = 0;
 /** Above the 60 s idle timeout of usual proxies, so that they close the connection first. */
@@ -62,8 +70,14 @@ export interface ApiOptions {
   secureCookies: boolean;
   /** Public origins of this API behind a proxy that changes the Host header. */
   ownOrigins?: readonly string[];
-  /** Addresses of proxies with a trusted `X-Forwarded-For`. */
-  trustProxy?: boolean | string[];
+  /** Host names of this API besides `localhost` and IP addresses. */
+  hosts?: readonly string[];
+  /** Origins of other sites whose pages may call this API, with the cookie. */
+  corsOrigins?: readonly string[];
+  /** Addresses and CIDR ranges of proxies with a trusted `X-Forwarded-For`. */
+  trustedProxies?: string[];
+  /** Concurrent client connections. */
+  connections?: number;
   bodyTimeoutMs?: number;
   /** Longest pause within the transfer of a file. */
   fileStalledMs?: number;
@@ -76,7 +90,13 @@ export interface ApiOptions {
 
 export function makeApi(options: ApiOptions): FastifyInstance {
   const { control, log, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
-  const app = makeServer(options);
+  const connectionLimit = new ConnectionLimit({
+    listener: 'API',
+    connections: options.connections ?? DEFAULT_CONNECTIONS,
+    isProxy: makeAddressMatcher(options.trustedProxies ?? []),
+    log,
+  });
+  const app = makeServer(options, connectionLimit);
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
     limitMs: bodyTimeoutMs,
@@ -84,13 +104,17 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   });
   const closeUnused = watchUnusedConnections(app.server);
   app.addHook('preClose', async () => closeUnused());
+  const corsOrigins = new Set(options.corsOrigins);
+  refuseWrongHeads(app, new Set(options.hosts));
+  mountCors(app, corsOrigins);
+  refuseUnknownRoutes(app);
 
   const pages = makeListPages({
     versionOf: (accountId) => control.versionOf(accountId),
     ...(options.maxPageCacheBytes === undefined ? {} : { maxBytes: options.maxPageCacheBytes }),
   });
-  const ownOrigins = new Set(options.ownOrigins);
-  const authorize = makeAuthorize(control.access, ownOrigins);
+  const ownOrigins = new Set([...(options.ownOrigins ?? []), ...corsOrigins]);
+  const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit);
   const handlers = makeHandlers(control, pages, secureCookies);
   mountJsonRoutes(app, { handlers, authorize, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders });
@@ -111,24 +135,35 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
   };
 }
 
-function makeServer({ tls, trustProxy, log }: ApiOptions): FastifyInstance {
+function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: ConnectionLimit): FastifyInstance {
   const requestId = makeRequestIds();
   const serverOptions = {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     requestTimeout: NO_LIMIT_MS,
+    requireHostHeader: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
     shouldUpgradeCallback: isSocketRequest,
   };
   const app = fastify({
     bodyLimit: MAX_BODY_BYTES,
-    serverFactory: (handler) => (tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler)),
+    serverFactory(handler) {
+      const server = tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler);
+      connectionLimit.watch(server);
+      return server;
+    },
     genReqId: (raw) => requestId(raw.headers['x-request-id']),
-    trustProxy: trustProxy ?? false,
+    trustProxy: trustedProxies ?? false,
     logger: false,
-    clientErrorHandler: answerWireError,
+    clientErrorHandler: makeWireErrors(() => requestId(undefined)),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
+  });
+  takeExpectations(app.server);
+  app.addHook('onRequest', ({ raw }, reply, done) => {
+    if (connectionLimit.admits(raw.socket)) return done();
+    reply.header('connection', 'close');
+    done(tooManyConnections());
   });
   app.decorateRequest('caller', null);
   app.removeAllContentTypeParsers();
@@ -137,9 +172,14 @@ function makeServer({ tls, trustProxy, log }: ApiOptions): FastifyInstance {
   app.setErrorHandler((error, request, reply) =>
     answerError(error, request, reply, { log, style: request.routeOptions.config.style ?? PLAIN }),
   );
-  app.setNotFoundHandler(answerUnknownRoute);
   return app;
 }
+
+const tooManyConnections = (): Refusal => {
+  const message =
+    'this server has as many client connections as it allows, in total or from your address: try again in a moment';
+  return new Refusal('unavailable', message, { retryAfterS: 5 });
+};
 
 function mountStreams(
   app: FastifyInstance,
@@ -161,24 +201,4 @@ function mountStreams(
     deleteFile: () => mountFile(app, parts, 'deleteFile'),
   };
   for (const mountRoute of Object.values(mountByName)) mountRoute();
-}
-
-function allowedMethods(path: string): string {
-  if (serverPagePaths.has(path)) return 'GET';
-  return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
-}
-
-function answerUnknownRoute(request: FastifyRequest, reply: FastifyReply): void {
-  const path = pathOf(request.url);
-  const allow = allowedMethods(path);
-  const asText = `${request.method} ${path.slice(0, 200)}`;
-  const message = allow
-    ? `no route ${asText}: this path takes ${allow}`
-    : `no route ${asText}: GET ${BASE_PATH}/openapi.json lists all routes`;
-  const { status, contentType, body } = errorBody(allow ? 'method_not_allowed' : 'not_found', message, PLAIN);
-  if (allow) reply.header('allow', allow);
-  setCommonHeaders(request, reply, contentType)
-    .code(status)
-    .header('x-error-code', allow ? 'method_not_allowed' : 'not_found')
-    .send(body);
 }

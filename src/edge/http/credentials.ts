@@ -1,5 +1,6 @@
 /** Reads credentials in order: `Authorization`, even malformed; `X-API-Key`; the session cookie. */
 import type { IncomingHttpHeaders } from 'node:http';
+import type { FastifyRequest } from 'fastify';
 import { ACCESS_COOKIE } from '../../contract/routes.ts';
 import type { Credential } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -57,14 +58,18 @@ export function accessCookie(token: string, maxAgeS: number, secure: boolean): s
 /** Values of Sec-Fetch-Site, if Origin is absent. Another port of this host is same-site. */
 const FOREIGN: ReadonlySet<unknown> = new Set(['cross-site', 'same-site']);
 
-export function refuseCrossSite(headers: IncomingHttpHeaders, ownOrigins: ReadonlySet<string>): void {
+/** Compares whole origins: a page of the same host under another scheme is foreign. */
+export function refuseCrossSite(
+  { headers, protocol }: Pick<FastifyRequest, 'headers' | 'protocol'>,
+  ownOrigins: ReadonlySet<string>,
+): void {
   const { origin, host } = headers;
   if (origin === undefined ? !FOREIGN.has(headers['sec-fetch-site']) : ownOrigins.has(origin)) return;
-  if (host !== undefined && origin !== undefined && URL.canParse(origin) && new URL(origin).host === host.toLowerCase())
-    return;
+  if (host !== undefined && origin === `${protocol}://${host.toLowerCase()}`) return;
   throw new Refusal(
     'forbidden',
     'a page of another origin sent this request, and it may not use the login cookie: ' +
-      'send the token in an Authorization header instead of the cookie',
+      'send the token in an Authorization header instead of the cookie. ' +
+      'If a proxy serves this API under the URL of the page, the operator sets BERTH_API_URL',
   );
 }

@@ -1,20 +1,14 @@
-/** Sends downloads, and parses their range and condition headers (RFC 9110, 13 and 14). */
+/** Sends downloads, and parses their range headers (RFC 9110, 14). */
 import type { IncomingHttpHeaders } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../../control/index.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
+import { streamHeaders } from './reply-headers.ts';
 
 /** Longest pause within a transfer. */
 export const DEFAULT_STALLED_MS = 60_000;
 const DISCONNECT_CODES: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);
-
-/** Headers of a hijacked answer. */
-export const streamHeaders = ({ id }: FastifyRequest): Record<string, string> => ({
-  'cache-control': 'no-store',
-  'x-content-type-options': 'nosniff',
-  'x-request-id': id,
-});
 
 interface Download {
   /** Subject of the log line. */
@@ -42,7 +36,7 @@ export async function sendDownload({
 }: Download): Promise<void> {
   reply.hijack();
   const { raw } = reply;
-  raw.writeHead(status, { ...streamHeaders(request), ...headers });
+  raw.writeHead(status, { ...streamHeaders(reply), ...headers });
   if (source === null) return void raw.end();
   request.raw.socket.setTimeout(deps.stalledMs ?? DEFAULT_STALLED_MS);
   try {
@@ -79,8 +73,3 @@ export function parseRange(headers: IncomingHttpHeaders, etag: string, size: num
 
 const part = (start: number, end: number): RequestedRange =>
   start < end ? { kind: 'part', start, end } : { kind: 'outside' };
-
-export function matchesEtag(header: string, etag: string, { weakly }: { weakly: boolean }): boolean {
-  const tags = header.split(',').map((tag) => tag.trim());
-  return tags.some((tag) => tag === '*' || tag === etag || (weakly && tag === `W/${etag}`));
-}

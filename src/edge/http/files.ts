@@ -3,7 +3,7 @@
  * progress, a disconnect, a revoked login or a deleted volume aborts a transfer and discards an
  * upload.
  */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { id } from '../../contract/common.ts';
 import { FILE_TYPE } from '../../contract/file.ts';
@@ -11,9 +11,12 @@ import { routes } from '../../contract/routes.ts';
 import type { Caller, VolumePath, ReadableFile } from '../../control/index.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { parameterOf } from './request.ts';
-import { DEFAULT_STALLED_MS, matchesEtag, parseRange, sendDownload, streamHeaders, WHOLE_FILE } from './download.ts';
+import { checkConditions } from './conditions.ts';
+import { DEFAULT_STALLED_MS, parseRange, sendDownload, WHOLE_FILE } from './download.ts';
 import type { ByteRange } from './download.ts';
+import { sendContinue } from './expect-header.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
+import { streamHeaders } from './reply-headers.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
 
 const LENGTH = /^\d{1,15}$/;
@@ -56,10 +59,11 @@ function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName
     async handler(request, reply) {
       const { caller, params } = request;
       if (!caller) throw new Error('a file was reached without a caller');
-      if (!id.safeParse(params.id).success) throw volumeNotFound('of the path');
+      const volumeId = id.safeParse(params.id);
+      if (!volumeId.success) throw volumeNotFound('of the path');
       const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());
       try {
-        await handlers[name]({ deps, caller, volumePath: { id: params.id, path: params['*'] }, request, reply });
+        await handlers[name]({ deps, caller, volumePath: { id: volumeId.data, path: params['*'] }, request, reply });
       } finally {
         unwatch();
       }
@@ -92,14 +96,12 @@ function answerOf(
   { headers, method }: FastifyRequest,
   reply: FastifyReply,
 ): { status: number; span: ByteRange | null; headers: Record<string, string> } {
-  const { sizeBytes } = file;
+  const { sizeBytes, modifiedAtMs } = file;
   const etag = etagOf(file);
-  const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers;
-  if (ifMatch !== undefined && !matchesEtag(ifMatch, etag, { weakly: false }))
-    throw new Refusal('precondition_failed', 'the file has changed: no tag in "If-Match" matches the file');
-  const always = { ...DOWNLOAD_ONLY_HEADERS, etag, 'last-modified': new Date(file.modifiedAtMs).toUTCString() };
-  if (ifNoneMatch !== undefined && matchesEtag(ifNoneMatch, etag, { weakly: true }))
-    return { status: 304, span: null, headers: always };
+  const verdict = checkConditions(headers, { etag, modifiedAtMs });
+  if (verdict === 'changed') throw new Refusal('precondition_failed', whatChanged(headers));
+  const always = { ...DOWNLOAD_ONLY_HEADERS, etag, 'last-modified': new Date(modifiedAtMs).toUTCString() };
+  if (verdict === 'unchanged') return { status: 304, span: null, headers: always };
   const wanted = method === 'HEAD' ? WHOLE_FILE : parseRange(headers, etag, sizeBytes);
   if (wanted.kind === 'outside') {
     reply.header('content-range', `bytes */${sizeBytes}`);
@@ -120,6 +122,11 @@ function answerOf(
   };
 }
 
+const whatChanged = ({ 'if-match': ifMatch }: IncomingHttpHeaders): string =>
+  ifMatch === undefined
+    ? 'the file has changed since the date in "If-Unmodified-Since"'
+    : 'the file has changed: no tag in "If-Match" matches the file';
+
 /** Prevents rendering, and embedding by other origins. */
 const DOWNLOAD_ONLY_HEADERS = {
   'accept-ranges': 'bytes',
@@ -137,43 +144,55 @@ async function upload({ deps, caller, volumePath, request, reply }: FileContext)
       sizeBytes,
       source(signal) {
         signal.addEventListener('abort', () => raw.destroy(), { once: true });
-        return piecesOf(raw, deps.stalledMs ?? DEFAULT_STALLED_MS);
+        return piecesOf(request, reply, deps.stalledMs ?? DEFAULT_STALLED_MS);
       },
     });
     const { sizeBytes: bytes, modifiedAtMs: modifiedAtUnixMs, created } = written;
     reply
       .code(created ? 201 : 200)
-      .headers({ ...streamHeaders(request), etag: etagOf(written), 'content-type': JSON_TYPE });
+      .headers({ ...streamHeaders(reply), etag: etagOf(written), 'content-type': JSON_TYPE });
     await reply.send(JSON.stringify({ sizeBytes: bytes, modifiedAtUnixMs }));
   } catch (error) {
     if (raw.destroyed && !raw.complete)
       throw new Refusal('body_not_json', 'the request ended before its body was complete');
-    deps.slowSenders.discard(raw, reply.raw);
+    deps.slowSenders.discard(request, reply);
     throw error;
   }
 }
 
-/** The timeout runs while waiting for the client, not during disk writes. */
-async function* piecesOf(request: IncomingMessage, stalledMs: number): AsyncGenerator<Uint8Array, void> {
+/** Begins after all checks. The timeout runs while waiting for the client, not during writes. */
+async function* piecesOf(
+  { raw }: FastifyRequest,
+  reply: FastifyReply,
+  stalledMs: number,
+): AsyncGenerator<Uint8Array, void> {
+  sendContinue(raw, reply.raw);
   // A `for await` loop would close the connection on exit, before the refusal is sent.
-  const pieces: AsyncIterator<Uint8Array> = request.iterator();
+  const pieces: AsyncIterator<Uint8Array> = raw.iterator();
   for (;;) {
-    request.socket.setTimeout(stalledMs);
+    raw.socket.setTimeout(stalledMs);
     const { done, value } = await pieces.next();
-    request.socket.setTimeout(0);
+    raw.socket.setTimeout(0);
     if (done) return;
     yield value;
   }
 }
 
+function refuse(header: string, words: string): never {
+  throw new Refusal('field_value', `the header "${header}" ${words}`);
+}
+
+/** A change cannot compare and act in one step. */
+function refuseConditions(headers: IncomingHttpHeaders, change: string): void {
+  for (const name of ['If-Match', 'If-Unmodified-Since'])
+    if (headers[name.toLowerCase()] !== undefined) refuse(name, `is not supported for ${change}; leave the header out`);
+}
+
 function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: number | null } {
-  const refuse = (header: string, words: string): never => {
-    throw new Refusal('field_value', `the header "${header}" ${words}`);
-  };
   const { 'if-none-match': condition, 'content-length': length, 'content-encoding': encoding } = headers;
   if (condition !== undefined && condition.trim() !== '*')
     refuse('If-None-Match', 'can only be * for an upload, which refuses to replace a file');
-  if (headers['if-match'] !== undefined) refuse('If-Match', 'is not supported for an upload; leave the header out');
+  refuseConditions(headers, 'an upload');
   if (headers['content-range'] !== undefined) refuse('Content-Range', 'is not supported: upload the whole file');
   if (encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity')
     refuse('Content-Encoding', 'is not supported: send the bytes of the file without an encoding');
@@ -182,9 +201,10 @@ function uploadOf({ headers }: FastifyRequest): { onlyNew: boolean; sizeBytes: n
 }
 
 async function remove({ deps, caller, volumePath, request, reply }: FileContext): Promise<void> {
+  refuseConditions(request.headers, 'a delete');
   const recursive = parameterOf(request, 'recursive') ?? 'false';
   if (recursive !== 'true' && recursive !== 'false')
     throw new Refusal('field_value', 'the query parameter "recursive" must be true or false');
   await deps.control.files.delete(caller, { ...volumePath, recursive: recursive === 'true' });
-  await reply.code(204).headers(streamHeaders(request)).send();
+  await reply.code(204).headers(streamHeaders(reply)).send();
 }

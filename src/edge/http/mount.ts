@@ -1,6 +1,7 @@
 /** Mounts the JSON routes of the table, with authorization, validation and idempotency. */
 import type { ServerResponse } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
@@ -9,10 +10,14 @@ import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { ADMIN_ROLE } from '../../domain/roles.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import type { ConnectionLimit } from '../connection-limit.ts';
+import { encodeBody } from './compression.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
+import { sendContinue } from './expect-header.ts';
 import { Started, type ClosedRouteName, type HandlerInput, type Handlers } from './handlers/handler.ts';
 import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
+import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
@@ -20,13 +25,19 @@ import { makeValidate } from './validate.ts';
 
 export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;
 
-export function makeAuthorize(access: Pick<Access, 'authenticate'>, ownOrigins: ReadonlySet<string>): Authorize {
+export function makeAuthorize(
+  access: Pick<Access, 'authenticate'>,
+  ownOrigins: ReadonlySet<string>,
+  connectionLimit: Pick<ConnectionLimit, 'markLoggedIn'>,
+): Authorize {
   // Not async: a missing or foreign credential throws before a promise is made.
   return (request, who = 'account') => {
     const { credential, byCookie } = presentedCredential(request.headers);
-    if (byCookie) refuseCrossSite(request.headers, ownOrigins);
-    const authenticated = access.authenticate(credential);
-    return who === 'admin' ? authenticated.then(requireAdmin) : authenticated;
+    if (byCookie) refuseCrossSite(request, ownOrigins);
+    return access.authenticate(credential).then((caller) => {
+      connectionLimit.markLoggedIn(request.raw.socket);
+      return who === 'admin' ? requireAdmin(caller) : caller;
+    });
   };
 }
 
@@ -88,7 +99,7 @@ function mount<Name extends JsonRouteName>(
       try {
         // Login sets the cookie: a foreign page must not log a browser in to another account.
         if (who === 'anyone') {
-          refuseCrossSite(request.headers, ownOrigins);
+          refuseCrossSite(request, ownOrigins);
           done();
           return;
         }
@@ -99,6 +110,11 @@ function mount<Name extends JsonRouteName>(
       } catch (error) {
         done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
       }
+    },
+    preParsing(request, reply, payload, done) {
+      // Fastify refuses a longer body by its length.
+      if (Number(request.headers['content-length'] ?? 0) <= MAX_BODY_BYTES) sendContinue(request.raw, reply.raw);
+      done(null, payload);
     },
     async handler(request, reply) {
       const startedMs = performance.now();
@@ -118,7 +134,10 @@ function mount<Name extends JsonRouteName>(
       setCommonHeaders(request, reply, JSON_TYPE);
       const tookMs = performance.now() - startedMs;
       if (tookMs > slowMs) log.warn({ requestId: request.id, route: name, tookMs: Math.round(tookMs) }, 'slow request');
-      return Buffer.isBuffer(answer) ? answer : JSON.stringify(answer);
+      const text = Buffer.isBuffer(answer) ? answer : JSON.stringify(answer);
+      if (!route.compressed) return text;
+      addVary(reply, 'Accept-Encoding');
+      return encodeBody(request, reply, text);
     },
   });
 }
@@ -146,10 +165,3 @@ function requireAdmin(caller: Caller): Caller {
   if (caller.roles.includes(ADMIN_ROLE)) return caller;
   throw new Refusal('forbidden', `only accounts of the group "${ADMIN_ROLE}" may do this; you are ${caller.username}`);
 }
-
-export const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentType: string): FastifyReply =>
-  reply
-    .header('content-type', contentType)
-    .header('cache-control', 'no-store')
-    .header('x-content-type-options', 'nosniff')
-    .header('x-request-id', request.id);

@@ -1,6 +1,12 @@
 /** Answers refused and failed requests: body of docs/interface.md §7, details in headers. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { NOT_LOGGED_IN_CODE, PROBLEM_TYPE, type ErrorCode, type Problem } from '../../contract/common.ts';
+import {
+  NOT_LOGGED_IN_CODE,
+  PROBLEM_TYPE,
+  type ErrorCode,
+  type Problem,
+  type UnroutedCode,
+} from '../../contract/common.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { bodyTooLarge } from './request.ts';
@@ -11,6 +17,13 @@ export interface ErrorStyle {
   errors: 'plain' | 'problem';
   /** Adds `code: -1` to `not_logged_in`; false on login itself. */
   withCode: boolean;
+}
+
+/** Refusal of a request that reaches no route. */
+export interface Unrouted {
+  code: UnroutedCode | 'not_found';
+  message: string;
+  allow?: string;
 }
 
 export const PLAIN: ErrorStyle = { errors: 'plain', withCode: true };

@@ -2,13 +2,16 @@
  * Pages of the server about itself: GET without login. The route table leaves them out, since no
  * API client calls them: people read `/`, load balancers the probes, generators the table itself.
  */
+import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { openapiDocument } from '../../contract/openapi.ts';
 import { BASE_PATH } from '../../contract/routes.ts';
 import type { Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { setCommonHeaders } from './mount.ts';
+import { encodeBody } from './compression.ts';
+import { matchesEtagWeakly } from './conditions.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
+import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { errorKinds } from './status.ts';
 
 const HTML_TYPE = 'text/html; charset=utf-8';
@@ -30,23 +33,42 @@ const pages: Record<string, (deps: ServerPageDeps) => () => string | Promise<str
       if (!ready) throw new Refusal('unavailable', text, { retryAfterS: 1 });
       return JSON.stringify({ ready, text });
     },
-  [`${BASE_PATH}/openapi.json`]({ version }) {
-    // The build at the first request does not delay the start.
-    let document: string | undefined;
-    return () => (document ??= JSON.stringify(openapiDocument({ version, errorKinds })));
-  },
 };
 
-export const serverPagePaths: ReadonlySet<string> = new Set(Object.keys(pages));
+const DOCUMENT_PATH = `${BASE_PATH}/openapi.json`;
+
+export const serverPagePaths: ReadonlySet<string> = new Set([...Object.keys(pages), DOCUMENT_PATH]);
+
+const PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): void {
   for (const [path, makeBody] of Object.entries(pages)) {
     const body = makeBody(deps);
     app.get(path, async (request, reply) => {
       const text = await body();
+      if (path === '/') reply.header('content-security-policy', PAGE_POLICY);
       return setCommonHeaders(request, reply, path === '/' ? HTML_TYPE : JSON_TYPE).send(text);
     });
   }
+  mountDocument(app, deps);
+}
+
+function mountDocument(app: FastifyInstance, { version }: ServerPageDeps): void {
+  let built: { bytes: Buffer; etag: string } | undefined;
+  // The build at the first request does not delay the start.
+  const build = (): { bytes: Buffer; etag: string } => {
+    const bytes = Buffer.from(JSON.stringify(openapiDocument({ version, errorKinds })));
+    // Weak: one tag for the plain and the compressed bytes.
+    return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"` };
+  };
+  app.get(DOCUMENT_PATH, async (request, reply) => {
+    const { bytes, etag } = (built ??= build());
+    setCommonHeaders(request, reply, JSON_TYPE).header('cache-control', 'no-cache').header('etag', etag);
+    addVary(reply, 'Accept-Encoding');
+    const { 'if-none-match': known } = request.headers;
+    if (known !== undefined && matchesEtagWeakly(known, etag)) return reply.code(304).send();
+    return encodeBody(request, reply, bytes);
+  });
 }
 
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);

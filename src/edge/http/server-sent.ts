@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EVENT_STREAM_TYPE } from '../../contract/server-sent.ts';
 import type { Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { streamHeaders } from './download.ts';
+import { streamHeaders } from './reply-headers.ts';
 import type { LoginHolder, LoginWatch } from './login-watch.ts';
 
 const BEAT_MS = 15_000;
@@ -85,7 +85,7 @@ export function makeStreams(app: FastifyInstance, { logins, log, beatMs = BEAT_M
     raw.on('close', () => abort.abort());
     raw.on('error', () => abort.abort());
     raw.writeHead(200, {
-      ...streamHeaders(request),
+      ...streamHeaders(reply),
       'content-type': EVENT_STREAM_TYPE,
       // Turns off buffering in nginx.
       'x-accel-buffering': 'no',

@@ -1,15 +1,15 @@
 /** Limits the time for a request body. Node's own limit would abort long uploads. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { FastifyInstance } from 'fastify';
-import { answerWireError } from './http-server.ts';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { answerOnSocket, TOO_SLOW } from './unrouted.ts';
 
 /** A client that still sends reads no refusal: drop the rest of the body. */
 const DROPPED_FOR_MS = 10_000;
 
 export interface SlowSenders {
   exempt(request: IncomingMessage): void;
-  discard(request: IncomingMessage, response: ServerResponse): void;
+  discard(request: FastifyRequest, reply: FastifyReply): void;
 }
 
 export function watchSlowSenders(
@@ -20,11 +20,11 @@ export function watchSlowSenders(
   const due = new Map<Socket, Due>();
   const timer = setInterval(() => {
     const nowMs = performance.now();
-    for (const [socket, { atMs, request, cut }] of due) {
-      const isOver = request.complete || request.destroyed;
-      if (!isOver && nowMs < atMs) continue;
+    for (const [socket, late] of due) {
+      const isOver = late.request.complete || late.request.destroyed;
+      if (!isOver && nowMs < late.atMs) continue;
       due.delete(socket);
-      if (!isOver) cut(request);
+      if (!isOver) cut(late);
     }
   }, checkedEveryMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
@@ -32,31 +32,30 @@ export function watchSlowSenders(
     for (const { request, response } of due.values())
       if (!request.complete && response.writableFinished) request.destroy();
   });
-  app.addHook('onRequest', ({ raw }, reply, done) => {
+  app.addHook('onRequest', ({ raw, id }, reply, done) => {
     if (raw.headers['content-length'] !== undefined || raw.headers['transfer-encoding'] !== undefined)
-      due.set(raw.socket, { request: raw, response: reply.raw, atMs: performance.now() + limitMs, cut: cutLate });
+      due.set(raw.socket, { id, request: raw, response: reply.raw, atMs: performance.now() + limitMs });
     done();
   });
   return {
     exempt: ({ socket }) => void due.delete(socket),
-    discard(request, response) {
-      if (request.complete || request.destroyed) return;
-      due.set(request.socket, { request, response, atMs: performance.now() + DROPPED_FOR_MS, cut: destroy });
-      request.resume();
+    discard({ raw, id }, reply) {
+      if (raw.complete || raw.destroyed) return;
+      due.set(raw.socket, { id, request: raw, response: reply.raw, atMs: performance.now() + DROPPED_FOR_MS });
+      raw.resume();
     },
   };
 }
 
 interface Due {
+  id: string;
   request: IncomingMessage;
   response: ServerResponse;
   atMs: number;
-  cut: (request: IncomingMessage) => void;
 }
 
-const destroy = (request: IncomingMessage): void => void request.destroy();
-
-function cutLate({ socket }: IncomingMessage): void {
-  const tooLate = new Error('the body took too long');
-  answerWireError(Object.assign(tooLate, { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
+/** Says why, unless the client has its answer already. */
+function cut({ id, request, response }: Due): void {
+  if (response.headersSent) request.destroy();
+  else answerOnSocket(request.socket, TOO_SLOW, id);
 }

@@ -12,6 +12,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { SSH_PORT } from '../../domain/port-access.ts';
 import { errorText } from '../../domain/unknown-error.ts';
+import { withoutMapping } from '../address-list.ts';
 import { hangUpCommand } from './session-commands.ts';
 import { makeSshClient, type SshClient } from './ssh-client.ts';
 import type { UnauthenticatedConnections } from './unauthenticated.ts';
@@ -248,7 +249,7 @@ function makeFailureLog({ id, log }: FrontDeps): (error: unknown) => void {
 function connectionOf(socket: Connection['_sock']): string {
   const of = (name: string): string => {
     const value: unknown = Reflect.get(socket, name);
-    return typeof value === 'string' || typeof value === 'number' ? String(value).replace(/^::ffff:/, '') : '';
+    return typeof value === 'string' || typeof value === 'number' ? withoutMapping(String(value)) : '';
   };
   const [from, to] = [of('remoteAddress') || '0.0.0.0', of('localAddress') || '0.0.0.0'];
   return `${from} ${of('remotePort') || '0'} ${to} ${of('localPort') || SSH_PORT}`;

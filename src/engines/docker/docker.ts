@@ -10,10 +10,11 @@
  * - `container/`: life of an instance's container (begin with `containers.ts`), create options,
  *   control files, observation, the list of owned objects, tools for every image, Docker daemons of
  *   instances.
- * - `network/`: accounts' networks, dialling, joining an instance's network, sockets inside.
+ * - `network/`: accounts' networks and packet filter, dialling, joining a network, sockets inside.
  * - `image/`: pulls, pushes, removal, saved root disks, images built from recipes.
  * - `exec/`: commands inside, their streams and signals; logs.
  * - `usage/`: CPU, memory, network, disk and GPU readings.
+ * - `host/`: limits of the kernel, and the control group of all instances.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
@@ -27,18 +28,26 @@ import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost } from './client/host-facts.ts';
+import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
+import { makeIsolation, type IsolationConfig } from './host/isolation.ts';
 import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
-import { openExec, runCommand } from './exec/exec.ts';
+import { openExec, runCommand, type ExecOptions } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
 import { openLog, readLog } from './exec/logs.ts';
+import { makeFirewall } from './network/firewall.ts';
+import type { LinkLocal } from './network/firewall-rules.ts';
+import { makeSpareProcesses } from './exec/spare-processes.ts';
 import { joinNetwork } from './network/joins.ts';
 import { makeNetworks } from './network/networks.ts';
 import { makeInventory } from './container/inventory.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
+import { rootDiskSpace } from './usage/root-disk.ts';
 import { makeUsage } from './usage/usage.ts';
 import { watchEvents } from './client/watch.ts';
+
+const FACTS_MS = 10_000;
 
 export interface DockerEngineOptions {
   endpoint: Endpoint;
@@ -50,18 +59,23 @@ export interface DockerEngineOptions {
   networkPool?: NetworkPool | undefined;
   dockerInside?: DockerInsideConfig | undefined;
   tools?: ToolsConfig | undefined;
+  /** Absent: the host's packet filter is left alone. */
+  linkLocal?: LinkLocal | undefined;
+  isolation: IsolationConfig;
   log: Pick<Logger, 'info' | 'warn'>;
 }
 
 export function makeDockerEngine(options: DockerEngineOptions): Engine {
-  const { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost } =
-    wireModules(options);
+  const modules = wireModules(options);
+  const { client, host, files, addresses, images, tools, containers, inventory, save, usage, spare, runEnds, onLost } =
+    modules;
   const stopping = new AbortController();
   const watches = new Set<Promise<void>>();
 
   async function callContext(id: InstanceId, signal: AbortSignal) {
     const info = await containers.get(id, signal);
-    return { client, info, signal: AbortSignal.any([signal, stopping.signal]) };
+    const withSpare: ExecOptions['withSpare'] = (start) => spare.start(info, start);
+    return { client, info, withSpare, signal: AbortSignal.any([signal, stopping.signal]) };
   }
 
   async function getRunning(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo> {
@@ -116,8 +130,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       openLog({ ...(await callContext(id, signal)), source, range, follow: true }),
 
     async openExec(id, request, signal) {
-      const info = await containers.get(id, signal);
-      return openExec({ client, info, request, signal, stopping: stopping.signal });
+      return openExec({ ...(await callContext(id, signal)), request, signal, stopping: stopping.signal });
     },
 
     exec: async (id, command, signal) => runCommand({ ...(await callContext(id, signal)), command }),
@@ -155,10 +168,11 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     },
 
     usage,
+    rootDiskSpace: (signal) => rootDiskSpace(host, signal),
 
     async stop() {
       stopping.abort();
-      await Promise.all([...watches, runEnds.stop(), tools.stop()]);
+      await Promise.all([...watches, runEnds.stop(), tools.stop(), modules.idMappedMounts.stop()]);
       client.stop();
     },
   };
@@ -168,15 +182,25 @@ function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
   const client = makeDockerClient(options.endpoint);
   const dockerInside = options.dockerInside ?? null;
-  const host = makeHost(client, dockerInside?.mode ?? null);
-  const networks = makeNetworks({ client, host, installation, pool: options.networkPool ?? defaultPool });
+  const pool = options.networkPool ?? defaultPool;
+  const ensureFirewall = makeFirewall({ installation, pool, linkLocal: options.linkLocal, log });
+  const host = makeHost(client, dockerInside?.mode ?? null, makeIsolation(options.isolation, ensureFirewall, log));
+  const networks = makeNetworks({ client, host, installation, pool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
   const images = makeDockerImages({ client, installation, buildLocalImage: options.buildLocalImage });
-  const daemons = makeDockerInside({ client, installation, host, config: dockerInside, onImageGone: images.forget });
-  const tools = makeTools({ client, installation, host, images, log }, options.tools);
+  const idMappedMounts = makeIdMappedMounts(idMappedFolder(options.stateFolder));
   const onImageGone = images.forget;
-  const deps = { client, installation, host, networks, files, addresses, daemons, tools, onImageGone };
+  const daemons = makeDockerInside({ client, installation, host, idMappedMounts, config: dockerInside, onImageGone });
+  const tools = makeTools({ client, installation, host, images, log }, options.tools);
+  const nsenter = (): Promise<string | null> =>
+    host.facts(AbortSignal.timeout(FACTS_MS)).then(
+      (facts) => facts.nsenter,
+      () => null,
+    );
+  const spare = makeSpareProcesses(nsenter);
+  const folders = { files, idMappedMounts, tools };
+  const deps = { client, installation, host, networks, ...folders, addresses, daemons, spare, onImageGone };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
@@ -184,5 +208,5 @@ function wireModules(options: DockerEngineOptions) {
   const onLost = (error: unknown, pauseMs: number): void =>
     log.warn({ err: error, pauseMs }, 'the stream of engine events ended; Berth opens another');
   const runEnds = makeRunEnds({ client, installation, onLost });
-  return { client, host, files, addresses, images, tools, containers, inventory, save, usage, runEnds, onLost };
+  return { client, host, ...folders, addresses, images, containers, inventory, save, usage, spare, runEnds, onLost };
 }

@@ -69,6 +69,10 @@ export class SimulatedHost {
   readonly mutex: KeyedMutex<string> = makeKeyedMutex({ abortError: aborted });
   readonly guests: Guests = makeGuests();
   readonly foreignNames = new Set<string>();
+  /** Size of the file system of root disks; null: unknown. */
+  rootDisksBytes: number | null = null;
+  /** Bytes in root disks beside touched files, by instance. */
+  readonly rootDiskBytes = new Map<string, number>();
   /** Resolves when the node ports of restored containers are open. */
   readonly restored: Promise<void>;
   readonly #state: JournalState;

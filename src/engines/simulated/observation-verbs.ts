@@ -16,7 +16,7 @@ import { observationOf, useOf, type Container } from './container.ts';
 import type { EngineContext } from './context.ts';
 import type { SimulatedHost } from './host.ts';
 
-type ObservationVerbs = Pick<Engine, 'probe' | 'listOwned' | 'observe' | 'watch' | 'usage'>;
+type ObservationVerbs = Pick<Engine, 'probe' | 'listOwned' | 'observe' | 'watch' | 'usage' | 'rootDiskSpace'>;
 
 export function observationVerbs(context: EngineContext, architecture: string): ObservationVerbs {
   const { host, installation, capabilities, call, callEach, find } = context;
@@ -51,6 +51,12 @@ export function observationVerbs(context: EngineContext, architecture: string): 
         if (usage !== undefined && !(usage instanceof EngineFault)) usages.set(id, usage);
       }
       return usages;
+    },
+    async rootDiskSpace() {
+      const { rootDisksBytes: totalBytes, rootDiskBytes } = host;
+      if (totalBytes === null) return null;
+      const usedBytes = [...rootDiskBytes.values()].reduce((sum, bytes) => sum + bytes, 0);
+      return { totalBytes, freeBytes: Math.max(0, totalBytes - usedBytes), device: 1 };
     },
   };
 }
@@ -150,7 +156,11 @@ const restingShare = 0.02;
 const gpuMemoryBytes = 80 * 1024 ** 3;
 
 /** A small random load; counters grow evenly from each start. */
-function usageOf({ random, clock }: SimulatedHost, container: Container, { rootDisk = false }: UsageOptions): Usage {
+function usageOf(
+  { random, clock, rootDiskBytes }: SimulatedHost,
+  container: Container,
+  { rootDisk = false }: UsageOptions,
+): Usage {
   const { state, spec, touchedFiles, script } = container;
   const atMs = clock.now();
   const runs = state === 'running';
@@ -182,6 +192,6 @@ function usageOf({ random, clock }: SimulatedHost, container: Container, { rootD
     processes: runs ? 3 : 0,
     processLimit: spec.pidsLimit,
     gpus: runs && spec.gpus > 0 ? Array.from({ length: spec.gpus }, gpu) : null,
-    rootDiskBytes: rootDisk ? 4096 * (1 + touchedFiles.size) : null,
+    rootDiskBytes: rootDisk ? 4096 * (1 + touchedFiles.size) + (rootDiskBytes.get(spec.id) ?? 0) : null,
   };
 }

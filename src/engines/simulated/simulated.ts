@@ -52,6 +52,14 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     gpus: host.capacity.gpus > 0,
     dial: true,
     joinNetwork: true,
+    isolation: {
+      kernelLimits: true,
+      hostReserve: true,
+      connectionLimit: true,
+      linkLocalClosed: true,
+      userNamespaces: 'none',
+      runtimes: ['runc'],
+    },
     ...options.capabilities,
   };
   const stopping = new AbortController();

@@ -62,6 +62,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
     },
     observe: (disk) => observeDisk(at, disk, async () => null),
     usage: async (disk, signal) => usedBytes(filesPath(disk), signal),
+    allocation: async () => null,
     async largestEntries(disk, signal) {
       const files = filesPath(disk);
       return (await isFolder(files)) ? findLargestEntries(files, signal) : null;

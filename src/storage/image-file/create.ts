@@ -23,6 +23,7 @@ import {
   type DiskMetadata,
 } from './image-folder.ts';
 import { mountImage, mountNewImage, reflink } from './image-mounts.ts';
+import { allocateImage } from './sparse.ts';
 import { makeTemplates, type EmptyUsage } from './templates.ts';
 import { growFileSystem, makeFileSystem, readUsage } from './xfs.ts';
 
@@ -54,6 +55,7 @@ interface CreateRequest {
   sizeGB: number;
   from: DiskId | undefined;
   signal: AbortSignal;
+  thick: boolean;
 }
 
 export function makeDiskCreator({ root, copies }: { root: string; copies: Consistency }) {
@@ -62,15 +64,14 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: Consis
   const writeEmpty = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
 
   /** Creates in a staging folder, renamed when complete. */
-  async function create({ disk, sizeGB, from, signal }: CreateRequest): Promise<void> {
+  async function create(request: CreateRequest): Promise<void> {
+    const { disk, from, signal } = request;
     const { folder, staging } = diskPaths(root, disk);
     await mkdir(dirname(folder), { recursive: true, mode: 0o711 });
     await discardStaging(staging);
     await mkdir(mountIn(staging), { recursive: true, mode: 0o700 });
     try {
-      const metadata = await (from === undefined
-        ? createEmpty(disk, sizeGB, staging)
-        : copy({ disk, sizeGB, from, signal }, staging));
+      const metadata = await (from === undefined ? createEmpty(request, staging) : copy({ ...request, from }, staging));
       signal.throwIfAborted();
       await writeMetadata(staging, metadata);
       await moveDurably(staging, folder);
@@ -80,20 +81,21 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: Consis
     }
   }
 
-  async function createEmpty(disk: DiskId, sizeGB: number, staging: string): Promise<DiskMetadata> {
+  async function createEmpty({ disk, sizeGB, thick }: CreateRequest, staging: string): Promise<DiskMetadata> {
     const { ownBytes, usedBytes } = await writeEmpty(imageIn(staging), sizeGB);
-    if (!staysMounted(disk)) return { sizeGB, ownBytes, usedBytes };
-    await mountNewImage(imageIn(staging), mountIn(staging), mountOptions(disk));
-    return { sizeGB, ownBytes, usedBytes: null };
+    if (thick) await allocateImage(imageIn(staging));
+    if (!staysMounted(disk)) return { sizeGB, ownBytes, usedBytes, thick };
+    await mountNewImage(imageIn(staging), mountIn(staging), mountOptions({ ...disk, thick }));
+    return { sizeGB, ownBytes, usedBytes: null, thick };
   }
 
   /** Mounts the source a second time, so it may be mounted and unmounted meanwhile. */
   async function copy(request: CreateRequest & { from: DiskId }, staging: string): Promise<DiskMetadata> {
     const { disk, sizeGB, from } = request;
     const source = diskPaths(root, from).folder;
-    const { ownBytes } = await readMetadata(source, from);
+    const { ownBytes, thick } = await readMetadata(source, from);
     await mkdir(sourceIn(staging), { mode: 0o700 });
-    await mountImage(imageIn(source), sourceIn(staging), mountOptions(from));
+    await mountImage(imageIn(source), sourceIn(staging), mountOptions({ ...from, thick }));
     try {
       if (copies === 'live') return await copyLive(request, staging, ownBytes);
       await reflink(imageIn(source), imageIn(staging), sourceIn(staging));
@@ -101,20 +103,18 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: Consis
       await run('umount', [sourceIn(staging)]);
       await rmdir(sourceIn(staging));
     }
-    return withMounted(disk, staging, async () => {
-      await growFileSystem(imageIn(staging), mountIn(staging), sizeGB, ownBytes);
-      return { sizeGB, ownBytes, usedBytes: await readFilesBytes(staging, ownBytes) };
+    // Shared blocks are allocated again when written, so the copy can't be thick.
+    return withMounted({ ...disk, thick: false }, staging, async () => {
+      await growFileSystem(imageIn(staging), mountIn(staging), { sizeGB, ownBytes, thick: false });
+      return { sizeGB, ownBytes, usedBytes: await readFilesBytes(staging, ownBytes), thick: false };
     });
   }
 
-  async function copyLive(
-    { disk, sizeGB, signal }: CreateRequest,
-    staging: string,
-    sourceOwnBytes: number,
-  ): Promise<DiskMetadata> {
+  async function copyLive(request: CreateRequest, staging: string, sourceOwnBytes: number): Promise<DiskMetadata> {
+    const { disk, signal, thick } = request;
     await requireFreeSpace(root, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
-    const empty = await createEmpty(disk, sizeGB, staging);
-    const usedBytes = await withMounted(disk, staging, async () => {
+    const empty = await createEmpty(request, staging);
+    const usedBytes = await withMounted({ ...disk, thick }, staging, async () => {
       await copyFiles(join(sourceIn(staging), 'files'), filesIn(staging), signal);
       return readFilesBytes(staging, empty.ownBytes);
     });
@@ -129,10 +129,10 @@ async function buildTemplate(folder: string, sizeGB: number): Promise<EmptyUsage
   const [image, mountPoint] = [imageIn(folder), mountIn(folder)];
   await mkdir(mountPoint, { recursive: true, mode: 0o700 });
   await makeFileSystem(image, sizeGB);
-  await mountNewImage(image, mountPoint, mountOptions({ kind: 'volume' }));
+  await mountNewImage(image, mountPoint, mountOptions({ kind: 'volume', thick: false }));
   await mkdir(filesIn(folder), { mode: 0o755 });
   const { usedBytes: ownBytes } = await readUsage(mountPoint);
-  await growFileSystem(image, mountPoint, sizeGB, ownBytes);
+  await growFileSystem(image, mountPoint, { sizeGB, ownBytes, thick: false });
   const usedBytes = await readFilesBytes(folder, ownBytes);
   await unmountFolder(folder);
   return { image, ownBytes, usedBytes };

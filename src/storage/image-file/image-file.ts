@@ -1,12 +1,18 @@
-/** Disks as XFS in sparse image files on loop devices: hard limits on any Linux host, as root. */
+/**
+ * Disks as XFS in image files on loop devices: hard limits on any Linux host, as root. Images are
+ * sparse. In a thick pool the images of promised disks have all their blocks from the start, and
+ * are mounted without `discard`, which would return blocks to the host.
+ */
+import { stat } from 'node:fs/promises';
 import type { Consistency } from '../../domain/snapshot.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
-import { StorageFault, type Storage } from '../contract.ts';
+import { StorageFault, type DiskToMake, type Storage } from '../contract.ts';
 import { uploadFolder } from '../files.ts';
 import {
   destroyFolder,
   diskPaths,
+  ifMissing,
   isFolder,
   isMissing,
   listDisks,
@@ -34,6 +40,7 @@ import {
   writeMetadata,
 } from './image-folder.ts';
 import { listMountPoints, mountImage } from './image-mounts.ts';
+import { allocateImage } from './sparse.ts';
 import { growFileSystem } from './xfs.ts';
 
 const PROBE_DEADLINE_MS = 60_000;
@@ -53,9 +60,20 @@ export async function probeImageFiles(at: DiskRoot): Promise<string | null> {
   }
 }
 
-export function makeImageFileStorage(at: DiskRoot & { copies: Consistency }): Storage {
+export interface ImageFileOptions extends DiskRoot {
+  copies: Consistency;
+  /** Whether promised disks get all blocks at once; default no. */
+  thick?: boolean;
+}
+
+const BLOCK_BYTES = 512;
+
+export function makeImageFileStorage(at: ImageFileOptions): Storage {
   const createDisk = makeDiskCreator(at);
   const folderOf = (disk: DiskId): string => diskPaths(at.root, disk).folder;
+  // A snapshot is never written again.
+  const isThick = ({ kind, promisedGB = 0 }: DiskToMake): boolean =>
+    at.thick === true && promisedGB > 0 && kind !== 'snapshot';
 
   return {
     capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: at.copies, dockerInside: true }),
@@ -63,17 +81,23 @@ export function makeImageFileStorage(at: DiskRoot & { copies: Consistency }): St
     async create(disk, sizeGB, signal, from) {
       const folder = folderOf(disk);
       await requireRoot(at);
-      if (!(await isFolder(folder))) await createDisk({ disk, sizeGB, from, signal });
+      if (!(await isFolder(folder))) await createDisk({ disk, sizeGB, from, signal, thick: isThick(disk) });
     },
 
     async grow(disk, sizeGB) {
       const folder = folderOf(disk);
       const before = await readMetadata(folder, disk);
-      if (sizeGB <= before.sizeGB) return;
-      await withFullFault(() =>
-        withMounted(disk, folder, () => growFileSystem(imageIn(folder), mountIn(folder), sizeGB, before.ownBytes)),
-      );
-      await writeMetadata(folder, { ...before, sizeGB });
+      const thick = before.thick || isThick(disk);
+      const image = imageIn(folder);
+      if (sizeGB > before.sizeGB) {
+        const size = { sizeGB, ownBytes: before.ownBytes, thick };
+        await withFullFault(() =>
+          withMounted({ ...disk, thick }, folder, () => growFileSystem(image, mountIn(folder), size)),
+        );
+      }
+      if (isThick(disk)) await withFullFault(() => allocateImage(image));
+      if (sizeGB > before.sizeGB || thick !== before.thick)
+        await writeMetadata(folder, { ...before, sizeGB: Math.max(sizeGB, before.sizeGB), thick });
     },
 
     async mount(disk) {
@@ -81,7 +105,7 @@ export function makeImageFileStorage(at: DiskRoot & { copies: Consistency }): St
       const before = await readMetadata(folder, disk);
       if (await isMounted(folder)) return filesIn(folder);
       await writeMetadata(folder, { ...before, usedBytes: null });
-      await mountImage(imageIn(folder), mountIn(folder), mountOptions(disk));
+      await mountImage(imageIn(folder), mountIn(folder), mountOptions({ ...disk, thick: before.thick }));
       // Uploads of a crashed server.
       await removeTree(uploadFolder(filesIn(folder)));
       return filesIn(folder);
@@ -112,6 +136,11 @@ export function makeImageFileStorage(at: DiskRoot & { copies: Consistency }): St
         if (isMissing(error) || (error instanceof StorageFault && error.kind === 'notFound')) return null;
         throw error;
       }
+    },
+
+    async allocation(disk) {
+      const image = await stat(imageIn(folderOf(disk))).catch(ifMissing(null));
+      return image && { heldBytes: image.blocks * BLOCK_BYTES, maxBytes: image.size };
     },
 
     async largestEntries(disk, signal) {

@@ -28,6 +28,8 @@ const metadata = z.object({
   ownBytes: z.number(),
   /** Usage by files at the last unmount; null while mounted or after a crash. */
   usedBytes: z.number().nullable(),
+  /** Whether all blocks of the image are allocated. */
+  thick: z.boolean().default(false),
 });
 export type DiskMetadata = z.infer<typeof metadata>;
 
@@ -45,10 +47,12 @@ export async function writeMetadata(folder: string, content: DiskMetadata): Prom
   await rename(`${metadataIn(folder)}.new`, metadataIn(folder));
 }
 
+export type MountableDisk = DiskId & Pick<DiskMetadata, 'thick'>;
+
 /** Images of a Docker inside contain device nodes and setuid programs. */
-export const mountOptions = ({ kind }: Pick<DiskId, 'kind'>): string[] => [
+export const mountOptions = ({ kind, thick }: Pick<MountableDisk, 'kind' | 'thick'>): string[] => [
   'nouuid',
-  'discard',
+  thick ? 'nodiscard' : 'discard',
   // Bounds preallocation, which counts as used.
   'allocsize=1m',
   ...(kind === 'docker' ? [] : ['nosuid', 'nodev']),
@@ -74,7 +78,7 @@ export async function unmountFolder(folder: string): Promise<void> {
 }
 
 /** Runs `fn` with the disk mounted; restores the earlier state. */
-export async function withMounted<T>(disk: DiskId, folder: string, fn: () => Promise<T>): Promise<T> {
+export async function withMounted<T>(disk: MountableDisk, folder: string, fn: () => Promise<T>): Promise<T> {
   if (await isMounted(folder)) return fn();
   await mountImage(imageIn(folder), mountIn(folder), mountOptions(disk));
   try {

@@ -7,6 +7,12 @@ export interface SparseContent {
   bytes: Buffer;
 }
 
+/** Allocates every block of the image. Idempotent; safe while mounted. Throws without space. */
+export async function allocateImage(image: string): Promise<void> {
+  const { size } = await stat(image);
+  await run('fallocate', ['--length', String(size), image]);
+}
+
 const STEP_BYTES = 64 * 1024;
 const ZEROS = Buffer.alloc(STEP_BYTES);
 

@@ -6,6 +6,7 @@ import { statfs, truncate, writeFile } from 'node:fs/promises';
 import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { run } from '../layout.ts';
 import { findLoopDevice } from './image-mounts.ts';
+import { allocateImage } from './sparse.ts';
 
 const MIB = 1024 ** 2;
 const LOG_BYTES = 64 * MIB;
@@ -42,13 +43,13 @@ export async function makeFileSystem(image: string, sizeGB: number): Promise<voi
 export async function growFileSystem(
   image: string,
   mountPoint: string,
-  sizeGB: number,
-  ownBytes: number,
+  { sizeGB, ownBytes, thick }: { sizeGB: number; ownBytes: number; thick: boolean },
 ): Promise<void> {
   const { totalBytes } = await readUsage(mountPoint);
   const wantedBytes = sizeGB * BYTES_PER_GB * (1 + MARGIN_SHARE) + MARGIN_BYTES + ownBytes;
   if (totalBytes >= wantedBytes) return;
   await truncate(image, (await readLength(mountPoint)) + Math.ceil((wantedBytes - totalBytes) / MIB) * MIB);
+  if (thick) await allocateImage(image);
   const device = await findLoopDevice(image);
   if (device === null) throw new Error(`${image} is mounted, but no loop device is attached to it`);
   await run('losetup', ['-c', device]);

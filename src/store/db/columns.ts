@@ -1,5 +1,5 @@
 /** Codecs of columns named as their domain member; insert, updates and reads derive from them. */
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { Flag } from './schema.ts';
 
 export interface ColumnCodec<Value, Stored> {
@@ -34,10 +34,14 @@ export const nullableJson = <Value>(schema: z.ZodType<Value>): ColumnCodec<Value
   decode: (stored, where) => (stored === null ? null : parseJson(schema, stored, where)),
 });
 
-export const closedList = <Value extends string>(values: readonly Value[]): ColumnCodec<Value, string> => {
-  const schema = z.enum(values);
-  return { encode: (value) => value, decode: (stored, where) => validated(schema, stored, where) };
-};
+export const closedList = <Value extends string>(values: readonly Value[]): ColumnCodec<Value, string> => ({
+  encode: (value) => value,
+  decode: (stored, where) => {
+    const found = values.find((value) => value === stored);
+    if (found === undefined) throw unreadable(where, `unknown value ${stored}; known values: ${values.join(', ')}`);
+    return found;
+  },
+});
 
 export function oneOf<T extends string>(values: readonly T[], text: string): T {
   const found = values.find((value) => value === text);
@@ -63,7 +67,7 @@ function validated<Value>(schema: z.ZodType<Value>, value: unknown, where: Colum
   throw unreadable(where, issue ? `at "${issue.path.join('.')}": ${issue.message}` : 'unknown shape', result.error);
 }
 
-const unreadable = ({ table, id: row, column }: ColumnOf, why: string, cause: unknown): Error =>
+const unreadable = ({ table, id: row, column }: ColumnOf, why: string, cause?: unknown): Error =>
   new Error(`The column "${column}" of ${table} ${row} cannot be read: ${why}`, { cause });
 
 export function keysOf<T extends object>(object: T): Extract<keyof T, string>[] {

@@ -180,6 +180,7 @@ export interface InstanceTypeTable {
   gpuName: string;
   rootDiskGB: number;
   dataDiskGB: number;
+  runtime: string | null;
   /** Charge mode → micro-dollars per unit. */
   prices: string;
   inCatalog: Flag;
@@ -268,7 +269,9 @@ export interface PoolTable {
   regionId: string;
   name: string;
   limitGB: number;
+  /** Sum of `promisedGB` of the disks, as `bestEffortGB` is of theirs. */
   usedGB: Generated<number>;
+  bestEffortGB: Generated<number>;
   warned: Generated<Flag>;
 }
 
@@ -282,6 +285,9 @@ export interface DiskTable {
   pool: string;
   ownerId: string;
   sizeGB: number;
+  promisedGB: Generated<number>;
+  /** The row of a data disk also counts its instance's root disk. */
+  bestEffortGB: Generated<number>;
   provisioned: Generated<Flag>;
   usageBytes: Generated<number>;
   warnedPercent: Generated<number>;

@@ -109,7 +109,7 @@ export async function saveImage(tx: Db, { id, ...facts }: Image, createdAtMs: nu
 }
 
 function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
-  const { prices: pricesText, inCatalog: _inCatalog, position: _position, ...facts } = row;
+  const { prices: pricesText, runtime, inCatalog: _inCatalog, position: _position, ...facts } = row;
   const prices = parseJson(priceList, pricesText, { table: 'instanceType', id: row.id, column: 'prices' });
   const priceOf = (mode: ChargeMode): bigint => BigInt(prices[mode]);
   return {
@@ -117,6 +117,7 @@ function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
     id: instanceTypeId(row.id),
     regionId: regionId(row.regionId),
     isSpot: row.isSpot === 1,
+    ...(runtime === null ? {} : { runtime }),
     pricesMicros: {
       tidePerHour: priceOf('tidePerHour'),
       perHour: priceOf('perHour'),
@@ -141,6 +142,7 @@ export async function saveInstanceType(
   const row = {
     ...facts,
     isSpot: encodeFlag(facts.isSpot),
+    runtime: facts.runtime ?? null,
     prices: JSON.stringify(prices),
     inCatalog: encodeFlag(true),
     position,

@@ -1,8 +1,17 @@
 import { sql, type Selectable } from 'kysely';
-import { BYTES_PER_GB, diskKey, diskKinds, type Disk, type DiskId, type PoolName } from '../../domain/disk.ts';
+import {
+  BYTES_PER_GB,
+  countedAt,
+  diskKey,
+  diskKinds,
+  type Disk,
+  type DiskId,
+  type PoolName,
+} from '../../domain/disk.ts';
 import { regionId, userId } from '../../domain/ids.ts';
-import { oneOf } from '../db/columns.ts';
-import { poolName, reservePoolSpace } from './pools.ts';
+import { oneOf, parseJson } from '../db/columns.ts';
+import { volumeSource } from './json-schemas.ts';
+import { poolName, releasePoolSpace, reservePoolSpace, type ReserveOptions } from './pools.ts';
 import { prepared } from '../db/prepared.ts';
 import type { DiskTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
@@ -14,6 +23,8 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
   pool: poolName(row.pool),
   ownerId: userId(row.ownerId),
   sizeGB: row.sizeGB,
+  promisedGB: row.promisedGB,
+  bestEffortGB: row.bestEffortGB,
   provisioned: row.provisioned === 1,
   usageBytes: row.usageBytes,
   warnedPercent: row.warnedPercent,
@@ -22,18 +33,18 @@ const fromRow = (row: Selectable<DiskTable>): Disk => ({
 export type NewDisk = Omit<Disk, 'provisioned' | 'usageBytes' | 'warnedPercent'>;
 
 /** Inserts a disk that doesn't exist; returns the free space when the pool has too little. */
-export async function insertDisk(
-  tx: Db,
-  disk: NewDisk,
-  options: { evenIfFull?: boolean } = {},
-): Promise<{ freeGB: number } | null> {
-  const { kind, id, regionId: region, pool, ownerId, sizeGB } = disk;
-  const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, sizeGB };
+export async function insertDisk(tx: Db, disk: NewDisk, options: ReserveOptions): Promise<{ freeGB: number } | null> {
+  const { kind, id, regionId: region, pool, ownerId, sizeGB, promisedGB, bestEffortGB } = disk;
+  const counted = { sizeGB, promisedGB, bestEffortGB };
+  const row = { id: diskKey(disk), kind, subjectId: id, regionId: region, pool, ownerId, ...counted };
   const inserted = await insert(tx, row);
   return inserted.length === 0 ? null : reservePoolSpace(tx, disk, options);
 }
 
-type NewRow = Pick<Selectable<DiskTable>, 'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB'>;
+type NewRow = Pick<
+  Selectable<DiskTable>,
+  'id' | 'kind' | 'subjectId' | 'regionId' | 'pool' | 'ownerId' | 'sizeGB' | 'promisedGB' | 'bestEffortGB'
+>;
 
 const insert = prepared<NewRow>()((db, p) =>
   db
@@ -46,15 +57,42 @@ const insert = prepared<NewRow>()((db, p) =>
       pool: p('pool'),
       ownerId: p('ownerId'),
       sizeGB: p('sizeGB'),
+      promisedGB: p('promisedGB'),
+      bestEffortGB: p('bestEffortGB'),
     })
     .onConflict((conflict) => conflict.column('id').doNothing())
     .returning('id'),
 );
 
 /** Reserves more space, or returns the pool's free space. */
-export async function growDisk(tx: Db, disk: Disk, sizeGB: number): Promise<{ freeGB: number } | null> {
-  await tx.updateTable('disk').set({ sizeGB }).where('id', '=', diskKey(disk)).execute();
-  return reservePoolSpace(tx, { ...disk, sizeGB: sizeGB - disk.sizeGB });
+export async function growDisk(
+  tx: Db,
+  disk: Disk,
+  sizeGB: number,
+  options: ReserveOptions,
+): Promise<{ freeGB: number } | null> {
+  const next = countedAt(disk, sizeGB);
+  await tx
+    .updateTable('disk')
+    .set({ sizeGB, ...next })
+    .where('id', '=', diskKey(disk))
+    .execute();
+  const promisedGB = next.promisedGB - disk.promisedGB;
+  const bestEffortGB = next.bestEffortGB - disk.bestEffortGB;
+  return reservePoolSpace(tx, { ...disk, promisedGB, bestEffortGB }, options);
+}
+
+/** GB promised to an account in a pool. */
+export async function promisedGBOf(db: Db, { ownerId, regionId: region, pool }: NewDisk): Promise<number> {
+  const { sum } = await db
+    .selectFrom('disk')
+    .select(sql<number | string>`coalesce(sum(${sql.ref('promisedGB')}), 0)`.as('sum'))
+    .where('ownerId', '=', ownerId)
+    .where('promisedGB', '>', 0)
+    .where('regionId', '=', region)
+    .where('pool', '=', pool)
+    .executeTakeFirstOrThrow();
+  return Number(sum);
 }
 
 /** `false` after a loss: the disks are created again. */
@@ -71,8 +109,7 @@ export async function deleteDisks(tx: Db, ids: readonly DiskId[]): Promise<void>
   for (const id of ids) {
     const row = await tx.deleteFrom('disk').where('id', '=', diskKey(id)).returningAll().executeTakeFirst();
     if (row === undefined) continue;
-    const { sizeGB, ...disk } = fromRow(row);
-    await reservePoolSpace(tx, { ...disk, sizeGB: -sizeGB });
+    await releasePoolSpace(tx, fromRow(row));
   }
 }
 
@@ -108,30 +145,22 @@ export async function hasDisks(db: Db, pool: PoolName): Promise<boolean> {
   return (await db.selectFrom('disk').select('id').where('pool', '=', pool).limit(1).executeTakeFirst()) !== undefined;
 }
 
-export interface DiskBytes {
-  allBytes: number;
-  originalBytes: number;
-}
-
-/** Used bytes per pool: of all disks, and without copies. */
-export async function usageOfPools(db: Db, region: string): Promise<Map<PoolName, DiskBytes>> {
-  const rows = await db
-    .selectFrom('disk')
-    .leftJoin('volume', (join) => join.onRef('volume.id', '=', 'disk.subjectId').on('disk.kind', '=', 'volume'))
-    .select([
-      'disk.pool',
-      sql<number | string>`sum(${sql.ref('disk.usageBytes')})`.as('allBytes'),
-      sql<number | string>`sum(case when disk.kind = 'snapshot' or volume.source is not null then 0
-        else ${sql.ref('disk.usageBytes')} end)`.as('originalBytes'),
-    ])
-    .where('disk.regionId', '=', region)
-    .groupBy('disk.pool')
+/** Ids of volumes that are copies (`copies`) or have some (`copied`): volumes and snapshots. */
+export async function copiesInRegion(db: Db, region: string): Promise<{ copies: Set<string>; copied: Set<string> }> {
+  const volumes = await db
+    .selectFrom('volume')
+    .select(['id', 'source'])
+    .where('regionId', '=', region)
+    .where('source', 'is not', null)
     .execute();
-  const usageOf = (row: (typeof rows)[number]): DiskBytes => ({
-    allBytes: Number(row.allBytes),
-    originalBytes: Number(row.originalBytes),
-  });
-  return new Map(rows.map((row) => [poolName(row.pool), usageOf(row)]));
+  const snapshots = await db.selectFrom('snapshot').select('volumeId').where('regionId', '=', region).execute();
+  const sources = volumes.flatMap(({ id, source }) =>
+    source === null ? [] : [parseJson(volumeSource, source, { table: 'volume', id, column: 'source' }).id],
+  );
+  return {
+    copies: new Set(volumes.map(({ id }) => id)),
+    copied: new Set([...snapshots.map(({ volumeId }) => volumeId), ...sources]),
+  };
 }
 
 export async function disksFilledTo(db: Db, region: string, percent: number): Promise<Disk[]> {

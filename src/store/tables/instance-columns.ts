@@ -61,23 +61,24 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   observed: by('reconcile', json(schemas.observed)),
 };
 
-type Derived = 'status' | 'stopDueAtMs' | 'idleAfterMs' | 'publicText';
+const derivedKeys = ['status', 'stopDueAtMs', 'idleAfterMs', 'publicText'] as const;
+type DerivedValues = Pick<InstanceRow, (typeof derivedKeys)[number]>;
 
 /** Columns computed from an instance, for queries and lists; every write sets them. */
-const derivedColumns: { readonly [Name in Derived]: (instance: Instance, region: Region) => InstanceRow[Name] } = {
-  status: (instance) => instance.observed.status,
-  stopDueAtMs: stopDueAtMs,
-  idleAfterMs: ({ desired, observed, stopPolicy }) =>
-    desired === 'running' && observed.status === 'Running' ? (stopPolicy.idle?.afterMs ?? null) : null,
-  publicText: (instance, region) => JSON.stringify(publicInstance(instance, region)),
-};
+const derivedValues = (instance: Instance, region: Region): DerivedValues => ({
+  status: instance.observed.status,
+  stopDueAtMs: stopDueAtMs(instance),
+  idleAfterMs:
+    instance.desired === 'running' && instance.observed.status === 'Running'
+      ? (instance.stopPolicy.idle?.afterMs ?? null)
+      : null,
+  publicText: JSON.stringify(publicInstance(instance, region)),
+});
 
 type Members = Pick<InstanceRow, keyof Instance>;
-type DerivedValues = Pick<InstanceRow, Derived>;
 export type InstanceColumns = Members & DerivedValues;
 
 const memberKeys = keysOf(memberColumns);
-const derivedKeys = keysOf(derivedColumns);
 const writtenBy = (...writers: WrittenBy[]) =>
   memberKeys.filter((key) => writers.includes(memberColumns[key].writtenBy));
 const requestKeys = writtenBy('request', 'reconcile');
@@ -92,10 +93,7 @@ const encode = (
   keys: readonly (keyof Members)[],
 ): Partial<Members> & DerivedValues => ({
   ...mapKeys<Members>(keys, (key) => memberColumns[key].encode(instance[key])),
-  ...complete(
-    mapKeys<DerivedValues>(derivedKeys, (key) => derivedColumns[key](instance, region)),
-    derivedKeys,
-  ),
+  ...derivedValues(instance, region),
 });
 
 export const insertColumns = (instance: Instance, region: Region): InstanceColumns =>

@@ -257,6 +257,33 @@ export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number
     .execute();
 }
 
+export const notebookTokensAfter = (
+  db: Db,
+  afterId: string,
+  limit: number,
+): Promise<Pick<InstanceRow, 'id' | 'notebookToken'>[]> =>
+  db
+    .selectFrom('instance')
+    .select(['id', 'notebookToken'])
+    .where('id', '>', afterId)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+
+export async function saveNotebookToken(tx: Db, id: string, notebookToken: string): Promise<void> {
+  await tx.updateTable('instance').set({ notebookToken }).where('id', '=', id).execute();
+}
+
+export async function replaceNotebookToken(tx: Db, id: string, notebookToken: string, nowMs: number): Promise<void> {
+  await saveNotebookToken(tx, id, notebookToken);
+  await tx
+    .updateTable('instance')
+    .set({ dueAtMs: nowMs, filesStale: 1 })
+    .where('id', '=', id)
+    .where('desired', '=', 'running')
+    .execute();
+}
+
 export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {
   await tx
     .updateTable('instance')

@@ -68,6 +68,7 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
     gpuName: z.string(),
     rootDiskGB: z.number(),
     dataDiskGB: z.number(),
+    runtime: z.string().exactOptional(),
   }),
   chargeMode: z.enum(chargeModes),
   duration: z.number(),

@@ -1,7 +1,7 @@
 import { sql, type Selectable } from 'kysely';
 import { regionId, type RegionId } from '../../domain/ids.ts';
-import type { PoolUsage } from '../../domain/pool.ts';
-import { poolNames, type PoolName } from '../../domain/disk.ts';
+import { freeGB, type PoolRules, type PoolUsage } from '../../domain/pool.ts';
+import { poolNames, type CountedSpace, type PoolName } from '../../domain/disk.ts';
 import { oneOf } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { PoolTable } from '../db/schema.ts';
@@ -22,6 +22,7 @@ const fromRow = (row: Selectable<PoolTable>): Pool => ({
   name: poolName(row.name),
   limitGB: row.limitGB,
   usedGB: row.usedGB,
+  bestEffortGB: row.bestEffortGB,
   warned: row.warned === 1,
 });
 
@@ -54,31 +55,54 @@ export async function setPoolWarned(tx: Db, region: string, name: PoolName, warn
   return result.numUpdatedRows > 0n;
 }
 
-const addAnyway = prepared<{ id: string; sizeGB: number }>()((db, p) =>
-  db
-    .updateTable('pool')
-    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
-    .where('id', '=', p('id'))
-    .returning('id'),
-);
-const addIfFree = prepared<{ id: string; sizeGB: number }>()((db, p) =>
-  db
-    .updateTable('pool')
-    .set({ usedGB: sql<number>`${sql.ref('usedGB')} + ${p('sizeGB')}` })
-    .where('id', '=', p('id'))
-    .where(sql<boolean>`${sql.ref('usedGB')} + ${p('sizeGB')} <= ${sql.ref('limitGB')}`)
-    .returning('id'),
-);
+interface Change extends CountedSpace {
+  id: string;
+  diskOvercommit: number;
+}
 
-/** Reserves `sizeGB`, or returns the free space if it does not fit. A negative size releases. */
+const makeChange = ({ evenIfFull }: { evenIfFull: boolean }) =>
+  prepared<Change>()((db, p) => {
+    const usedGB = sql<number>`${sql.ref('usedGB')} + cast(${p('promisedGB')} as bigint)`;
+    const bestEffortGB = sql<number>`${sql.ref('bestEffortGB')} + cast(${p('bestEffortGB')} as bigint)`;
+    const factor = sql<number>`cast(${p('diskOvercommit')} as double precision)`;
+    return db
+      .updateTable('pool')
+      .set({ usedGB, bestEffortGB })
+      .where('id', '=', p('id'))
+      .$if(!evenIfFull, (update) =>
+        update.where(sql<boolean>`(${usedGB}) * ${factor} + (${bestEffortGB}) <= ${sql.ref('limitGB')} * ${factor}`),
+      )
+      .returning('id');
+  });
+
+const addAnyway = makeChange({ evenIfFull: true });
+const addIfFree = makeChange({ evenIfFull: false });
+
+/** Where space is counted, and how much. */
+export interface PoolChange extends CountedSpace {
+  regionId: string;
+  pool: PoolName;
+}
+
+export interface ReserveOptions extends Pick<PoolRules, 'diskOvercommit'> {
+  evenIfFull?: boolean;
+}
+
+/** Reserves space, or returns the free space if it does not fit. */
 export async function reservePoolSpace(
   tx: Db,
-  { regionId: region, pool, sizeGB }: { regionId: string; pool: PoolName; sizeGB: number },
-  { evenIfFull = false }: { evenIfFull?: boolean } = {},
+  { regionId: region, pool, promisedGB, bestEffortGB }: PoolChange,
+  { evenIfFull = false, diskOvercommit }: ReserveOptions,
 ): Promise<{ freeGB: number } | null> {
   const id = poolId(region, pool);
-  const change = evenIfFull || sizeGB <= 0 ? addAnyway : addIfFree;
-  if ((await change(tx, { id, sizeGB })).length > 0) return null;
+  const takesMore = promisedGB > 0 || bestEffortGB > 0;
+  const change = evenIfFull || !takesMore ? addAnyway : addIfFree;
+  if ((await change(tx, { id, promisedGB, bestEffortGB, diskOvercommit })).length > 0) return null;
   const row = await tx.selectFrom('pool').selectAll().where('id', '=', id).executeTakeFirst();
-  return { freeGB: row === undefined ? 0 : Math.max(0, row.limitGB - row.usedGB) };
+  return { freeGB: row === undefined ? 0 : freeGB(fromRow(row), { diskOvercommit }) };
+}
+
+export async function releasePoolSpace(tx: Db, { promisedGB, bestEffortGB, ...pool }: PoolChange): Promise<void> {
+  const released = { ...pool, promisedGB: -promisedGB, bestEffortGB: -bestEffortGB };
+  await reservePoolSpace(tx, released, { evenIfFull: true, diskOvercommit: 1 });
 }

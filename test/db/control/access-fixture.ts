@@ -10,6 +10,7 @@ import { Refusal, type RefusalCode } from '../../../src/domain/refusal.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { Open } from '../../fixtures/store.ts';
 import { cheapArgon2id } from '../../fixtures/cheap-argon2id.ts';
+import { testSeal } from '../../fixtures/test-seal.ts';
 
 export const ISSUER = 'https://berth.test';
 export const AUDIENCE = 'berth-api';
@@ -49,6 +50,7 @@ export function accessFixtureOver(
     issuer: ISSUER,
     audience: AUDIENCE,
     log,
+    seal: testSeal,
     onSshKeysChanged: async (_, accountId) => void keysChanged.push(accountId),
     argon2id: (parameters) => {
       hashes.push(parameters);

@@ -4,6 +4,7 @@ import { decodeJwt, decodeProtectedHeader } from 'jose';
 import { expect, test } from 'vitest';
 import { makeSigningRing } from '../../../src/control/access/signing-ring.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { openSigningKey, testSeal } from '../../fixtures/test-seal.ts';
 import {
   AUDIENCE,
   DAY,
@@ -12,6 +13,7 @@ import {
   adminOf,
   annaOf,
   callerOf,
+  everythingIn,
   expectRefused,
   openFixture,
   secondProcess,
@@ -32,16 +34,16 @@ const partsOf = (token: string): [string, string, string] => {
 
 /** Rotates the signing key in one more process on the room's database. */
 const rotateKey = ({ store, clock }: AccessFixture): Promise<string> =>
-  makeSigningRing({ store, time: { now: () => clock.nowMs }, randomBytes }).rotate();
+  makeSigningRing({ store, time: { now: () => clock.nowMs }, randomBytes, seal: testSeal }).rotate();
 
-/** The installation's private key, as a thief of the database would have it. */
+/** The installation's private key, as a thief of the database and of `secrets.key` has it. */
 async function ownKey(fixture: AccessFixture): Promise<{ kid: string; jwk: Json; publicJwk: string }> {
   const row = await fixture.store.read
     .selectFrom('signingKey')
     .selectAll()
     .where('retiredAtMs', 'is', null)
     .executeTakeFirstOrThrow();
-  const jwk: Json = JSON.parse(row.privateJwk);
+  const jwk: Json = JSON.parse(openSigningKey(row));
   return { kid: row.kid, jwk, publicJwk: row.publicJwk };
 }
 
@@ -393,6 +395,35 @@ onBothEngines('access tokens', (open) => {
     await fixture.access.sweep();
     const fresh = await tokenOf(fixture);
     expect(decodeProtectedHeader(fresh).kid).not.toBe(kid);
+  });
+
+  test('stores the key sealed, and replaces one stored in clear without ending a login', async () => {
+    const fixture = await openFixture(open);
+    const { token } = await annaOf(fixture);
+    const { kid, jwk } = await ownKey(fixture);
+    expect(await everythingIn(fixture.store)).not.toContain(String(jwk['d']));
+    // As an older version stored the key.
+    const privateJwk = JSON.stringify(jwk);
+    await fixture.store.write((tx) => tx.updateTable('signingKey').set({ privateJwk }).execute());
+    const upgraded = accessFixtureOver(fixture.store, fixture.clock);
+    expect(await upgraded.access.ensureSigningKey()).not.toBe(kid);
+    expect(await everythingIn(fixture.store)).not.toContain(String(jwk['d']));
+    expect(await callerOf(upgraded, token)).toMatchObject({ username: 'anna' });
+    const fresh = await tokenOf(upgraded, 'anna', "anna's password");
+    expect(decodeProtectedHeader(fresh).kid).toBe((await ownKey(upgraded)).kid);
+    expect(await upgraded.access.ensureSigningKey()).toBe((await ownKey(upgraded)).kid);
+  });
+
+  test('opens a sealed key in its own row only', async () => {
+    const fixture = await openFixture(open);
+    const kid = await fixture.access.ensureSigningKey();
+    const moved = { kid: 'another', privateJwk: testSeal.seal('{}', `signing key ${kid}`) };
+    await fixture.store.write(async (tx) => {
+      await tx.updateTable('signingKey').set(moved).execute();
+      await tx.updateTable('setting').set({ value: moved.kid }).where('name', '=', 'signingKeyId').execute();
+    });
+    const restarted = accessFixtureOver(fixture.store, fixture.clock);
+    await expect(tokenOf(restarted)).rejects.toThrow(/no signing key that this server can open/);
   });
 
   test('agrees on one key when processes start or rotate concurrently', async () => {

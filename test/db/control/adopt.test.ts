@@ -5,6 +5,7 @@ import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { notebookTokens } from '../../fixtures/test-seal.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld } from '../../fixtures/control.ts';
 import { adoptAs, containersOf, handle, knownOrphan, listOf, orphanIdOf, sweeping, tableOf } from './sweeping.ts';
@@ -41,7 +42,7 @@ onBothEngines('adopting an orphan', (open) => {
         .where('id', '=', id)
         .executeTakeFirstOrThrow();
       expect(JSON.parse(row.nodePorts)).toEqual(ports);
-      if (runs) expect(row.notebookToken).toBe('t'.repeat(43));
+      if (runs) expect(notebookTokens.open(row)).toBe('t'.repeat(43));
       const { sweep } = sweeping(world, { policy: { action: 'delete', retentionMs: 0 } });
       for (let again = 0; again < 3; again++) await sweep();
       expect([...(await containersOf(world)).keys()]).toEqual([id]);

@@ -37,7 +37,8 @@ onBothEngines('a data disk', (open) => {
     await eventually(async () => (await stateOf(fixture, operationId)) === 'Succeeded');
     expect(fixture.memory.there.get(`data/${id}`)).toBe(hadGB + 7);
     const [now] = await poolsOf(fixture.world.store.read, fixture.world.drivers.regionId);
-    expect((now?.usedGB ?? 0) - (pool?.usedGB ?? 0)).toBe(7);
+    expect((now?.usedGB ?? 0) - (pool?.usedGB ?? 0), 'promised').toBe(hadGB + 7);
+    expect((now?.bestEffortGB ?? 0) - (pool?.bestEffortGB ?? 0)).toBe(-hadGB);
 
     await fixture.rest(id);
     const stopped = await expand(fixture, id, { dataDiskGB: hadGB + 9 });

@@ -60,6 +60,18 @@ onBothEngines('a Docker inside', (open) => {
     await expectRefused(refused, 'unsupported', /plain folders, which cannot limit the disk of a Docker.*; send false/);
   });
 
+  test('lists the regions with the same answer, and the same reason', async () => {
+    const capabilitiesOf = async (world: World) => (await world.running.control.catalog.regions())[0]?.capabilities;
+    const hard = await makeDockerWorld(await open());
+    expect(await capabilitiesOf(hard)).toMatchObject({ dockerInside: true });
+    expect(await capabilitiesOf(hard)).not.toHaveProperty('whyNoDocker');
+    const soft = await makeDockerWorld(await open(), {}, false);
+    expect(await capabilitiesOf(soft)).toMatchObject({
+      dockerInside: false,
+      whyNoDocker: expect.stringContaining('plain folders, which cannot limit the disk of a Docker'),
+    });
+  });
+
   test('restarts a lost sidecar at once', async () => {
     const world = await makeDockerWorld(await open());
     const id = await launch(world);

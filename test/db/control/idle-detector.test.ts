@@ -10,6 +10,7 @@ import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { onBothEngines, openTempStore } from '../../fixtures/store.ts';
+import { notebookTokens } from '../../fixtures/test-seal.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { sweeping } from './sweeping.ts';
@@ -328,6 +329,7 @@ test('visits all watched instances over successive ticks', async () => {
     idleLimits: { ...idleLimits, checkEveryMs: 3_600_000 },
     traffic: makeTraffic(Date.now),
     stopAutomatically: async () => false,
+    notebookTokens,
   });
   const ownerId = userId(world.caller.accountId);
   const region = (await regionWithUsage(world.store.read, world.drivers.regionId))?.region ?? expect.fail();

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
+import type { CountedSpace } from '../../../src/domain/disk.ts';
 import type { Space } from '../../../src/domain/pool.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -18,6 +19,11 @@ const create = (world: World, name: string, sizeGB: number) =>
 
 const used = async ({ store, drivers }: World): Promise<number | undefined> =>
   (await poolsOf(store.read, drivers.regionId))[0]?.usedGB;
+
+async function counted({ store, drivers }: World): Promise<CountedSpace> {
+  const [pool] = await poolsOf(store.read, drivers.regionId);
+  return { promisedGB: pool?.usedGB ?? 0, bestEffortGB: pool?.bestEffortGB ?? 0 };
+}
 
 async function volumes(world: World, caller: Caller = world.caller): Promise<{ id: string; status: string }[]> {
   const { texts } = await world.running.control.volumes.list(caller, { currentPage: 1, pageSize: 100 });
@@ -62,31 +68,56 @@ onBothEngines('pools', (open) => {
     }
   });
 
-  test("allots an instance's disks with its launch, and releases all but the shared one afterwards", async () => {
+  test("counts an instance's disks with its launch, and releases all but the shared one afterwards", async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 1_000 } });
     const { instances } = world.running.control;
     const request = world.launchInput();
     const { instanceConfiguration } = request;
     const larger = { ...request, instanceConfiguration: { ...instanceConfiguration, extraDataDiskSizeDB: 30 } };
+    const [root, data, shared] = [20, 20, 20];
     const one = await instances.launch(world.caller, larger, null);
-    expect(await used(world)).toBe(20 + 30 + 20);
+    expect(await counted(world)).toEqual({ promisedGB: data + 30, bestEffortGB: root + shared });
     await instances.launch(world.caller, request, null);
-    expect(await used(world)).toBe(70 + 20);
+    const both = { promisedGB: data + 30, bestEffortGB: root + shared + root + data };
+    expect(await counted(world)).toEqual(both);
     await world.until(one.instanceId, hasStatus('Running'));
     await instances.stop(world.caller, one, null);
     await world.until(one.instanceId, hasStatus('Stopped'));
-    expect(await used(world)).toBe(90);
+    expect(await counted(world)).toEqual(both);
     await instances.terminate(world.caller, one, null);
-    await eventually(async () => (await used(world)) === 40);
+    await eventually(async () => (await used(world)) === 0);
+    expect(await counted(world)).toEqual({ promisedGB: 0, bestEffortGB: shared + root + data });
     await settled(world);
     await expectConsistent(world);
   });
 
   test('refuses a launch whose disks do not fit, and allots nothing', async () => {
-    const world = await makeWorld(await open(), { pool: { sizeGB: 39 } });
+    const world = await makeWorld(await open(), { pool: { sizeGB: 29 } });
     const launch = world.running.control.instances.launch(world.caller, world.launchInput(), null);
-    await expectRefused(launch, 'no_capacity', /needs a shared disk of 20 GB, but the pool default has 19 GB free/);
-    expect(await used(world)).toBe(0);
+    await expectRefused(
+      launch,
+      'no_capacity',
+      /needs a shared disk of 20 GB, counted as 10 GB, but the pool default has 9 GB free/,
+    );
+    expect(await counted(world)).toEqual({ promisedGB: 0, bestEffortGB: 0 });
+    await expectConsistent(world);
+  });
+
+  test('one account with all the volumes it may have closes the pool to nobody', async () => {
+    const world = await makeWorld(await open(), { pool: { sizeGB: 200, accountShare: 0.8 } });
+    await expectRefused(
+      create(world, 'all', 200),
+      'over_quota',
+      /needs 200 GB, and the account would hold 200 GB of the pool default: an account may hold 160 GB there now, 80 %/,
+    );
+    await create(world, 'most', 160);
+    await expectRefused(create(world, 'one more', 1), 'over_quota', /may hold 160 GB/);
+    const other = await world.account('other');
+    const request = { name: 'own', sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' } as const;
+    await world.running.control.volumes.create(other, request, null);
+    const { instanceId } = await world.running.control.instances.launch(other, world.launchInput(), null);
+    await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
     await expectConsistent(world);
   });
 

@@ -1,13 +1,9 @@
 /** Registry credentials: one for each server of an account, sealed at rest, never shown again. */
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { makeIdempotent } from '../../../src/control/base/idempotent.ts';
 import { makeRegistries } from '../../../src/control/images/registries.ts';
 import { makeSeal } from '../../../src/control/base/seal.ts';
-import { ensureSecretsKey } from '../../../src/main/secret-files.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { pictureOf } from './consistency.ts';
 import { makeWorld } from '../../fixtures/control.ts';
@@ -159,30 +155,5 @@ describe('a seal', () => {
     for (const length of [0, 12, 27, bytes.length - 1])
       expect(seal.open(`v1.${bytes.subarray(0, length).toString('base64url')}`, 'a')).toBeNull();
     expect(seal.open(SECRET, 'a')).toBeNull();
-  });
-});
-
-describe("the installation's key", () => {
-  const folder = async (): Promise<string> => {
-    const made = await mkdtemp(join(tmpdir(), 'berth-key-'));
-    onTestFinished(() => rm(made, { recursive: true }));
-    return made;
-  };
-
-  test('is created once, readable by its owner only, and persists', async () => {
-    const keyFolder = await folder();
-    const key = await ensureSecretsKey(keyFolder);
-    expect(key).toHaveLength(32);
-    expect(Buffer.from(await ensureSecretsKey(keyFolder)).equals(key)).toBe(true);
-    const { mode } = await stat(join(keyFolder, 'secrets.key'));
-    expect(mode & 0o777).toBe(0o600);
-    expect(Buffer.from(await ensureSecretsKey(await folder())).equals(key)).toBe(false);
-  });
-
-  test('is reported when broken, and never replaced silently', async () => {
-    const keyFolder = await folder();
-    await writeFile(join(keyFolder, 'secrets.key'), 'short');
-    await expect(ensureSecretsKey(keyFolder)).rejects.toThrow(/has 5 bytes and must have 32.*backup/);
-    expect(await readFile(join(keyFolder, 'secrets.key'), 'utf8')).toBe('short');
   });
 });

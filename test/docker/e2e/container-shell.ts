@@ -1,17 +1,18 @@
 /** Commands inside an instance's container, past Berth. */
 import { PassThrough } from 'node:stream';
+import type Docker from 'dockerode';
 import { text } from 'node:stream/consumers';
 import { instanceId } from '../../../src/domain/ids.ts';
 import { containerName } from '../../../src/engines/labels.ts';
 import { docker } from '../../fixtures/server-process.ts';
 
 /** Runs a shell command and returns stdout; throws stderr. */
-export async function shell(id: string, command: string): Promise<string> {
-  const container = docker.getContainer(containerName(instanceId(id)));
+export async function shell(id: string, command: string, engine: Docker = docker): Promise<string> {
+  const container = engine.getContainer(containerName(instanceId(id)));
   const exec = await container.exec({ Cmd: ['sh', '-c', command], AttachStdout: true, AttachStderr: true });
   const stream = await exec.start({});
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-  docker.modem.demuxStream(stream, stdout, stderr);
+  engine.modem.demuxStream(stream, stdout, stderr);
   stream.once('end', () => {
     stdout.end();
     stderr.end();

@@ -86,6 +86,7 @@ export async function startInside({
   engine = docker,
   idle = null,
   settings = {},
+  under = tmpdir(),
 }: {
   nodePorts: string;
   limits: Partial<Limits>;
@@ -98,8 +99,10 @@ export async function startInside({
   idle?: { afterMs: number; limits: Partial<IdleLimits> } | null;
   /** Further `BERTH_*` settings. */
   settings?: Readonly<Record<string, string>>;
+  /** Parent of the data folder. */
+  under?: string;
 }): Promise<ServerInside> {
-  const folder = await mkdtemp(join(tmpdir(), 'berth-inside-'));
+  const folder = await mkdtemp(join(under, 'berth-inside-'));
   const config = readConfig({
     BERTH_DATA: folder,
     BERTH_LISTEN: '127.0.0.1:0',
@@ -108,6 +111,7 @@ export async function startInside({
     BERTH_NODE_PORTS: nodePorts,
     BERTH_NODE_PORT_ADDRESS: '127.0.0.1',
     BERTH_REGISTRY_IMAGES: 'off',
+    BERTH_KERNEL_LIMITS: 'check',
     BERTH_LOCAL_REGISTRIES: 'allow',
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_POOL: 'overcommit=100',

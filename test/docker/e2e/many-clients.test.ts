@@ -61,7 +61,9 @@ let client: Client;
 let instanceId: string;
 
 beforeAll(async () => {
-  server = await startServerProcess({ nodePorts: '32150-32179', gatewayApart: true });
+  // The clients have one address, as behind a proxy.
+  const settings = { BERTH_TRUSTED_PROXIES: '127.0.0.1' };
+  server = await startServerProcess({ nodePorts: '32150-32179', settings, gatewayApart: true });
   ({ client } = await login(server));
   const initScript = `cat >/tmp/many.py <<'PY'\n${SERVER}\nPY\nexec python3 /tmp/many.py`;
   ({ instanceId } = await launchFirst(client, { name: 'many', initScript }));

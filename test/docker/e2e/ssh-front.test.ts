@@ -364,8 +364,9 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
   });
 
   test('refuses every other account', async () => {
-    await inside.client.createUser({ username: `mallory-${port}`, password: PASSWORD, balance: 10 });
-    const { client } = await login(inside.server, `mallory-${port}`);
+    const username = `mallory-${randomBytes(4).toString('hex')}`;
+    await inside.client.createUser({ username, password: PASSWORD, balance: 10 });
+    const { client } = await login(inside.server, username);
     const mallory = await makeSshUser();
     await client.createSshKey({ name: 'theirs', publicKey: mallory.publicKey });
     // Once a later key of the owner works, the foreign key has had time to take effect too.

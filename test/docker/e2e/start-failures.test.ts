@@ -70,8 +70,11 @@ describe('failures inside of the container', () => {
   });
 
   test.concurrent('a main process that keeps ending: CrashLoop after the last try', async ({ expect }) => {
-    const breaks = `rm /bin/sh; printf '#!/bin/busybox ash\\nexit 3\\n' >/bin/sh; chmod 755 /bin/sh; sleep 1; kill 1`;
-    const id = await inside.launch({ imageId, initScript: breaks });
+    const broken = `rm /bin/sh; printf '#!/bin/busybox ash\\nexit 3\\n' >/bin/sh; chmod 755 /bin/sh`;
+    const initScript = `while [ ! -e /tmp/seen ]; do sleep 0.1; done; ${broken}; kill 1`;
+    const id = await inside.launch({ imageId, initScript });
+    await inside.sees(id, { status: 'Running' });
+    await shell(id, 'touch /tmp/seen');
     expect(await inside.givenUp(id, { status: 'StartingFailed', reason: 'CrashLoop', hadRun: true })).toBe(
       'the main process exited with code 3, 4 times in a row',
     );

@@ -7,7 +7,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, open, readdir, readFile, readlink, rm } from 'node:fs/promises';
+import { appendFile, chmod, mkdtemp, open, readdir, readFile, readlink, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,6 +24,20 @@ const ANSWER_DEADLINE_MS = 2_000;
 /** Longer than an engine holds a bridge before it lists the network. */
 const UNHEARD_OF_MS = 3_000;
 
+/** Ids of an engine with user namespaces, of an existing user. No other test may use either. */
+export interface EngineIds {
+  user: string;
+  first: number;
+  count: number;
+}
+
+export interface EngineOptions {
+  /** Absent: no user namespaces. */
+  ids?: EngineIds;
+  /** Further names of runc. */
+  runtimes?: readonly string[];
+}
+
 export interface OwnEngine {
   /** Address of the engine in the form of `DOCKER_HOST`. */
   dockerHost: string;
@@ -32,15 +46,20 @@ export interface OwnEngine {
   importTiny(ref: string): Promise<void>;
   /** Sends the signal. Containers end with it or, after SIGKILL, at the next start. */
   kill(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
-  /** Starts it on its existing data and waits until it answers. */
-  start(): Promise<void>;
+  /** Starts it on its existing data, with other options if given, and waits until it answers. */
+  start(changed?: EngineOptions): Promise<void>;
   /** Ends it and removes everything it made. */
   stop(): Promise<void>;
 }
 
 /** `under`: parent folder of its data. */
-export async function startOwnEngine({ under = tmpdir() }: { under?: string } = {}): Promise<OwnEngine> {
+export async function startOwnEngine({
+  under = tmpdir(),
+  ...given
+}: { under?: string } & EngineOptions = {}): Promise<OwnEngine> {
   const folder = await mkdtemp(join(under, 'berth-engine-'));
+  // Root of a user namespace enters the folders of its containers.
+  await chmod(folder, 0o711);
   const [socketPath, pidFile, logFile] = ['docker.sock', 'docker.pid', 'log'].map((name) => join(folder, name));
   if (socketPath === undefined || pidFile === undefined || logFile === undefined) throw new Error('no names');
   const docker = new Docker({ socketPath });
@@ -61,6 +80,7 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
     ['--log-level', 'warn'],
   ].flat();
   let child: ChildProcess | null = null;
+  let options: EngineOptions = given;
 
   const answers = (): Promise<boolean> =>
     docker.listNetworks({ abortSignal: AbortSignal.timeout(ANSWER_DEADLINE_MS) }).then(
@@ -68,11 +88,17 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       () => false,
     );
 
-  async function start(): Promise<void> {
+  async function start(changed: EngineOptions = options): Promise<void> {
+    await removeIds(options.ids);
+    options = changed;
+    await addIds(options.ids);
     // A killed engine leaves its pid files, and another process may have taken the number.
     for (const file of [pidFile ?? '', join(folder, 'exec/containerd/containerd.pid')]) await rm(file, { force: true });
     const log = await open(logFile ?? '', 'a');
-    const started = spawn('dockerd', args, { stdio: ['ignore', log.fd, log.fd], detached: true });
+    const started = spawn('dockerd', [...args, ...flagsOf(options)], {
+      stdio: ['ignore', log.fd, log.fd],
+      detached: true,
+    });
     await log.close();
     child = started;
     const ended = new Promise<never>((_, reject) => {
@@ -147,7 +173,10 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
   }
 
   const before = new Set(await readdir('/sys/class/net'));
-  await start();
+  await start().catch(async (error: unknown) => {
+    await removeIds(options.ids);
+    throw error;
+  });
   return {
     dockerHost: `unix://${socketPath}`,
     docker,
@@ -161,10 +190,31 @@ export async function startOwnEngine({ under = tmpdir() }: { under?: string } = 
       await removeBridgesOfNobody();
       for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
       await createdNetwork.remove();
+      await removeIds(options.ids);
       leaveMain();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+const flagsOf = ({ ids, runtimes = [] }: EngineOptions): string[] => [
+  ...(ids === undefined ? [] : ['--userns-remap', ids.user]),
+  ...runtimes.flatMap((name) => ['--add-runtime', `${name}=runc`]),
+];
+
+const idTables = ['/etc/subuid', '/etc/subgid'];
+const lineOf = ({ user, first, count }: EngineIds): string => `${user}:${first}:${count}`;
+
+async function addIds(ids: EngineIds | undefined): Promise<void> {
+  if (ids === undefined) return;
+  for (const table of idTables) await appendFile(table, `${lineOf(ids)}\n`);
+}
+
+/** Another test may change the tables at the same time. */
+async function removeIds(ids: EngineIds | undefined): Promise<void> {
+  if (ids === undefined) return;
+  const script = 'kept=$(grep -vxF -- "$1" "$0"; echo .); printf %s "${kept%.}" >"$0"';
+  for (const table of idTables) await run('flock', [table, 'sh', '-c', script, table, lineOf(ids)]);
 }
 
 /** Ids of all running processes. */

@@ -3,10 +3,13 @@
  * messages.
  */
 import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { parseStartFailure } from '../../../src/engines/docker/exec/exec-start.ts';
+import { pidsGroup } from '../../../src/engines/docker/host/process-group.ts';
 import { makeFrameReader, makeLineReader } from '../../../src/engines/docker/exec/log-lines.ts';
 import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
@@ -136,22 +139,51 @@ describe('cleanup', () => {
     await running.kill();
     expect(await running.exited).toBe(137);
   });
+});
 
-  it("a command at the process limit can't fork, or fails to start with a fault, not an exit code", async () => {
+describe('an instance that has used up its processes', () => {
+  async function withoutProcesses() {
     const spec = subject.spec({ pidsLimit: 16 });
     await subject.ensure(spec);
     const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');
     expect(full).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("can't fork") });
-    // The process joins the limit after its creation; whether it then forks is chance.
-    for (let again = 0; again < 5; again++) {
-      const command = ['sh', '-c', 'true & echo made one'];
-      const outcome = await fixture.engine.openExec(spec.id, { ...cat, command }, deadline()).then(
-        ({ exited }) => exited,
-        async (error: unknown) => (await faultOf(Promise.reject(error))).kind,
-      );
-      expect([2, 'no_capacity']).toContain(outcome);
+    const limit = await pidsMaxOf(spec);
+    return {
+      spec,
+      limit: () => readFile(limit, 'utf8').then(Number),
+      setLimit: (to: number) => writeFile(limit, String(to)),
+    };
+  }
+
+  it('lets its owner in, who can end them, and has its own limit again afterwards', async () => {
+    const { spec, limit } = await withoutProcesses();
+    for (let again = 0; again < 3; again++) {
+      const { exitCode, stdout } = await subject.exec(spec.id, 'sh', '-c', 'true & wait; echo in');
+      expect([exitCode, stdout]).toEqual([0, 'in\n']);
     }
+    const two = await Promise.all([0, 1].map(() => fixture.engine.openExec(spec.id, cat, deadline())));
+    expect(await limit()).toBeGreaterThan(16);
+    for (const running of two) running.stdin.end();
+    await Promise.all(two.map(({ exited }) => exited));
+    await until('the loan has ended', async () => (await limit()) === 16);
+    expect(await subject.exec(spec.id, 'killall', 'sleep')).toMatchObject({ exitCode: 0 });
+    expect(await subject.exec(spec.id, 'sh', '-c', 'true & wait')).toMatchObject({ exitCode: 0 });
   });
+
+  it('gets its limit back from the next server after a crash of one that raised the limit', async () => {
+    const { spec, limit, setLimit } = await withoutProcesses();
+    await setLimit(500);
+    const later = await fixture.again();
+    subject.after(() => later.stop());
+    await later.observe([spec.id], deadline());
+    expect(await limit()).toBe(16);
+  });
+
+  async function pidsMaxOf(spec: EngineSpec): Promise<string> {
+    const { State } = await fixture.inspect(spec.id);
+    const group = pidsGroup(await readFile(`/proc/${State.Pid}/cgroup`, 'utf8'));
+    return path.join('/sys/fs/cgroup', group?.root ?? '', group?.path ?? '', 'pids.max');
+  }
 });
 
 describe('parsing of start failures', () => {

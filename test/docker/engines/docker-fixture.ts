@@ -16,9 +16,11 @@ import type Docker from 'dockerode';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { endpointOf, makeDockerClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
+import { idMappedFolder, makeIdMappedMounts } from '../../../src/engines/docker/container/id-mapped-mounts.ts';
 import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
 import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
+import { makeIsolation, type IsolationConfig } from '../../../src/engines/docker/host/isolation.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
 import type { Engine } from '../../../src/engines/contract.ts';
@@ -32,9 +34,13 @@ import { makeSubject, type Subject } from '../../conformance/subject.ts';
 
 const run = promisify(execFile);
 
+/** The machine's own daemon. */
 export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var/run/docker.sock');
 
 const DOCKER_RECIPE = path.join(import.meta.dirname, '../../../images/docker-inside');
+
+/** Leaves the machine's limits as they are. */
+export const isolation: IsolationConfig = { kernelLimits: 'check', hostMemoryMiB: 1_024 };
 
 /** End of a tar: two empty blocks. */
 const emptyTar = Buffer.alloc(1024);
@@ -65,11 +71,15 @@ export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject
   afterAll(() => made?.fixture.stop());
 }
 
-export async function makeDockerFixture(): Promise<DockerFixture> {
-  const client = makeDockerClient(endpoint);
+export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixture> {
+  const client = makeDockerClient(daemon);
   const { docker } = client;
   const mode = 'rootless';
-  const facts = await makeHost(client, mode).facts(AbortSignal.timeout(20_000));
+  const warnings: string[] = [];
+  const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
+  const ensureFirewall = async () => ({ connectionLimit: false, linkLocalClosed: false });
+  const ensureIsolation = makeIsolation(isolation, ensureFirewall, log);
+  const facts = await makeHost(client, mode, ensureIsolation).facts(AbortSignal.timeout(20_000));
   const recipe = await readRecipe(DOCKER_RECIPE);
   const installation = randomUUID();
   const installations = new Set<string>([installation]);
@@ -78,9 +88,7 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
   const imageRef = `berth.local/test-busybox:${installation}`;
   const engines: Engine[] = [];
   const others: Neighbour[] = [];
-  const warnings: string[] = [];
   let debian: Promise<DebianRegistries> | undefined;
-  const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
 
   const buildLocalImage: DockerEngineOptions['buildLocalImage'] = async (ref, onProgress, signal) => {
     if (ref === recipeRef(recipe)) return buildRecipe({ docker, recipe, folder: DOCKER_RECIPE, signal, onProgress });
@@ -91,12 +99,13 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
     installations.add(options.installation ?? installation);
     const dockerInside = { mode, imageRef: recipeRef(recipe) } as const;
     const engine = makeDockerEngine({
-      endpoint,
+      endpoint: daemon,
       installation,
       stateFolder,
       log,
       dockerInside,
       buildLocalImage,
+      isolation,
       ...options,
     });
     engines.push(engine);
@@ -202,7 +211,9 @@ export async function makeDockerFixture(): Promise<DockerFixture> {
       const ours = { [labels.installation]: installation, [labels.kind]: 'network', [labels.owner]: spec.ownerId };
       await docker.createNetwork({ Name: network, Labels: { ...ours, [labels.id]: spec.ownerId } });
       const placement = { installation, network, controlFolder: files.folder(spec.id), gpuIds: [], host: facts };
-      await docker.createContainer(createOptions(spec, placement));
+      const mounts = makeIdMappedMounts(idMappedFolder(stateFolder));
+      await docker.createContainer(await mounts.open(createOptions(spec, placement), facts.userNamespace));
+      await mounts.stop();
     },
     async stopOutside(id) {
       await docker.getContainer(containerName(id)).kill();

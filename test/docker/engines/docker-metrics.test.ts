@@ -34,7 +34,7 @@ async function during(id: InstanceId, fn: () => Promise<unknown>) {
 }
 
 describe('metrics', () => {
-  it('show a busy loop as about 1000 thousandths of a core, if the machine has one free', async () => {
+  it('show the share of a core that a busy loop gets', async () => {
     const spec = subject.spec({ cpuMilli: 2_000 });
     await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', '(while :; do :; done) >/dev/null 2>&1 & echo $! >/root/pid');
@@ -51,13 +51,16 @@ describe('metrics', () => {
     let [loopMs, overMs] = [0, 0];
     const { rate } = await during(spec.id, async () => {
       const [from, beganMs] = [await own(), performance.now()];
-      await new Promise((resolve) => setTimeout(resolve, 4_000));
-      loopMs = 10 * ((await own()) - from);
+      while (loopMs < 3_000) {
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
+        loopMs = 10 * ((await own()) - from);
+      }
       overMs = performance.now() - beganMs;
     });
     const expected = (1_000 * loopMs) / overMs;
-    expect(expected).toBeGreaterThan(300);
-    expect(Math.abs(rate('cpuMilli') - expected)).toBeLessThan(150);
+    // Processes of the observation count, too.
+    expect(rate('cpuMilli')).toBeGreaterThan(expected * 0.8);
+    expect(rate('cpuMilli')).toBeLessThan(expected * 1.2 + 100);
     expect(rate('cpuMilli')).toBeLessThan(1_100);
   });
 

@@ -24,7 +24,7 @@ import {
   type Subject,
   type SpecOptions,
 } from '../../conformance/subject.ts';
-import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
 
 let fixture: DockerFixture;
@@ -200,8 +200,10 @@ describe('the child process in a network', () => {
     const own = open.filter((what) => what !== '' && what !== '/dev/null' && !/^anon_inode:|^pipe:/.test(what));
     expect(own, 'its channel').toEqual([expect.stringMatching(/^socket:/)]);
     const status = await readFile(`/proc/${pid}/status`, 'utf8');
-    expect(status).toMatch(/^Uid:\s+65534\s+65534\s+65534\s+65534$/m);
-    expect(status).toMatch(/^Gid:\s+65534\s+65534\s+65534\s+65534$/m);
+    const user = /^Uid:\s+(\d+)/m.exec(status)?.[1] ?? '';
+    expect(Number(user), 'above the ids that programs of the host assign').toBeGreaterThanOrEqual(0x7800_0000);
+    expect(status).toMatch(new RegExp(`^Uid:(\\s+${user}){4}$`, 'm'));
+    expect(status).toMatch(new RegExp(`^Gid:(\\s+${user}){4}$`, 'm'));
     expect(status).toMatch(/^Groups:\s*$/m);
     expect(status).toMatch(/^CapEff:\s+0+$/m);
     expect(status).toMatch(/^CapPrm:\s+0+$/m);
@@ -312,7 +314,8 @@ describe('the child process in a network', () => {
     const { spec } = await joined();
     const script = `
       import { makeDockerEngine } from ${JSON.stringify(new URL('../../../src/engines/docker/docker.ts', import.meta.url).href)};
-      const engine = makeDockerEngine(${JSON.stringify({ endpoint, installation: fixture.installation, stateFolder: fixture.stateFolder })});
+      const options = ${JSON.stringify({ endpoint, isolation, installation: fixture.installation, stateFolder: fixture.stateFolder })};
+      const engine = makeDockerEngine({ ...options, log: { info() {}, warn() {} } });
       const network = await engine.joinNetwork(${JSON.stringify(spec.id)}, AbortSignal.timeout(60_000));
       await network.connect(${JSON.stringify(echo)}, AbortSignal.timeout(60_000));
       console.log('connected');`;

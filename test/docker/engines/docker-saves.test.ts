@@ -8,7 +8,6 @@ import { describe, expect, it } from 'vitest';
 import { longTest } from '../../fixtures/long-test.ts';
 import { containerName, labels } from '../../../src/engines/labels.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
-import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
 import { control, deadline, expectFault, expectRunning, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 
@@ -92,7 +91,7 @@ describe('a saved image', () => {
       [labels.owner]: spec.ownerId,
       [labels.generation]: '0',
       [labels.imageRef]: ref,
-      [gpuLabel]: '',
+      [labels.gpus]: '',
     });
   });
 

@@ -187,7 +187,7 @@ describe('sftp-server and rsync', () => {
     const { engine, folder } = await withTools(fixture.imageRef);
     const spec = subject.spec();
     expectRunning(await engine.ensure(spec, deadline()));
-    await until('the failure is logged', async () => fixture.warnings.length > 0);
+    await until('the failure is logged', async () => fixture.warnings.some((line) => line.includes('sftp-server')));
     expect((await engine.exec(spec.id, ['/opt/berth/bin/sftp-server'], deadline())).exitCode).toBe(127);
     await engine.stop();
     expect(await readdir(path.dirname(folder))).toEqual(['tools']);

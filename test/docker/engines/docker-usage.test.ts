@@ -2,8 +2,7 @@
 import http from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { longTest } from '../../fixtures/long-test.ts';
-import { gpuLabel } from '../../../src/engines/docker/container/gpus.ts';
-import { containerName } from '../../../src/engines/labels.ts';
+import { containerName, labels } from '../../../src/engines/labels.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
@@ -31,6 +30,28 @@ describe('usage', () => {
     await fixture.engine.halt(idle.id, 5_000, deadline());
     const halted = (await fixture.engine.usage(ids, deadline())).get(idle.id);
     expect(halted).toMatchObject({ startedAtMs: 0, cpuMilli: 0, cpuTimeMs: 0, memoryBytes: 0, receivedBytes: 0 });
+  });
+
+  it('counts blocks of the root disk and of files of the engine, deleted ones included, and no holes', async () => {
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const countMiB = async (): Promise<number> => {
+      const options = { rootDisk: true, countersOnly: true };
+      const usage = (await fixture.engine.usage([spec.id], deadline(), options)).get(spec.id);
+      return (usage?.rootDiskBytes ?? 0) / 1024 ** 2;
+    };
+    const sh = (script: string): Promise<unknown> => subject.exec(spec.id, 'sh', '-c', script);
+    const zeros = (file: string): string => `dd if=/dev/zero of=${file} bs=1M count=8`;
+    let before = await countMiB();
+    for (const file of ['/etc/hostname', '/etc/hosts', '/etc/resolv.conf', '/root/plain']) {
+      await sh(zeros(file));
+      expect((await countMiB()) - before, file).toBeCloseTo(8, 0);
+      before = await countMiB();
+    }
+    await sh(`exec 9>/root/deleted; rm /root/deleted; ${zeros('/proc/self/fd/9')} 2>/dev/null; sleep 1000 &`);
+    expect((await countMiB()) - before, 'deleted and open').toBeCloseTo(8, 0);
+    await sh('dd if=/dev/zero of=/root/sparse bs=1M count=0 seek=1000');
+    expect((await countMiB()) - before, 'a hole').toBeCloseTo(8, 0);
   });
 
   longTest('is the mean over a second at first, and since the previous reading later', async () => {
@@ -111,7 +132,7 @@ describe('usage', () => {
     const name = containerName(spec.id);
     const { Config, HostConfig } = await fixture.inspect(spec.id);
     await fixture.docker.getContainer(name).remove({ force: true });
-    const Labels = { ...Config.Labels, [gpuLabel]: 'GPU-1,GPU-2' };
+    const Labels = { ...Config.Labels, [labels.gpus]: 'GPU-1,GPU-2' };
     const start = ['/bin/sh', '-c', 'while :; do sleep 1; done'];
     await fixture.docker.createContainer({ ...Config, name, Labels, Entrypoint: start, HostConfig });
     await fixture.docker.getContainer(name).start();

@@ -4,13 +4,14 @@
  */
 import { randomUUID } from 'node:crypto';
 import { getEventListeners } from 'node:events';
-import { access, readdir, stat } from 'node:fs/promises';
+import { access, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../../src/domain/ids.ts';
+import { kernelLimits } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { containerName, labels, networkName } from '../../../src/engines/labels.ts';
 import {
   control,
@@ -25,7 +26,7 @@ import {
   untilStopped,
   type Subject,
 } from '../../conformance/subject.ts';
-import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { inHostNetwork } from './host-network.ts';
 import { squat, withSocket } from './sockets.ts';
 
@@ -183,6 +184,37 @@ describe('isolation', () => {
     expect([field('NoNewPrivs'), field('Seccomp')]).toEqual(['1', '2']);
     expect((await subject.exec(spec.id, 'df', '-k', '/dev/shm')).stdout).toMatch(/\s131072\s/);
     expect((await subject.exec(spec.id, 'mknod', '/tmp/x', 'c', '1', '3')).exitCode).not.toBe(0);
+  });
+
+  it('runs instances in one control group, which leaves processor, memory and processes to the host', async () => {
+    const { cgroupParent, cgroupVersion, memoryMiB } = fixture.facts;
+    expect(fixture.facts.isolation).toMatchObject({ hostReserve: true });
+    const spec = subject.spec();
+    await subject.ensure(spec);
+    const { State } = await fixture.inspect(spec.id);
+    const groups = await readFile(`/proc/${State.Pid}/cgroup`, 'utf8');
+    expect(groups).toMatch(new RegExp(`:(.*,)?(pids|)(,.*)?:${cgroupParent?.replace(/^\/?/, '/')}/`, 'm'));
+    const setting = async (ofFirst: string, ofSecond: string): Promise<number> => {
+      const file =
+        cgroupVersion === 1 ? `${ofFirst.split('.')[0]}/${cgroupParent}/${ofFirst}` : `${cgroupParent}/${ofSecond}`;
+      return Number(await readFile(path.join('/sys/fs/cgroup', file), 'utf8'));
+    };
+    expect(await setting('cpu.shares', 'cpu.weight')).toBe(cgroupVersion === 1 ? 512 : 50);
+    expect(await setting('memory.limit_in_bytes', 'memory.max')).toBe((memoryMiB - 1_024) * 1024 ** 2);
+    const threads = Number(await readFile('/proc/sys/kernel/threads-max', 'utf8'));
+    expect(await setting('pids.max', 'pids.max')).toBeLessThanOrEqual(threads * 0.75);
+  });
+
+  it('raises the limits of the kernel that instances share, and tells so', async () => {
+    const files = kernelLimits.map(({ name }) => `/proc/sys/${name.replaceAll('.', '/')}`);
+    const values = await Promise.all(files.map((file) => readFile(file, 'utf8').catch(() => null)));
+    subject.after(async () => {
+      for (const [index, file] of files.entries()) if (values[index]) await writeFile(file, values[index]);
+    });
+    const raising = fixture.make({ isolation: { ...isolation, kernelLimits: 'raise' } });
+    expect((await raising.probe(deadline())).capabilities.isolation).toMatchObject({ kernelLimits: true });
+    const watches = Number(await readFile('/proc/sys/fs/epoll/max_user_watches', 'utf8'));
+    expect(watches).toBeGreaterThanOrEqual((fixture.facts.memoryMiB * 1024 ** 2) / 128);
   });
 });
 

@@ -1,16 +1,21 @@
-/** File systems in image files of the host, for one test. Needs root. */
+/** File systems in image files of the host, for one test. Need root. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run } from '../../conformance/storage.ts';
 
-/** Mounts an XFS, whose files can share blocks; `remove` unmounts and deletes. */
-export async function mountXfs(sizeGB: number): Promise<{ folder: string; remove: () => Promise<void> }> {
-  const own = await mkdtemp(join(tmpdir(), 'berth-xfs-'));
+export interface MountedFileSystem {
+  folder: string;
+  /** Unmounts and deletes. */
+  remove(): Promise<void>;
+}
+
+async function mountNew(sizeGB: number, ...[program, ...options]: [string, ...string[]]): Promise<MountedFileSystem> {
+  const own = await mkdtemp(join(tmpdir(), 'berth-host-'));
   const folder = join(own, 'mounted');
   await mkdir(folder);
   await run('truncate', ['--size', `${sizeGB}G`, join(own, 'image')]);
-  await run('mkfs.xfs', ['-q', '-m', 'reflink=1', join(own, 'image')]);
+  await run(program, ['-q', ...options, join(own, 'image')]);
   await run('mount', ['-o', 'loop', join(own, 'image'), folder]);
   const remove = async (): Promise<void> => {
     await run('umount', [folder]);
@@ -18,3 +23,9 @@ export async function mountXfs(sizeGB: number): Promise<{ folder: string; remove
   };
   return { folder, remove };
 }
+
+/** An XFS, whose files can share blocks. */
+export const mountXfs = (sizeGB: number): Promise<MountedFileSystem> => mountNew(sizeGB, 'mkfs.xfs', '-m', 'reflink=1');
+
+/** An ext4, without blocks reserved for root. */
+export const mountExt4 = (sizeGB: number): Promise<MountedFileSystem> => mountNew(sizeGB, 'mkfs.ext4', '-m', '0');

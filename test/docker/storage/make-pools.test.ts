@@ -12,7 +12,7 @@ import { savePool } from '../../../src/store/tables/pools.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { run } from '../../conformance/storage.ts';
 
-const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1 };
+const none: PoolConfig = { path: null, engine: null, sizeGB: null, overcommit: 1, thick: null };
 const unset: Record<PoolName, PoolConfig | null> = { default: null, filesystem: null, highspeedstorage: null };
 
 onEngine('sqlite', 'the pools of a server', (open) => {
@@ -22,7 +22,13 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     const store = await open();
     const make = (pools: Partial<typeof unset> = {}, installation = 'ours') =>
       makePools({
-        config: { dataFolder, engine: 'docker', pools: { ...unset, ...pools } },
+        config: {
+          dataFolder,
+          engine: 'docker',
+          pools: { ...unset, ...pools },
+          diskOvercommit: 1,
+          accountPoolShare: 1,
+        },
         store,
         installation,
         log: pino({ level: 'silent' }),
@@ -66,13 +72,9 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await make({ ...onlyFolders, filesystem: { ...none, engine: 'directory', sizeGB: 10 } });
     await store.write(async (tx) => {
       await savePool(tx, { regionId: regionId('here'), name: 'filesystem' }, 10);
-      await insertDisk(tx, {
-        ...id,
-        regionId: regionId('here'),
-        pool: 'filesystem',
-        ownerId: userId('ann'),
-        sizeGB: 1,
-      });
+      const size = { sizeGB: 1, promisedGB: 1, bestEffortGB: 0 };
+      const disk = { ...id, ...size, regionId: regionId('here'), pool: 'filesystem', ownerId: userId('ann') } as const;
+      await insertDisk(tx, disk, { diskOvercommit: 1 });
     });
     await expect(make(onlyFolders)).rejects.toThrow(/set BERTH_POOL_FILESYSTEM as before/);
   });
@@ -120,6 +122,21 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     await make({ ...onlyFolders, highspeedstorage });
     const late = new Promise((resolve) => setTimeout(resolve, 5_000, 'still stopped'));
     expect(await Promise.race([writing, late])).toBe('written');
+  });
+
+  test('volumes get all their blocks where the host supports it, unless the operator says otherwise', async () => {
+    const { make } = await makeFixture();
+    const held = async (thick: boolean | null, volumeId: string): Promise<number> => {
+      const [pool] = await make({ default: { ...none, engine: 'image-file', thick } });
+      const disk = { kind: 'volume', id: volumeId, promisedGB: 1 } as const;
+      await pool?.storage.create(disk, 1, soon());
+      const allocation = await pool?.storage.allocation(disk);
+      await pool?.storage.destroy(disk);
+      return (allocation?.heldBytes ?? 0) / (allocation?.maxBytes ?? 1);
+    };
+    expect(await held(null, 'one')).toBeGreaterThanOrEqual(1);
+    expect(await held(true, 'two')).toBeGreaterThanOrEqual(1);
+    expect(await held(false, 'three')).toBeLessThan(0.1);
   });
 
   test("leaves another installation's path alone", async () => {

@@ -5,6 +5,7 @@
 import { createHmac, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BASE_PATH, routeNames, routes } from '../../../src/contract/routes.ts';
+import { openSigningKey } from '../../fixtures/test-seal.ts';
 import type { Account, Reply, TestApi } from './harness.ts';
 import { startApi } from './harness.ts';
 import { AUDIENCE, ISSUER } from './control-fixture.ts';
@@ -167,11 +168,11 @@ describe('forged tokens', () => {
     const header = decode(headerText);
     const claims = decode(claimsText);
     expect(claims).toMatchObject({ iss: ISSUER, aud: [AUDIENCE], group: ['user'] });
-    const { privateJwk, publicJwk } = await api.wired.signingKey();
-    const ours = { key: JSON.parse(privateJwk), format: 'jwk' as const };
+    const signingKey = await api.wired.signingKey();
+    const ours = { key: JSON.parse(openSigningKey(signingKey)), format: 'jwk' as const };
     const foreign = generateKeyPairSync('ed25519').privateKey;
     const nowS = Math.floor(Date.now() / 1000);
-    const publicKey = createPublicKey({ key: JSON.parse(publicJwk), format: 'jwk' });
+    const publicKey = createPublicKey({ key: JSON.parse(signingKey.publicJwk), format: 'jwk' });
     const mac = (secret: string | Buffer, changed: Part): string => {
       const text = `${encode({ ...header, ...changed })}.${encode(claims)}`;
       return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
@@ -204,9 +205,9 @@ describe('forged tokens', () => {
       'other typ': signed({ ...header, typ: 'at+jwt' }, claims, ours),
       'HMAC with the public key as PEM': mac(publicKey.export({ type: 'spki', format: 'pem' }), { alg: 'HS256' }),
       'HMAC with the public key as DER': mac(publicKey.export({ type: 'spki', format: 'der' }), { alg: 'HS256' }),
-      'HMAC with the public key as JWK': mac(publicJwk, { alg: 'HS256' }),
+      'HMAC with the public key as JWK': mac(signingKey.publicJwk, { alg: 'HS256' }),
       'HMAC with nothing': mac('', { alg: 'HS256' }),
-      'HMAC that says EdDSA': mac(publicJwk, {}),
+      'HMAC that says EdDSA': mac(signingKey.publicJwk, {}),
       'foreign issuer': signed(header, { ...claims, iss: 'https://elsewhere.test' }, ours),
       'no issuer': signed(header, { ...claims, iss: undefined }, ours),
       'foreign audience': signed(header, { ...claims, aud: ['elsewhere'] }, ours),

@@ -43,6 +43,9 @@ const names: Record<string, string> = {
   '300 characters': 'n'.repeat(300),
   'at most as long': 'n'.repeat(128),
   'one too long': 'n'.repeat(129),
+  '64 letters with a mark, NFD': 'e\u0301'.repeat(64),
+  '128 letters with a mark, NFD': 'e\u0301'.repeat(128),
+  '129 letters with a mark, NFD': 'e\u0301'.repeat(129),
   'much too long': 'n'.repeat(LONG),
 };
 
@@ -204,6 +207,14 @@ export const badInputs: BadInput[] = [
   }),
   ...of(CREATE, 'instanceTypeId', { unknown: launch({ instanceTypeId: 'no-such-type' }) }),
   ...of(CREATE, 'region', { unknown: launch({ region: 'no-such-region' }) }),
+  ...of(CREATE, 'ids', {
+    'in capitals': launch({
+      imageId: ids.image.toUpperCase(),
+      instanceTypeId: ids.type.toUpperCase(),
+      region: ids.region.toUpperCase(),
+    }),
+  }),
+  ...of('/region/list', 'regions', { 'one whose pool cannot limit the disk of a Docker': {} }),
   ...of(CREATE, 'billing', {
     'two hours': billed('perHour', 2),
     'two tide hours': billed('tidePerHour', 2),
@@ -358,6 +369,11 @@ export const badInputs: BadInput[] = [
   ...of('/user/password', 'password', {
     'short, and not shown back': { oldPassword: 'old secret', newPassword: 'short' },
     'long, and not shown back': { oldPassword: 'old secret', newPassword: 'x'.repeat(1025) },
+    'four characters of two units': { oldPassword: 'old secret', newPassword: '😀😃😄😁' },
+    common: { oldPassword: 'old secret', newPassword: 'P@ssw0rd' },
+    'eight spaces': { oldPassword: 'old secret', newPassword: '        ' },
+    'a sequence': { oldPassword: 'old secret', newPassword: 'abcd1234efgh' },
+    'half of a character': { oldPassword: 'old secret', newPassword: '\ud800 and seven more' },
   }),
   ...of('/user/key/create', 'key', { 'no name': {}, 'empty name': { name: '' }, 'name as array': { name: ['a'] } }),
   ...of('/user/sshkey/create', 'ssh key', {

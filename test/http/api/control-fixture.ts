@@ -15,6 +15,7 @@ import type { Storage } from '../../../src/storage/contract.ts';
 import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
 import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
 import { makeControlDeps, makeDrivers } from '../../fixtures/control-deps.ts';
+import { isolated } from '../../fixtures/isolation.ts';
 import { aRegion } from '../../fixtures/region.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 
@@ -140,6 +141,7 @@ const probe: Probe = {
     gpus: false,
     dial: false,
     joinNetwork: false,
+    isolation: isolated,
   },
 };
 
@@ -168,6 +170,7 @@ const restingEngine: Engine = {
   joinNetwork: away,
   listenUnix: away,
   usage: away,
+  rootDiskSpace: async () => null,
   stop: async () => {},
 };
 
@@ -175,6 +178,7 @@ const emptyStorage: Storage = {
   capabilities: () => ({ sizeLimit: 'soft', usage: 'walk', copies: 'live', dockerInside: false }),
   create: away,
   grow: away,
+  allocation: async () => null,
   largestEntries: away,
   unmount: away,
   mount: away,

@@ -50,7 +50,7 @@ describe('routes and methods', () => {
       const path = routes[name].path.replace('{id}', 'v').replace('{path}', 'a/b');
       const methods = routeNames
         .filter((one) => routes[one].path === routes[name].path)
-        .map((one) => routes[one].method);
+        .flatMap((one) => (name === 'balance' ? ['GET', 'HEAD'] : [routes[one].method]));
       const takes = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE']
         .filter((one) => methods.some((method) => method === one))
         .join(', ');
@@ -217,6 +217,8 @@ describe('a page of another origin', () => {
     const api = await start({ catalog: { families }, access: { login } });
     const foreign = [
       'https://evil.test',
+      api.origin.replace('http:', 'https:'),
+      api.origin.replace('//', '//evil@'),
       `http://127.0.0.1:${api.port + 1}`,
       'null',
       'nonsense',

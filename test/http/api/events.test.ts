@@ -390,8 +390,11 @@ onBothEngines('the feed', (open) => {
     }
     await store.write((tx) => appendEvent(tx, { accountId: 'ann', atMs: 1, kind: 'test', subjectId: 'ann', data: {} }));
     await eventually(() => due.length === 1);
-    due.shift()?.();
-    await eventually(() => seqs.length === 3);
+    // A reader that begins to wait after a look needs the next look.
+    await eventually(() => {
+      due.shift()?.();
+      return seqs.length === 3;
+    });
     for (const ending of endings) ending.abort();
     await Promise.all(reading);
     for (const look of due.splice(0)) look();

@@ -78,6 +78,7 @@ export async function startEdge(control: Control, more: Partial<ApiOptions> = {}
     version: '0.0.0-test',
     gatewayOrigin: GATEWAY_ORIGIN,
     secureCookies: false,
+    hosts: ['x'],
     ...more,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
 import { appendEvent } from '../../../src/store/tables/events.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
+import { notebookTokens } from '../../fixtures/test-seal.ts';
 import { linesIn, logFixture, messagesIn, SAYS } from './log-fixture.ts';
 
 test('pages the console: each line once, with its time and the next cursor', async () => {
@@ -120,11 +121,12 @@ test('a page holds a mebibyte, has a next cursor, and at least one line', async 
 test("the notebook's secret is in no log", async () => {
   const { world, client, launched, stream } = await logFixture();
   const instanceId = await launched('');
-  const { notebookToken } = await world.store.read
+  const row = await world.store.read
     .selectFrom('instance')
-    .select('notebookToken')
+    .select(['id', 'notebookToken'])
     .where('id', '=', instanceId)
     .executeTakeFirstOrThrow();
+  const notebookToken = notebookTokens.open(row);
   const said = { atMs: 1_000, text: `http://localhost:8888/?token=${notebookToken} ${notebookToken}`, cut: false };
   world.engine.logs = async () => ReadableStream.from([said]);
   world.engine.followLogs = async () => ReadableStream.from([said]);

@@ -78,7 +78,7 @@ test('answers over TLS with a Secure cookie, and uses a renewed certificate', as
 test('plain HTTP and old TLS versions get no answer, and disturb no other client', async () => {
   const { api } = await secured();
   const plain = connectTcp(api.port, '127.0.0.1');
-  plain.on('error', () => {}).write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
+  plain.on('error', () => {}).write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
   let got = '';
   plain.on('data', (piece: Buffer) => (got += piece.toString('latin1')));
   await once(plain, 'close');
@@ -101,7 +101,7 @@ test('enforces the limits of plain HTTP: large headers, stalled bodies', async (
   let got = '';
   slow.on('data', (piece: Buffer) => (got += piece.toString('latin1')));
   slow.write(
-    'POST /api/user/login HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{',
+    'POST /api/user/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{',
   );
   await once(slow, 'close');
   expect(got).toContain('HTTP/1.1 408');
@@ -111,7 +111,7 @@ test('closes at once, with idle connections open', async () => {
   const { api } = await secured();
   const spare = await handshake(api);
   const used = await handshake(api);
-  used.write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
+  used.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await once(used, 'data');
   let got = '';
   spare.on('data', (piece: Buffer) => (got += piece.toString('latin1')));

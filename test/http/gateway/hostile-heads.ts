@@ -114,6 +114,16 @@ const responseRows: Row[] = [
   ['Public-Key-Pins', ['Public-Key-Pins: x'], /^public-key-pins:/im],
   ['Alt-Svc', ['Alt-Svc: h3=":1"'], /^alt-svc:/im],
   ['NEL and Report-To', ['NEL: {}', 'Report-To: {}'], /^(nel|report-to):/im],
+  ['Use-As-Dictionary', ['Use-As-Dictionary: match="/*"'], /^use-as-dictionary:/im],
+  [
+    'registrations of sessions',
+    ['Secure-Session-Registration: (ES256);path="start"', 'Sec-Session-Registration: "start"; challenge="x"; es256'],
+    /^sec(ure)?-session/im,
+  ],
+  ['Set-Login', ['Set-Login: logged-in'], /^set-login:/im],
+  ['Accept-CH', ['Accept-CH: Sec-CH-UA-Model'], /^accept-ch:/im],
+  ['Origin-Agent-Cluster', ['Origin-Agent-Cluster: ?1'], /^origin-agent-cluster:/im],
+  ['Speculation-Rules', ['Speculation-Rules: "/rules.json"'], /^speculation-rules:/im],
   ['X-Accel-Redirect and X-Sendfile', ['X-Accel-Redirect: /x', 'X-Sendfile: /etc/passwd'], /^x-(accel|sendfile)/im],
   ['a header that Connection names', ['Connection: X-Mine', 'X-Mine: 1', 'X-Other: 2'], /^x-mine:/im, /^x-other: 2/im],
   [

@@ -83,6 +83,17 @@ test('serves a public port at its host unsandboxed, with unchanged paths and coo
   expect(onPath.headers['content-security-policy']).toMatch(/^sandbox/);
 });
 
+test('passes headers that act on a whole origin, such as Accept-CH, from the host of a port', async () => {
+  const inside = await serve((_req, res) => res.setHeader('Accept-CH', 'Sec-CH-UA-Model').end());
+  const harness = await start({ portDomain: DOMAIN });
+  harness.add(A, { owner: ALICE, publicPorts: [80], ports: { 80: inside.port } });
+  const passed = await ask(harness, '/', { headers: { host: at(80) } });
+  expect(passed.headers['accept-ch']).toBe('Sec-CH-UA-Model');
+  const shared = await ask(harness, `/forward/${A}/80/`);
+  expect(shared.status).toBe(200);
+  expect(shared.headers).not.toHaveProperty('accept-ch');
+});
+
 test('opens a private port to its owner by a link, with a session for that host only', async () => {
   const harness = await gateway();
   const host = at(81);

@@ -149,18 +149,33 @@ test('serves without an engine, reports the outage, and instances wait with a re
   expect(await program.ended).toBe(0);
 });
 
-test('the first start prints a generated password once, and stores it in a file readable by its owner only', async () => {
+test('the first start stores a generated password in a file, and names the file in an output that is no terminal', async () => {
   const folder = await newFolder();
   const first = start(folder, { BERTH_ADMIN_PASSWORD: '' });
   const baseUrl = `${await first.serves()}/api`;
   const password = (await readFile(join(folder, 'admin-password'), 'utf8')).trim();
-  expect(first.output()).toContain(`password ${password}`);
+  expect(first.output()).toContain(`its password is in the file ${join(folder, 'admin-password')}`);
+  expect(first.output()).not.toContain(password);
   await makeClient({ baseUrl }).login({ username: 'admin', password });
   first.child.kill('SIGTERM');
   await first.ended;
   const second = start(folder, { BERTH_ADMIN_PASSWORD: '' });
   await second.serves();
   expect(second.output()).not.toContain(password);
+});
+
+test('ends without its secrets.key, says what to do, and starts once the key is declared lost', async () => {
+  const folder = await newFolder();
+  const first = start(folder);
+  await first.serves();
+  first.child.kill('SIGTERM');
+  await first.ended;
+  await rm(join(folder, 'secrets.key'));
+  const refused = start(folder);
+  expect(await refused.ended).toBe(1);
+  const id = /secrets\.key is missing.*BERTH_LOST_SECRETS_KEY=([0-9a-f]{8})/.exec(refused.output())?.[1];
+  const recovered = start(folder, { BERTH_LOST_SECRETS_KEY: id ?? '' });
+  await admin(await recovered.serves());
 });
 
 test('`npm run up` on an installed checkout becomes the server, and passes signals on', async () => {

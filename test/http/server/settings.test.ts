@@ -83,10 +83,29 @@ test('the API serves TLS with a Secure cookie, and loads a renewed certificate',
   expect(shownAs).toBe('first.test');
   await write('second.test');
   await until(
-    async () => (await post('/user/login', credentials)).shownAs,
+    // Not a login: logins of an account are limited.
+    async () => (await post('/user/info', {})).shownAs,
     (name) => name === 'second.test',
   );
   expect(server.output()).toContain('loaded a new certificate');
+});
+
+test('the API answers under its names only; the page of its URL may use the cookie', async () => {
+  const { cookie = '' } = await post('/user/login', credentials);
+  const statusOf = (headers: Record<string, string>): Promise<number | undefined> =>
+    new Promise((resolve, reject) => {
+      const url = `${server.apiUrl.replace('http:', 'https:')}/api/user/info`;
+      const mine = { cookie: cookie.split(';', 1)[0], 'content-length': '0', ...headers };
+      const asked = request(url, { method: 'POST', rejectUnauthorized: false, agent: false, headers: mine }, (reply) =>
+        resolve(reply.resume().statusCode),
+      );
+      asked.on('error', reject).end();
+    });
+  const name = 'berth.example.org';
+  expect(await statusOf({})).toBe(200);
+  expect(await statusOf({ host: name, origin: `https://${name}` })).toBe(200);
+  expect(await statusOf({ host: name, origin: `http://${name}` })).toBe(403);
+  expect(await statusOf({ host: 'evil.test', origin: 'https://evil.test' })).toBe(421);
 });
 
 test('warns about a domain shared by the API and hosts of ports', () => {

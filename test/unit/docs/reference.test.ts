@@ -1,8 +1,8 @@
 /**
  * The reference pages name every status, phase, reason, error code and setting of the code, and no
- * other.
+ * other; every page names only fields that exist.
  */
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { diagnoses, instanceStatuses, phases } from '../../../src/domain/instance-states.ts';
@@ -47,4 +47,18 @@ test('docs/reference/settings.md lists exactly the settings of the server, and B
   );
   expect(schema.length).toBeGreaterThan(40);
   expect(listed.sort()).toEqual([...new Set(schema), 'BERTH_SETUP'].sort());
+});
+
+test('the documents name only fields and functions that exist', () => {
+  const wordsOf = (pattern: string): string[] =>
+    globSync(pattern, { cwd: root }).flatMap((file) => read(file).match(/\w+/g) ?? []);
+  const known = new Set(['src/**/*.ts', 'test/fixtures/*.ts', 'docs/openapi.json'].flatMap(wordsOf));
+  const code = /```[^]*?```|`[^`\n]+`/g;
+  /** A name in camel case that no path, URL or option has around it. */
+  const name = /(?<![\w/.\-$<])[a-z]+[A-Z]\w*(?![\w/(.-])/g;
+  const named = globSync(['README.md', 'docs/*.md', 'docs/reference/*.md'], { cwd: root }).flatMap((page) =>
+    (read(page).match(code) ?? []).flatMap((span) => (span.match(name) ?? []).map((word) => ({ page, word }))),
+  );
+  expect(named.length).toBeGreaterThan(200);
+  expect(named.filter(({ word }) => !known.has(word))).toEqual([]);
 });

@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest';
-import { isNearlyFull, reservedBytes, limitGB, isShortOfSpace } from '../../../src/domain/pool.ts';
+import {
+  accountLimitGB,
+  allocationOf,
+  freeGB,
+  isNearlyFull,
+  reservedBytes,
+  limitGB,
+  isShortOfSpace,
+  sharedFileSystemText,
+  type AllocatedDisk,
+} from '../../../src/domain/pool.ts';
 
 const GB = 1024 ** 3;
 const everything = { sizeGB: null, overcommit: 1 };
@@ -31,9 +41,61 @@ test('a file system is nearly full once free space falls below the reserve', () 
   expect(isNearlyFull({ totalBytes: 100 * GB, freeBytes: 5 * GB - 1 })).toBe(true);
 });
 
+const rules = { diskOvercommit: 10 };
+
 test('a pool is short of space at nine tenths allotted, or below a tenth of its file system free', () => {
   const roomy = { totalBytes: 100 * GB, freeBytes: 50 * GB };
-  expect(isShortOfSpace({ limitGB: 100, usedGB: 89 }, roomy)).toBe(false);
-  expect(isShortOfSpace({ limitGB: 100, usedGB: 90 }, roomy)).toBe(true);
-  expect(isShortOfSpace({ limitGB: 100, usedGB: 0 }, { ...roomy, freeBytes: 9 * GB })).toBe(true);
+  const pool = { limitGB: 100, bestEffortGB: 0 };
+  expect(isShortOfSpace({ ...pool, usedGB: 89 }, rules, roomy)).toBe(false);
+  expect(isShortOfSpace({ ...pool, usedGB: 90 }, rules, roomy)).toBe(true);
+  expect(isShortOfSpace({ ...pool, usedGB: 0 }, rules, { ...roomy, freeBytes: 9 * GB })).toBe(true);
+});
+
+test('best-effort disks take a share of their size from a pool', () => {
+  expect(freeGB({ limitGB: 100, usedGB: 40, bestEffortGB: 300 }, rules)).toBe(30);
+  expect(freeGB({ limitGB: 100, usedGB: 40, bestEffortGB: 900 }, rules)).toBe(0);
+});
+
+test('one account after the other gets its share of what is left, so none closes a pool', () => {
+  const share = { accountShare: 0.8 };
+  const first = accountLimitGB(0, 100, share);
+  const second = accountLimitGB(0, 100 - first, share);
+  expect([first, second]).toEqual([80, 16]);
+  expect(accountLimitGB(first, 100 - first, share), 'the first gets no more').toBe(80);
+  expect(accountLimitGB(0, 100, { accountShare: 1 })).toBe(100);
+});
+
+const disk = (over: Partial<AllocatedDisk>): AllocatedDisk => ({
+  promisedGB: 10,
+  bestEffortGB: 0,
+  heldBytes: 4 * GB,
+  maxBytes: 10 * GB,
+  sharesBlocks: false,
+  isCopy: false,
+  isFinal: false,
+  ...over,
+});
+
+test.each<[string, Partial<AllocatedDisk>, held: number, unwritten: number]>([
+  ['what a volume has not written', {}, 4, 6],
+  ['nothing for a volume with all its blocks', { heldBytes: 10 * GB }, 10, 0],
+  ['nothing for a snapshot, which is never written again', { isFinal: true, isCopy: true }, 4, 0],
+  ['each block of a volume that shares blocks with a copy', { sharesBlocks: true }, 4, 10],
+  ['nothing for a best-effort disk', { promisedGB: 0, bestEffortGB: 100 }, 4, 0],
+])('the host keeps free %s', (_, over, held, unwritten) => {
+  expect(allocationOf([disk(over)], rules, true)).toEqual({ heldBytes: held * GB, unwrittenBytes: unwritten * GB });
+});
+
+test('best-effort data beyond what counts of the disk lowers the limit of the pool', () => {
+  const full = disk({ promisedGB: 0, bestEffortGB: 10, heldBytes: 9 * GB });
+  expect(allocationOf([full], rules, true).heldBytes).toBe(GB);
+});
+
+test('an overcommitted pool keeps nothing free', () => {
+  expect(allocationOf([disk({})], rules, false).unwrittenBytes).toBe(0);
+});
+
+test('names what shares a file system with root disks', () => {
+  expect(sharedFileSystemText([], false)).toBeNull();
+  expect(sharedFileSystemText(['default'], true)).toContain('with the pool default and the database:');
 });

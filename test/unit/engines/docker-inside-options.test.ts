@@ -10,7 +10,8 @@ import {
   type DaemonOptions,
 } from '../../../src/engines/docker/container/docker-inside-options.ts';
 import { limitingGroup } from '../../../src/engines/docker/container/docker-inside.ts';
-import { whyNoDocker, type DockerHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
+import { whyNoDocker, type DockerHost } from '../../../src/engines/docker/client/host-facts.ts';
+import { hostFacts } from './host-facts.ts';
 
 const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
 const spec: EngineSpec & { docker: { storage: string } } = {
@@ -38,7 +39,7 @@ const daemonOptionsInput: DaemonOptions = {
   imageRef: 'berth.local/docker-inside:1',
   containerId: 'abc',
   cgroup: null,
-  host: { hasInit: true, openFiles: 1000 },
+  host: { hasInit: true, openFiles: 1000, cgroupParent: '/berth' },
 };
 
 describe('the container of a Docker daemon', () => {
@@ -71,7 +72,7 @@ describe('the container of a Docker daemon', () => {
 
   test('has the instance’s limits again, unless it can share them', () => {
     const limits = { Memory: 2 ** 31, MemorySwap: 2 ** 31, NanoCpus: 1.5e9, PidsLimit: 100 };
-    expect(options.HostConfig).toMatchObject(limits);
+    expect(options.HostConfig).toMatchObject({ ...limits, CgroupParent: '/berth' });
     const under = daemonOptions(spec, { ...daemonOptionsInput, cgroup: '/docker/abc' }).HostConfig;
     expect(under?.CgroupParent).toBe('/docker/abc');
     for (const name of Object.keys(limits)) expect(under).not.toHaveProperty(name);
@@ -92,24 +93,7 @@ describe('the container of a Docker daemon', () => {
   });
 
   test('is visible as a read-only folder in its instance alone', () => {
-    const host: HostFacts = {
-      podman: false,
-      version: '0',
-      architecture: 'amd64',
-      cores: 2,
-      memoryMiB: 1000,
-      hasInit: true,
-      rootless: false,
-      openFiles: 1,
-      rootDiskLimit: false,
-      gpuDriver: null,
-      gpus: [],
-      dial: true,
-      nsenter: null,
-      whyNoDocker: null,
-      cgroupVersion: 1,
-      sharesLimits: true,
-    };
+    const host = hostFacts({ sharesLimits: true });
     const placement = { installation: 'i', network: 'n', controlFolder: '/c', gpuIds: [], host };
     const { docker, ...without } = spec;
     const mountsOf = (more: { dockerSocketFolder?: string }) =>
@@ -126,7 +110,8 @@ describe('requirements on the host', () => {
     engine: 'docker',
     berthIsRoot: true,
     kernel: '6.1.0-18-amd64',
-    tun: true,
+    tun: 'root',
+    mappedIds: null,
     maxUserNamespaces: 96_000,
     userNamespacesForAll: null,
     apparmorHoldsNamespaces: null,
@@ -137,7 +122,7 @@ describe('requirements on the host', () => {
     expect(
       whyNoDocker('rootless', { ...fit, kernel: '5.11.0', userNamespacesForAll: 1, apparmorHoldsNamespaces: 0 }),
     ).toBeNull();
-    expect(whyNoDocker('nested', { ...fit, tun: false, maxUserNamespaces: 0, kernel: '4.19.0' })).toBeNull();
+    expect(whyNoDocker('nested', { ...fit, tun: 'missing', maxUserNamespaces: 0, kernel: '4.19.0' })).toBeNull();
   });
 
   test.each([
@@ -150,12 +135,20 @@ describe('requirements on the host', () => {
     ['its connection to the engine', { engine: 'elsewhere' }, /another machine/],
     ['Berth’s rights', { berthIsRoot: false }, /does not run as root/],
     ['its kernel', { kernel: '5.10.0-28-amd64' }, /5\.10.*5\.11/],
-    ['its devices', { tun: false }, /modprobe tun/],
+    ['its devices', { tun: 'missing' }, /modprobe tun/],
+    ['its range of ids', { mappedIds: 65_536 }, /have 65536 ids.*needs 1879179264.*\/etc\/subuid/],
+    ['its tun device in user namespaces', { mappedIds: 1_879_179_264 }, /chmod 0666 \/dev\/net\/tun/],
     ['its limits', { maxUserNamespaces: 0 }, /sysctl user\.max_user_namespaces/],
     ['Debian’s switch', { userNamespacesForAll: 0 }, /kernel\.unprivileged_userns_clone/],
     ['Ubuntu’s switch', { apparmorHoldsNamespaces: 1 }, /kernel\.apparmor_restrict_unprivileged_userns=0/],
   ] as const)('are not met for %s, and the refusal names a remedy', (_, lack, words) => {
     expect(whyNoDocker('rootless', { ...fit, ...lack })).toMatch(words);
+  });
+
+  test('exclude nested daemons from an engine with user namespaces', () => {
+    const mapped = { ...fit, mappedIds: 1_879_179_264, tun: 'all' } as const;
+    expect(whyNoDocker('rootless', mapped)).toBeNull();
+    expect(whyNoDocker('nested', mapped)).toMatch(/would need root of the host; .* BERTH_DOCKER_INSIDE=rootless/);
   });
 
   test('are irrelevant when the operator turned Docker off', () => {

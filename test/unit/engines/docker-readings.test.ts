@@ -5,7 +5,7 @@ import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
 import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
-import { chooseGpus, gpuLabel, gpusOf } from '../../../src/engines/docker/container/gpus.ts';
+import { chooseGpus, gpusOf } from '../../../src/engines/docker/container/gpus.ts';
 import {
   abortFault,
   faultOf,
@@ -15,7 +15,6 @@ import {
   portTakenText,
   takenPort,
 } from '../../../src/engines/docker/client/faults.ts';
-import type { HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/client/streams.ts';
 import {
   checkPool,
@@ -25,6 +24,8 @@ import {
   subnetsOfRoutes,
 } from '../../../src/engines/docker/network/subnets.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { labels } from '../../../src/engines/labels.ts';
+import { hostFacts } from './host-facts.ts';
 
 const answer = (statusCode: number, message: string): Error =>
   Object.assign(new Error(`(HTTP code ${statusCode}) - ${message}`), { statusCode, json: { message } });
@@ -58,6 +59,7 @@ describe('faults', () => {
     ['No such image: nothing:1', 'imageMissing'],
     ['invalid reference format', 'imageMissing'],
     ['write /var/lib/docker/overlay2/x/diff/y: no space left on device', 'diskFull'],
+    ['OCI runtime exec failed: exec failed: open /dev/ptmx: no space left on device: unknown', undefined],
     ['invalid mount config for type "bind": bind source path does not exist: /srv/x', 'badMount'],
     [
       'error mounting "/srv/x" to rootfs at "/y": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?',
@@ -73,6 +75,14 @@ describe('faults', () => {
     ['something nobody has ever seen', undefined],
   ])('"%s" has the reason %s', (sentence, reason) => {
     expect(faultOf(answer(500, sentence)).reason).toBe(reason);
+  });
+
+  it('tell a host without terminals from one without disk space', () => {
+    const sentence = 'OCI runtime exec failed: exec failed: open /dev/ptmx: no space left on device: unknown';
+    expect(faultOf(answer(500, sentence))).toMatchObject({
+      kind: 'no_capacity',
+      message: expect.stringContaining('no terminal is left'),
+    });
   });
 
   it('are unreachable without an answer, and a fault stays unchanged', () => {
@@ -137,24 +147,7 @@ describe('faults', () => {
 });
 
 describe('create options', () => {
-  const host: HostFacts = {
-    podman: false,
-    version: '0',
-    architecture: 'amd64',
-    cores: 2,
-    memoryMiB: 1000,
-    hasInit: true,
-    rootless: false,
-    openFiles: 20_000,
-    rootDiskLimit: false,
-    gpuDriver: null,
-    gpus: [],
-    dial: true,
-    nsenter: null,
-    whyNoDocker: null,
-    cgroupVersion: 1,
-    sharesLimits: false,
-  };
+  const host = hostFacts({ openFiles: 20_000 });
   const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
   const spec: EngineSpec = {
     id,
@@ -214,12 +207,18 @@ describe('create options', () => {
     expect(podman.HostConfig).not.toHaveProperty('Ulimits');
   });
 
+  it('write every label of Berth, if only empty, because an image may have labels of the same names', () => {
+    const written = createOptions(spec, placement).Labels ?? {};
+    expect(Object.keys(written).toSorted()).toEqual(Object.values(labels).toSorted());
+    expect(written[labels.gpus]).toBe('');
+  });
+
   it('read GPUs from the label; an empty label means none', () => {
     expect(gpusOf(createOptions({ ...spec, gpus: 2 }, { ...placement, gpuIds: ['a', 'b'] }).Labels ?? {})).toEqual([
       'a',
       'b',
     ]);
-    expect(gpusOf({ [gpuLabel]: '' })).toEqual([]);
+    expect(gpusOf({ [labels.gpus]: '' })).toEqual([]);
     expect(gpusOf({})).toEqual([]);
   });
 

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { makeNetworkChild } from '../../../src/engines/docker/network/parent.ts';
+import { makeNetworkChild, type NetworkChild } from '../../../src/engines/docker/network/parent.ts';
 
 /** Fails to listen, yet passes a connection for the failed request. */
 const PROGRAM = `
@@ -18,15 +18,28 @@ process.on('message', ({ id, listen }) => {
 process.send({ network: 'another' });
 `;
 
-test('a failed listen takes no connections', async () => {
+/** Takes requests and pings, and answers nothing. */
+const SILENT = `
+process.on('disconnect', () => process.exit());
+process.on('message', () => {});
+process.send({ network: 'another' });
+`;
+
+/** Starts a child that runs this program. */
+async function childOf(source: string, pingMs?: number): Promise<NetworkChild> {
   const folder = await mkdtemp(join(tmpdir(), 'berth-network-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const [program, nsenter] = [join(folder, 'program.mjs'), join(folder, 'nsenter')];
-  await writeFile(program, PROGRAM);
+  await writeFile(program, source);
   await writeFile(nsenter, `#!/bin/sh\nexec '${process.execPath}' '${program}'\n`);
   await chmod(nsenter, 0o755);
-  const child = makeNetworkChild({ nsenter, network: 'any' });
+  const child = makeNetworkChild({ nsenter, network: 'any', ...(pingMs === undefined ? {} : { pingMs }) });
   onTestFinished(() => child.stop());
+  return child;
+}
+
+test('a failed listen takes no connections', async () => {
+  const child = await childOf(PROGRAM);
   let early = 0;
   const open = (port: number) => {
     const onEarly = (): void => void (early += 1);
@@ -35,4 +48,14 @@ test('a failed listen takes no connections', async () => {
   await expect(open(1)).rejects.toThrow('taken');
   await expect(open(2)).rejects.toThrow('accepted');
   expect(early).toBe(0);
+});
+
+test('a child that answers no ping is ended, and its requests get a fault that says so', async () => {
+  const child = await childOf(SILENT, 100);
+  const request = { connect: { addresses: ['127.0.0.1'], names: [], servers: [], port: 1 } };
+  await expect(child.open(request, AbortSignal.timeout(20_000))).rejects.toMatchObject({
+    kind: 'unreachable',
+    retry: true,
+    message: expect.stringContaining('did not answer within 0.1 s'),
+  });
 });

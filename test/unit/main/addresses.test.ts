@@ -1,6 +1,8 @@
+import { hostname } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import {
   addressesOf,
+  apiHostsOf,
   nodePortAddressOf,
   openUrl,
   portUrls,
@@ -129,4 +131,31 @@ test("node ports are not on the API's host when that is loopback, so browsers se
   // A configured public address is taken as given.
   expect(await nodePortAddressOf(readConfig({ BERTH_PUBLIC_ADDRESS: '192.0.2.7' }))).toBe('127.0.0.1');
   expect(await nodePortAddressOf(readConfig({ BERTH_LISTEN: '192.0.2.7:8080' }))).toBe('192.0.2.7');
+});
+
+test('the API answers under its addresses, the name of the machine and the configured names', () => {
+  const config = readConfig({
+    BERTH_LISTEN: 'Box.lan:8080',
+    BERTH_PUBLIC_ADDRESS: 'public.example',
+    BERTH_API_URL: 'https://berth.example:8443',
+    BERTH_API_HOSTS: 'berth, API.internal',
+  });
+  expect(apiHostsOf(config)).toEqual([
+    'box.lan',
+    'public.example',
+    hostname().toLowerCase(),
+    'berth.example',
+    'berth',
+    'api.internal',
+  ]);
+  for (const bad of ['a:80', 'https://a', 'a,,b', '*.a', 'a b'])
+    expect(() => readConfig({ BERTH_API_HOSTS: bad })).toThrow(/BERTH_API_HOSTS[^]*without ports/);
+});
+
+test('pages of listed origins may call the API; a path or a star is no origin', () => {
+  expect(readConfig({}).corsOrigins).toEqual([]);
+  const given = 'https://a.example, http://localhost:3000';
+  expect(readConfig({ BERTH_CORS_ORIGINS: given }).corsOrigins).toEqual(['https://a.example', 'http://localhost:3000']);
+  for (const bad of ['*', 'a.example', 'null', 'file:///x', 'https://a.example,'])
+    expect(() => readConfig({ BERTH_CORS_ORIGINS: bad }), bad).toThrow(/BERTH_CORS_ORIGINS/);
 });

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
+import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
 import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
 import { welcome } from '../../../src/main/welcome.ts';
+import { isolated } from '../../fixtures/isolation.ts';
 
 describe('the configuration', () => {
   test('has a default for everything', () => {
@@ -19,19 +21,25 @@ describe('the configuration', () => {
   test('treats an empty variable as unset', () => {
     expect(readConfig({ BERTH_ENGINE: '', BERTH_ADMIN_PASSWORD: '' })).toMatchObject({
       engine: 'docker',
+      lostSecretsKey: null,
       adminPassword: null,
     });
   });
 
+  test('takes the id of a lost key as the failed start prints it', () => {
+    expect(readConfig({ BERTH_LOST_SECRETS_KEY: '0a1b2c3d' }).lostSecretsKey).toBe('0a1b2c3d');
+    expect(() => readConfig({ BERTH_LOST_SECRETS_KEY: 'yes' })).toThrow(/must be the id of the lost key/);
+  });
+
   test('reads paths and capacities of pools', () => {
     const { pools } = readConfig({
-      BERTH_POOL: 'overcommit=2',
+      BERTH_POOL: 'overcommit=2,thick=no',
       BERTH_POOL_HIGHSPEEDSTORAGE: 'path=/srv/fast, engine=directory, size=2000',
     });
     expect(pools).toEqual({
-      default: { path: null, engine: null, sizeGB: null, overcommit: 2 },
+      default: { path: null, engine: null, sizeGB: null, overcommit: 2, thick: false },
       filesystem: null,
-      highspeedstorage: { path: '/srv/fast', engine: 'directory', sizeGB: 2_000, overcommit: 1 },
+      highspeedstorage: { path: '/srv/fast', engine: 'directory', sizeGB: 2_000, overcommit: 1, thick: null },
     });
   });
 
@@ -102,6 +110,12 @@ describe('the configuration', () => {
     ['BERTH_ADMIN_PASSWORD', 'short', /8 characters/],
     ['BERTH_POOL', 'path=disks', /absolute path/],
     ['BERTH_POOL', 'engine=ext4', /image-file/],
+    ['BERTH_POOL', 'thick=maybe', /only these members/],
+    ['BERTH_POOL', 'thick=yes,overcommit=2', /overcommit=2 allocates more than there is/],
+    ['BERTH_POOL', 'thick=yes,engine=directory', /plain folders have no blocks/],
+    ['BERTH_DISK_OVERCOMMIT', '0.5', />=1/],
+    ['BERTH_DISK_RESERVE_PERCENT', '100', /<=90/],
+    ['BERTH_ACCOUNT_POOL_PERCENT', '0', />=1/],
     ['BERTH_POOL_FILESYSTEM', 'size=2.5', /whole GB/],
     ['BERTH_POOL_FILESYSTEM', 'overcommit=0.5', /overcommit/],
     ['BERTH_POOL_HIGHSPEEDSTORAGE', 'paths=/srv', /only these members/],
@@ -118,6 +132,9 @@ describe('the configuration', () => {
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /must be set, because/],
     ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /must be set, because/],
+    ['BERTH_RUNTIMES', 'runsc', /cpu\.1=runsc,gpu\.1=kata/],
+    ['BERTH_RUNTIMES', 'cpu.1=runsc,cpu.1=kata', /each type once/],
+    ['BERTH_USER_NAMESPACES', 'yes', /on.*off/],
     ['BERTH_DOCKER_INSIDE', 'privileged', /rootless.*nested.*off/],
     ['BERTH_STRAYS', 'kill', /report.*stop.*delete/],
     ['BERTH_STRAY_HOURS', '-1', />=0/],
@@ -144,6 +161,17 @@ describe('the configuration', () => {
     expect(readConfig({}).dockerInside).toBe('rootless');
     expect(readConfig({ BERTH_DOCKER_INSIDE: 'nested' }).dockerInside).toBe('nested');
     expect(readConfig({ BERTH_DOCKER_INSIDE: 'off' }).dockerInside).toBeNull();
+  });
+
+  test('gives the named instance types their container runtime', () => {
+    expect(readConfig({}).runtimes).toEqual({});
+    const { runtimes } = readConfig({ BERTH_RUNTIMES: 'cpu.1=runsc, gpu.1=kata' });
+    expect(runtimes).toEqual({ 'cpu.1': 'runsc', 'gpu.1': 'kata' });
+    const machine = { cpuCores: 2, memoryMiB: 8_192, architecture: 'amd64', gpus: [] };
+    expect(typesThatFit({ ...machine, runtimes }).map(({ name, runtime }) => [name, runtime])).toEqual([
+      ['cpu.1', 'runsc'],
+      ['cpu.2', undefined],
+    ]);
   });
 
   test('prints no secret', () => {
@@ -219,7 +247,8 @@ describe('the first types', () => {
       gpus: true,
       dial: true,
       joinNetwork: true,
-    } as const;
+      isolation: isolated,
+    } satisfies Capabilities;
     const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
     const probe = {
       version: 'x',
@@ -243,9 +272,21 @@ test('the welcome prints address, account and a launch to copy, without a given 
     gatewayUrl: 'http://g',
     example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
   };
-  const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } });
+  const adminPassword = { text: 'p4ss', file: '/f' };
+  const text = welcome({ ...at, adminPassword }, { isTerminal: true });
   expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
-  expect(welcome({ ...at, adminPassword: null })).not.toContain('p4ss');
+  expect(welcome({ ...at, adminPassword: null }, { isTerminal: true })).not.toContain('p4ss');
+});
+
+test('the welcome names the file of the first password where no terminal shows it', () => {
+  const at = {
+    apiUrl: 'http://a',
+    gatewayUrl: 'http://g',
+    example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
+  };
+  const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } }, { isTerminal: false });
+  expect(text).toContain('Account   admin; its password is in the file /f');
+  expect(text).not.toContain('p4ss');
 });
 
 test("the reported version is the package's", async () => {

@@ -13,6 +13,7 @@ import type { LogSource } from '../../../domain/log-position.ts';
 import { bytesOf, type LogSelection, type LogReader, type PositionedLine } from './log-reader.ts';
 import { redactSecret, logRefusal, missingLogReason } from './availability.ts';
 import type { TaskDeps } from '../../base/deps.ts';
+import type { NotebookTokens } from '../../base/notebook-tokens.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { Caller } from '../../base/caller.ts';
 
@@ -42,13 +43,16 @@ const READ_DEADLINE_MS = 30_000;
 const READS = { perAccount: 4, total: 16, retryAfterS: 1 };
 const STREAMS = { perAccount: 8, total: 256, retryAfterS: 10 };
 
-type LogDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & { accountVersions: AccountVersions };
+type LogDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & {
+  accountVersions: AccountVersions;
+  notebookTokens: Pick<NotebookTokens, 'open'>;
+};
 
 export interface RunningLogs extends Logs {
   stop(): void;
 }
 
-export function makeLogs({ store, regions, time, accountVersions }: LogDeps): RunningLogs {
+export function makeLogs({ store, regions, time, accountVersions, notebookTokens }: LogDeps): RunningLogs {
   const ending = new AbortController();
   const reads = makeConcurrencyLimit({
     ...READS,
@@ -69,7 +73,7 @@ export function makeLogs({ store, regions, time, accountVersions }: LogDeps): Ru
     const row = isInstanceId(instanceId) ? await instanceRow(store.read, instanceId) : undefined;
     if (row?.ownerId !== accountId) throw instanceNotFound();
     const instance = instanceFromRow(row);
-    return { instance, reader: readerOf(instance, source), secret: row.notebookToken };
+    return { instance, reader: readerOf(instance, source), secret: notebookTokens.open(row) };
   }
 
   function readerOf(instance: Instance, source: LogSource): LogReader {

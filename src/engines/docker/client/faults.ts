@@ -48,6 +48,15 @@ export const invalidRef: Pattern = {
   message: 'the image name is invalid; write the name as registry/name:tag',
 };
 
+/** Precedes `diskFull`, which has the same error. */
+const terminalsUsedUp: Pattern = {
+  pattern: /(ptmx|pty|pts|console)\b.*no space left on device/i,
+  kind: 'no_capacity',
+  retry: true,
+  message:
+    'no terminal is left in the instance or on its host; close a terminal, or run the command without a terminal',
+};
+
 export const diskFull: Pattern = {
   pattern: /no space left on device|disk quota exceeded/i,
   kind: 'no_capacity',
@@ -103,6 +112,7 @@ const patterns: readonly Pattern[] = [
     retry: true,
     message: "the account's network has no free address; terminate an instance, then try again",
   },
+  terminalsUsedUp,
   diskFull,
   {
     pattern: /minimum memory limit allowed|container init was oom-killed/i,
@@ -137,6 +147,13 @@ const patterns: readonly Pattern[] = [
     retry: false,
     reason: 'gpuMissing',
     message: 'the host cannot provide GPUs; choose a type without GPUs, or ask the operator to set up the GPU runtime',
+  },
+  {
+    pattern: /unknown or invalid runtime name|unknown runtime specified|(oci )?runtime \S+ not found/i,
+    kind: 'rejected',
+    retry: false,
+    message:
+      'the engine no longer has the container runtime of the instance type; ask the operator to install the runtime, or launch another type',
   },
   {
     pattern: /exec: "?\/bin\/sh"?: stat \/bin\/sh|\/bin\/sh.*no such file|executable file .?\/bin\/sh.? not found/i,

@@ -1,11 +1,17 @@
 /** Facts of the engine and its host, read by each probe and before the first create. */
-import { access, constants, readFile, readdir } from 'node:fs/promises';
+import { access, constants, readFile, readdir, readlink, stat } from 'node:fs/promises';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { Probe } from '../../contract.ts';
+import type { Isolation, Probe } from '../../contract.ts';
+import type { FirewallHost } from '../network/firewall.ts';
+import type { EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import type { DockerClient } from './docker-client.ts';
+import { readIdRange, type IdRange } from './id-range.ts';
 
 export type DockerMode = 'rootless' | 'nested';
+
+/** Ids that a rootless daemon uses, as numbers from 0 on: `images/docker-inside/customize.sh`. */
+const ROOTLESS_IDS = 1_879_179_264;
 
 export interface HostFacts {
   podman: boolean;
@@ -18,6 +24,10 @@ export interface HostFacts {
   /** Maximum of open files for a container; null: unknown, so the engine's default stays. */
   openFiles: number | null;
   rootDiskLimit: boolean;
+  /** Folder of the engine's data on this machine; null: elsewhere. */
+  dataRoot: string | null;
+  /** Whether root disks can be counted here, faster than by the engine. */
+  countsRootDisks: boolean;
   gpuDriver: 'nvidia' | 'cdi' | null;
   gpus: { kind: 'gpu'; name: string; id: string }[];
   dial: boolean;
@@ -28,6 +38,11 @@ export interface HostFacts {
   cgroupVersion: 1 | 2 | null;
   /** A container can run under another container's limits, as a child of its cgroup. */
   sharesLimits: boolean;
+  /** Control group that instances run in; null: the engine's default. */
+  cgroupParent: string | null;
+  isolation: Isolation;
+  /** Ids of the host that containers have as 0, 1, 2 …; null without `userns-remap`. */
+  userNamespace: IdRange | null;
 }
 
 const infoAnswer = z.object({
@@ -59,7 +74,7 @@ export interface Host {
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-export function makeHost(client: DockerClient, docker: DockerMode | null = null): Host {
+export function makeHost(client: DockerClient, docker: DockerMode | null, ensureIsolation: EnsureIsolation): Host {
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {
@@ -70,7 +85,10 @@ export function makeHost(client: DockerClient, docker: DockerMode | null = null)
         cause: parsed.error,
       });
     }
-    return (last = await factsOf(parsed.data, client.local, docker));
+    const { isolationHost, runtimes, ...facts } = await factsOf(parsed.data, client.local, docker);
+    const { shown, cgroupParent } = await ensureIsolation(isolationHost);
+    const userNamespaces = facts.rootless || facts.userNamespace !== null ? 'shared' : 'none';
+    return (last = { ...facts, cgroupParent, isolation: { ...shown, userNamespaces, runtimes } });
   }
 
   return {
@@ -91,15 +109,20 @@ export function makeHost(client: DockerClient, docker: DockerMode | null = null)
           gpus: facts.gpus.length > 0,
           dial: facts.dial,
           joinNetwork: facts.nsenter !== null,
+          isolation: facts.isolation,
         },
       };
     },
   };
 }
 
-async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<HostFacts> {
+type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'isolation'> &
+  Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost };
+
+async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<EngineFacts> {
   const rootless =
     info.Rootless === true || (info.SecurityOptions ?? []).some((option) => option.includes('name=rootless'));
+  const userNamespace = local ? await readIdRange(info) : null;
   const podman = typeof info.BuildahVersion === 'string';
   const cdi = (info.DiscoveredDevices ?? []).filter(
     ({ Source, ID }) => Source === 'cdi' && /^nvidia\.com\/gpu=\d+$/.test(ID),
@@ -108,40 +131,84 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
   const inProc = gpuDriver !== null && local ? await readProcGpus() : [];
   const inCdi = cdi.map(({ ID }) => ({ kind: 'gpu' as const, name: 'NVIDIA', id: ID.slice(ID.indexOf('=') + 1) }));
   // Rootless engines and Docker Desktop hold their networks in a namespace or virtual machine.
-  const networksAreLocal =
-    local && !rootless && process.platform === 'linux' && info.OperatingSystem !== 'Docker Desktop';
+  const onThisKernel = isThisKernel(info, local);
+  const networksAreLocal = onThisKernel && !rootless;
+  const memoryMiB = Math.floor(info.MemTotal / (1024 * 1024));
+  const cgroupVersion = info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null;
   return {
     podman,
     version: info.ServerVersion,
     architecture: architectures[info.Architecture] ?? info.Architecture,
     cores: info.NCPU,
-    memoryMiB: Math.floor(info.MemTotal / (1024 * 1024)),
+    memoryMiB,
     hasInit: typeof info.InitBinary === 'string' && info.InitBinary !== '',
     rootless,
     openFiles: local && !rootless ? await ownOpenFiles() : null,
     rootDiskLimit: await canLimitRootDisk(info, local),
+    dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
+    countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
     gpuDriver,
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
     dial: networksAreLocal,
-    nsenter: networksAreLocal && process.getuid?.() === 0 ? await findNsenter() : null,
-    whyNoDocker: whyNoDocker(docker, await hostForDocker(info, { local, rootless, podman })),
-    cgroupVersion: info.CgroupVersion === '2' ? 2 : info.CgroupVersion === '1' ? 1 : null,
+    nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,
+    whyNoDocker: whyNoDocker(docker, await hostForDocker(info, { local, rootless, podman }, userNamespace)),
+    cgroupVersion,
     sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
+    isolationHost: {
+      elsewhere: onThisKernel ? null : 'its engine is on another machine, whose kernel Berth cannot see',
+      noGroup: whyNoGroup({ podman, rootless, namespace: await readlink('/proc/self/ns/cgroup').catch(() => '') }),
+      cgroupVersion,
+      cgroupDriver: cgroupDriverOf(info),
+      memoryMiB,
+      firewall: await firewallHost({ networksAreLocal, podman }),
+    },
+    userNamespace,
+    runtimes: Object.keys(info.Runtimes ?? {}).toSorted(),
   };
 }
+
+async function firewallHost(engine: { networksAreLocal: boolean; podman: boolean }): Promise<FirewallHost> {
+  if (!engine.networksAreLocal)
+    return { whyNot: "its engine's networks are on another machine or without root, and Berth cannot filter them" };
+  if (engine.podman) return { whyNot: "its engine is Podman, and Berth filters Docker's networks only" };
+  if (process.getuid?.() !== 0) return { whyNot: 'Berth does not run as root there, and cannot set packet filters' };
+  const iptables = await findProgram('iptables');
+  return iptables === null ? { whyNot: 'its host has no iptables; the operator can install it' } : { iptables };
+}
+
+/** PROC_CGROUP_INIT_INO. */
+const HOST_CGROUP_NAMESPACE = 'cgroup:[4026531835]';
+
+function whyNoGroup(engine: Pick<HostFacts, 'podman' | 'rootless'> & { namespace: string }): string | null {
+  const { podman, rootless, namespace } = engine;
+  if (podman) return 'its engine is Podman, and Berth sets up a control group with Docker only';
+  if (rootless) return 'its engine runs without root, and a control group for all instances needs root';
+  if (process.getuid?.() !== 0) return 'Berth does not run as root there, and cannot set up a control group';
+  return namespace === HOST_CGROUP_NAMESPACE
+    ? null
+    : 'Berth runs in a container there, and does not see its control groups';
+}
+
+const cgroupDriverOf = ({ CgroupDriver }: Info): IsolationHost['cgroupDriver'] =>
+  CgroupDriver === 'cgroupfs' || CgroupDriver === 'systemd' ? CgroupDriver : null;
+
+const isThisKernel = ({ OperatingSystem }: Info, local: boolean): boolean =>
+  local && process.platform === 'linux' && OperatingSystem !== 'Docker Desktop';
 
 async function hostForDocker(
   info: Info,
   engine: Record<'local' | 'rootless' | 'podman', boolean>,
+  userNamespace: IdRange | null,
 ): Promise<DockerHost> {
   const numberIn = async (path: string): Promise<number | null> =>
     readFile(`/proc/sys/${path}`, 'utf8').then(Number, () => null);
-  const elsewhere = !engine.local || process.platform !== 'linux' || info.OperatingSystem === 'Docker Desktop';
+  const elsewhere = !isThisKernel(info, engine.local);
   return {
     engine: engine.podman ? 'podman' : engine.rootless ? 'rootless' : elsewhere ? 'elsewhere' : 'docker',
     berthIsRoot: process.getuid?.() === 0,
     kernel: info.KernelVersion ?? '0',
-    tun: await canAccess('/dev/net/tun'),
+    tun: await readTun(),
+    mappedIds: userNamespace?.count ?? null,
     maxUserNamespaces: await numberIn('user/max_user_namespaces'),
     userNamespacesForAll: await numberIn('kernel/unprivileged_userns_clone'),
     apparmorHoldsNamespaces: await numberIn('kernel/apparmor_restrict_unprivileged_userns'),
@@ -153,7 +220,10 @@ export interface DockerHost {
   engine: 'docker' | 'rootless' | 'podman' | 'elsewhere';
   berthIsRoot: boolean;
   kernel: string;
-  tun: boolean;
+  /** Access to /dev/net/tun. */
+  tun: 'missing' | 'root' | 'all';
+  /** Number of ids in the engine's user namespaces; null without. */
+  mappedIds: number | null;
   maxUserNamespaces: number | null;
   userNamespacesForAll: number | null;
   apparmorHoldsNamespaces: number | null;
@@ -168,11 +238,19 @@ export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string |
   if (host.engine === 'elsewhere')
     return 'its engine is on another machine; Docker inside needs an engine on the machine of Berth';
   if (!host.berthIsRoot) return 'Berth does not run as root there, and cannot create a disk for the daemon';
-  if (mode === 'nested') return null;
+  if (mode === 'nested')
+    return host.mappedIds === null
+      ? null
+      : 'its engine has user namespaces, and a nested daemon would need root of the host; the operator can set BERTH_DOCKER_INSIDE=rootless';
   const [major = 0, minor = 0] = host.kernel.split('.').map(Number.parseFloat);
   if (major < 5 || (major === 5 && minor < 11))
     return `its kernel is ${host.kernel}, and a rootless daemon needs 5.11 or later`;
-  if (!host.tun) return 'its host has no /dev/net/tun; the operator can load it (modprobe tun)';
+  if (host.tun === 'missing') return 'its host has no /dev/net/tun; the operator can load it (modprobe tun)';
+  if (host.mappedIds !== null && host.mappedIds < ROOTLESS_IDS)
+    return `the user namespaces of its engine have ${host.mappedIds} ids, and a rootless daemon needs ${ROOTLESS_IDS}; the operator can give dockremap a larger range in /etc/subuid and /etc/subgid`;
+  // The engine makes a device of the container's own only outside of user namespaces.
+  if (host.mappedIds !== null && host.tun === 'root')
+    return 'only root of its host may open /dev/net/tun; the operator can allow it (chmod 0666 /dev/net/tun)';
   if (host.maxUserNamespaces === 0 || host.userNamespacesForAll === 0)
     return 'its host allows no user namespaces; the operator can allow them (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
   if (host.apparmorHoldsNamespaces === 1)
@@ -180,11 +258,17 @@ export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string |
   return null;
 }
 
+async function readTun(): Promise<DockerHost['tun']> {
+  const found = await stat('/dev/net/tun').catch(() => null);
+  if (found === null) return 'missing';
+  return (found.mode & 0o006) === 0o006 ? 'all' : 'root';
+}
+
 /** Our own hard limit: the engine's is not reported; an engine on this machine can grant ours. */
 async function ownOpenFiles(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const hard = /^Max open files\s+\S+\s+(\d+)/m.exec(limits)?.[1];
-  return hard === undefined ? null : Math.min(Number(hard), 524_288);
+  return hard === undefined ? null : Number(hard);
 }
 
 /** True for btrfs, zfs, and overlay2 on xfs with project quotas (read from the mount table). */
@@ -207,9 +291,9 @@ export const canAccess = (file: string, mode = constants.F_OK): Promise<boolean>
     () => false,
   );
 
-async function findNsenter(): Promise<string | null> {
-  for (const folder of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin']) {
-    const program = `${folder}/nsenter`;
+async function findProgram(name: string): Promise<string | null> {
+  for (const folder of ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin', '/usr/local/sbin']) {
+    const program = `${folder}/${name}`;
     if (await canAccess(program, constants.X_OK)) return program;
   }
   return null;

@@ -24,6 +24,7 @@ import { userId, type InstanceId } from '../../../domain/ids.ts';
 import type { Engine, Observation } from '../../contract.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { AddressCache } from '../network/addresses.ts';
+import type { SpareProcesses } from '../exec/spare-processes.ts';
 import { abortFault, faultOf, isContainerGone, statusOf } from '../client/faults.ts';
 import { inspectContainer, listContainers, removeContainer } from './container-calls.ts';
 import { hasDocker } from './docker-inside.ts';
@@ -48,8 +49,8 @@ export interface Containers extends Pick<Engine, 'observe' | 'ensure' | 'halt' |
   whilePaused<T>(id: InstanceId, fn: () => Promise<T>): Promise<T>;
 }
 
-export function makeContainers(deps: EnsureDeps & { addresses: AddressCache }): Containers {
-  const { client, installation, networks, files, addresses, daemons } = deps;
+export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spare: SpareProcesses }): Containers {
+  const { client, installation, networks, files, addresses, daemons, spare } = deps;
   const outOfMemory = makeOutOfMemory(client);
   const mutex = makeKeyedMutex<InstanceId>({ abortError: abortFault });
   const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
@@ -68,7 +69,11 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache }): 
   async function read(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
     const info = paused.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
     addresses.put(id, info);
-    const [oom, docker] = await Promise.all([outOfMemory(info, signal), daemons.stateOf(id, info, signal)]);
+    const [oom, docker] = await Promise.all([
+      outOfMemory(info, signal),
+      daemons.stateOf(id, info, signal),
+      spare.restore(info),
+    ]);
     return observationOf(info, oom, docker);
   }
 

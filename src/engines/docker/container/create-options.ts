@@ -4,11 +4,11 @@
  * The user inside is root, so isolation is the engine's: default seccomp profile, no new
  * privileges, raw sockets or device nodes; limits on memory with swap, CPU, processes, log, files.
  */
-import { containerName, labels, labelsOf } from '../../labels.ts';
+import { openFileLimitOf } from '../../../domain/instance-limits.ts';
+import { containerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { HostFacts } from '../client/host-facts.ts';
-import { gpuLabel } from './gpus.ts';
 
 const MIB = 1024 * 1024;
 
@@ -50,11 +50,7 @@ export function createOptions(
     Env: ['HOME=/root', ...visibleGpus(gpuIds, host)],
     StopSignal: 'SIGTERM',
     Healthcheck: { Test: ['NONE'] },
-    Labels: {
-      ...labelsOf(installation, { ...spec, kind: 'instance' }),
-      [labels.imageRef]: spec.imageRef,
-      ...(gpuIds.length > 0 ? { [gpuLabel]: gpuIds.join(',') } : {}),
-    },
+    Labels: labelsOf(installation, { ...spec, kind: 'instance', gpuIds }),
     ExposedPorts: exposed,
     HostConfig: {
       NetworkMode: network,
@@ -69,12 +65,14 @@ export function createOptions(
         ...spec.mounts,
       ].map(bindOf),
       ...limitsOf(spec),
+      ...parentOf(host),
       // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
       ShmSize: Math.max(64 * MIB, Math.floor((spec.memoryMiB * MIB) / 2)),
       // The default is 1024 or unlimited: too few for data loaders, or slow for close-all loops.
-      ...openFilesOf(host, 65_536),
+      ...openFilesOf(spec, host, 65_536),
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges'],
+      ...(spec.runtime === undefined ? {} : { Runtime: spec.runtime }),
       Init: host.hasInit,
       RestartPolicy: { Name: 'no' },
       LogConfig: host.podman
@@ -91,8 +89,18 @@ export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec) {
   return { Memory: memory, MemorySwap: memory, NanoCpus: cpuMilli * 1_000_000, PidsLimit: pidsLimit };
 }
 
-export const openFilesOf = ({ openFiles }: Pick<HostFacts, 'openFiles'>, soft = Infinity) =>
-  openFiles === null ? {} : { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, openFiles), Hard: openFiles }] };
+export const parentOf = ({ cgroupParent }: Pick<HostFacts, 'cgroupParent'>) =>
+  cgroupParent === null ? {} : { CgroupParent: cgroupParent };
+
+export function openFilesOf(
+  { memoryMiB }: Pick<EngineSpec, 'memoryMiB'>,
+  { openFiles }: Pick<HostFacts, 'openFiles'>,
+  soft = Infinity,
+) {
+  if (openFiles === null) return {};
+  const hard = Math.min(openFiles, openFileLimitOf(memoryMiB));
+  return { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, hard), Hard: hard }] };
+}
 
 export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   Type: 'bind' as const,

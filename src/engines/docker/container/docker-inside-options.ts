@@ -16,7 +16,7 @@
 import type { ContainerCreateOptions } from 'dockerode';
 import { dockerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec } from '../../contract.ts';
-import { bindOf, limitsOf, openFilesOf, SOCKET_FOLDER } from './create-options.ts';
+import { bindOf, limitsOf, openFilesOf, parentOf, SOCKET_FOLDER } from './create-options.ts';
 import type { DockerMode, HostFacts } from '../client/host-facts.ts';
 
 const DATA_FOLDER = '/srv/docker';
@@ -37,7 +37,7 @@ export interface DaemonOptions {
   containerId: string;
   /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;
-  host: Pick<HostFacts, 'hasInit' | 'openFiles'>;
+  host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'cgroupParent'>;
 }
 
 export function daemonOptions(
@@ -52,7 +52,7 @@ export function daemonOptions(
     Cmd: [mode],
     User: '0',
     StopSignal: 'SIGTERM',
-    Labels: labelsOf(installation, { ...spec, kind: 'docker' }),
+    Labels: labelsOf(installation, { ...spec, kind: 'docker', imageRef }),
     HostConfig: {
       NetworkMode: `container:${containerId}`,
       ReadonlyRootfs: true,
@@ -66,8 +66,8 @@ export function daemonOptions(
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
         ...spec.mounts,
       ].map(bindOf),
-      ...(cgroup === null ? limitsOf(spec) : { CgroupParent: cgroup }),
-      ...openFilesOf(host),
+      ...(cgroup === null ? { ...limitsOf(spec), ...parentOf(host) } : { CgroupParent: cgroup }),
+      ...openFilesOf(spec, host),
       ...(mode === 'rootless' ? rootlessRights : nestedRights),
       MaskedPaths: [],
       ReadonlyPaths: [],

@@ -18,6 +18,7 @@ import { SOCKET_FOLDER } from './create-options.ts';
 import { daemonOptions, dataFolder, uidOf, socketFolder } from './docker-inside-options.ts';
 import { isContainerGone, isImageGone, isNameTaken, statusOf } from '../client/faults.ts';
 import type { DockerMode, Host } from '../client/host-facts.ts';
+import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { isDockerOf, isRunning, startedAtMs } from './observation.ts';
 
 export interface DockerInsideConfig {
@@ -47,10 +48,11 @@ export function makeDockerInside(options: {
   client: DockerClient;
   installation: string;
   host: Host;
+  idMappedMounts: IdMappedMounts;
   config: DockerInsideConfig | null;
   onImageGone: (ref: string) => void;
 }): DockerInside {
-  const { client, installation, host, config } = options;
+  const { client, installation, host, idMappedMounts, config } = options;
   const { docker, call } = client;
 
   async function find(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo | null> {
@@ -119,7 +121,8 @@ export function makeDockerInside(options: {
       const cgroup = await cgroupOf(instance, signal);
       const facts = await host.facts(signal);
       const context = { installation, mode, imageRef, containerId: instance.Id, cgroup, host: facts };
-      const request = daemonOptions({ ...spec, docker: spec.docker }, context);
+      const given = daemonOptions({ ...spec, docker: spec.docker }, context);
+      const request = await idMappedMounts.open(given, facts.userNamespace);
       try {
         const container = await call(signal, (abortSignal) => docker.createContainer({ ...request, abortSignal }));
         await call(signal, (abortSignal) => container.start({ abortSignal }));

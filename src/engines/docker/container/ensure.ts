@@ -1,10 +1,10 @@
 /** Brings a container to run: create, start, or finish a half-done attempt (`containers.ts`). */
 import { stat } from 'node:fs/promises';
-import type { ContainerInspectInfo } from 'dockerode';
+import type { ContainerCreateOptions, ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { EngineSpec } from '../../contract.ts';
-import { containerName, networkName } from '../../labels.ts';
+import { containerName, dockerName, networkName } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import {
   abortFault,
@@ -22,8 +22,10 @@ import type { Host, HostFacts } from '../client/host-facts.ts';
 import type { Networks } from '../network/networks.ts';
 import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';
-import { createOptions } from './create-options.ts';
+import { createOptions, type CreateContext } from './create-options.ts';
 import type { DockerInside } from './docker-inside.ts';
+import { socketFolder } from './docker-inside-options.ts';
+import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
 import type { Tools } from './tools.ts';
@@ -39,6 +41,7 @@ export interface EnsureDeps {
   host: Host;
   networks: Networks;
   files: ControlFiles;
+  idMappedMounts: IdMappedMounts;
   daemons: DockerInside;
   tools: Tools;
   onImageGone: (ref: string) => void;
@@ -52,9 +55,10 @@ interface Attempt {
 }
 
 export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
-  const { client, installation, host, networks, files, daemons, tools } = deps;
+  const { client, installation, host, networks, files, idMappedMounts, daemons, tools } = deps;
   const gpus = makeGpuAllocator(client, installation);
-  const create = makeCreate({ ...deps, gpus });
+  const requestOf = makeRequest(deps);
+  const create = makeCreate({ ...deps, gpus, requestOf });
   const start = makeStart(deps);
   let starts: Semaphore | undefined;
 
@@ -106,12 +110,11 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     await gpus.checkFree(info, facts, signal);
     await daemons.clear(spec, signal);
     await files.removeSockets(spec.id);
-    await tools.folder();
+    await requestOf(attempt, { gpuIds: [], dockerSocketFolder: spec.docker && socketFolder(spec.docker.storage) });
     await start(info.Id, attempt, { hasRun });
   }
 
-  return async (spec, signal) => {
-    const facts = await host.facts(signal);
+  async function ensure(spec: EngineSpec, facts: HostFacts, signal: AbortSignal): Promise<ContainerInspectInfo> {
     const permits = STARTS_PER_CORE * facts.cores;
     const semaphore = (starts ??= makeSemaphore(permits, { abortError: abortFault }));
     if (signal.aborted) throw faultOf(signal.reason);
@@ -124,22 +127,43 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     await daemons.ensure(spec, info, signal);
     tools.prepare();
     return info;
+  }
+
+  return async (spec, signal) => {
+    const facts = await host.facts(signal);
+    try {
+      return await ensure(spec, facts, signal);
+    } finally {
+      await idMappedMounts.close(containerName(spec.id), dockerName(spec.id));
+    }
+  };
+}
+
+type RequestOf = ReturnType<typeof makeRequest>;
+
+/** Makes the folders that the container mounts, and its create request. */
+function makeRequest({ installation, files, idMappedMounts, tools }: EnsureDeps) {
+  return async (
+    { spec, network, facts }: Attempt,
+    given: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
+  ): Promise<ContainerCreateOptions> => {
+    const toolsFolder = await tools.folder();
+    const controlFolder = files.folder(spec.id);
+    const context = { installation, network, controlFolder, toolsFolder, host: facts, ...given };
+    return idMappedMounts.open(createOptions(spec, context), facts.userNamespace);
   };
 }
 
 /** Creates the container; returns its id, or null when the name is taken. */
-function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator }) {
-  const { client, installation, networks, files, daemons, tools, gpus } = deps;
+function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestOf }) {
+  const { client, networks, daemons, gpus, requestOf } = deps;
 
   return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
-    const { spec, network, facts, signal } = attempt;
+    const { spec, facts, signal } = attempt;
     if (client.local) await rejectFiles(spec.mounts);
     const dockerSocketFolder = await daemons.prepare(spec, signal);
-    const toolsFolder = await tools.folder();
-    const controlFolder = files.folder(spec.id);
     const createWith = async (gpuIds: readonly string[]): Promise<string> => {
-      const context = { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host: facts };
-      const request = { ...createOptions(spec, context), abortSignal: signal };
+      const request = { ...(await requestOf(attempt, { gpuIds, dockerSocketFolder })), abortSignal: signal };
       return (await client.call(signal, () => client.docker.createContainer(request))).id;
     };
     try {

@@ -2,18 +2,16 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import { installationLabel } from '../../labels.ts';
+import { instanceId } from '../../../domain/ids.ts';
+import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault } from '../client/faults.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import { listContainers } from './container-calls.ts';
+import { isOurs } from './observation.ts';
 
-/** Label with GPU ids, comma-separated: not every runtime's inspect reports them. */
-export const gpuLabel = 'berth.gpus';
-
-/** Empty without GPUs; an image saved from an instance with GPUs carries an empty label. */
 export const gpusOf = (found: Record<string, string>): string[] =>
-  (found[gpuLabel] ?? '').split(',').filter((id) => id !== '');
+  (found[labels.gpus] ?? '').split(',').filter((id) => id !== '');
 
 /** Unassigned GPUs first, then those of stopped holders. Null: too few. */
 export function chooseGpus(
@@ -42,9 +40,15 @@ export interface GpuAllocator {
 export function makeGpuAllocator(client: DockerClient, installation: string): GpuAllocator {
   const creations = makeSemaphore(1, { abortError: abortFault });
 
+  /** Compares the name, too: an image gives its labels to containers that others make. */
+  const isInstance = (found: Record<string, string>, names: readonly string[]): boolean =>
+    isOurs(found, installation) && names.includes(`/${containerName(instanceId(found[labels.id] ?? ''))}`);
+
   async function listHolders(signal: AbortSignal): Promise<{ name: string; ids: string[]; running: boolean }[]> {
-    const all = await listContainers(client, [installationLabel(installation), gpuLabel], signal);
-    return all.map(({ Id, Labels, State }) => ({ name: Id, ids: gpusOf(Labels), running: State === 'running' }));
+    const all = await listContainers(client, [installationLabel(installation)], signal);
+    return all
+      .filter(({ Labels, Names }) => isInstance(Labels, Names))
+      .map(({ Id, Labels, State }) => ({ name: Id, ids: gpusOf(Labels), running: State === 'running' }));
   }
 
   return {

@@ -10,7 +10,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import path from 'node:path';
 import type { Logger } from 'pino';
-import { installationLabel, labels } from '../../labels.ts';
+import { installationLabel, labels, labelsOf } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
 import { canAccess, type Host } from '../client/host-facts.ts';
@@ -154,15 +154,16 @@ function makeToolsCopier(
 
   async function collect(out: string, signal: AbortSignal): Promise<void> {
     // Our own user, so we may move its files.
-    const { rootless } = await host.facts(signal);
+    const { rootless, userNamespace } = await host.facts(signal);
     const request = {
       Image: imageRef,
       Entrypoint: ['/bin/sh', '-c', COLLECT, 'sh', path.posix.join(TOOLS_FOLDER, version)],
       Cmd: [],
       User: rootless ? '0' : `${process.getuid?.() ?? 0}:${process.getgid?.() ?? 0}`,
-      Labels: { [labels.installation]: installation, [labels.kind]: 'tools' },
+      Labels: labelsOf(installation, { kind: 'tools', id: '', ownerId: '', generation: 0 }),
       HostConfig: {
         NetworkMode: 'none',
+        ...(userNamespace === null ? {} : { UsernsMode: 'host' }),
         Mounts: [bindOf({ source: out, target: '/out', readOnly: false })],
         ReadonlyRootfs: true,
         CapDrop: ['ALL'],

@@ -33,13 +33,14 @@ export function createRequest({ command, env, terminal }: ExecRequest): Docker.E
   };
 }
 
-export async function hasStarted(inspect: () => Promise<Docker.ExecInspectInfo>): Promise<boolean> {
+/** Process id on the engine's host; 0 when the command could not be started. */
+export async function startedPid(inspect: () => Promise<Docker.ExecInspectInfo>): Promise<number> {
   const pauses = pollPauses();
   for (;;) {
     const { Pid, ExitCode } = await inspect();
-    if (Pid > 0) return true;
+    if (Pid > 0) return Pid;
     // A very short command may report the exit code before the process.
-    if (ExitCode !== null) return (await inspect()).Pid > 0;
+    if (ExitCode !== null) return (await inspect()).Pid;
     await sleep(pauses.next().value);
   }
 }

@@ -31,16 +31,17 @@ import { isSameRun } from '../container/container-calls.ts';
 import {
   connectionLost,
   createRequest,
-  hasStarted,
   instanceEnded,
   isExecGone,
   pollPauses,
   readStartFailure,
+  startedPid,
   throwNotRunning,
   type StartFailure,
 } from './exec-start.ts';
 import { signalCommand } from './kill.ts';
 import { Output, pump } from './output.ts';
+import type { StartedCommand } from './spare-processes.ts';
 
 const ANSWER_MS = 30_000;
 const ABANDON_MS = 5_000;
@@ -57,9 +58,20 @@ export interface ExecOptions {
   signal: AbortSignal;
   /** Closes the connection of an open command, which goes on. */
   stopping: AbortSignal;
+  /** Starts the command with spare processes (`spare-processes.ts`). */
+  withSpare?: (start: () => Promise<Session>) => Promise<Session>;
+}
+
+interface Session extends StartedCommand {
+  session: OpenExec;
 }
 
 export async function openExec(options: ExecOptions): Promise<OpenExec> {
+  const { withSpare = (start) => start() } = options;
+  return (await withSpare(() => openSession(options))).session;
+}
+
+async function openSession(options: ExecOptions): Promise<Session> {
   const { client, info, request, signal } = options;
   const container = client.docker.getContainer(info.Id);
   const exec = await client
@@ -70,7 +82,8 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
     handle.abandon().catch(() => {});
     return throwNotRunning(error);
   });
-  return makeSession(handle, started, options);
+  const session = makeSession(handle, started, options);
+  return { session, exited: session.exited, hostPid: started.hostPid };
 }
 
 /** An abort drops the answer; the command goes on inside. */
@@ -96,6 +109,12 @@ async function readStart(stream: Readable): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
+interface Started {
+  socket: Duplex;
+  hostPid: number;
+  failure: StartFailure | null;
+}
+
 class ExecHandle {
   readonly #options: ExecOptions;
   readonly #exec: Docker.Exec;
@@ -118,21 +137,21 @@ class ExecHandle {
     await this.#options.client.call(signal, (abortSignal) => this.#exec.resize({ h, w, abortSignal }));
   }
 
-  async start(): Promise<{ socket: Duplex; failure: StartFailure | null }> {
+  async start(): Promise<Started> {
     const { client, request, signal } = this.#options;
     const start = { hijack: true, Detach: false, Tty: request.terminal !== null };
     const socket = await client.call(signal, (abortSignal) => this.#exec.start({ ...start, abortSignal }));
     this.#socket = socket;
     socket.on('error', () => {}); // the reader sees the error
-    if (!(await hasStarted(() => this.inspect(signal))))
-      return { socket, failure: await readStartFailure(socket, request) };
+    const hostPid = await startedPid(() => this.inspect(signal));
+    if (hostPid === 0) return { socket, hostPid, failure: await readStartFailure(socket, request) };
     if (request.terminal !== null) {
       // Engines before 23.0 ignore the size in the create request.
       await this.resize(request.terminal, signal).catch((error: unknown) => {
         if (signal.aborted) throw error; // a command that has ended shows in its exit code
       });
     }
-    return { socket, failure: null };
+    return { socket, hostPid, failure: null };
   }
 
   disconnect(): void {
@@ -142,7 +161,7 @@ class ExecHandle {
   async abandon(): Promise<void> {
     this.disconnect();
     const signal = AbortSignal.timeout(ABANDON_MS);
-    if (await hasStarted(() => this.inspect(signal))) await this.kill();
+    if ((await startedPid(() => this.inspect(signal))) > 0) await this.kill();
   }
 
   async hasEnded(): Promise<boolean> {
@@ -176,7 +195,7 @@ class ExecHandle {
 
 function makeSession(
   handle: ExecHandle,
-  { socket, failure }: { socket: Duplex; failure: StartFailure | null },
+  { socket, failure }: Started,
   { request: { terminal }, stopping }: ExecOptions,
 ): OpenExec {
   const disconnect = (): void => handle.disconnect();

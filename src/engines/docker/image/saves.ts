@@ -19,7 +19,6 @@ import type { Engine } from '../../contract.ts';
 import { labels, labelsOf } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
 import type { Containers } from '../container/containers.ts';
-import { gpuLabel } from '../container/gpus.ts';
 import { isOwnImage, type ImageInfo, type DockerImages } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
 
@@ -100,9 +99,8 @@ function imageSettings(of: {
         id: source[labels.id] ?? '',
         ownerId: source[labels.owner] ?? '',
         generation: 0,
+        imageRef: of.ref,
       }),
-      [labels.imageRef]: of.ref,
-      ...(source[gpuLabel] === undefined ? {} : { [gpuLabel]: '' }),
     },
   };
 }

@@ -4,13 +4,14 @@
  * parent. A connection accepted before the listener's hand-over follows as `{ id, early: true }`,
  * until `{ id, handedOver: true }`.
  *
+ * Node reports no error when the kernel refuses to pass a handle, and sends nothing more: a ping
+ * then stays unanswered, and the parent ends this process.
+ *
  * Plain JavaScript: stripping types starts in 104 ms, not 42, and takes 64 MB, not 46.
  */
 import { Resolver } from 'node:dns/promises';
 import { readFileSync, readlinkSync } from 'node:fs';
 import net from 'node:net';
-
-const NOBODY = 65_534;
 
 /** @typedef {{ addresses: string[], names: string[], servers: string[], port: number }} Target */
 /** @typedef {{ host: string, port: number }} Local */
@@ -20,15 +21,22 @@ const NOBODY = 65_534;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
 
-/** @param {Answer} answer @param {net.Socket | net.Server} [handle] */
-function send(answer, handle) {
-  process.send?.(answer, handle, {}, () => {
+/** @param {Answer} answer @param {net.Socket | net.Server} handle */
+function pass(answer, handle) {
+  process.send?.(answer, handle, {}, (error) => {
+    if (error) {
+      if (!answer.early) refuse(answer.id, error);
+      return handle instanceof net.Server ? void handle.close() : void handle.destroy();
+    }
     if (!(handle instanceof net.Server)) return;
     // An open copy in this process would go on accepting connections.
     handle.close();
-    process.send?.({ id: answer.id, handedOver: true });
+    process.send?.({ id: answer.id, handedOver: true }, undefined, {}, () => {});
   });
 }
+
+/** @param {number} id @param {unknown} error */
+const refuse = (id, error) => process.send?.({ id, code: codeOf(error), text: String(error) }, undefined, {}, () => {});
 
 /** @type {(address: string, port: number, signal: AbortSignal) => Promise<net.Socket>} */
 function open(address, port, signal) {
@@ -66,7 +74,7 @@ async function connect(id, target, signal) {
   for (const address of await resolve(target, signal)) {
     signal.throwIfAborted();
     try {
-      return send({ id }, await open(address, target.port, signal));
+      return pass({ id }, await open(address, target.port, signal));
     } catch (error) {
       failures.push(error);
     }
@@ -78,16 +86,16 @@ async function connect(id, target, signal) {
 function listen(id, { host, port }) {
   return new Promise((resolve, reject) => {
     const server = net.createServer({ pauseOnConnect: true, allowHalfOpen: true });
-    server.on('connection', (socket) => send({ id, early: true }, socket));
+    server.on('connection', (socket) => pass({ id, early: true }, socket));
     server.once('error', reject).listen({ port, ...(host === '' ? {} : { host }) }, () => {
       server.off('error', reject).on('error', () => {});
-      resolve(send({ id }, server));
+      resolve(pass({ id }, server));
     });
   });
 }
 
 /** @param {Request} request */
-async function answer({ id, connect: target, listen: at, cancel }) {
+async function serve({ id, connect: target, listen: at, cancel }) {
   if (cancel) return running.get(id)?.abort();
   const controller = new AbortController();
   running.set(id, controller);
@@ -95,7 +103,7 @@ async function answer({ id, connect: target, listen: at, cancel }) {
     if (target) await connect(id, target, controller.signal);
     else if (at) await listen(id, at);
   } catch (error) {
-    send({ id, code: codeOf(error), text: String(error) });
+    refuse(id, error);
   } finally {
     running.delete(id);
   }
@@ -104,15 +112,20 @@ async function answer({ id, connect: target, listen: at, cancel }) {
 /** @param {unknown} error */
 const codeOf = (error) => (error instanceof Error && 'code' in error ? String(error.code) : '');
 
-/** Drops root where Docker opens low ports to all users; elsewhere listening on them needs root. */
-function dropRoot() {
+/**
+ * Drops root where Docker opens low ports to all users; elsewhere listening on them needs root.
+ * @param {number} user
+ */
+function dropRoot(user) {
   if (readFileSync('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'utf8').trim() !== '0') return;
   process.setgroups?.([]);
-  process.setgid?.(NOBODY);
-  process.setuid?.(NOBODY);
+  process.setgid?.(user);
+  process.setuid?.(user);
 }
 
-dropRoot();
+dropRoot(Number(process.argv[2]));
 process.on('disconnect', () => process.exit());
-process.on('message', (/** @type {Request} */ request) => void answer(request));
+process.on('message', (/** @type {Request | 'ping'} */ message) =>
+  message === 'ping' ? void process.send?.('pong', undefined, {}, () => {}) : void serve(message),
+);
 process.send?.({ network: readlinkSync('/proc/self/ns/net') });

@@ -162,6 +162,8 @@ function makeNetworkCreator({ client, host, installation, pool }: NetworksDeps) 
           Name: networkName(installation, owner),
           CheckDuplicate: true,
           Driver: 'bridge',
+          // The packet filter has rules for IPv4 only.
+          EnableIPv6: false,
           IPAM: { Driver: 'default', Config: [{ Subnet: subnet }] },
           Labels: labelsOf(installation, { kind: 'network', id: owner, ownerId: owner, generation: 0 }),
           // Podman isolates bridges only on request.

@@ -1,5 +1,6 @@
 /** Parent of the process in an instance's network: starts the child, multiplexes requests. */
 import { fork, type ChildProcess, type SendHandle } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { readlink } from 'node:fs/promises';
 import net from 'node:net';
 import path from 'node:path';
@@ -12,7 +13,11 @@ const PROGRAM = path.join(import.meta.dirname, 'child.mjs');
 /** A child takes 46 MB, 9 of them unshared, and 50 ms to start. */
 const IDLE_MS = 20_000;
 const START_MS = 15_000;
+/** A child that leaves a ping unanswered until the next is ended. */
+const PING_MS = 5_000;
 const MAX_REQUESTS = 256;
+/** One at random for a child: a tenant who knew it could use up what the kernel counts by user. */
+const USERS = { first: 0x7800_0000, end: 0x8000_0000 };
 
 export type SocketRequest =
   | { connect: NameTarget & { port: number } }
@@ -33,6 +38,7 @@ export interface NetworkChild {
 }
 
 const childMessage = z.union([
+  z.literal('pong'),
   z.object({ network: z.string() }),
   z.object({ id: z.number(), early: z.literal(true) }),
   z.object({ id: z.number(), handedOver: z.literal(true) }),
@@ -52,8 +58,15 @@ interface Child {
   early: Map<number, (socket: net.Socket) => void>;
 }
 
-export function makeNetworkChild(options: { nsenter: string; network: string; idleMs?: number }): NetworkChild {
-  const { nsenter, network, idleMs = IDLE_MS } = options;
+export interface NetworkChildOptions {
+  nsenter: string;
+  network: string;
+  idleMs?: number;
+  pingMs?: number;
+}
+
+export function makeNetworkChild(options: NetworkChildOptions): NetworkChild {
+  const { idleMs = IDLE_MS } = options;
   let current: Child | undefined;
   let lastId = 0;
   let stopped = false;
@@ -78,7 +91,7 @@ export function makeNetworkChild(options: { nsenter: string; network: string; id
       if (stopped) throw lostChild(new Error('stopped'));
       if (signal.aborted) throw faultOf(signal.reason);
       clearTimeout(idle);
-      const child = (current ??= startChild(nsenter, network, forget));
+      const child = (current ??= startChild(options, forget));
       if (child.pending.size >= MAX_REQUESTS) throw tooMany();
       const id = ++lastId;
       const answer = Promise.withResolvers<net.Socket | net.Server>();
@@ -111,9 +124,9 @@ export function makeNetworkChild(options: { nsenter: string; network: string; id
   };
 }
 
-function startChild(nsenter: string, network: string, onEnd: (child: Child) => void): Child {
+function startChild({ nsenter, network, pingMs = PING_MS }: NetworkChildOptions, onEnd: (child: Child) => void): Child {
   // Only the channel: no other descriptor, no environment, no debugger port in that network.
-  const process_ = fork(PROGRAM, [], {
+  const process_ = fork(PROGRAM, [String(randomInt(USERS.first, USERS.end))], {
     execPath: nsenter,
     execArgv: [`--net=${network}`, '--', process.execPath, '--disable-sigusr1'],
     env: {},
@@ -132,22 +145,41 @@ function startChild(nsenter: string, network: string, onEnd: (child: Child) => v
     child.pending.clear();
     process_.kill('SIGKILL');
   };
+  const pings = pingChild(process_, pingMs, () => end(silentChild(pingMs)));
   process_.on('error', (error) => end(lostChild(error)));
   process_.on('exit', (code, by) => end(lostChild(new Error(`the child exited with ${code ?? by}`))));
   process_.on('disconnect', () => end(lostChild(new Error('the channel to the child was closed'))));
   process_.on('message', (message, handle) => {
     const parsed = childMessage.safeParse(message);
     if (!parsed.success) return close(handle);
+    if (parsed.data === 'pong') return pings.onPong();
     if ('handedOver' in parsed.data) return void child.early.delete(parsed.data.id);
     if (!('network' in parsed.data)) return settle(child, parsed.data, handle);
     clearTimeout(timer);
     const other = parsed.data.network;
     readlink('/proc/self/ns/net').then(
-      (own) => (own === other ? end(notEntered()) : entered.resolve()),
+      (own) => (own === other ? end(notEntered()) : entered.resolve(pings.start())),
       (error: unknown) => end(lostChild(error)),
     );
   });
   return child;
+}
+
+/** Calls `onSilent` when a ping is unanswered as the next one is due. */
+function pingChild(child: ChildProcess, intervalMs: number, onSilent: () => void) {
+  let answered = true;
+  let timer: NodeJS.Timeout | undefined;
+  const ping = (): void => {
+    if (!child.connected) return clearInterval(timer);
+    if (!answered) return onSilent();
+    answered = false;
+    child.send('ping', () => {});
+  };
+  return {
+    // After a busy moment of this process, an answer may wait to be read: timers come first.
+    start: () => void (timer = setInterval(() => setImmediate(ping), intervalMs).unref()),
+    onPong: () => void (answered = true),
+  };
 }
 
 function settle(
@@ -180,6 +212,13 @@ const lostChild = (cause: unknown): EngineFault =>
     retry: true,
     cause,
   });
+
+const silentChild = (ms: number): EngineFault =>
+  new EngineFault(
+    'unreachable',
+    `the process that opens connections in the instance's network did not answer within ${ms / 1000} s and was ended; try again`,
+    { retry: true },
+  );
 
 const notEntered = (): EngineFault =>
   new EngineFault('rejected', "Berth could not enter the instance's network", { retry: true });

@@ -5,6 +5,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
+import { processGroupOf } from '../host/process-group.ts';
 
 export interface BlockBytes {
   readBytes: number | null;
@@ -19,7 +20,6 @@ export interface DeviceBytes {
 }
 
 const LOOP_MAJOR = 7;
-const CGROUPS = '/sys/fs/cgroup';
 const unknown: BlockBytes = { readBytes: null, writtenBytes: null };
 
 /** `hasParts`: whether other devices of the host count the device's bytes, too. */
@@ -55,16 +55,19 @@ export const hasPartsHere = (device: string): Promise<boolean> =>
   );
 
 export async function bytesOfProcesses(pid: number): Promise<BlockBytes> {
-  const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
-  const below = /^\d+:pids:(\/.+)$/m.exec(groups)?.[1];
-  if (below === undefined) return unknown;
-  const pids = await pidsBelow(path.join(CGROUPS, 'pids', below));
+  const pids = await processesOf(pid);
   const accounts = await Promise.all(pids.map((process) => readFile(`/proc/${process}/io`, 'utf8').catch(() => '')));
   const sum = (name: string): number =>
     accounts.reduce((all, text) => all + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(text)?.[1] ?? 0), 0);
   return accounts.some((text) => text !== '')
     ? { readBytes: sum('read_bytes'), writtenBytes: sum('write_bytes') }
     : unknown;
+}
+
+/** Processes of the container whose main process is `pid`; empty when unknown. */
+export async function processesOf(pid: number): Promise<string[]> {
+  const folder = await processGroupOf(pid);
+  return folder === null ? [] : pidsBelow(folder);
 }
 
 async function pidsBelow(folder: string): Promise<string[]> {

@@ -17,6 +17,7 @@ import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../client/faults.ts';
 import type { Host } from '../client/host-facts.ts';
+import { countRootDisk } from './root-disk.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
 import { runCommand } from '../exec/exec.ts';
 import { isOurs, isRunning, startedAtMs } from '../container/observation.ts';
@@ -25,7 +26,7 @@ const MIN_INTERVAL_MS = 1_000;
 const GPU_DEADLINE_MS = 5_000;
 const INSPECTS_AT_ONCE = 8;
 /** Sizing a root disk walks all files: many at once saturate the host's disk. */
-const DISKS_AT_ONCE = 2;
+const DISKS_AT_ONCE = 4;
 const MAX_INSTANCES = 100_000;
 
 export function makeUsage(client: DockerClient, installation: string, host: Host): Engine['usage'] {
@@ -64,14 +65,17 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
   }
 
   async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions) {
+    const countsHere = options.rootDisk === true && (await host.facts(signal)).countsRootDisks;
     const inspect = (): Promise<ContainerInspectInfo & { SizeRw?: number }> => {
-      const request = { size: options.rootDisk === true, abortSignal: signal };
+      const request = { size: options.rootDisk === true && !countsHere, abortSignal: signal };
       return call(signal, () => docker.getContainer(containerName(id)).inspect(request));
     };
     const info = await (options.rootDisk ? disks : inspects).run(inspect, { signal });
     runs.delete(id);
     if (!isOurs(info.Config.Labels, installation, id)) return null;
-    const rootDiskBytes = options.rootDisk ? (info.SizeRw ?? null) : null;
+    const rootDiskBytes = countsHere
+      ? await disks.run(() => countRootDisk(info, signal), { signal })
+      : (info.SizeRw ?? null);
     if (!isRunning(info.State)) return { run: null, rootDiskBytes };
     const run: Run = {
       containerId: info.Id,

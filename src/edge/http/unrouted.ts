@@ -1,0 +1,97 @@
+/** Requests that reach no route: foreign host, unknown path or method, or not valid HTTP. */
+import { METHODS, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
+import { refusalOfExpect } from './expect-header.ts';
+import { refusalOfHost } from './host-header.ts';
+import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
+import { setCommonHeaders } from './reply-headers.ts';
+import { serverPagePaths } from './server-pages.ts';
+import { errorKinds } from './status.ts';
+
+export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string>): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    const refused = refusalOfHost(request.raw, hosts) ?? refusalOfExpect(request.raw);
+    if (refused === null) done();
+    else answer(request, reply, refused);
+  });
+}
+
+/** Answers before fastify reads the body; fastify's own 404 would read it. */
+export function refuseUnknownRoutes(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404) answer(request, reply, unknownRoute(request.method, request.url));
+    else done();
+  });
+}
+
+/** Methods of a path as in `Allow`; empty for an unknown path. */
+export function allowedMethods(path: string): string {
+  if (serverPagePaths.has(path)) return 'GET, HEAD';
+  return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
+}
+
+function unknownRoute(method: string, url: string): Unrouted {
+  const path = pathOf(url);
+  const allow = allowedMethods(path);
+  const noRoute = `no route ${method} ${path.slice(0, 200)}`;
+  return allow === ''
+    ? { code: 'not_found', message: `${noRoute}: GET ${BASE_PATH}/openapi.json lists all routes` }
+    : { code: 'method_not_allowed', message: `${noRoute}: this path takes ${allow}`, allow };
+}
+
+function answer(request: FastifyRequest, reply: FastifyReply, { code, message, allow }: Unrouted): void {
+  const { status, contentType, body } = errorBody(code, message, PLAIN);
+  if (allow !== undefined) reply.header('allow', allow);
+  setCommonHeaders(request, reply, contentType).code(status).header('x-error-code', code).send(body);
+}
+
+export const TOO_SLOW: Unrouted = { code: 'request_timeout', message: 'the request took too long to arrive' };
+const MALFORMED: Unrouted = { code: 'bad_request', message: 'this is not a valid HTTP request' };
+const BY_NODE_CODE: Record<string, Unrouted> = {
+  HPE_HEADER_OVERFLOW: {
+    code: 'headers_too_large',
+    message: 'the headers are too large: at most 16 KiB are read',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: TOO_SLOW,
+};
+
+interface WireError extends NodeJS.ErrnoException {
+  rawPacket?: unknown;
+}
+
+/** `clientErrorHandler` of fastify: answers what Node's parser refuses. */
+export const makeWireErrors =
+  (requestId: () => string) =>
+  (error: WireError, socket: Socket): void => {
+    if (error.code === 'ECONNRESET') socket.destroy();
+    else answerOnSocket(socket, unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED, requestId());
+  };
+
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\/\S*) HTTP\/1\.[01]\r\n/;
+
+/** Node's parser stops at a method that it does not know, such as `FOO`. Null for other errors. */
+function unknownMethod({ code, rawPacket }: WireError): Unrouted | null {
+  if (code !== 'HPE_INVALID_METHOD' || !Buffer.isBuffer(rawPacket)) return null;
+  const [, method = '', url = ''] = REQUEST_LINE.exec(rawPacket.toString('latin1')) ?? [];
+  // A packet that begins with a known method has the faulty request behind another one.
+  return url === '' || METHODS.includes(method) ? null : unknownRoute(method, url);
+}
+
+/** Answers without a parsed request, and closes. */
+export function answerOnSocket(socket: Socket, { code, message, allow }: Unrouted, requestId: string): void {
+  if (!socket.writable) return void socket.destroy();
+  const { status } = errorKinds[code];
+  const body = JSON.stringify({ message });
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-error-code: ${code}`,
+    `x-request-id: ${requestId}`,
+    ...(allow === undefined ? [] : [`allow: ${allow}`]),
+    'connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());
+}

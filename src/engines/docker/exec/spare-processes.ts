@@ -1,0 +1,140 @@
+/**
+ * Lets an owner into an instance that has used up its processes. Raises the limit in the kernel
+ * alone: from the engine's record the next server restores what a killed one raised. Other
+ * processes are stopped while a command starts, or a fork bomb would take all that is raised.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open, readFile, stat, writeFile } from 'node:fs/promises';
+import { constants, setPriority } from 'node:os';
+import path from 'node:path';
+import type { ContainerInspectInfo } from 'dockerode';
+import { makeBoundedMap } from '../../../async/bounded-map.ts';
+import { makeKeyedMutex } from '../../../async/mutex.ts';
+import { processGroupOf } from '../host/process-group.ts';
+
+/** The start of a command takes up to 16. */
+const ENOUGH = 32;
+const ENOUGH_SHARE = 1 / 4;
+const SPARE = 128;
+const MAX_INSTANCES = 100_000;
+
+type Run = Pick<ContainerInspectInfo, 'Id' | 'State' | 'HostConfig'>;
+
+export interface StartedCommand {
+  hostPid: number;
+  exited: Promise<unknown>;
+}
+
+export interface SpareProcesses {
+  /** Raises the limit until the command ends, if few processes are left. */
+  start<T extends StartedCommand>(run: Run, start: () => Promise<T>): Promise<T>;
+  /** Restores the limit after a crash. Checks each container once. Never throws. */
+  restore(run: Run): Promise<void>;
+}
+
+/** `nsenter`: null where Berth cannot write control groups of the engine. */
+export function makeSpareProcesses(nsenter: () => Promise<string | null>): SpareProcesses {
+  const raised = new Map<string, number>();
+  const checked = makeBoundedMap<true>({ maxEntries: MAX_INSTANCES });
+  const mutex = makeKeyedMutex<string>();
+
+  async function groupOf(run: Run): Promise<Group | null> {
+    const limit = run.HostConfig.PidsLimit ?? 0;
+    const program = await nsenter();
+    if (limit <= 0 || !run.State.Running || program === null) return null;
+    const folder = await processGroupOf(run.State.Pid);
+    // A foreign group: the process has ended, and its id is another's.
+    if (!folder?.includes(run.Id)) return null;
+    return { folder, limit, pid: run.State.Pid, nsenter: program };
+  }
+
+  async function isShort(group: Group): Promise<boolean> {
+    const left = group.limit - (await numberIn(group, 'pids.current'));
+    return left < Math.min(ENOUGH, group.limit * ENOUGH_SHARE);
+  }
+
+  async function release(id: string, group: Group): Promise<void> {
+    const others = (raised.get(id) ?? 1) - 1;
+    if (others > 0) return void raised.set(id, others);
+    raised.delete(id);
+    await setLimit(group, group.limit);
+  }
+
+  return {
+    async start(run, start) {
+      const group = await groupOf(run);
+      if (group === null || !(await isShort(group))) return start();
+      raised.set(run.Id, (raised.get(run.Id) ?? 0) + 1);
+      const end = (): Promise<void> => release(run.Id, group);
+      try {
+        const started = await mutex.run(run.Id, async () => {
+          // Above the limit before the stop: tells the next server to continue the processes.
+          await setLimit(group, group.limit + 1);
+          await signalAll(group, 'STOP');
+          await setLimit(group, group.limit + SPARE);
+          try {
+            const command = await start();
+            await raisePriority(command.hostPid, run.Id);
+            return command;
+          } finally {
+            await signalAll(group, 'CONT');
+          }
+        });
+        void started.exited.then(end, end);
+        return started;
+      } catch (error) {
+        await end();
+        throw error;
+      }
+    },
+
+    async restore(run) {
+      if (checked.get(run.Id)) return;
+      const group = await groupOf(run);
+      if (group === null || raised.has(run.Id)) return;
+      checked.set(run.Id, true);
+      if ((await numberIn(group, 'pids.max')) <= group.limit) return;
+      await signalAll(group, 'CONT');
+      await setLimit(group, group.limit);
+    },
+  };
+}
+
+interface Group {
+  folder: string;
+  limit: number;
+  pid: number;
+  nsenter: string;
+}
+
+const numberIn = ({ folder }: Group, file: string): Promise<number> =>
+  readFile(path.join(folder, file), 'utf8').then(Number, () => 0);
+
+const setLimit = ({ folder }: Group, limit: number): Promise<void> =>
+  writeFile(path.join(folder, 'pids.max'), String(limit)).catch(() => {});
+
+/** Signals all processes inside but the first. The shell is the host's, beyond the limits. */
+async function signalAll({ pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Promise<void> {
+  const namespace = await open(`/proc/${pid}/ns/pid`).catch(() => null);
+  if (namespace === null) return;
+  try {
+    if ((await namespace.stat()).ino === (await stat('/proc/self/ns/pid')).ino) return;
+    const command = ['--pid=/proc/self/fd/3', '--', '/bin/sh', '-c', `kill -${signal} -1`];
+    await once(spawn(nsenter, command, { stdio: ['ignore', 'ignore', 'ignore', namespace.fd], env: {} }), 'close');
+  } catch {
+    // The command then starts as best it can.
+  } finally {
+    await namespace.close();
+  }
+}
+
+/** Within the instance: its share of the host's processors stays the same. */
+async function raisePriority(pid: number, containerId: string): Promise<void> {
+  if (!(await processGroupOf(pid))?.includes(containerId)) return;
+  try {
+    setPriority(pid, constants.priority.PRIORITY_HIGHEST);
+  } catch {
+    // The command has ended.
+  }
+}

@@ -1,0 +1,105 @@
+/** Sets up kernel limits, the group of all instances and their packet filter, with each probe. */
+import { readFile } from 'node:fs/promises';
+import type { Logger } from 'pino';
+import type { Isolation } from '../../contract.ts';
+import type { EnsureFirewall, FirewallHost } from '../network/firewall.ts';
+import { ensureInstanceGroup } from './cgroups.ts';
+import { instanceGroupOf, type GroupHost } from './instance-group.ts';
+import { raiseCommand, type LowLimit } from './kernel-limits.ts';
+import { ensureKernelLimits, type KernelLimitsMode } from './sysctls.ts';
+import { makeWarnings } from './warnings.ts';
+
+export interface IsolationConfig {
+  kernelLimits: KernelLimitsMode;
+  /** Memory for the host's own programs. */
+  hostMemoryMiB: number;
+}
+
+export interface IsolationHost extends Pick<GroupHost, 'cgroupVersion' | 'cgroupDriver'> {
+  /** Why the limits of the engine's kernel cannot be read here; null: Berth runs on that kernel. */
+  elsewhere: string | null;
+  /** Why Berth cannot set up a control group; null: it can try. */
+  noGroup: string | null;
+  memoryMiB: number;
+  firewall: FirewallHost;
+}
+
+export interface HostIsolation {
+  shown: Omit<Isolation, 'userNamespaces' | 'runtimes'>;
+  /** `CgroupParent` of new containers; null: the engine's default. */
+  cgroupParent: string | null;
+}
+
+const MIB = 1024 ** 2;
+const NO_SETTINGS = 'its control group for instances could not be set up';
+
+export type EnsureIsolation = (host: IsolationHost) => Promise<HostIsolation>;
+
+export function makeIsolation(
+  config: IsolationConfig,
+  ensureFirewall: EnsureFirewall,
+  log: Pick<Logger, 'info' | 'warn'>,
+): EnsureIsolation {
+  const warn = makeWarnings(log);
+  let applied = '';
+
+  return async (host) => {
+    const limits = await limitsOf(host);
+    const group = await groupOf(host);
+    warn(
+      [limits, group.why]
+        .filter((why) => why !== null)
+        .map((why) => `instances can disturb each other and this host: ${why}`)
+        .join('; '),
+    );
+    return {
+      cgroupParent: group.parent,
+      shown: {
+        kernelLimits: limits === null,
+        ...(limits === null ? {} : { whyNoKernelLimits: limits }),
+        hostReserve: group.why === null,
+        ...(group.why === null ? {} : { whyNoHostReserve: group.why }),
+        // Follows the size of the connection table, a kernel limit.
+        ...(await ensureFirewall(host.firewall)),
+      },
+    };
+  };
+
+  async function limitsOf({ elsewhere, memoryMiB }: IsolationHost): Promise<string | null> {
+    if (elsewhere !== null) return elsewhere;
+    const { raised, low } = await ensureKernelLimits(memoryMiB * MIB, config.kernelLimits);
+    if (raised.length > 0) log.info({ limits: raised }, 'raised limits of the kernel that instances share');
+    return low.length === 0 ? null : textOf(low);
+  }
+
+  async function groupOf(host: IsolationHost): Promise<{ parent: string | null; why: string | null }> {
+    const why = host.elsewhere ?? host.noGroup;
+    if (why !== null) return { parent: null, why };
+    const { cgroupVersion, cgroupDriver, memoryMiB } = host;
+    const group = instanceGroupOf({
+      cgroupVersion,
+      cgroupDriver,
+      memoryBytes: memoryMiB * MIB,
+      reservedBytes: config.hostMemoryMiB * MIB,
+      maxProcesses: await maxProcesses(),
+    });
+    if (group === null) return { parent: null, why: 'its engine reports no control groups' };
+    // systemd keeps properties itself, and a call of systemctl for each probe would be dear.
+    const settings = group.driver === 'systemd' ? JSON.stringify(group) : '';
+    const failure = settings !== '' && settings === applied ? null : await ensureInstanceGroup(group);
+    if (failure === null) applied = settings;
+    return failure === null
+      ? { parent: group.parent, why: null }
+      : { parent: null, why: `${NO_SETTINGS} (${failure})` };
+  }
+}
+
+const textOf = (low: readonly LowLimit[]): string =>
+  `limits of its kernel that instances share are too low; the operator can raise them (${raiseCommand(low)})`;
+
+async function maxProcesses(): Promise<number> {
+  const limits = await Promise.all(
+    ['pid_max', 'threads-max'].map((name) => readFile(`/proc/sys/kernel/${name}`, 'utf8').then(Number)),
+  );
+  return Math.min(...limits);
+}

@@ -1,0 +1,10 @@
+import type { Logger } from 'pino';
+
+/** Logs a warning that repeated checks find once, and again after a change. Empty: none. */
+export function makeWarnings(log: Pick<Logger, 'warn'>): (text: string) => void {
+  let last = '';
+  return (text) => {
+    if (text !== last && text !== '') log.warn(text);
+    last = text;
+  };
+}

@@ -1,0 +1,118 @@
+/** Installs `firewall-rules.ts`, and again once missing: other programs may flush the tables. */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import type { Logger } from 'pino';
+import { makeSemaphore } from '../../../async/semaphore.ts';
+import { errorText } from '../../../domain/unknown-error.ts';
+import type { Capabilities } from '../../contract.ts';
+import { makeWarnings } from '../host/warnings.ts';
+import {
+  chainName,
+  chainPlans,
+  connectionLimits,
+  hasJump,
+  restoreInput,
+  type ChainPlan,
+  type FirewallPlan,
+  type LinkLocal,
+} from './firewall-rules.ts';
+
+const run = promisify(execFile);
+
+const COMMAND = { timeout: 10_000, maxBuffer: 64 * 1024 * 1024 };
+/** Waits 5 s for another program that changes the tables. */
+const WAIT = ['-w', '5'];
+
+const TABLE_SIZE = '/proc/sys/net/netfilter/nf_conntrack_max';
+/** Assumed until the kernel loads the table. */
+const SMALL_TABLE = 65_536;
+
+export interface FirewallConfig extends Pick<FirewallPlan, 'pool'> {
+  installation: string;
+  linkLocal: LinkLocal | undefined;
+  log: Pick<Logger, 'info' | 'warn'>;
+}
+
+export type FirewallHost = { iptables: string } | { whyNot: string };
+
+type FirewallState = Pick<
+  Capabilities['isolation'],
+  'connectionLimit' | 'whyNoConnectionLimit' | 'linkLocalClosed' | 'whyLinkLocalOpen'
+>;
+
+export type EnsureFirewall = (host: FirewallHost) => Promise<FirewallState>;
+
+export function makeFirewall({ installation, pool, linkLocal, log }: FirewallConfig): EnsureFirewall {
+  const chain = chainName(installation);
+  // One at a time: two installations at once would leave two jumps.
+  const semaphore = makeSemaphore(1);
+  const warn = makeWarnings(log);
+
+  /** Returns null, or why the chain is not as planned. */
+  async function ensureChain(host: FirewallHost, plan: ChainPlan): Promise<string | null> {
+    if ('whyNot' in host) return host.whyNot;
+    try {
+      const own = await ownRules(host.iptables, plan.table);
+      if ([...own.values()].every((listed) => hasJump(chain, plan, listed))) return null;
+      await restore(host.iptables, restoreInput(chain, plan, own));
+      log.info({ chain, table: plan.table }, 'set up the packet filter for the networks of instances');
+      return null;
+    } catch (error) {
+      return `iptables refused the rules for its networks (${reasonOf(error)})`;
+    }
+  }
+
+  async function ensure(host: FirewallHost): Promise<FirewallState> {
+    if (linkLocal === undefined) return stateOf(LEFT_ALONE, LEFT_ALONE);
+    const limits = connectionLimits(await tableSize());
+    const plans = chainPlans({ chain, pool, limits, linkLocal });
+    const noLimit = await ensureChain(host, plans.connections);
+    const noFilter = await ensureChain(host, plans.linkLocal);
+    const whys = [
+      ...(noLimit === null ? [] : [`an account can use up the connection table of this host: ${noLimit}`]),
+      ...(noFilter === null ? [] : [`instances can reach link-local addresses such as cloud metadata: ${noFilter}`]),
+    ];
+    warn(whys.join('; '));
+    return stateOf(noLimit, linkLocal === 'open' ? 'its operator opened them (BERTH_LINK_LOCAL=open)' : noFilter);
+  }
+
+  return (host) => semaphore.run(() => ensure(host));
+}
+
+const LEFT_ALONE = 'its packet filter is left alone';
+
+const stateOf = (noLimit: string | null, whyOpen: string | null): FirewallState => ({
+  connectionLimit: noLimit === null,
+  ...(noLimit === null ? {} : { whyNoConnectionLimit: noLimit }),
+  linkLocalClosed: whyOpen === null,
+  ...(whyOpen === null ? {} : { whyLinkLocalOpen: whyOpen }),
+});
+
+function reasonOf(error: unknown): string {
+  const [command = '', words] = errorText(error).split('\n');
+  return words || command;
+}
+
+async function ownRules(iptables: string, table: ChainPlan['table']): Promise<Map<string, string>> {
+  const list = async (chain: string): Promise<string> =>
+    (await run(iptables, [...WAIT, '-t', table, '-S', chain], COMMAND)).stdout;
+  if (table === 'mangle') return new Map([['PREROUTING', await list('PREROUTING')]]);
+  // Docker inserts rules for each new network in front of FORWARD, but after this chain.
+  const forwarded = await list('DOCKER-USER').then(
+    (listed): [string, string] => ['DOCKER-USER', listed],
+    async (): Promise<[string, string]> => ['FORWARD', await list('FORWARD')],
+  );
+  return new Map([['INPUT', await list('INPUT')], forwarded]);
+}
+
+async function restore(iptables: string, input: string): Promise<void> {
+  const running = run(`${iptables}-restore`, [...WAIT, '--noflush'], COMMAND);
+  running.child.stdin?.end(input);
+  await running;
+}
+
+async function tableSize(): Promise<number> {
+  const size = Number(await readFile(TABLE_SIZE, 'utf8').catch(() => ''));
+  return size > 0 ? size : SMALL_TABLE;
+}

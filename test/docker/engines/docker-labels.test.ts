@@ -1,0 +1,55 @@
+/** Labels of images on a real daemon: images of accounts may have labels with Berth's names. */
+import { describe, expect, it } from 'vitest';
+import { makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
+import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
+import { labels } from '../../../src/engines/labels.ts';
+import { deadline, newInstanceId, type Subject } from '../../conformance/subject.ts';
+import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
+
+let fixture: DockerFixture;
+let subject: Subject;
+onDocker((made) => ({ fixture, subject } = made));
+
+const gpus = ['GPU-0', 'GPU-1'];
+
+/** Image from the fixture's, with these labels. */
+async function labelledImage(found: Record<string, string>): Promise<string> {
+  const [repo, tag] = ['berth.local/test-labelled', newInstanceId()];
+  const container = await fixture.docker.createContainer({ Image: fixture.imageRef, Entrypoint: ['true'] });
+  const changes = Object.entries(found).map(([name, value]) => `LABEL ${name}=${value}`);
+  await container.commit({ repo, tag, changes });
+  await container.remove({ force: true });
+  subject.after(() => fixture.docker.getImage(`${repo}:${tag}`).remove({ force: true }));
+  return `${repo}:${tag}`;
+}
+
+/** GPUs that the next launch gets on a host with `gpus`. */
+async function freeGpus(): Promise<readonly string[]> {
+  const client = makeDockerClient(endpoint);
+  subject.after(async () => client.stop());
+  const facts = { ...fixture.facts, gpus: gpus.map((id) => ({ kind: 'gpu' as const, name: 'NVIDIA', id })) };
+  const allocator = makeGpuAllocator(client, fixture.installation);
+  return allocator.withChosen(gpus.length, facts, deadline(), async (ids) => ids);
+}
+
+describe('labels of an image', () => {
+  it('take no GPU from other launches', async () => {
+    const spec = subject.spec({ imageRef: await labelledImage({ [labels.gpus]: gpus.join(',') }) });
+    await subject.ensure(spec);
+    expect((await fixture.inspect(spec.id)).Config.Labels[labels.gpus]).toBe('');
+    expect(await freeGpus()).toEqual(gpus);
+  });
+
+  it('take no GPU through a container that others run', async () => {
+    const imageRef = await labelledImage({
+      [labels.installation]: fixture.installation,
+      [labels.kind]: 'instance',
+      [labels.id]: newInstanceId(),
+      [labels.gpus]: gpus.join(','),
+    });
+    const container = await fixture.docker.createContainer({ Image: imageRef, Entrypoint: ['sleep', '3600'] });
+    subject.after(() => container.remove({ force: true }));
+    await container.start();
+    expect(await freeGpus()).toEqual(gpus);
+  });
+});

@@ -1,0 +1,179 @@
+/** Limits of the kernel and the control group of instances, on folders in place of the kernel's. */
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { ensureInstanceGroup } from '../../../src/engines/docker/host/cgroups.ts';
+import { instanceGroupOf, type GroupHost } from '../../../src/engines/docker/host/instance-group.ts';
+import { kernelLimits, lowLimits, raiseCommand } from '../../../src/engines/docker/host/kernel-limits.ts';
+import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
+import { pidsGroup } from '../../../src/engines/docker/host/process-group.ts';
+import { openFileLimitOf, processLimitOf } from '../../../src/domain/instance-limits.ts';
+
+const GIB = 2 ** 30;
+const MEMORY = 24 * GIB;
+
+async function newFolder(files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'berth-kernel-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(path.dirname(path.join(folder, name)), { recursive: true });
+    await writeFile(path.join(folder, name), content);
+  }
+  return folder;
+}
+
+const read = (folder: string, name: string): Promise<string> => readFile(path.join(folder, name), 'utf8');
+
+/** Values of a kernel that has just started on such a host. */
+const defaults = {
+  'fs.epoll.max_user_watches': '5491511\n',
+  'fs.inotify.max_user_instances': '128\n',
+  'fs.pipe-user-pages-soft': '16384\n',
+  'fs.file-max': '9223372036854775807\n',
+  'kernel.pid_max': '32768\n',
+};
+const asFiles = (values: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name.replaceAll('.', '/'), value]));
+
+describe('limits of the kernel', () => {
+  test('outlast the memory of all instances: one object for each 128 bytes of the host for epoll', () => {
+    const needed = new Map(kernelLimits.map((limit) => [limit.name, limit.needed(MEMORY)]));
+    expect(needed.get('fs.epoll.max_user_watches')).toBe(MEMORY / 128);
+    expect(needed.get('kernel.pid_max')).toBe(4_194_304);
+    // The kernel refuses more than an int there.
+    const large = new Map(kernelLimits.map((limit) => [limit.name, limit.needed(4_096 * GIB)]));
+    expect(large.get('fs.inotify.max_user_watches')).toBe(2 ** 31 - 1);
+  });
+
+  test('are raised where they are too low, and never lowered', async () => {
+    const folder = await newFolder(asFiles(defaults));
+    const { raised, low } = await ensureKernelLimits(MEMORY, 'raise', folder);
+    expect(low).toEqual([]);
+    expect(raised.map(({ name }) => name)).toEqual([
+      'fs.epoll.max_user_watches',
+      'fs.inotify.max_user_instances',
+      'fs.pipe-user-pages-soft',
+      'kernel.pid_max',
+    ]);
+    expect(await read(folder, 'fs/epoll/max_user_watches')).toBe(String(MEMORY / 128));
+    expect(await read(folder, 'fs/file-max')).toBe(defaults['fs.file-max']);
+    expect(await ensureKernelLimits(MEMORY, 'raise', folder)).toEqual({ raised: [], low: [] });
+    // Half the memory needs half: the values stay.
+    expect(await ensureKernelLimits(MEMORY / 2, 'raise', folder)).toEqual({ raised: [], low: [] });
+    expect(await read(folder, 'fs/epoll/max_user_watches')).toBe(String(MEMORY / 128));
+  });
+
+  test('are left alone by "check", which names each with the command that raises them', async () => {
+    const folder = await newFolder(asFiles(defaults));
+    const { raised, low } = await ensureKernelLimits(MEMORY, 'check', folder);
+    expect(raised).toEqual([]);
+    expect(await read(folder, 'kernel/pid_max')).toBe(defaults['kernel.pid_max']);
+    expect(raiseCommand(low)).toMatch(
+      /^sysctl -w fs\.epoll\.max_user_watches=201326592 fs\.inotify\.max_user_instances=\d+ .*kernel\.pid_max=4194304$/,
+    );
+  });
+
+  test('stay low where the kernel refuses', async () => {
+    const folder = await newFolder({ 'kernel/pid_max/a': 'a folder cannot be written', 'fs/aio-max-nr': '65536' });
+    const { raised } = await ensureKernelLimits(MEMORY, 'raise', folder);
+    expect(raised.map(({ name }) => name)).toEqual(['fs.aio-max-nr']);
+  });
+
+  test('that a kernel lacks, or sets to "no limit", need nothing', () => {
+    expect(lowLimits(new Map(), MEMORY)).toEqual([]);
+    expect(lowLimits(new Map([['fs.pipe-user-pages-soft', 0]]), MEMORY)).toEqual([]);
+    expect(lowLimits(new Map([['fs.aio-max-nr', 0]]), MEMORY)).toHaveLength(1);
+  });
+});
+
+describe('the control group of all instances', () => {
+  const host: GroupHost = {
+    cgroupVersion: 1,
+    cgroupDriver: 'cgroupfs',
+    memoryBytes: MEMORY,
+    reservedBytes: GIB,
+    maxProcesses: 196_608,
+  };
+  const groupOf = (more: Partial<GroupHost> = {}) => {
+    const group = instanceGroupOf({ ...host, ...more });
+    if (group === null) throw new Error('no group');
+    return group;
+  };
+
+  test('has half of the default weight, and leaves memory and a quarter of the processes to the host (version 1)', async () => {
+    const folder = await newFolder({
+      'cpu/berth/cpu.shares': '1024\n',
+      'memory/berth/memory.limit_in_bytes': '9223372036854771712\n',
+      'pids/berth/pids.max': 'max\n',
+    });
+    expect(await ensureInstanceGroup(groupOf(), folder)).toBeNull();
+    expect(await read(folder, 'cpu/berth/cpu.shares')).toBe('512');
+    expect(await read(folder, 'memory/berth/memory.limit_in_bytes')).toBe(String(23 * GIB));
+    expect(await read(folder, 'pids/berth/pids.max')).toBe('147456');
+  });
+
+  test('same for version 2, IO included where the kernel has weights', async () => {
+    const folder = await newFolder({
+      'cgroup.subtree_control': '',
+      'berth/cpu.weight': '100\n',
+      'berth/memory.max': 'max\n',
+      'berth/pids.max': 'max\n',
+      'berth/io.weight': 'default 100\n',
+    });
+    expect(await ensureInstanceGroup(groupOf({ cgroupVersion: 2 }), folder)).toBeNull();
+    expect(await read(folder, 'berth/cpu.weight')).toBe('50');
+    expect(await read(folder, 'berth/memory.max')).toBe(String(23 * GIB));
+    expect(await read(folder, 'berth/pids.max')).toBe('147456');
+    expect(await read(folder, 'berth/io.weight')).toBe('50');
+  });
+
+  test('is a slice with the same settings under systemd', () => {
+    expect(groupOf({ cgroupVersion: 2, cgroupDriver: 'systemd' })).toEqual({
+      driver: 'systemd',
+      parent: 'berth.slice',
+      properties: ['CPUWeight=25', 'IOWeight=25', `MemoryMax=${23 * GIB}`, 'TasksMax=147456'],
+    });
+  });
+
+  test('leaves half of a small host to instances', () => {
+    const { driver, ...group } = groupOf({ memoryBytes: GIB, cgroupDriver: 'systemd' });
+    expect([driver, 'properties' in group && group.properties]).toEqual([
+      'systemd',
+      expect.arrayContaining([`MemoryMax=${GIB / 2}`]),
+    ]);
+  });
+
+  test('says why it lacks a setting', async () => {
+    const folder = await newFolder({ 'cpu/berth/cpu.shares': '1024\n' });
+    expect(await ensureInstanceGroup(groupOf(), folder)).toMatch(/memory/);
+    expect(instanceGroupOf({ ...host, cgroupDriver: null })).toBeNull();
+  });
+});
+
+describe('limits by size', () => {
+  test('allow 4096 processes in 2 GB, and all instances of a host together a quarter of its threads', () => {
+    expect(processLimitOf(2_048)).toBe(4_096);
+    const threadsMaxOf = (memoryMiB: number): number => (memoryMiB * 1_024) / 128;
+    for (const [each, count] of [
+      [1_024, 23],
+      [2_048, 11],
+      [24_576, 1],
+    ] as const)
+      expect(processLimitOf(each) * count).toBeLessThanOrEqual(threadsMaxOf(24_576) / 4);
+    expect(processLimitOf(4 * 1_024 * 1_024)).toBe(65_536);
+  });
+
+  test('grow with memory for open files, within bounds', () => {
+    expect([64, 1_024, 2_048, 1_048_576].map(openFileLimitOf)).toEqual([16_384, 65_536, 131_072, 524_288]);
+  });
+});
+
+test.each([
+  ['9:name=systemd:/\n8:pids:/berth/abc\n0::/\n', { root: 'pids', path: '/berth/abc' }],
+  ['3:cpu,pids:/docker/abc\n', { root: 'pids', path: '/docker/abc' }],
+  ['0::/berth.slice/docker-abc.scope\n', { root: '', path: '/berth.slice/docker-abc.scope' }],
+  ['', null],
+])('the control group that counts processes is read from %j', (text, found) => {
+  expect(pidsGroup(text)).toEqual(found);
+});
