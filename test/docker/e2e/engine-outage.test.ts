@@ -2,14 +2,18 @@
  * The engine goes away during launches, and later ends all containers: each instance runs
  * again, in one container.
  */
+import { readFile, writeFile } from 'node:fs/promises';
 import { DatabaseSync } from 'node:sqlite';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
+import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { firstLaunchRequest } from '../../fixtures/first-launch.ts';
+import { expectFault, expectRunning, makeSubject } from '../../conformance/subject.ts';
+import { makeDockerFixture } from '../engines/docker-fixture.ts';
 import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 import {
   installationOf,
@@ -131,3 +135,26 @@ test(`an outage of ${OUTAGE_MS / 1000} s during ${LAUNCHES} launches fails none,
   for (const id of ids) expect(statusesOf(server.folder, id).filter((status) => status.includes('Failed'))).toEqual([]);
   expect(await client.listStrays()).toEqual({ strays: [] });
 }, 600_000);
+
+test('a process that a killed engine no longer tracks is ended, and its container starts again', async () => {
+  const fixture = await makeDockerFixture(endpointOf(engine.dockerHost));
+  const subject = makeSubject(fixture);
+  const spec = subject.spec();
+  await subject.ensure(spec);
+  const { Id, State } = await fixture.inspect(spec.id);
+  const { DockerRootDir } = (await engine.docker.info()) as { DockerRootDir: string };
+  // What an engine leaves that is killed before it records the start.
+  await engine.kill('SIGKILL');
+  const record = join(DockerRootDir, 'containers', Id, 'config.v2.json');
+  const recorded = JSON.parse(await readFile(record, 'utf8')) as { State: object };
+  await writeFile(record, JSON.stringify({ ...recorded, State: { ...recorded.State, Running: false, Pid: 0 } }));
+  // A stopped process does not end by the signal of the next start.
+  process.kill(State.Pid, 'SIGSTOP');
+  await engine.start();
+  expect((await fixture.inspect(spec.id)).State.Running).toBe(false);
+  expect((await expectFault(subject.ensure(spec), 'busy')).message).toMatch(/Berth ended the process, and retries/);
+  await subject.until('it runs', async () => subject.ensure(spec).then(expectRunning, () => false as const));
+  expect((await fixture.inspect(spec.id)).Id).toBe(Id);
+  await subject.clear();
+  await fixture.stop();
+});

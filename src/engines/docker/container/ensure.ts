@@ -29,6 +29,7 @@ import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
 import type { Tools } from './tools.ts';
+import { endProcesses } from './untracked.ts';
 
 /** A tenth faster than two; bare containers, without networks, gain nothing (`bench/burst.ts`). */
 const STARTS_PER_CORE = 4;
@@ -201,14 +202,18 @@ function makeStart({ client, installation, networks }: EnsureDeps) {
     await call(signal, () => docker.getNetwork(network).connect(join));
   }
 
-  /** Removes an untracked container for a retry; after a run only the operator can do so. */
+  /** Ends what the engine does not track, and removes a container that has not run, for a retry. */
   async function untrackedFault(id: string, hasRun: boolean, signal: AbortSignal): Promise<EngineFault> {
+    const info = await inspectContainer(client, id, signal);
+    const ended = client.local && info?.State.Running === false ? await endProcesses(info.Id) : 0;
     if (!hasRun) {
       await removeContainer(client, id, signal);
       return removedMeanwhile();
     }
-    const text = `the engine was killed and no longer tracks a process of container ${id.slice(0, 12)}; ask the operator to kill the process, or to restart the host`;
-    return new EngineFault('unreachable', text, { retry: true });
+    const text = `the engine was killed and no longer tracks a process of container ${id.slice(0, 12)}`;
+    if (ended > 0) return new EngineFault('busy', `${text}; Berth ended the process, and retries`, { retry: true });
+    const remedy = 'ask the operator to kill the process, or to restart the host';
+    return new EngineFault('unreachable', `${text}; ${remedy}`, { retry: true });
   }
 
   return async (id: string, { spec, signal }: Attempt, { hasRun }: { hasRun: boolean }): Promise<void> => {
