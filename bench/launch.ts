@@ -35,7 +35,12 @@ interface Took {
   readyMs: number;
 }
 
-async function until(asked: () => Promise<boolean>, deadlineMs: number, pauseMs: number, what: string): Promise<void> {
+export async function until(
+  asked: () => Promise<boolean>,
+  deadlineMs: number,
+  pauseMs: number,
+  what: string,
+): Promise<void> {
   const endMs = performance.now() + deadlineMs;
   while (!(await asked())) {
     if (performance.now() > endMs) throw new Error(`${what}: not after ${deadlineMs / 1000} s`);
@@ -46,7 +51,7 @@ async function until(asked: () => Promise<boolean>, deadlineMs: number, pauseMs:
 const seen = (berth: Berth, instanceId: string, status: string, phase: string): Promise<null> =>
   berth.child.ask({ instanceId, status, phase, deadlineMs: LAUNCH_DEADLINE_MS }, z.null());
 
-async function launched(berth: Berth, client: Client): Promise<{ id: string; readyMs: number }> {
+export async function launched(berth: Berth, client: Client): Promise<{ id: string; readyMs: number }> {
   const beganMs = performance.now();
   const { instanceId: id } = await client.launch(launchBody(berth));
   await seen(berth, id, 'Running', 'Ready');
@@ -54,7 +59,7 @@ async function launched(berth: Berth, client: Client): Promise<{ id: string; rea
 }
 
 /** Terminates an instance and waits for its clean-up, outside of the measurement. */
-async function removed(berth: Berth, client: Client, id: string): Promise<void> {
+export async function removed(berth: Berth, client: Client, id: string): Promise<void> {
   await client.terminate({ instanceId: id });
   await seen(berth, id, 'Released', 'Cleaned');
   await sleep(SETTLE_MS);

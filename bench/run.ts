@@ -23,6 +23,7 @@ import { metrics } from './metrics.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
 import { storageFio } from './storage-fio.ts';
+import { userNamespaces } from './user-namespaces.ts';
 import { volumeCreate } from './volume-create.ts';
 import { volumeList } from './volume-list.ts';
 
@@ -31,6 +32,7 @@ const benches: Record<string, Bench> = {
   create,
   logins,
   launch,
+  'user-namespaces': userNamespaces,
   burst,
   start,
   settle,

@@ -9,6 +9,8 @@ export const PASSWORD = 'a password of the benches';
 export const serverSettings = z.object({
   dataFolder: z.string(),
   engine: z.enum(['simulated', 'docker']),
+  /** Address of the container engine in the form of `DOCKER_HOST`; null: this machine's. */
+  dockerHost: z.string().nullable(),
   /** `api`: the gateway is a separate process. */
   role: z.enum(['all', 'api']),
   /** `off`: launches are accepted and stay queued. */
@@ -37,6 +39,7 @@ const PORTS_WITHOUT_END = { first: 1, last: 1_000_000_000 };
 export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}): ServerSettings => ({
   dataFolder,
   engine: 'simulated',
+  dockerHost: null,
   role: 'all',
   loop: 'on',
   version: 'kept',
@@ -47,7 +50,15 @@ export const simulated = (dataFolder: string, more: Partial<ServerSettings> = {}
   ...more,
 });
 
-export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo, gatewayPort }: ServerSettings): Config => ({
+export const configOf = ({
+  dataFolder,
+  engine,
+  dockerHost,
+  role,
+  nodePorts,
+  dialTo,
+  gatewayPort,
+}: ServerSettings): Config => ({
   ...readConfig({
     BERTH_DATA: dataFolder,
     BERTH_LISTEN: '127.0.0.1:0',
@@ -59,6 +70,7 @@ export const configOf = ({ dataFolder, engine, role, nodePorts, dialTo, gatewayP
     // The load of a bench has one address, as behind a proxy.
     BERTH_TRUSTED_PROXIES: '127.0.0.1',
     ...(engine === 'docker' ? { BERTH_POOL: 'overcommit=1000' } : {}),
+    ...(dockerHost === null ? {} : { DOCKER_HOST: dockerHost }),
     BERTH_LOG: 'error',
   }),
   nodePorts,

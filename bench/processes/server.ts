@@ -18,6 +18,7 @@ const smallTypeId = instanceTypeId(randomUUID());
 
 /** Resolves when the instance's row has this status. */
 const wait = z.object({ instanceId: z.string(), status: z.string(), phase: z.string(), deadlineMs: z.number() });
+const ensured = z.object({ ensured: z.string() });
 
 const settings = settingsOf(serverSettings);
 const server = await startServer({ config: configOf(settings), log: quietLog });
@@ -62,12 +63,17 @@ async function offerSmallType(): Promise<null> {
 
 /** Callbacks for the next first engine request of a reconcile. */
 const nextAsk: ((atMs: number) => void)[] = [];
+/** Milliseconds of the first `ensure` of each instance. */
+const ensureMs = new Map<string, number>();
 const { engine: wakened } = drivers;
 drivers.engine = {
   ...drivers.engine,
-  ensure: (...given) => {
-    nextAsk.shift()?.(performance.now());
-    return wakened.ensure(...given);
+  ensure: async (spec, ...given) => {
+    const beganMs = performance.now();
+    nextAsk.shift()?.(beganMs);
+    const observation = await wakened.ensure(spec, ...given);
+    if (!ensureMs.has(spec.id)) ensureMs.set(spec.id, performance.now() - beganMs);
+    return observation;
   },
 };
 
@@ -109,6 +115,8 @@ answerAsks(
     if (question === 'wake') return timeOneWake();
     const waited = await wait.safeParseAsync(question);
     if (waited.success) return until(waited.data);
+    const asked = ensured.safeParse(question);
+    if (asked.success) return ensureMs.get(asked.data.ensured);
     const { apiUrl, gatewayUrl, example } = server;
     return { apiUrl, gatewayUrl, example, rssMB: process.memoryUsage.rss() / 1e6 };
   },

@@ -3,8 +3,10 @@ import { execFile } from 'node:child_process';
 import { chown, mkdir, readFile, readdir, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { control, deadline, expectFault, expectRunning, makeSubject, type Subject } from '../../conformance/subject.ts';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
 import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
 import { startOwnEngine, type OwnEngine } from '../e2e/test-engine.ts';
@@ -22,7 +24,6 @@ beforeAll(async () => {
   fixture = await makeDockerFixture(endpointOf(daemon.dockerHost));
   subject = makeSubject(fixture);
 });
-afterEach(() => subject?.clear());
 afterAll(async () => {
   await fixture?.stop();
   await daemon?.stop();
@@ -35,11 +36,26 @@ const ownerOf = async (file: string): Promise<[number, number]> => {
 };
 
 describe('an engine with user namespaces', () => {
+  /** Its file system maps no ids. */
+  const dataSet = { source: '/sys/class', target: '/root/commonData', readOnly: true };
+  let source: string;
+  let spec: EngineSpec;
+  beforeAll(async () => {
+    source = await fixture.hostFolder();
+    await writeFile(path.join(source, 'secret'), 'of root', { mode: 0o600 });
+    await mkdir(path.join(source, 'of-ada'), { mode: 0o700 });
+    await chown(path.join(source, 'of-ada'), 1000, 1000);
+    spec = subject.spec({
+      mounts: [{ source, target: '/root/dataDisk', readOnly: false }, dataSet],
+      files: [control('notebook-token', 'sesame', 0o600)],
+    });
+    expectRunning(await subject.ensure(spec));
+  });
+  afterAll(() => subject?.clear());
+
   test('gives instances root that is no root of the host, and says so', async () => {
     const { capabilities } = await fixture.engine.probe(deadline());
     expect(capabilities.isolation.userNamespaces).toBe('shared');
-    const spec = subject.spec();
-    expectRunning(await subject.ensure(spec));
     const { State } = await fixture.inspect(spec.id);
     const status = await readFile(`/proc/${State.Pid}/status`, 'utf8');
     expect(/^Uid:\s+(\d+)/m.exec(status)?.[1]).toBe(String(ids.first));
@@ -47,12 +63,6 @@ describe('an engine with user namespaces', () => {
   });
 
   test('keeps the owners of an existing disk, which root inside reads, writes and gives away', async () => {
-    const source = await fixture.hostFolder();
-    await writeFile(path.join(source, 'secret'), 'of root', { mode: 0o600 });
-    await mkdir(path.join(source, 'of-ada'), { mode: 0o700 });
-    await chown(path.join(source, 'of-ada'), 1000, 1000);
-    const spec = subject.spec({ mounts: [{ source, target: '/root/dataDisk', readOnly: false }] });
-    await subject.ensure(spec);
     const script =
       'cd /root/dataDisk && cat secret && stat -c %u:%g secret of-ada && echo new >made && echo ada >of-ada/made && chown 1000:1000 of-ada/made';
     const { exitCode, stdout, stderr } = await subject.exec(spec.id, 'sh', '-c', script);
@@ -65,30 +75,22 @@ describe('an engine with user namespaces', () => {
   });
 
   test('mounts a data set of a file system that maps no ids, and refuses a disk there', async () => {
-    const mount = { source: '/sys/class', target: '/root/commonData' };
-    const spec = subject.spec({ mounts: [{ ...mount, readOnly: true }] });
-    await subject.ensure(spec);
-    expect((await subject.exec(spec.id, 'ls', mount.target)).stdout).toContain('net');
-    const disk = subject.spec({ mounts: [{ ...mount, readOnly: false }] });
+    expect((await subject.exec(spec.id, 'ls', dataSet.target)).stdout).toContain('net');
+    const disk = subject.spec({ mounts: [{ ...dataSet, readOnly: false }] });
     const fault = await expectFault(subject.ensure(disk), 'rejected');
     expect(fault.message).toMatch(/disks on a file system with ID-mapped mounts/);
     expect(String(fault.cause)).toContain('ids of /sys/class cannot be mapped: Invalid argument');
   });
 
   test('shows control files to root inside alone', async () => {
-    const spec = subject.spec({ files: [control('notebook-token', 'sesame', 0o600)] });
-    await subject.ensure(spec);
     expect((await subject.exec(spec.id, 'cat', '/etc/berth/notebook-token')).stdout).toBe('sesame');
     const other = await subject.exec(spec.id, 'su', '-s', '/bin/sh', 'nobody', '-c', 'cat /etc/berth/notebook-token');
     expect(other.exitCode).not.toBe(0);
   });
 
   test('mounts the disks again at a later start, and leaves no mount on the host', async () => {
-    const source = await fixture.hostFolder();
-    const spec = subject.spec({ mounts: [{ source, target: '/root/dataDisk', readOnly: false }] });
-    await subject.ensure(spec);
     await subject.exec(spec.id, 'sh', '-c', 'echo one >/root/dataDisk/log');
-    await fixture.engine.halt(spec.id, 2_000, deadline());
+    await fixture.engine.halt(spec.id, 0, deadline());
     await subject.ensure({ ...spec, generation: 2 });
     await subject.exec(spec.id, 'sh', '-c', 'echo two >>/root/dataDisk/log');
     expect(await readFile(path.join(source, 'log'), 'utf8')).toBe('one\ntwo\n');
@@ -115,13 +117,15 @@ describe('an engine with user namespaces', () => {
     expect(await readFile('/proc/self/mountinfo', 'utf8')).not.toContain(folder);
   });
 
-  test('refuses Docker inside while its range of ids is too small for a rootless daemon', async () => {
+  longTest('refuses Docker inside while its range of ids is too small for a rootless daemon', async () => {
     const { capabilities } = await fixture.engine.probe(deadline());
     expect(capabilities.whyNoDocker).toMatch(/have 65536 ids, .* needs 1879179264; .* \/etc\/subuid/);
   });
 });
 
 describe('a container runtime', () => {
+  afterAll(() => subject?.clear());
+
   test('runs the instances of its type, and is listed by the engine', async () => {
     const { capabilities } = await fixture.engine.probe(deadline());
     expect(capabilities.isolation.runtimes).toEqual(expect.arrayContaining(['other', 'runc']));

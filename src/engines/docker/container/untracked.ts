@@ -1,4 +1,4 @@
-/** Processes of a container that its engine does not track: the engine was killed during a change. */
+/** Processes of a container that the engine lost: it was killed during a change. */
 import { readdir, readFile } from 'node:fs/promises';
 
 /** Kills each process in a control group named by the container; returns how many there were. */
