@@ -56,8 +56,15 @@ export const pagerAnswer = answer(
 export const empty = request('EmptyRequest', {}, 'No fields');
 
 /** A name of joiners and spaces alone looks empty. */
-const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
-const CONTROL_OR_BIDI = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
+const VISIBLE = '[\\p{L}\\p{N}\\p{P}\\p{S}]';
+const CONTROL = '\\u0000-\\u001f\\u007f-\\u009f';
+const CONTROL_OR_BIDI = `${CONTROL}\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069`;
+const WITHOUT_CONTROL = new RegExp(`^[^${CONTROL}]*$`, 'u');
+const SPACE = '\\s\\ufeff';
+const LABEL = new RegExp(
+  `^(?=.*${VISIBLE})[^${SPACE}${CONTROL_OR_BIDI}](?:[^${CONTROL_OR_BIDI}]*[^${SPACE}${CONTROL_OR_BIDI}])?$`,
+  'u',
+);
 
 /** Characters of the stored name: NFC joins a letter and its combining marks. */
 const lengthInNfc = (name: string): number => [...name.normalize('NFC')].length;
@@ -66,26 +73,23 @@ const lengthInNfc = (name: string): number => [...name.normalize('NFC')].length;
 export const label = (maxLength: number) =>
   z
     .string()
-    .refine(
-      (name) =>
-        VISIBLE.test(name) &&
-        name.isWellFormed() &&
-        name.trim() === name &&
-        lengthInNfc(name) <= maxLength &&
-        !CONTROL_OR_BIDI.test(name),
-      { error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends` },
-    )
-    .meta({ minLength: 1, maxLength })
+    .refine((name) => LABEL.test(name) && name.isWellFormed() && lengthInNfc(name) <= maxLength, {
+      error: `must be 1 to ${maxLength} characters, without control characters and without spaces at its ends`,
+    })
+    .meta({ minLength: 1, maxLength, pattern: LABEL.source })
     .transform((name) => name.normalize('NFC'));
 
 /** Text for queries and command lines, which take neither NUL nor lone surrogates. */
 export const plainText = (maxLength: number) =>
   z
     .string()
-    .refine((value) => value.length <= maxLength && value.isWellFormed() && !/\p{Cc}/u.test(value), {
+    .refine((value) => value.length <= maxLength && value.isWellFormed() && WITHOUT_CONTROL.test(value), {
       error: `must be at most ${maxLength} characters, without control characters`,
     })
-    .meta({ maxLength });
+    .meta({ maxLength, pattern: WITHOUT_CONTROL.source });
+
+/** Pattern of text without NUL. */
+export const WITHOUT_NUL = '^[^\\u0000]*$';
 
 /** Readers take either letter case (RFC 9562, 4). */
 const UUID = /[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}/gi;
@@ -93,10 +97,10 @@ const UUID = /[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}/gi;
 /** Looked up, not parsed: an unknown id of any form is a 404 that names it. */
 export const id = z
   .string()
-  .refine((value) => value.length > 0 && value.length <= 100 && value.isWellFormed() && !/\p{Cc}/u.test(value), {
+  .refine((value) => value.length > 0 && value.length <= 100 && value.isWellFormed() && WITHOUT_CONTROL.test(value), {
     error: 'must be 1 to 100 characters, without control characters',
   })
-  .meta({ minLength: 1, maxLength: 100 })
+  .meta({ minLength: 1, maxLength: 100, pattern: WITHOUT_CONTROL.source })
   .transform((text) => text.replace(UUID, (uuid) => uuid.toLowerCase()));
 
 /** Never quoted in an error. */
@@ -104,20 +108,15 @@ export const secret = (minLength: number, maxLength: number) =>
   z.string().min(minLength).max(maxLength).meta({ format: 'password' });
 
 const MAX_VOLUME_NAME = 64;
+const VOLUME_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{M}\p{N} ._-]*[\p{L}\p{M}\p{N}._-])?$/u;
 
 /** Letters and digits of any script, in NFC: safe in a path, a label and a sentence. */
 export const volumeName = z
   .string()
-  .refine(
-    (name) =>
-      /^[\p{L}\p{N}][\p{L}\p{M}\p{N} ._-]*$/u.test(name) &&
-      name.trim() === name &&
-      lengthInNfc(name) <= MAX_VOLUME_NAME,
-    {
-      error: `must be 1 to ${MAX_VOLUME_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
-    },
-  )
-  .meta({ minLength: 1, maxLength: MAX_VOLUME_NAME })
+  .refine((name) => VOLUME_NAME.test(name) && lengthInNfc(name) <= MAX_VOLUME_NAME, {
+    error: `must be 1 to ${MAX_VOLUME_NAME} letters, digits, spaces, dots, dashes or underscores, and start with a letter or digit`,
+  })
+  .meta({ minLength: 1, maxLength: MAX_VOLUME_NAME, pattern: VOLUME_NAME.source })
   .transform((name) => name.normalize('NFC'));
 
 /** Codes of requests that reach no route. */

@@ -163,7 +163,7 @@ const values: Record<string, Json> = {
   pool: 'default',
   port: 8000,
   price: 0.08,
-  publicKey: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExampleExampleExampleExampleExampleExample ada',
+  publicKey: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKRpl21ho9laap3EzYT67I4DwxlSY3HAQ8y8/WX0j29S ada',
   ref: '',
   region: exampleIds.region,
   regionId: exampleIds.region,

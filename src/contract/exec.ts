@@ -12,6 +12,7 @@ import {
   text,
   unixMs,
   wholeNumber,
+  WITHOUT_NUL,
 } from './common.ts';
 
 export const EXEC_PROTOCOL = 'berth.exec.v1';
@@ -42,11 +43,13 @@ const MAX_SOCKET_SECONDS = 86_400;
 const MAX_SIDE = 1_000;
 
 /** Linux passes arguments as bytes up to the first NUL. */
-const isArgument = (value: string): boolean => value.isWellFormed() && !value.includes('\0');
+const ARGUMENT = new RegExp(WITHOUT_NUL);
+const NAME_AND_VALUE = '^[^=\\u0000]+=[^\\u0000]*$';
+const VARIABLE = new RegExp(NAME_AND_VALUE);
 const argument = z
   .string()
-  .refine(isArgument, { error: 'must be UTF-8 text without NUL' })
-  .meta({ maxLength: MAX_BODY_BYTES });
+  .refine((value) => value.isWellFormed() && ARGUMENT.test(value), { error: 'must be UTF-8 text without NUL' })
+  .meta({ maxLength: MAX_BODY_BYTES, pattern: WITHOUT_NUL });
 const command = z
   .array(argument)
   .min(1)
@@ -57,10 +60,10 @@ const env = z
   .array(
     z
       .string()
-      .refine((value) => isArgument(value) && value.indexOf('=') > 0, {
+      .refine((value) => value.isWellFormed() && VARIABLE.test(value), {
         error: 'must be NAME=value, UTF-8 text without NUL',
       })
-      .meta({ maxLength: MAX_BODY_BYTES }),
+      .meta({ maxLength: MAX_BODY_BYTES, pattern: NAME_AND_VALUE }),
   )
   .max(MAX_WORDS);
 const seconds = (max: number) => wholeNumber(1, max);

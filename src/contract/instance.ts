@@ -18,6 +18,7 @@ import {
   text,
   unixMs,
   wholeNumber,
+  WITHOUT_NUL,
 } from './common.ts';
 
 /** Header that lets a launch or start wait for capacity instead of failing with 409. */
@@ -76,7 +77,7 @@ const instanceConfiguration = request('InstanceConfigurationRequest', {
         new TextEncoder().encode(script).length <= MAX_INIT_SCRIPT_BYTES,
       { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
     )
-    .meta({ maxLength: MAX_INIT_SCRIPT_BYTES })
+    .meta({ maxLength: MAX_INIT_SCRIPT_BYTES, pattern: WITHOUT_NUL })
     .describe('Script that runs as root at the first start; may be empty'),
 });
 

@@ -16,6 +16,9 @@ export const afterPatterns = {
   events: /^\d{1,15}$/,
 } as const;
 
+/** Cursors of all sources. */
+export const AFTER = '^[0-9]{1,15}([.][1-9][0-9]{0,8})?$';
+
 const timeMs = wholeNumber(0, 8_640_000_000_000_000);
 
 const range = {
@@ -23,7 +26,12 @@ const range = {
   source: z.enum(logSources).default('console').describe('Console, init script or events of the instance'),
   sinceUnixMs: timeMs.describe('First time, Unix milliseconds; not for `init`').optional(),
   untilUnixMs: timeMs.describe('End time, exclusive, Unix milliseconds; not for `init` or a stream').optional(),
-  after: z.string().max(30).describe('Cursor: `next` of an answer or `id` of a stream event').optional(),
+  after: z
+    .string()
+    .max(30)
+    .meta({ pattern: AFTER })
+    .describe('Cursor: `next` of an answer or `id` of a stream event')
+    .optional(),
 };
 
 const count = wholeNumber(1, MAX_LOG_LINES);

@@ -88,8 +88,8 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
   };
 }
 
-/** Limit of all headers together. */
-const MAX_HEADER = 16 * 1024;
+/** RFC 9110, 5.5. All headers together have at most 16 KiB. */
+const HEADER_VALUE = '^[\\t\\x20-\\x7e\\x80-\\xff]*$';
 
 const securitySchemes: JsonObject = {
   cookie: { type: 'apiKey', in: 'cookie', name: ACCESS_COOKIE, description: 'Token of a login, valid for a day' },
@@ -101,6 +101,9 @@ const securitySchemes: JsonObject = {
   },
   apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'Key of `/user/key/create`' },
 };
+
+/** `true`, or a number up to `MAX_WAIT_S`. */
+const WAIT = '^(true|[1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)$';
 
 const parameterComponents: JsonObject = {
   IdempotencyKey: {
@@ -121,7 +124,7 @@ const parameterComponents: JsonObject = {
       'The first of each account keeps its place for 10 minutes; an account may have 10 in a region. ' +
       `\`true\` waits for at most ${DEFAULT_WAIT_S / 3_600} hours, a number for as many seconds, ` +
       `at most ${MAX_WAIT_S}`,
-    schema: { type: 'string', pattern: '^(true|[1-9][0-9]{0,5})$' },
+    schema: { type: 'string', pattern: WAIT },
   },
 };
 
@@ -238,13 +241,15 @@ function parametersOf(route: StreamRoute, context: Context): JsonObject[] {
       schema: { type: 'string', maxLength: name === 'id' ? 100 : 4096 },
       example: name === 'id' ? exampleIds.volume : 'data/train.csv',
     })),
-    ...route.headers.map(({ name, description, required: isRequired = false, values }): JsonObject => ({
-      name,
-      in: 'header',
-      required: isRequired,
-      description,
-      schema: values === undefined ? { type: 'string', maxLength: MAX_HEADER } : { type: 'string', enum: [...values] },
-    })),
+    ...route.headers.map(
+      ({ name, description, required: isRequired = false, values, pattern = HEADER_VALUE }): JsonObject => ({
+        name,
+        in: 'header',
+        required: isRequired,
+        description,
+        schema: values === undefined ? { type: 'string', pattern } : { type: 'string', enum: [...values] },
+      }),
+    ),
     ...Object.entries(asObject(properties)).map(([name, schema]): JsonObject => {
       const { description = '', example, ...rest } = asObject(schema);
       const field = required[name];

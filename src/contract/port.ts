@@ -10,6 +10,7 @@ const port = wholeNumber(1, 65_535)
   .refine((number) => number !== SSH_PORT, {
     error: 'must be another port: 22 is for ssh keys alone, which /user/sshkey/create registers',
   })
+  .meta({ not: { const: SSH_PORT } })
   .describe('Port inside the instance, not 22');
 
 export const portAccessRequest = request('PortAccessRequest', {

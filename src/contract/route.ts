@@ -46,6 +46,7 @@ export interface HeaderParameter {
   description: string;
   required?: boolean;
   values?: readonly string[];
+  pattern?: string;
 }
 
 export interface Success {

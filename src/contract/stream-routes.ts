@@ -1,9 +1,9 @@
 /** Rows of the routes whose answers are streams, WebSockets or bytes. */
 import { z } from 'zod';
-import type { ErrorCode } from './common.ts';
+import { wholeNumber, type ErrorCode } from './common.ts';
 import { EXEC_PROTOCOL, execQuery, TERMINAL_PROTOCOL, terminalQuery } from './exec.ts';
 import { FILE_PATH, FILE_TYPE, fileWritten } from './file.ts';
-import { LOG_TEXT_TYPE, logStreamRequest } from './log.ts';
+import { AFTER as LOG_CURSOR, LOG_TEXT_TYPE, logStreamRequest } from './log.ts';
 import { bytesRoute, eventsRoute, socketRoute } from './route.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
 
@@ -27,7 +27,8 @@ const ofFile: readonly ErrorCode[] = [...always, 'not_found', 'not_now'];
 
 const AFTER = 'Number of the last known event; by default the stream begins with new events';
 
-const eventsQuery = z.object({ after: z.number().int().min(0).meta({ description: AFTER, example: 42 }).optional() });
+const MAX_EVENT = 999_999_999_999_999;
+const eventsQuery = z.object({ after: wholeNumber(0, MAX_EVENT).meta({ description: AFTER, example: 42 }).optional() });
 const noQuery = z.object({});
 const HEARTBEAT = 'A comment follows at least every 15 seconds.';
 const PAGES = 'A page needs the cookie and the origin of the API.';
@@ -60,7 +61,7 @@ export const streamRoutes = {
       'Each event has its number as `id`, its kind as `event`, and as `data` the JSON ' +
       '`{seq, kind, subjectId, atUnixMs, data}`. An event `gap` with `{fromSeq, toSeq, why}` names expired numbers. ' +
       HEARTBEAT,
-    headers: [{ name: 'Last-Event-ID', description: `${AFTER}. Overrides \`after\`` }],
+    headers: [{ name: 'Last-Event-ID', description: `${AFTER}. Overrides \`after\``, pattern: '^[0-9]{0,15}$' }],
     successes: [
       { status: 200, description: 'Stream until either side or the login ends it', contentTypes: [EVENT_STREAM_TYPE] },
     ],
@@ -75,6 +76,7 @@ export const streamRoutes = {
     headers: [
       {
         name: 'Last-Event-ID',
+        pattern: LOG_CURSOR,
         description: 'Cursor, as `after`; overrides `tail` and `sinceUnixMs`. Browsers send it to resume',
       },
     ],
@@ -131,7 +133,9 @@ export const streamRoutes = {
     details:
       'The folder must exist. The old file stays until the new one is on disk; an aborted upload leaves nothing. ' +
       'The file belongs to root, with mode 0644.',
-    headers: [{ name: 'If-None-Match', description: '`*`: 412 if the name is taken, instead of a replacement' }],
+    headers: [
+      { name: 'If-None-Match', values: ['*'], description: '`*`: 412 if the name is taken, instead of a replacement' },
+    ],
     successes: [
       { status: 200, description: 'The file was replaced', ...uploaded },
       { status: 201, description: 'The file was created', ...uploaded },

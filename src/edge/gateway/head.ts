@@ -123,6 +123,7 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
       default:
     }
   }
+  if (host === null && httpVersion === '1.1') return 'the Host header is missing: send it once';
   head.host = host ?? '';
   head.chunked = encoding !== null;
   return refusalReason(method, httpVersion, head.host, head.contentLength, encoding) ?? head;

@@ -21,6 +21,7 @@ export function makeListener(
     keepAliveInitialDelay: 60_000,
     noDelay: true,
     insecureHTTPParser: false,
+    requireHostHeader: false,
     shouldUpgradeCallback: (req) => req.method === 'GET' && req.headers.upgrade?.toLowerCase() === 'websocket',
   };
   const server = tls === undefined ? createServer(options) : tlsServer(options, tls, limits.headMs, serveHttp2);

@@ -35,7 +35,7 @@ import { mountServerPages } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
-import { makeWireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
+import { makeWireErrors, refuseTunnels, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
@@ -148,6 +148,7 @@ function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: C
   };
   const app = fastify({
     bodyLimit: MAX_BODY_BYTES,
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     serverFactory(handler) {
       const server = tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler);
       connectionLimit.watch(server);
@@ -160,6 +161,7 @@ function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: C
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
   });
   takeExpectations(app.server);
+  refuseTunnels(app.server, () => requestId(undefined));
   app.addHook('onRequest', ({ raw }, reply, done) => {
     if (connectionLimit.admits(raw.socket)) return done();
     reply.header('connection', 'close');

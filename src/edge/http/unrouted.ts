@@ -1,6 +1,6 @@
 /** Requests that reach no route: foreign host, unknown path or method, or not valid HTTP. */
-import { METHODS, STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
+import { METHODS, STATUS_CODES, type Server } from 'node:http';
+import type { Duplex } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
 import { refusalOfExpect } from './expect-header.ts';
@@ -64,10 +64,18 @@ interface WireError extends NodeJS.ErrnoException {
 /** `clientErrorHandler` of fastify: answers what Node's parser refuses. */
 export const makeWireErrors =
   (requestId: () => string) =>
-  (error: WireError, socket: Socket): void => {
+  (error: WireError, socket: Duplex): void => {
     if (error.code === 'ECONNRESET') socket.destroy();
     else answerOnSocket(socket, unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED, requestId());
   };
+
+/** Node closes a CONNECT without an answer. */
+export function refuseTunnels(server: Pick<Server, 'on'>, requestId: () => string): void {
+  server.on('connect', ({ method = '', url = '' }, socket) => {
+    socket.on('error', () => socket.destroy());
+    answerOnSocket(socket, unknownRoute(method, url), requestId());
+  });
+}
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\/\S*) HTTP\/1\.[01]\r\n/;
 
@@ -80,7 +88,7 @@ function unknownMethod({ code, rawPacket }: WireError): Unrouted | null {
 }
 
 /** Answers without a parsed request, and closes. */
-export function answerOnSocket(socket: Socket, { code, message, allow }: Unrouted, requestId: string): void {
+export function answerOnSocket(socket: Duplex, { code, message, allow }: Unrouted, requestId: string): void {
   if (!socket.writable) return void socket.destroy();
   const { status } = errorKinds[code];
   const body = JSON.stringify({ message });

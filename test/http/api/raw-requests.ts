@@ -81,6 +81,9 @@ export const rawRequests: RawRequest[] = [
     'PUT of a page': to('PUT /', 'Content-Length: 5'),
     'one that no HTTP has': to('FETCH /api/instance/list'),
     'one that no HTTP has, at an unknown path': to('FETCH /nothing'),
+    'CONNECT to another host': head('CONNECT evil.test:443 HTTP/1.1', 'Host: evil.test:443'),
+    'CONNECT of a route': to('CONNECT /api/instance/list'),
+    'TRACE of a route': to('TRACE /api/instance/list'),
     'lower case': to('get /healthz'),
     'HEAD of the balance, without a login': to('HEAD /api/balance'),
     'PUT of the balance': to('PUT /api/balance'),
@@ -93,6 +96,11 @@ export const rawRequests: RawRequest[] = [
     'a body that does not come': to(`POST ${LIST}`, LOGIN, 'Content-Length: 9') + '{',
     'an expectation that nobody knows': to('GET /healthz', 'Expect: coffee'),
     'an expectation that nobody knows in HTTP/1.0': head('GET /healthz HTTP/1.0', 'Expect: coffee'),
+  }),
+  ...of('path', {
+    'a volume id of 101 characters': to(`DELETE /api/storage/volume/${'0'.repeat(101)}/files/a`, LOGIN),
+    'a volume id of 8,000 characters': to(`GET /api/storage/volume/${'0'.repeat(8_000)}/files/a`, LOGIN),
+    'a name of 256 bytes': to(`GET ${fileUrl('0'.repeat(256))}`, LOGIN),
   }),
   ...of('Expect', {
     'without a login': waiting(`POST ${LIST}`, 2),
@@ -146,6 +154,11 @@ export const rawRequests: RawRequest[] = [
     'gzip with weight 0': listing(WIDE_FOLDER.path, 'Accept-Encoding: gzip;q=0, *'),
     'none of a long list': listing(WIDE_FOLDER.path),
     'gzip of a short list': listing('empty', 'Accept-Encoding: gzip'),
+    'gzip after another weight 0': listing(WIDE_FOLDER.path, 'Accept-Encoding: identity;q=0, GZIP;Q=0.001'),
+    'gzip with no weight': listing(WIDE_FOLDER.path, 'Accept-Encoding: gzip;q=0.000'),
+    'no coding at all': listing(WIDE_FOLDER.path, 'Accept-Encoding: identity;q=0, *;q=0'),
+    'gzip of a file': dated('GET', 'Accept-Encoding: gzip'),
+    'gzip of the head of the API document': to('HEAD /api/openapi.json', 'Accept-Encoding: gzip'),
     'gzip of the API document': to('GET /api/openapi.json', 'Accept-Encoding: gzip'),
   }),
   ...of('API document', {

@@ -85,6 +85,7 @@ test.each(refused)('%s', async (_name, text) => {
   for (const id of [A, B]) harness.add(id, { publicPorts: [80], ports: { 80: inside.port } });
   const answer = await sendRaw(harness, text);
   expect(answer).toMatch(/^HTTP\/1\.1 (400|405|417|431|404) /);
+  expect(answer).toMatch(/\r\nX-Error-Code: \w+\r\n/);
   expect(answer).not.toContain('inside');
   // The fake body did not arrive as a second request.
   expect(reached).toBe(0);

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { exampleOf, type Json } from '../../../src/contract/examples.ts';
+import { MAX_WAIT_S } from '../../../src/contract/instance.ts';
 import { openapiDocument } from '../../../src/contract/openapi.ts';
 import { OPERATION_HEADER } from '../../../src/contract/operation.ts';
 import {
@@ -59,6 +60,14 @@ test('every route is in the document once, with method, summary and an answer', 
     expect(at(operation, 'requestBody') !== undefined).toBe(route.method === 'POST');
     expect(at(operation, 'responses', '413') !== undefined).toBe(route.method === 'POST');
   }
+});
+
+test('the pattern of the wait ends at its limit', () => {
+  const pattern = JSON.stringify(at(document, 'components', 'parameters', 'WaitForCapacity', 'schema', 'pattern'));
+  const allowed = [1, 99_999, MAX_WAIT_S - 1, MAX_WAIT_S, MAX_WAIT_S + 1, 610_000, 999_999].filter((seconds) =>
+    new RegExp(JSON.parse(pattern)).test(String(seconds)),
+  );
+  expect(allowed).toEqual([1, 99_999, MAX_WAIT_S - 1, MAX_WAIT_S]);
 });
 
 test('exactly the answers with an operation document its header', () => {
