@@ -10,8 +10,14 @@ const retry = 1;
 
 /** Tests of `npm run test:long` alone, each with the test that proves its promise in `npm test`. */
 const longOnly = Object.keys(JSON.parse(readFileSync(new URL('test/long-only.json', import.meta.url), 'utf8')));
+
+/** Files that use up limits of the machine and change its settings: nothing else may run. */
+const alone = ['test/docker/engines/kernel-bombs.test.ts'];
+
 const missing = longOnly.filter((file) => !existsSync(new URL(file, import.meta.url)));
 if (missing.length > 0) throw new Error(`test/long-only.json names files that do not exist: ${missing.join(', ')}`);
+
+const exclude = ['**/node_modules/**', ...(isLong ? [] : longOnly)];
 
 /**
  * Projects are named by the needs of their tests: nothing, a database, a listening server, virtual
@@ -24,7 +30,7 @@ export default defineConfig({
     testTimeout: 240_000,
     hookTimeout: 240_000,
     expect: { poll: { timeout: 120_000 } },
-    exclude: ['**/node_modules/**', ...(isLong ? [] : longOnly)],
+    exclude,
     projects: [
       {
         extends: true,
@@ -67,10 +73,22 @@ export default defineConfig({
         test: {
           name: 'docker',
           include: ['test/docker/**/*.test.ts'],
+          exclude: [...exclude, ...alone],
           globalSetup: ['test/fixtures/docker-images-setup.ts'],
           retry,
           // They wait for containers more than they compute.
           maxWorkers: 4,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'docker-alone',
+          include: alone,
+          globalSetup: ['test/fixtures/docker-images-setup.ts'],
+          fileParallelism: false,
+          // After the files of `docker`.
+          sequence: { groupOrder: 1 },
         },
       },
       {

@@ -69,7 +69,8 @@ await runCommand(async () => {
       if (needOf(project) === 'engine') await images;
       const file = path.join(folder, `${project}.json`);
       say(`\n== ${project} tests`);
-      const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', project, '--passWithNoTests'];
+      const part = ['--project', project, '--project', `${project}-alone`];
+      const args = ['node_modules/vitest/vitest.mjs', 'run', ...part, '--passWithNoTests'];
       const reporters = ['--reporter=default', '--reporter=./scripts/totals-reporter.ts'];
       const run = { command: node, args: [...args, ...reporters, ...rest], env: { ...env, BERTH_TOTALS_FILE: file } };
       const { code, signal } = await runInFront(run);
