@@ -62,20 +62,20 @@ test('starts a hash at once while 150 of another account wait, from the same add
   }
 });
 
-test('delays a hash by one other while 150 of two accounts wait each', async () => {
+test.each([
+  {
+    title: 'a hash by one other while 150 of two accounts wait each',
+    count: 300,
+    accountOf: (index: number) => `account-${index % 2}`,
+  },
+  {
+    title: 'an address by one hash while another address sends a thousand names',
+    count: 1_000,
+    accountOf: (index: number) => `name-${index}`,
+  },
+])('delays $title', async ({ count, accountOf }) => {
   const queue = openQueue();
-  const flood = queue.flood(300, (index) => ({ account: `account-${index % 2}`, address: FLOODER }));
-  await settle();
-  const bertsHash = queue.add('bert', bert());
-  await settle();
-  await queue.finish();
-  expect(queue.started).toEqual(['flood', 'flood', 'bert']);
-  await queue.finishAll(Promise.all([flood, bertsHash]));
-});
-
-test('delays an address by one hash while another address sends a thousand names', async () => {
-  const queue = openQueue();
-  const flood = queue.flood(1_000, (index) => ({ account: `name-${index}`, address: FLOODER }));
+  const flood = queue.flood(count, (index) => ({ account: accountOf(index), address: FLOODER }));
   await settle();
   const bertsHash = queue.add('bert', bert());
   await settle();
