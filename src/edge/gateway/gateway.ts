@@ -54,6 +54,7 @@ import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
+import { answerInTurn } from '../malformed-requests.ts';
 import type { Certificates } from '../tls-files.ts';
 
 export interface GatewayDeps {
@@ -82,8 +83,8 @@ interface Entered extends Pick<Exchange, 'authorized' | 'target' | 'host' | 'hea
 }
 
 interface Connection {
-  /** Responses in progress; nothing else may write to the socket meanwhile. */
-  responses: Set<ClientResponse>;
+  /** Responses in progress, with their requests; nothing else may write to the socket meanwhile. */
+  exchanges: Map<ClientResponse, ClientRequest>;
   peer: Peer;
   credentials: Credentials;
 }
@@ -210,26 +211,30 @@ export class Gateway {
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (socket.destroyed || (this.#connections.get(socket)?.responses.size ?? 0) > 0 || error.code === 'ECONNRESET') {
-      socket.destroy();
-      return;
-    }
-    socket.on('error', () => socket.destroy());
-    if (error.code === 'HPE_HEADER_OVERFLOW') {
-      sendRawAnswer(socket, badRequest(`the headers are larger than ${this.#limits.maxHeaderBytes} bytes`, 431));
-    } else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') {
-      sendRawAnswer(socket, badRequest('the head of the request took too long', 408));
-    } else sendRawAnswer(socket, badRequest('the request is not well-formed HTTP/1.1'));
+    if (socket.destroyed || error.code === 'ECONNRESET') return void socket.destroy();
+    const pending = this.#connections.get(socket)?.exchanges ?? new Map<ClientResponse, ClientRequest>();
+    answerInTurn(socket, pending, () => {
+      if (pending.size > 0) return void socket.destroy();
+      socket.on('error', () => socket.destroy());
+      sendRawAnswer(socket, this.#refusalOf(error.code));
+    });
+  }
+
+  #refusalOf(code: string | undefined): Answer {
+    if (code === 'HPE_HEADER_OVERFLOW')
+      return badRequest(`the headers are larger than ${this.#limits.maxHeaderBytes} bytes`, 431);
+    if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return badRequest('the head of the request took too long', 408);
+    return badRequest('the request is not well-formed HTTP/1.1');
   }
 
   async #onRequest(req: ClientRequest, res: ClientResponse, expectsContinue: boolean): Promise<void> {
     const connection = this.#connectionOf(req.socket);
-    connection.responses.add(res);
+    connection.exchanges.set(res, req);
     this.#requests += 1;
     req.on('error', ignore);
     res.on('error', ignore);
     res.once('close', () => {
-      connection.responses.delete(res);
+      connection.exchanges.delete(res);
       this.#requests -= 1;
       if (!this.#stopping) return;
       if (this.#requests === 0) this.#onQuiet?.();
@@ -317,7 +322,7 @@ export class Gateway {
    * would hand over the socket with their responses pending forever.
    */
   #isFree(client: Duplex): boolean {
-    const responses = [...(this.#connections.get(client)?.responses ?? [])];
+    const responses = [...(this.#connections.get(client)?.exchanges.keys() ?? [])];
     if (responses.length < 2 && responses.every((res) => res.writableEnded)) return true;
     for (const res of responses) res.destroy();
     client.destroy();
@@ -422,7 +427,7 @@ export class Gateway {
     let found = this.#connections.get(socket);
     if (found === undefined) {
       const credentials = new Credentials(this.#deps.issuer);
-      found = { responses: new Set(), peer: peerOf(socket, this.#isTrusted), credentials };
+      found = { exchanges: new Map(), peer: peerOf(socket, this.#isTrusted), credentials };
       this.#connections.set(socket, found);
     }
     return found;

@@ -35,7 +35,7 @@ import { mountServerPages } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
-import { makeWireErrors, refuseTunnels, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
+import { WireErrors, refuseTunnels, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
@@ -137,6 +137,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
 
 function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: ConnectionLimit): FastifyInstance {
   const requestId = makeRequestIds();
+  const wireErrors = new WireErrors(() => requestId(undefined));
   const serverOptions = {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: TIMEOUTS_CHECKED_EVERY_MS,
@@ -152,12 +153,13 @@ function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: C
     serverFactory(handler) {
       const server = tls ? tlsServer(serverOptions, tls, handler) : createServer(serverOptions, handler);
       connectionLimit.watch(server);
+      wireErrors.watch(server);
       return server;
     },
     genReqId: (raw) => requestId(raw.headers['x-request-id']),
     trustProxy: trustedProxies ?? false,
     logger: false,
-    clientErrorHandler: makeWireErrors(() => requestId(undefined)),
+    clientErrorHandler: (error, socket) => wireErrors.answer(error, socket),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
   });
   takeExpectations(app.server);

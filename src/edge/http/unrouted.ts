@@ -1,8 +1,9 @@
 /** Requests that reach no route: foreign host, unknown path or method, or not valid HTTP. */
-import { METHODS, STATUS_CODES, type Server } from 'node:http';
+import { METHODS, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
+import { answerInTurn } from '../malformed-requests.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
@@ -61,13 +62,35 @@ interface WireError extends NodeJS.ErrnoException {
   rawPacket?: unknown;
 }
 
-/** `clientErrorHandler` of fastify: answers what Node's parser refuses. */
-export const makeWireErrors =
-  (requestId: () => string) =>
-  (error: WireError, socket: Duplex): void => {
-    if (error.code === 'ECONNRESET') socket.destroy();
-    else answerOnSocket(socket, unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED, requestId());
-  };
+/** Answers what Node's parser refuses, after the responses that are still to be sent before it. */
+export class WireErrors {
+  readonly #requestId: () => string;
+  readonly #exchanges = new WeakMap<Duplex, Map<ServerResponse, IncomingMessage>>();
+
+  constructor(requestId: () => string) {
+    this.#requestId = requestId;
+  }
+
+  watch(server: Pick<Server, 'on'>): void {
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      let pending = this.#exchanges.get(request.socket);
+      if (pending === undefined) this.#exchanges.set(request.socket, (pending = new Map()));
+      pending.set(response, request);
+      response.once('close', () => pending.delete(response));
+    });
+  }
+
+  /** `clientErrorHandler` of fastify. */
+  answer(error: WireError, socket: Duplex): void {
+    if (error.code === 'ECONNRESET') return void socket.destroy();
+    const refused = unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
+    const pending = this.#exchanges.get(socket) ?? new Map<ServerResponse, IncomingMessage>();
+    answerInTurn(socket, pending, () => {
+      if ([...pending.keys()].some(({ headersSent }) => headersSent)) socket.destroy();
+      else answerOnSocket(socket, refused, this.#requestId());
+    });
+  }
+}
 
 /** Node closes a CONNECT without an answer. */
 export function refuseTunnels(server: Pick<Server, 'on'>, requestId: () => string): void {

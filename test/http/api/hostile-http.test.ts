@@ -45,6 +45,12 @@ const head = (...more: string[]): string =>
     '',
   ].join('\r\n');
 const bodyOf = (reply: string): unknown => JSON.parse(reply.slice(reply.indexOf('\r\n\r\n') + 4));
+/** Statuses and bodies of several replies. */
+const repliesOf = (text: string): string[] =>
+  text
+    .split(/HTTP\/1\.1 /)
+    .slice(1)
+    .map((reply) => `${reply.slice(0, 3)} ${reply.slice(reply.indexOf('\r\n\r\n') + 4)}`);
 
 test('answers non-HTTP bytes with a JSON 400', async () => {
   for (const text of [
@@ -202,4 +208,19 @@ test('an upgrade pipelined behind an unanswered request ends its connection only
     expect(await exchangeRaw(first + upgrade)).toBe('');
     expect(await exchangeRaw(first + first + upgrade)).toBe('');
   }
+});
+
+test('answers the requests in front of a malformed one, then refuses that one, then closes', async () => {
+  const good = head('Content-Length: 2').replace('Connection: close\r\n', '') + '{}';
+  const list = '200 {"instanceInfos":[]}';
+  const refused = '400 {"message":"this is not a valid HTTP request"}';
+  const malformed = {
+    'no HTTP': 'hello\r\n\r\n',
+    'a body': `${head('Transfer-Encoding: chunked')}no length\r\n`,
+  };
+  for (const [name, text] of Object.entries(malformed)) {
+    expect(repliesOf(await exchangeRaw(good + text)), name).toEqual([list, refused]);
+    expect(repliesOf(await exchangeRaw(good + good + text + good, good)), name).toEqual([list, list, refused]);
+  }
+  expect(repliesOf(await exchangeRaw(head('Content-Length: 2') + '{}hello\r\n\r\n'))).toEqual([list]);
 });

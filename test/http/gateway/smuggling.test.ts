@@ -91,6 +91,21 @@ test.each(refused)('%s', async (_name, text) => {
   expect(reached).toBe(0);
 });
 
+test('answers the requests in front of a malformed one, then refuses that one', async () => {
+  const inside = await serve((_req, res) => setTimeout(() => res.end('inside'), 20));
+  const harness = await start();
+  harness.add(A, { publicPorts: [80], ports: { 80: inside.port } });
+  const good = `GET ${P}/ HTTP/1.1\r\nHost: h\r\n\r\n`;
+  const answer = await sendRaw(harness, `${good}${good}hello\r\n\r\n`);
+  expect(answer.match(/HTTP\/1\.1 \d{3}|inside/g)).toEqual([
+    'HTTP/1.1 200',
+    'inside',
+    'HTTP/1.1 200',
+    'inside',
+    'HTTP/1.1 400',
+  ]);
+});
+
 describe('well-formed requests pass unambiguously', () => {
   test('forwards a chunked body with extensions and trailers as one body', async () => {
     const heads: string[] = [];
