@@ -33,6 +33,7 @@ import {
   sharedParent,
   shareUrl,
 } from './public-addresses.ts';
+import { defaultPool, rangesMeeting } from '../engines/docker/network/subnets.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
@@ -100,6 +101,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
+  warnOfTrustedInstances(config.trustedProxies, log);
   await gateway?.attach({
     forwarding: running.control.forwarding,
     authenticate: (credential) => running.access.authenticate(credential),
@@ -335,4 +337,11 @@ function warnOfSharedParent(domain: string | null, log: Logger): void {
   if (domain === null) return;
   const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Set another domain for instances (BERTH_DOMAIN) or for the API (BERTH_API_URL)`;
   log.warn({ domain }, text);
+}
+
+function warnOfTrustedInstances(trustedProxies: readonly string[], log: Logger): void {
+  const ranges = rangesMeeting(defaultPool, trustedProxies);
+  if (ranges.length === 0) return;
+  const text = `BERTH_TRUSTED_PROXIES contains addresses of instances (${defaultPool.cidr}): they can forge client addresses, evade the rate limit of logins and take all connections. List the addresses of your proxies only`;
+  log.warn({ ranges }, text);
 }

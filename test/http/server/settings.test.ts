@@ -1,6 +1,6 @@
 /**
  * Settings whose effect only the whole program shows: TLS of the API, limits of the gateway, the
- * warning of a shared domain.
+ * warnings of a shared domain and of trusted instances.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
@@ -27,6 +27,7 @@ beforeAll(async () => {
       BERTH_API_TLS_KEY: files.key,
       BERTH_DOMAIN: '*.gpu.example.org',
       BERTH_API_URL: 'https://berth.example.org',
+      BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8',
       BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '1',
     },
   });
@@ -110,6 +111,12 @@ test('the API answers under its names only; the page of its URL may use the cook
 
 test('warns about a domain shared by the API and hosts of ports', () => {
   expect(server.output()).toMatch(/"domain":"example\.org".*pages on hosts of ports can set cookies for example\.org/);
+});
+
+test('warns about trusted proxies that contain the networks of instances', () => {
+  expect(server.output()).toMatch(
+    /"ranges":\["10\.0\.0\.0\/8"\].*BERTH_TRUSTED_PROXIES contains addresses of instances/,
+  );
 });
 
 test('closes a stalled client of the gateway after the configured time', async () => {

@@ -21,6 +21,7 @@ import {
   defaultPool,
   freeSubnets,
   rangeOf,
+  rangesMeeting,
   subnetsOfRoutes,
 } from '../../../src/engines/docker/network/subnets.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
@@ -256,6 +257,11 @@ describe('subnets', () => {
     expect([...freeSubnets(defaultPool, 'x', ['fe80::/64', 'nonsense'])]).toHaveLength(512);
     const first = Array.from({ length: 100 }, (_, n) => freeSubnets(defaultPool, `account ${n}`, []).next().value);
     expect(new Set(first).size).toBeGreaterThan(80);
+  });
+
+  it('name the ranges that contain some of them', () => {
+    const within = ['10.210.0.5', '10.211.3.0/24', '10.0.0.0/8', '0.0.0.0/0'];
+    expect(rangesMeeting(defaultPool, [...within, '127.0.0.1', '10.212.0.0/16', '::1', 'fd00::/8'])).toEqual(within);
   });
 
   it("include the host's direct ones in either byte order, and none behind a gateway", () => {

@@ -24,6 +24,15 @@ export function rangeOf(cidr: string): Range | null {
 
 const overlap = (a: Range, b: Range): boolean => a[0] <= b[1] && b[0] <= a[1];
 
+/** Returns the IPv4 addresses and CIDR ranges that contain addresses of the pool. */
+export function rangesMeeting({ cidr }: NetworkPool, listed: readonly string[]): string[] {
+  const pool = rangeOf(cidr);
+  return listed.filter((text) => {
+    const range = rangeOf(text);
+    return pool !== null && range !== null && overlap(pool, range);
+  });
+}
+
 const textOf = (address: number): string =>
   [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
 
