@@ -91,25 +91,28 @@ const RESERVED_SHARE = 0.05;
 const MIN_RESERVED_BYTES = BYTES_PER_GB;
 const MAX_RESERVED_BYTES = 10 * BYTES_PER_GB;
 
-/**
- * Kept free on each file system, for database and logs; no new disk is begun below. `share` is the
- * operator's, without bounds.
- */
-export const reservedBytes = (totalBytes: number, share: number | null = null): number =>
+/** Share of each file system that the operator keeps free; null: the default reserve. */
+export type ReserveShare = number | null;
+
+/** Kept free on each file system, for database and logs; no new disk is begun below. */
+export const reservedBytes = (totalBytes: number, share: ReserveShare): number =>
   share === null
     ? Math.min(MAX_RESERVED_BYTES, Math.max(MIN_RESERVED_BYTES, totalBytes * RESERVED_SHARE))
     : totalBytes * share;
 
-export const isNearlyFull = ({ totalBytes, freeBytes }: Space): boolean => freeBytes < reservedBytes(totalBytes);
+export const isNearlyFull = ({ totalBytes, freeBytes }: Space, share: ReserveShare): boolean =>
+  freeBytes < reservedBytes(totalBytes, share);
 
 /** `heldBytes`: what counted disks hold already, part of the limit. */
 export function limitGB(
   { sizeGB, overcommit }: Pick<PoolRules, 'sizeGB' | 'overcommit'>,
   space: Space,
   heldBytes: number,
+  share: ReserveShare,
 ): number {
   if (sizeGB !== null) return Math.floor(sizeGB * overcommit);
-  const availableBytes = Math.min(space.totalBytes, space.freeBytes + heldBytes) - reservedBytes(space.totalBytes);
+  const availableBytes =
+    Math.min(space.totalBytes, space.freeBytes + heldBytes) - reservedBytes(space.totalBytes, share);
   return Math.max(0, Math.floor((availableBytes / BYTES_PER_GB) * overcommit));
 }
 
@@ -126,6 +129,11 @@ const NEARLY_ALLOCATED_FREE_SHARE = 0.1;
 const NEARLY_FULL_FREE_SHARE = 0.1;
 
 /** Whether to warn the operator: most is reserved, or the file system nearly full. */
-export const isShortOfSpace = (pool: PoolUsage, rules: Pick<PoolRules, 'diskOvercommit'>, space: Space): boolean =>
+export const isShortOfSpace = (
+  pool: PoolUsage,
+  rules: Pick<PoolRules, 'diskOvercommit'>,
+  space: Space,
+  share: ReserveShare,
+): boolean =>
   freeGB(pool, rules) <= pool.limitGB * NEARLY_ALLOCATED_FREE_SHARE ||
-  space.freeBytes < Math.max(reservedBytes(space.totalBytes), space.totalBytes * NEARLY_FULL_FREE_SHARE);
+  space.freeBytes < Math.max(reservedBytes(space.totalBytes, share), space.totalBytes * NEARLY_FULL_FREE_SHARE);

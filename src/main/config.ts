@@ -241,7 +241,7 @@ function configOf(data: Settings) {
     nodePorts: data.BERTH_NODE_PORTS,
     cpuOvercommit: data.BERTH_CPU_OVERCOMMIT,
     diskOvercommit: data.BERTH_DISK_OVERCOMMIT,
-    /** Share of each file system kept free of instance disks; null: a twentieth, 1 to 10 GB. */
+    /** Share of each file system kept free; null: a twentieth, 1 to 10 GB. */
     diskReserveShare: data.BERTH_DISK_RESERVE_PERCENT === undefined ? null : data.BERTH_DISK_RESERVE_PERCENT / 100,
     accountPoolShare: data.BERTH_ACCOUNT_POOL_PERCENT / 100,
     /** Longest run of an instance; null: unlimited. */

@@ -44,7 +44,7 @@ export async function allowEmptyReplacements(
 }
 
 interface PoolDeps {
-  config: Pick<Config, 'dataFolder' | 'pools' | 'engine' | 'diskOvercommit' | 'accountPoolShare'>;
+  config: Pick<Config, 'dataFolder' | 'pools' | 'engine' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare'>;
   store: Store;
   installation: string;
   log: Logger;
@@ -89,14 +89,14 @@ export const variableOf = (name: PoolName): string =>
   name === 'default' ? 'BERTH_POOL' : `BERTH_POOL_${name.toUpperCase()}`;
 
 async function storageOf(
-  { store, installation, log }: PoolDeps,
+  { config, store, installation, log }: PoolDeps,
   name: PoolName,
   root: string,
   { engine: wanted, thick }: Pick<PoolConfig, 'engine' | 'thick'>,
 ): Promise<Storage> {
   await mkdir(dirname(root), { recursive: true });
   // The kernel's path: mounts are looked up by it.
-  const at = { root: await realPathOf(root), installation };
+  const at = { root: await realPathOf(root), installation, reserveShare: config.diskReserveShare };
   const engine = (await setting(store.read, `pool.${name}`)) ?? (await chooseEngine(at, name, wanted, log));
   if (wanted !== null && wanted !== engine) {
     const text = `the disks in ${root} are made by ${engine}, and ${wanted} cannot use them`;

@@ -19,7 +19,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { diskKinds, type DiskId } from '../domain/disk.ts';
-import { reservedBytes, type Space } from '../domain/pool.ts';
+import { reservedBytes, type ReserveShare, type Space } from '../domain/pool.ts';
 import { errorCode, errorText } from '../domain/unknown-error.ts';
 import { StorageFault, type DiskObservation } from './contract.ts';
 
@@ -34,6 +34,8 @@ const MARKER = '.berth-installation';
 export interface DiskRoot {
   root: string;
   installation: string;
+  /** Default null. */
+  reserveShare?: ReserveShare;
 }
 
 /** Creates the root of a new installation. Throws for the root of another installation. */
@@ -202,7 +204,10 @@ export const outOfSpace = (cause?: unknown): StorageFault =>
   new StorageFault('full', 'the storage of the region has too little free space for a copy', cause);
 
 /** Throws `full` unless the host keeps its reserve after `bytes` more. */
-export async function requireFreeSpace(root: string, bytes: number): Promise<void> {
+export async function requireFreeSpace(
+  { root, reserveShare = null }: Pick<DiskRoot, 'root' | 'reserveShare'>,
+  bytes: number,
+): Promise<void> {
   const { totalBytes, freeBytes } = await readSpace(root);
-  if (freeBytes - bytes < reservedBytes(totalBytes)) throw outOfSpace();
+  if (freeBytes - bytes < reservedBytes(totalBytes, reserveShare)) throw outOfSpace();
 }

@@ -1,7 +1,7 @@
 /** Options of control, and the parts shared by its use cases and background tasks. */
 import { initialStopPolicy, type StopPolicyRules } from '../../domain/stop-policy.ts';
 import { defaultIdleLimits, type IdleLimits } from '../../domain/idle.ts';
-import type { Space } from '../../domain/pool.ts';
+import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
 import { markOwnerFilesStale } from '../../store/tables/instances.ts';
@@ -50,8 +50,8 @@ export interface ControlDeps
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   dataSpace: () => Promise<Space>;
-  /** See `DiskWatchDeps`; default null. */
-  diskReserveShare?: number | null;
+  /** Default null. */
+  diskReserveShare?: ReserveShare;
   limits?: Partial<Limits>;
   stopPolicyRules?: StopPolicyRules;
   idleLimits?: Partial<IdleLimits>;

@@ -7,7 +7,7 @@ import { trackGrowth, type DiskCount, type GrowthTrack, type Writer } from '../.
 import { inGB } from '../../domain/disk.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { reservedBytes } from '../../domain/pool.ts';
+import { reservedBytes, type ReserveShare } from '../../domain/pool.ts';
 import { activeInstanceRows, activeRowsAmong } from '../../store/tables/instance-queries.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
@@ -20,8 +20,7 @@ import { makeFileSystemReader, type FileSystem, type FileSystemDeps } from './fi
 export interface DiskWatchDeps extends TaskDeps, FileSystemDeps {
   measurements: DiskMeasurements;
   stopAutomatically: StopAutomatically;
-  /** Share of a file system that best-effort disks leave free; null: the default reserve. */
-  diskReserveShare: number | null;
+  diskReserveShare: ReserveShare;
 }
 
 const COUNT_DEADLINE_MS = 30_000;

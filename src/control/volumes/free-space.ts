@@ -1,6 +1,6 @@
 /** Sets pool limits by the free space of the host; refuses new resources before it is full. */
 import { BYTES_PER_GB } from '../../domain/disk.ts';
-import { isNearlyFull, limitGB, isShortOfSpace, type Space } from '../../domain/pool.ts';
+import { isNearlyFull, limitGB, isShortOfSpace, type ReserveShare, type Space } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
 import type { TaskDeps } from '../base/deps.ts';
@@ -17,12 +17,13 @@ export interface FreeSpaceMonitor {
 
 export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'stopping'> {
   dataSpace: () => Promise<Space>;
+  diskReserveShare: ReserveShare;
 }
 
 const MEASURE_DEADLINE_MS = 10_000;
 
 export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
-  const { store, regions, log } = deps;
+  const { store, regions, log, diskReserveShare } = deps;
   let lastDataSpace: Space | null = null;
 
   const measured = async <T>(name: string, ask: () => Promise<T>): Promise<T | null> => {
@@ -43,7 +44,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
       const allocation = allocations?.get(pool.name);
       if (pool.space === null || !allocation) continue;
       pool.unwrittenBytes = allocation.unwrittenBytes;
-      const limit = limitGB(pool, pool.space, allocation.heldBytes);
+      const limit = limitGB(pool, pool.space, allocation.heldBytes, diskReserveShare);
       const stored = limits.find(({ name }) => name === pool.name);
       if (stored?.limitGB !== limit) await store.write((tx) => savePool(tx, { regionId, name: pool.name }, limit));
       if (stored) await warnAdministrators(pool, { ...stored, limitGB: limit }, pool.space);
@@ -52,7 +53,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
 
   async function warnAdministrators(drivers: PoolDrivers, pool: Pool, space: Space): Promise<void> {
     const { regionId, name, limitGB: limit, usedGB, warned } = pool;
-    const low = isShortOfSpace(pool, drivers, space);
+    const low = isShortOfSpace(pool, drivers, space, diskReserveShare);
     if (low === warned) return;
     const freeOnHostGB = Math.floor(space.freeBytes / BYTES_PER_GB);
     const data = { pool: name, limitGB: limit, promisedGB: usedGB, freeOnHostGB };
@@ -76,7 +77,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
         { name: 'the database', space: lastDataSpace },
         ...pools.map(({ name, space }) => ({ name: `the pool ${name}`, space })),
       ];
-      const full = fileSystems.find(({ space }) => space !== null && isNearlyFull(space));
+      const full = fileSystems.find(({ space }) => space !== null && isNearlyFull(space, diskReserveShare));
       if (!full) return;
       const text = `the file system of ${full.name} on the host is nearly full, so Berth creates nothing; delete what you do not need, or ask the operator for more space`;
       throw new Refusal('no_capacity', text, { retryAfterS: 60 });

@@ -42,7 +42,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
       try {
         if (from !== undefined) {
           const files = await filesOf(from);
-          await requireFreeSpace(at.root, (await usedBytes(files, signal)) ?? 0);
+          await requireFreeSpace(at, (await usedBytes(files, signal)) ?? 0);
           await copyFiles(files, stagedFiles, signal);
         }
         await moveDurably(staging, folder);

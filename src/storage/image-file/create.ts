@@ -6,7 +6,7 @@ import { makeSemaphore } from '../../async/semaphore.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault } from '../contract.ts';
-import { diskPaths, moveDurably, requireFreeSpace, run } from '../layout.ts';
+import { diskPaths, moveDurably, requireFreeSpace, run, type DiskRoot } from '../layout.ts';
 import { copyFiles } from '../trees.ts';
 import {
   discardStaging,
@@ -58,7 +58,8 @@ interface CreateRequest {
   thick: boolean;
 }
 
-export function makeDiskCreator({ root, copies }: { root: string; copies: Consistency }) {
+export function makeDiskCreator(at: Pick<DiskRoot, 'root' | 'reserveShare'> & { copies: Consistency }) {
+  const { root, copies } = at;
   const emptySlots = makeSemaphore(EMPTY_LIMIT);
   const copySlots = makeSemaphore(COPY_LIMIT);
   const writeEmpty = makeTemplates({ root, build: buildTemplate, discard: discardStaging });
@@ -112,7 +113,7 @@ export function makeDiskCreator({ root, copies }: { root: string; copies: Consis
 
   async function copyLive(request: CreateRequest, staging: string, sourceOwnBytes: number): Promise<DiskMetadata> {
     const { disk, signal, thick } = request;
-    await requireFreeSpace(root, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
+    await requireFreeSpace(at, (await readUsage(sourceIn(staging))).usedBytes - sourceOwnBytes);
     const empty = await createEmpty(request, staging);
     const usedBytes = await withMounted({ ...disk, thick }, staging, async () => {
       await copyFiles(join(sourceIn(staging), 'files'), filesIn(staging), signal);

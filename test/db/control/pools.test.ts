@@ -160,6 +160,18 @@ onBothEngines('pools', (open) => {
     },
   );
 
+  test('keeps the share free that the operator sets: of limits, new disks and warnings', async () => {
+    const space: Space = { totalBytes: 100 * GB, freeBytes: 60 * GB };
+    const world = await makeWorld(await open(), { pool: { sizeGB: null }, diskReserveShare: 0.3 });
+    world.storage.space = async () => space;
+    await world.running.freeSpace.measure();
+    expect((await poolsOf(world.store.read, world.drivers.regionId))[0]?.limitGB).toBe(30);
+    space.freeBytes = 29 * GB;
+    await world.running.freeSpace.measure();
+    await expectRefused(create(world, 'one', 1), 'no_capacity', /nearly full/);
+    expect(await publishedEvents(world)).toEqual(['pool.nearlyFull']);
+  });
+
   test('notifies administrators once when a pool is nearly full, and once when it has space again', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     const { freeSpace } = world.running;

@@ -20,13 +20,14 @@ onEngine('sqlite', 'the pools of a server', (open) => {
     const dataFolder = await mkdtemp(join(tmpdir(), 'berth-pools-'));
     onTestFinished(() => rm(dataFolder, { recursive: true, force: true }));
     const store = await open();
-    const make = (pools: Partial<typeof unset> = {}, installation = 'ours') =>
+    const make = (pools: Partial<typeof unset> = {}, installation = 'ours', diskReserveShare: number | null = null) =>
       makePools({
         config: {
           dataFolder,
           engine: 'docker',
           pools: { ...unset, ...pools },
           diskOvercommit: 1,
+          diskReserveShare,
           accountPoolShare: 1,
         },
         store,
@@ -38,6 +39,18 @@ onEngine('sqlite', 'the pools of a server', (open) => {
   const onlyFolders = { default: { ...none, engine: 'directory' as const } };
   const id = { kind: 'volume', id: 'one' } as const;
   const soon = () => AbortSignal.timeout(10_000);
+
+  test.each([
+    [null, 'begins'],
+    [1, 'refuses'],
+  ] as const)('with a reserve of %s, a pool %s a copy', async (reserve, outcome) => {
+    const { make } = await makeFixture();
+    const [pool] = await make(onlyFolders, 'ours', reserve);
+    await pool?.storage.create(id, 1, soon());
+    const copied = pool?.storage.create({ ...id, id: 'copy' }, 1, soon(), id);
+    if (outcome === 'begins') await copied;
+    else await expect(copied).rejects.toMatchObject({ kind: 'full' });
+  });
 
   test('without configuration one pool serves all types, with hard limits where the host supports them', async () => {
     const { make } = await makeFixture();
