@@ -11,7 +11,6 @@ import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
 import { makeDiskWatch } from './volumes/disk-watch.ts';
-import { allocatePromised } from './volumes/allocate.ts';
 import { probeEngines } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
@@ -134,7 +133,7 @@ function makeTasks(foundation: Foundation): Task[] {
     task('walk disks', MEASURE_INTERVAL_MS, () => measureByWalking(measureDeps)),
     task('measure root disks', MEASURE_INTERVAL_MS, () => measureRootDisks(measureDeps)),
     task('watch disks', DISK_WATCH_INTERVAL_MS, makeDiskWatch(measureDeps)),
-    task('allocate volumes', ALLOCATE_INTERVAL_MS, allocatePromised(foundation)),
+    task('allocate volumes', ALLOCATE_INTERVAL_MS, () => foundation.allocator.run()),
     task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),

@@ -25,6 +25,7 @@ import { makeIdempotent } from './idempotent.ts';
 import type { ProbeDeps } from '../capacity/probe.ts';
 import type { PortDeps } from '../routing/ports.ts';
 import { makeRegistries } from '../images/registries.ts';
+import { makeAllocator } from '../volumes/allocate.ts';
 import { makeFreeSpaceMonitor } from '../volumes/free-space.ts';
 import { makeNotebookTokens } from './notebook-tokens.ts';
 import { makeSeal } from './seal.ts';
@@ -107,6 +108,7 @@ export function makeFoundation(given: ControlDeps) {
     if (id !== undefined) revocations.publish({ accountId: id });
   });
   const stopAutomatically = makeStopAutomatically(base);
+  const allocator = makeAllocator(base);
   return {
     ...base,
     shutdown,
@@ -124,7 +126,8 @@ export function makeFoundation(given: ControlDeps) {
     registries: makeRegistries(base),
     sshHostKey: makeSshHostKeys(secretsKey),
     accountVersions: makeAccountVersions(base),
-    freeSpace: makeFreeSpaceMonitor(base),
+    allocator,
+    freeSpace: makeFreeSpaceMonitor({ ...base, allocator }),
     volumePages: makeVolumePages(),
     sampler: makeSampler(base),
     diskHolders: makeDiskHolders(),

@@ -1,34 +1,40 @@
 /**
  * Allocates missing blocks of promised disks in thick pools: of disks that an earlier version made
- * thin, and of blocks that a mount with `discard` returned to the host since.
+ * thin, and of blocks that a mount with `discard` returned to the host since. The measurement of
+ * pools (`allocations.ts`) finds them.
  */
 import { diskKey, type Disk } from '../../domain/disk.ts';
-import { disksOfRegion } from '../../store/tables/disks.ts';
+import type { Allocation } from '../../storage/contract.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
-import { poolNamed, withDiskMutex, type LocatedDisk } from './disks.ts';
+import { withDiskMutex, type LocatedDisk } from './disks.ts';
 
-const PAGE_SIZE = 200;
 const DEADLINE_MS = 60_000;
 
-type AllocateDeps = Pick<TaskDeps, 'store' | 'regions' | 'log' | 'time' | 'stopping'>;
+type AllocatorDeps = Pick<TaskDeps, 'log' | 'time' | 'stopping'>;
+
+export interface Allocator {
+  /** Call with each measured disk; null: unknown. */
+  note(disk: LocatedDisk, allocation: Allocation | null): void;
+  /** Allocates what the disks noted since the last run miss. */
+  run(): Promise<void>;
+}
 
 const canMiss = ({ kind, promisedGB }: Disk): boolean => promisedGB > 0 && kind !== 'snapshot';
 
-export function allocatePromised(deps: AllocateDeps): () => Promise<void> {
-  const { store, regions, log } = deps;
+const isWhole = (allocation: Allocation | null): boolean =>
+  allocation === null || allocation.heldBytes >= allocation.maxBytes;
+
+export function makeAllocator(deps: AllocatorDeps): Allocator {
+  const { log } = deps;
+  const due = new Map<string, LocatedDisk>();
   /** Left thin by the pool, or refused: tried once in a process. */
   const skipped = new Set<string>();
 
-  async function isWhole({ storage, ...disk }: LocatedDisk): Promise<boolean> {
-    const allocation = await storage.allocation(disk);
-    return allocation === null || allocation.heldBytes >= allocation.maxBytes;
-  }
-
   async function allocate(disk: LocatedDisk): Promise<void> {
-    if (await isWhole(disk)) return;
+    const { storage, sizeGB } = disk;
     try {
-      await withDiskMutex(disk, () => disk.storage.grow(disk, disk.sizeGB), deadlineWithin(deps, DEADLINE_MS));
-      if (!(await isWhole(disk))) skipped.add(diskKey(disk));
+      await withDiskMutex(disk, () => storage.grow(disk, sizeGB), deadlineWithin(deps, DEADLINE_MS));
+      if (!isWhole(await storage.allocation(disk))) skipped.add(diskKey(disk));
     } catch (error) {
       if (deps.stopping.aborted) return;
       skipped.add(diskKey(disk));
@@ -36,16 +42,17 @@ export function allocatePromised(deps: AllocateDeps): () => Promise<void> {
     }
   }
 
-  return async () => {
-    for (const drivers of regions.all()) {
-      for (let after = ''; ;) {
-        const page = await disksOfRegion(store.read, drivers.regionId, after, PAGE_SIZE);
-        const last = page.at(-1);
-        if (!last || deps.stopping.aborted) break;
-        after = diskKey(last);
-        for (const disk of page.filter((one) => canMiss(one) && !skipped.has(diskKey(one))))
-          await allocate({ ...disk, storage: poolNamed(drivers, disk.pool).storage });
+  return {
+    note(disk, allocation) {
+      if (canMiss(disk) && !isWhole(allocation) && !skipped.has(diskKey(disk))) due.set(diskKey(disk), disk);
+    },
+    async run() {
+      for (const [key, disk] of due) {
+        if (deps.stopping.aborted) return;
+        due.delete(key);
+        // Deleted or filled since.
+        if (!isWhole(await disk.storage.allocation(disk))) await allocate(disk);
       }
-    }
+    },
   };
 }

@@ -4,6 +4,7 @@ import { allocationOf, type AllocatedDisk, type PoolAllocation } from '../../dom
 import { copiesInRegion, disksOfRegion } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import type { Allocator } from './allocate.ts';
 
 const PAGE_SIZE = 500;
 
@@ -12,6 +13,7 @@ type Copies = Awaited<ReturnType<typeof copiesInRegion>>;
 export async function measureAllocations(
   db: Db,
   { regionId, pools }: Pick<RegionDrivers, 'regionId' | 'pools'>,
+  note: Allocator['note'],
 ): Promise<Map<PoolName, PoolAllocation>> {
   const copies = await copiesInRegion(db, regionId);
   const byPool = new Map<PoolDrivers, AllocatedDisk[]>(pools.map((pool) => [pool, []]));
@@ -22,7 +24,7 @@ export async function measureAllocations(
     after = diskKey(last);
     for (const pool of pools) {
       const disks = page.filter((disk) => disk.pool === pool.name);
-      const measured = await Promise.all(disks.map((disk) => measureDisk(pool, disk, copies)));
+      const measured = await Promise.all(disks.map((disk) => measureDisk(pool, disk, copies, note)));
       byPool.get(pool)?.push(...measured);
     }
   }
@@ -34,9 +36,15 @@ const canPromise = ({ storage, overcommit }: PoolDrivers): boolean =>
   storage.capabilities().sizeLimit === 'hard' && overcommit === 1;
 
 /** A disk of unknown allocation, as in a plain folder, holds what its files use. */
-async function measureDisk({ storage }: PoolDrivers, disk: Disk, { copies, copied }: Copies): Promise<AllocatedDisk> {
+async function measureDisk(
+  { storage }: PoolDrivers,
+  disk: Disk,
+  { copies, copied }: Copies,
+  note: Allocator['note'],
+): Promise<AllocatedDisk> {
   const { kind, id, promisedGB, bestEffortGB, usageBytes, sizeGB } = disk;
   const allocation = await storage.allocation(disk).catch(() => null);
+  note({ ...disk, storage }, allocation);
   const isCopy = kind === 'snapshot' || (kind === 'volume' && copies.has(id));
   return {
     promisedGB,

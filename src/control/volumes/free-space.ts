@@ -6,6 +6,7 @@ import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/
 import type { TaskDeps } from '../base/deps.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import type { Allocator } from './allocate.ts';
 import { measureAllocations } from './allocations.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
 
@@ -18,6 +19,7 @@ export interface FreeSpaceMonitor {
 export interface FreeSpaceDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'stopping'> {
   dataSpace: () => Promise<Space>;
   diskReserveShare: ReserveShare;
+  allocator: Allocator;
 }
 
 const MEASURE_DEADLINE_MS = 10_000;
@@ -38,7 +40,7 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
   async function measureRegion(drivers: RegionDrivers): Promise<void> {
     const { regionId, pools } = drivers;
     const limits = await poolsOf(store.read, regionId);
-    const allocations = await measured('pools', () => measureAllocations(store.read, drivers));
+    const allocations = await measured('pools', () => measureAllocations(store.read, drivers, deps.allocator.note));
     for (const pool of pools) {
       pool.space = await measured(`pool ${pool.name}`, () => pool.storage.space());
       const allocation = allocations?.get(pool.name);

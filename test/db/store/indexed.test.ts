@@ -1,5 +1,6 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
+import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/instance-queries.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import type { Db } from '../../../src/store/store.ts';
@@ -16,6 +17,11 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'instances whose time is over',
     (db) => overdueInstances(db, 1_000, { stopDueAtMs: 500, id: 'a' }, 200),
     [/^SEARCH instance USING .*INDEX instance_stop /],
+  ],
+  [
+    'a page of the disks of a region',
+    (db) => disksOfRegion(db, 'a', 'b', 500),
+    [/^SEARCH disk USING INDEX disk_region /],
   ],
   [
     'instances to watch for idleness',
