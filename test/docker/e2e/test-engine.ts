@@ -68,7 +68,7 @@ export async function startOwnEngine({
   const { docker: main, stop: leaveMain } = makeDockerClient(endpoint);
   const createdNetwork = await main.createNetwork({
     Name: bridge,
-    Labels: { 'berth.test': 'own engine' },
+    Labels: { 'berth.test': `own engine in ${folder}` },
     Options: { 'com.docker.network.bridge.name': bridge },
   });
   const args = [
@@ -173,8 +173,19 @@ export async function startOwnEngine({
   }
 
   const before = new Set(await readdir('/sys/class/net'));
-  await start().catch(async (error: unknown) => {
+  async function removeTraces(): Promise<void> {
+    await kill('SIGTERM');
+    await endForgotten();
+    await removeBridgesOfNobody();
+    for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
+    await createdNetwork.remove();
     await removeIds(options.ids);
+    leaveMain();
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  await start().catch(async (error: unknown) => {
+    await removeTraces();
     throw error;
   });
   return {
@@ -185,14 +196,7 @@ export async function startOwnEngine({
     start,
     async stop() {
       await removeAll();
-      await kill('SIGTERM');
-      await endForgotten();
-      await removeBridgesOfNobody();
-      for (const mount of await mountsUnder(folder)) await run('umount', [mount]);
-      await createdNetwork.remove();
-      await removeIds(options.ids);
-      leaveMain();
-      await rm(folder, { recursive: true, force: true });
+      await removeTraces();
     },
   };
 }

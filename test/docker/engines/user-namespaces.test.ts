@@ -1,14 +1,15 @@
 /** User namespaces and container runtimes, on a daemon of the test's own. */
 import { execFile } from 'node:child_process';
-import { chown, mkdir, readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { control, deadline, expectFault, expectRunning, makeSubject, type Subject } from '../../conformance/subject.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { longTest } from '../../fixtures/long-test.ts';
-import { makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
-import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpoint, makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
+import { endpointOf, makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
 import { startOwnEngine, type OwnEngine } from '../e2e/test-engine.ts';
 
 const run = promisify(execFile);
@@ -139,4 +140,17 @@ describe('a container runtime', () => {
     expect(fault.message).toMatch(/no longer has the container runtime .*; ask the operator to install the runtime/);
     expect(fault.retry).toBe(false);
   });
+});
+
+test('an engine of a test that does not start leaves no network, ids or folder', async () => {
+  const under = await mkdtemp(path.join(tmpdir(), 'berth-engines-'));
+  onTestFinished(() => rm(under, { recursive: true }));
+  const unknown = { ...ids, user: 'nobody-of-that-name' };
+  await expect(startOwnEngine({ under, ids: unknown })).rejects.toThrow(/dockerd ended with 1/);
+  const { docker, stop } = makeDockerClient(endpoint);
+  onTestFinished(stop);
+  const labels = (await docker.listNetworks()).map(({ Labels }) => Labels?.['berth.test'] ?? '');
+  expect(labels.filter((label) => label.includes(under))).toEqual([]);
+  expect(await readdir(under)).toEqual([]);
+  expect(await readFile('/etc/subuid', 'utf8')).not.toContain(unknown.user);
 });
