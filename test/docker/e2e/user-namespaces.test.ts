@@ -51,6 +51,11 @@ async function serve(engine: OwnEngine, nodePorts: string, pool: string): Promis
   const server = await startServerProcess({ nodePorts, settings });
   const { client, token } = await login(server);
   await client.createSshKey({ name: 'laptop', publicKey: user.publicKey });
+  // Launches with Docker are refused until the engine has answered.
+  await until(
+    () => client.listRegions(),
+    ({ regions }) => regions[0]?.capabilities.dockerInside !== undefined,
+  );
   return { server, client, token };
 }
 
