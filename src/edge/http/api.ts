@@ -35,7 +35,7 @@ import { mountServerPages } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
-import { WireErrors, refuseTunnels, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
+import { WireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import type { Certificates } from '../tls-files.ts';
 
 /** Applies to all bodies but files. */
@@ -163,7 +163,6 @@ function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: C
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
   });
   takeExpectations(app.server);
-  refuseTunnels(app.server, () => requestId(undefined));
   app.addHook('onRequest', ({ raw }, reply, done) => {
     if (connectionLimit.admits(raw.socket)) return done();
     reply.header('connection', 'close');

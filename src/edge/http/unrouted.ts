@@ -62,7 +62,7 @@ interface WireError extends NodeJS.ErrnoException {
   rawPacket?: unknown;
 }
 
-/** Answers what Node's parser refuses, after the responses that are still to be sent before it. */
+/** Answers CONNECT and what Node's parser refuses, after the responses to earlier requests. */
 export class WireErrors {
   readonly #requestId: () => string;
   readonly #exchanges = new WeakMap<Duplex, Map<ServerResponse, IncomingMessage>>();
@@ -78,26 +78,26 @@ export class WireErrors {
       pending.set(response, request);
       response.once('close', () => pending.delete(response));
     });
+    // Node closes a CONNECT without an answer.
+    server.on('connect', ({ method = '', url = '' }: IncomingMessage, socket: Duplex) => {
+      socket.on('error', () => socket.destroy());
+      this.#refuse(socket, unknownRoute(method, url));
+    });
   }
 
   /** `clientErrorHandler` of fastify. */
   answer(error: WireError, socket: Duplex): void {
     if (error.code === 'ECONNRESET') return void socket.destroy();
-    const refused = unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED;
+    this.#refuse(socket, unknownMethod(error) ?? BY_NODE_CODE[error.code ?? ''] ?? MALFORMED);
+  }
+
+  #refuse(socket: Duplex, refused: Unrouted): void {
     const pending = this.#exchanges.get(socket) ?? new Map<ServerResponse, IncomingMessage>();
     answerInTurn(socket, pending, () => {
       if ([...pending.keys()].some(({ headersSent }) => headersSent)) socket.destroy();
       else answerOnSocket(socket, refused, this.#requestId());
     });
   }
-}
-
-/** Node closes a CONNECT without an answer. */
-export function refuseTunnels(server: Pick<Server, 'on'>, requestId: () => string): void {
-  server.on('connect', ({ method = '', url = '' }, socket) => {
-    socket.on('error', () => socket.destroy());
-    answerOnSocket(socket, unknownRoute(method, url), requestId());
-  });
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\/\S*) HTTP\/1\.[01]\r\n/;

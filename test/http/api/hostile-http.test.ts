@@ -222,5 +222,8 @@ test('answers the requests in front of a malformed one, then refuses that one, t
     expect(repliesOf(await exchangeRaw(good + text)), name).toEqual([list, refused]);
     expect(repliesOf(await exchangeRaw(good + good + text + good, good)), name).toEqual([list, list, refused]);
   }
+  const tunnel = 'CONNECT /nothing HTTP/1.1\r\nHost: x\r\n\r\n';
+  const replies = repliesOf(await exchangeRaw(good + good + tunnel));
+  expect(replies).toEqual([list, list, expect.stringMatching(/^404 .*no route CONNECT/)]);
   expect(repliesOf(await exchangeRaw(head('Content-Length: 2') + '{}hello\r\n\r\n'))).toEqual([list]);
 });
