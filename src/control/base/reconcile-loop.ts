@@ -3,7 +3,7 @@
  * or a wake-up comes. A wake-up carries no data: timers, use cases and engine hints all lead to the
  * same query of due rows.
  *
- * A heartbeat extends the leases (owner, token, expiry). When a request moves a leased row's
+ * A heartbeat extends the leases in hand (owner, token, expiry). When a request moves a leased row's
  * generation, the loop aborts its reconcile; the guard of its writes drops late results.
  */
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
@@ -46,6 +46,7 @@ export interface ReconcileLoop {
 }
 
 interface InHand {
+  leaseToken: string;
   generation: number;
   abort: AbortController;
   done: Promise<void>;
@@ -74,7 +75,7 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
         if (inHand.get(row.id) === mine) inHand.delete(row.id);
         wake();
       });
-    const mine: InHand = { generation: row.generation, abort, done };
+    const mine: InHand = { leaseToken, generation: row.generation, abort, done };
     inHand.set(row.id, mine);
   };
 
@@ -134,8 +135,9 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
   const stopBeating = time.every(HEARTBEAT_MS, () => {
     if (inHand.size === 0) return;
     const untilMs = now() + LEASE_MS;
+    const tokens = new Set([...inHand.values()].map(({ leaseToken }) => leaseToken));
     store
-      .write((tx) => heartbeat(tx, table, leaseOwner, { untilMs }))
+      .write((tx) => heartbeat(tx, table, { owner: leaseOwner, tokens, untilMs }))
       .then(wake, (error: unknown) => log.warn({ table, err: error }, 'could not extend leases'));
   });
   wake();
@@ -172,7 +174,7 @@ async function reconcileAndRelease<Table extends LeaseTable>(
   if (reconciled === 'gone') return;
   // PostgreSQL accepts only whole numbers for a bigint.
   const dueAtMs = reconciled.dueAtMs === null ? null : Math.ceil(reconciled.dueAtMs);
-  // Stays in the map until released: the heartbeat extends all leases of this process.
+  // Stays in the map until released: the heartbeat extends the leases in it.
   for (;;) {
     try {
       await store.write((tx) => releaseLease(tx, table, held.row.id, held.leaseToken, { dueAtMs }));

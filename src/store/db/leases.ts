@@ -85,11 +85,19 @@ export async function claimDue<Table extends LeaseTable>(
   return rows.sort((a, b) => (a.leaseUntilMs ?? 0) - (b.leaseUntilMs ?? 0));
 }
 
-export async function heartbeat(tx: Db, table: LeaseTable, owner: string, lease: { untilMs: number }): Promise<void> {
+/**
+ * Extends the leases of these claims. A row whose claim committed but was not answered has another
+ * token: nobody holds it, so its lease must end.
+ */
+export async function heartbeat(
+  tx: Db,
+  table: LeaseTable,
+  lease: { owner: string; tokens: Iterable<string>; untilMs: number },
+): Promise<void> {
   await sql`
     update ${sql.table(table)}
     set ${leaseUntil} = ${lease.untilMs}, ${due} = case when ${due} = ${leaseUntil} then ${lease.untilMs} else ${due} end
-    where ${leaseOwner} = ${owner}`.execute(tx);
+    where ${leaseOwner} = ${lease.owner} and ${leaseToken} in (${sql.join([...lease.tokens])})`.execute(tx);
 }
 
 /** Leased rows of a process with current generations: superseded reconciles have an older one. */

@@ -133,6 +133,50 @@ onBothEngines('the loop', (open) => {
     expect(await store.read.selectFrom('instance').select('leaseToken').execute()).toEqual([{ leaseToken: 'theirs' }]);
   });
 
+  test('takes a row again after its lease, if the answer of its claim was lost', async () => {
+    const store = await open();
+    await insertRows(store, ['lost', 'held'], null);
+    const clock = { aheadMs: 0 };
+    let losing = true;
+    let lost = 0;
+    const write: Store['write'] = async (work) => {
+      const answer = await store.write(work);
+      if (losing && Array.isArray(answer) && answer.length > 0) throw new Error(`connection lost ${(lost += 1)}`);
+      return answer;
+    };
+    const begun: string[] = [];
+    let beat = (): void => {};
+    const loop = loopOver(
+      { ...store, write },
+      async ({ row, signal }) => {
+        begun.push(row.id);
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+        return { dueAtMs: null };
+      },
+      { now: () => Date.now() + clock.aheadMs, every: (_, fn) => ((beat = fn), () => {}) },
+    );
+    const makeRowDue = async (id: string): Promise<void> => {
+      await store.write((tx) => makeDue(tx, [id], Date.now()));
+      loop.wake();
+    };
+    const leaseOf = async (id: string): Promise<number> =>
+      (await store.read.selectFrom('instance').select('leaseUntilMs').where('id', '=', id).executeTakeFirstOrThrow())
+        .leaseUntilMs ?? 0;
+    await makeRowDue('lost');
+    await eventually(() => lost === 1);
+    losing = false;
+    await makeRowDue('held');
+    await eventually(() => begun.length === 1);
+    const heldUntilMs = await leaseOf('held');
+    clock.aheadMs = 25_000;
+    beat();
+    await eventually(async () => (await leaseOf('held')) > heldUntilMs);
+    clock.aheadMs = 35_000;
+    loop.wake();
+    await eventually(() => begun.length > 1);
+    expect(begun).toEqual(['held', 'lost']);
+  });
+
   test('checks for superseded reconciles a bounded share of the time, and catches up', async () => {
     const store = await open();
     await insertRows(store, ['a', 'b'], 0);

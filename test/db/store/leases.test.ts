@@ -128,16 +128,18 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await claim(store, table, { nowMs: endsAtMs ?? 0, token: 'heir' })).toEqual(['a']);
   });
 
-  test.each(tables)("%s: a heartbeat extends only its own process's leases", async (table) => {
+  test.each(tables)("%s: a heartbeat extends only the named leases of its own process", async (table) => {
     const store = await opened(table, [
       { id: 'a', ownerId: 'ann', dueAtMs: 500 },
       { id: 'b', ownerId: 'ann', dueAtMs: 600 },
+      { id: 'c', ownerId: 'ann', dueAtMs: 700 },
+      { id: 'd', ownerId: 'ann', dueAtMs: 800 },
     ]);
-    await claim(store, table, { owner: 'one', token: '1', limit: 1, untilMs: 2_000 });
-    await claim(store, table, { owner: 'two', token: '2', untilMs: 2_000 });
-    await store.write((tx) => heartbeat(tx, table, 'one', { untilMs: 5_000 }));
-    expect(await leasedGenerations(store.read, table, 'one')).toEqual([{ id: 'a', generation: 1 }]);
-    expect(await claim(store, table, { nowMs: 4_999 })).toEqual(['b']);
+    for (const token of ['1', '2', '3']) await claim(store, table, { owner: 'one', token, limit: 1, untilMs: 2_000 });
+    await claim(store, table, { owner: 'two', token: '4', untilMs: 2_000 });
+    await store.write((tx) => heartbeat(tx, table, { owner: 'one', tokens: ['1', '2', '4'], untilMs: 5_000 }));
+    expect(await leasedGenerations(store.read, table, 'two')).toEqual([{ id: 'd', generation: 1 }]);
+    expect(await claim(store, table, { nowMs: 4_999 })).toEqual(['c', 'd']);
     expect(await nextDueAt(store.read, table)).toBe(5_000);
   });
 
@@ -169,7 +171,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     await claim(store, table, { nowMs: 1_000 });
     const wake = ids.filter((id) => id !== 'untouched');
     await store.write((tx) => tx.updateTable(table).set({ dueAtMs: 1_000 }).where('id', 'in', wake).execute());
-    await store.write((tx) => heartbeat(tx, table, 'process', { untilMs: 20_000 }));
+    await store.write((tx) => heartbeat(tx, table, { owner: 'process', tokens: ['token'], untilMs: 20_000 }));
     expect(await nextDueAt(store.read, table)).toBe(20_000);
     const giveBack = (id: string, dueAtMs: number | null) =>
       store.write((tx) => releaseLease(tx, table, id, 'token', { dueAtMs }));
@@ -225,7 +227,7 @@ onEngine('sqlite', 'leases', (open) => {
       (db) => claimDue(db, table, claimOf({})),
       (db) => nextDueAt(db, table),
       (db) => leasedGenerations(db, table, 'process'),
-      (db) => heartbeat(db, table, 'process', { untilMs: 1 }),
+      (db) => heartbeat(db, table, { owner: 'process', tokens: ['token'], untilMs: 1 }),
     ];
     for (const question of questions) {
       const touching = (await howSqliteReads(store, question)).filter((detail) => detail.includes(` ${table} `));
