@@ -54,7 +54,17 @@ export async function openPostgres(options: {
   );
   // Likewise for a connection in use: only the running query fails.
   pool.on('connect', (client) => client.on('error', () => {}));
-  const connect = () => pool.connect().catch((error: unknown) => Promise.reject(unavailable(error)));
+  const connecting = new Set<Promise<unknown>>();
+  let closed = false;
+  const connect = (): Promise<pg.PoolClient> => {
+    if (closed) return Promise.reject(unavailable(new Error('The store has stopped.')));
+    const client = pool
+      .connect()
+      .catch((error: unknown) => Promise.reject(unavailable(error)))
+      .finally(() => connecting.delete(client));
+    connecting.add(client);
+    return client;
+  };
   const dialect = new PostgresDialect({ pool: { connect, end: () => pool.end(), options: pool.options } });
   const db = new Kysely<Schema>({ dialect });
   const untyped = new Kysely<unknown>({ dialect });
@@ -90,6 +100,9 @@ export async function openPostgres(options: {
   let stopping: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
     await Promise.allSettled(writing);
+    closed = true;
+    // A pool that ends leaves those who wait for a connection without one until their timeout.
+    await Promise.allSettled(connecting);
     await pool.end();
   };
   return {

@@ -20,9 +20,7 @@ interface Pair {
 /** Two processes, each with its own store and engine object, on one database and host. */
 async function twoProcesses(open: Open, options: WorldOptions = {}): Promise<Pair> {
   const store = await open();
-  // PostgreSQL may be slow with a connection in a full run; the loop retries.
-  const mayFail = /the store did not answer the reconcile loop; Berth retries/;
-  const world = await makeWorld(store, { start: false, mayFail, ...options });
+  const world = await makeWorld(store, { start: false, ...options });
   const installation = await firstRun.installationId(store, '');
   const otherEngine = makeSimulatedEngine({ installation, host: world.engine.host });
   const drivers = { ...world.drivers, engine: otherEngine, health: { probe: null, answers: false, text: '' } };

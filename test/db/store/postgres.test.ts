@@ -15,6 +15,30 @@ const bump = (tx: Db, id: string) =>
     .where('id', '=', id)
     .execute();
 
+onEngine('postgres', 'a stop', (open) => {
+  test('answers reads that wait for a connection, then refuses others', async () => {
+    const [locked, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const store = await open();
+    const other = await open.again(store);
+    const holding = other.write(async (tx) => {
+      await sql`select pg_advisory_xact_lock(1)`.execute(tx);
+      locked.resolve();
+      await gate.promise;
+    });
+    await locked.promise;
+    const read = () => sql`select pg_advisory_xact_lock_shared(1)`.execute(store.read);
+    const reads = Promise.allSettled(Array.from({ length: 20 }, read));
+    const blocked = sql`select 1 from pg_stat_activity where wait_event = 'advisory' and datname = current_database()`;
+    // The pool has 16 connections: 4 reads wait for one.
+    await expect.poll(async () => (await blocked.execute(other.read)).rows.length).toBe(16);
+    const stopped = store.stop();
+    gate.resolve();
+    await Promise.all([holding, stopped]);
+    expect(new Set((await reads).map(({ status }) => status))).toEqual(new Set(['fulfilled']));
+    await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
+  });
+});
+
 onEngine('postgres', 'writes that meet', (open) => {
   test('runs one of two deadlocked works again', async () => {
     const store = await open();
