@@ -61,7 +61,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'leases-are-not-renewed',
     file: 'control/base/reconcile-loop.ts',
-    find: '.write((tx) => heartbeat(tx, table, { owner: leaseOwner, tokens, untilMs }))',
+    find: '.write((tx) => heartbeat(tx, table, { owner: leaseOwner, tokens, untilMs: now() + LEASE_MS }))',
     replace: '.write(async () => {})',
     suffers: 'a pull of more than half a minute restarts forever',
   },

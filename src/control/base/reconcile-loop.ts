@@ -3,8 +3,8 @@
  * or a wake-up comes. A wake-up carries no data: timers, use cases and engine hints all lead to the
  * same query of due rows.
  *
- * A heartbeat extends the leases in hand (owner, token, expiry). When a request moves a leased row's
- * generation, the loop aborts its reconcile; the guard of its writes drops late results.
+ * A heartbeat extends the leases in hand (owner, token, expiry). When a request moves a leased
+ * row's generation, the loop aborts its reconcile; the guard of its writes drops late results.
  */
 import type { LeaseRow, LeaseTable } from '../../store/db/leases.ts';
 import { claimDue, makeAllDue, heartbeat, leasedGenerations, nextDueAt, releaseLease } from '../../store/db/leases.ts';
@@ -132,13 +132,16 @@ export function startReconcileLoop<Table extends LeaseTable>(deps: ReconcileLoop
     });
   };
 
+  // One at a time: on PostgreSQL heartbeats deadlock each other, and many take all connections.
+  let isBeating = false;
   const stopBeating = time.every(HEARTBEAT_MS, () => {
-    if (inHand.size === 0) return;
-    const untilMs = now() + LEASE_MS;
+    if (inHand.size === 0 || isBeating) return;
+    isBeating = true;
     const tokens = new Set([...inHand.values()].map(({ leaseToken }) => leaseToken));
     store
-      .write((tx) => heartbeat(tx, table, { owner: leaseOwner, tokens, untilMs }))
-      .then(wake, (error: unknown) => log.warn({ table, err: error }, 'could not extend leases'));
+      .write((tx) => heartbeat(tx, table, { owner: leaseOwner, tokens, untilMs: now() + LEASE_MS }))
+      .then(wake, (error: unknown) => log.warn({ table, err: error }, 'could not extend leases'))
+      .finally(() => (isBeating = false));
   });
   wake();
 

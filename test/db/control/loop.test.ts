@@ -35,6 +35,10 @@ function loopOver(store: Store, reconcile: ReconcileFn, time: Partial<Time> = {}
 
 const isLook = (node: object): boolean => JSON.stringify(node).includes('select id, generation from');
 
+const leaseOf = async ({ read }: Store, id: string): Promise<number> =>
+  (await read.selectFrom('instance').select('leaseUntilMs').where('id', '=', id).executeTakeFirstOrThrow())
+    .leaseUntilMs ?? 0;
+
 async function insertRows(store: Store, ids: string[], dueAtMs: number | null): Promise<void> {
   await store.write(async (tx) => {
     await insertOwners(tx, 'r', 'o');
@@ -159,22 +163,54 @@ onBothEngines('the loop', (open) => {
       await store.write((tx) => makeDue(tx, [id], Date.now()));
       loop.wake();
     };
-    const leaseOf = async (id: string): Promise<number> =>
-      (await store.read.selectFrom('instance').select('leaseUntilMs').where('id', '=', id).executeTakeFirstOrThrow())
-        .leaseUntilMs ?? 0;
     await makeRowDue('lost');
     await eventually(() => lost === 1);
     losing = false;
     await makeRowDue('held');
     await eventually(() => begun.length === 1);
-    const heldUntilMs = await leaseOf('held');
+    const heldUntilMs = await leaseOf(store, 'held');
     clock.aheadMs = 25_000;
     beat();
-    await eventually(async () => (await leaseOf('held')) > heldUntilMs);
+    await eventually(async () => (await leaseOf(store, 'held')) > heldUntilMs);
     clock.aheadMs = 35_000;
     loop.wake();
     await eventually(() => begun.length > 1);
     expect(begun).toEqual(['held', 'lost']);
+  });
+
+  test('sends one heartbeat at a time, and another after a failed one', async () => {
+    const store = await open();
+    await insertRows(store, ['a'], 0);
+    const clock = { aheadMs: 0 };
+    let gate: PromiseWithResolvers<void> | undefined;
+    let writes = 0;
+    const write: Store['write'] = async (work) => {
+      writes += 1;
+      await gate?.promise;
+      return store.write(work);
+    };
+    let begun = 0;
+    let beat = (): void => {};
+    loopOver(
+      { ...store, write },
+      async ({ signal }) => {
+        begun += 1;
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+        return { dueAtMs: null };
+      },
+      { now: () => Date.now() + clock.aheadMs, every: (_, fn) => ((beat = fn), () => {}) },
+    );
+    await eventually(() => begun === 1);
+    writes = 0;
+    gate = Promise.withResolvers();
+    for (let beats = 0; beats < 3; beats += 1) beat();
+    gate.reject(new Error('away'));
+    gate = undefined;
+    expect(writes).toBe(1);
+    const before = await leaseOf(store, 'a');
+    clock.aheadMs = 10_000;
+    await eventually(async () => (beat(), (await leaseOf(store, 'a')) > before));
+    expect(begun).toBe(1);
   });
 
   test('checks for superseded reconciles a bounded share of the time, and catches up', async () => {

@@ -128,7 +128,7 @@ onBothEngines('leases', { postgres: 'always' }, (open) => {
     expect(await claim(store, table, { nowMs: endsAtMs ?? 0, token: 'heir' })).toEqual(['a']);
   });
 
-  test.each(tables)("%s: a heartbeat extends only the named leases of its own process", async (table) => {
+  test.each(tables)('%s: a heartbeat extends only the named leases of its own process', async (table) => {
     const store = await opened(table, [
       { id: 'a', ownerId: 'ann', dueAtMs: 500 },
       { id: 'b', ownerId: 'ann', dueAtMs: 600 },
