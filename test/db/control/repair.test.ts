@@ -163,8 +163,8 @@ onEngine('sqlite', 'start-up repair', (open) => {
       engineWidth: width,
       engine: { times: { create: 0, start: 1, pull: 0, ready: 0 } },
       nodePorts: { first: 20_000, last: 32_000 },
-      // An aborted call is repeated.
-      limits: { callDeadlineMs: 60_000 },
+      // An aborted call is repeated. All instances of an account queue for its shared disk.
+      limits: { callDeadlineMs: 240_000, storageDeadlineMs: 240_000 },
     });
     const { instances } = world.running.control;
     const caller = await world.account('rich', 1_000_000);
