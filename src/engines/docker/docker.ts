@@ -200,7 +200,7 @@ function wireModules(options: DockerEngineOptions) {
     );
   const spare = makeSpareProcesses(nsenter);
   const folders = { files, idMappedMounts, tools };
-  const deps = { client, installation, host, networks, ...folders, addresses, daemons, spare, onImageGone };
+  const deps = { client, installation, host, networks, ...folders, addresses, daemons, spare, onImageGone, log };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });

@@ -64,3 +64,13 @@ describe('a failed start', () => {
     expect(fault).toMatchObject({ reason: 'portTaken', takenNodePort: nodePort });
   });
 });
+
+it('limits the terminals of an instance after each start', async () => {
+  const spec = subject.spec();
+  await subject.ensure(spec);
+  const mount = ['grep', ' /dev/pts ', '/proc/mounts'];
+  expect((await subject.exec(spec.id, ...mount)).stdout).toMatch(/ptmxmode=666,max=512 /);
+  await fixture.engine.halt(spec.id, 0, deadline());
+  await subject.ensure(spec);
+  expect((await subject.exec(spec.id, ...mount)).stdout).toMatch(/ptmxmode=666,max=512 /);
+});

@@ -61,6 +61,7 @@ describe('an engine with user namespaces', () => {
     const status = await readFile(`/proc/${State.Pid}/status`, 'utf8');
     expect(/^Uid:\s+(\d+)/m.exec(status)?.[1]).toBe(String(ids.first));
     expect((await subject.exec(spec.id, 'id', '-u')).stdout).toBe('0\n');
+    expect((await subject.exec(spec.id, 'grep', ' /dev/pts ', '/proc/mounts')).stdout).toMatch(/max=512 /);
   });
 
   test('keeps the owners of an existing disk, which root inside reads, writes and gives away', async () => {

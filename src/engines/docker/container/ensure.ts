@@ -1,8 +1,10 @@
 /** Brings a container to run: create, start, or finish a half-done attempt (`containers.ts`). */
 import { stat } from 'node:fs/promises';
 import type { ContainerCreateOptions, ContainerInspectInfo } from 'dockerode';
+import type { Logger } from 'pino';
 import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
+import { errorText } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { containerName, dockerName, networkName } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
@@ -19,6 +21,7 @@ import {
   takenPort,
 } from '../client/faults.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
+import { makeWarnings } from '../host/warnings.ts';
 import type { Networks } from '../network/networks.ts';
 import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';
@@ -28,6 +31,7 @@ import { socketFolder } from './docker-inside-options.ts';
 import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
+import { limitTerminals } from './terminal-limit.ts';
 import type { Tools } from './tools.ts';
 import { endProcesses } from './untracked.ts';
 
@@ -46,6 +50,7 @@ export interface EnsureDeps {
   daemons: DockerInside;
   tools: Tools;
   onImageGone: (ref: string) => void;
+  log: Pick<Logger, 'warn'>;
 }
 
 interface Attempt {
@@ -56,7 +61,8 @@ interface Attempt {
 }
 
 export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
-  const { client, installation, host, networks, files, idMappedMounts, daemons, tools } = deps;
+  const { client, installation, host, networks, files, idMappedMounts, daemons, tools, log } = deps;
+  const warn = makeWarnings(log);
   const gpus = makeGpuAllocator(client, installation);
   const requestOf = makeRequest(deps);
   const create = makeCreate({ ...deps, gpus, requestOf });
@@ -125,9 +131,16 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     );
     const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
     if (info === null) throw removedMeanwhile();
-    await daemons.ensure(spec, info, signal);
+    await Promise.all([daemons.ensure(spec, info, signal), typeof found === 'string' && limitTerminalsOf(info, facts)]);
     tools.prepare();
     return info;
+  }
+
+  async function limitTerminalsOf(info: ContainerInspectInfo, { nsenter }: HostFacts): Promise<void> {
+    if (nsenter === null) return;
+    await limitTerminals(info).catch((error: unknown) =>
+      warn(`an instance can take all terminals of this host: ${errorText(error)}; Linux 5.2 and perl are needed`),
+    );
   }
 
   return async (spec, signal) => {
