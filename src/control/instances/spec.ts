@@ -139,7 +139,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     gpus,
     runtime: spec.type.runtime,
     rootDiskGB: spec.type.rootDiskGB,
-    pidsLimit: processLimitOf(memoryMiB),
+    pidsLimit: processLimitOf({ memoryMiB, cpuMilli }),
     mounts,
     ...docker,
     nodePorts: instance.nodePorts,

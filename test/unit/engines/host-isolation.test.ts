@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ensureInstanceGroup } from '../../../src/engines/docker/host/cgroups.ts';
+import { terminalOptions } from '../../../src/engines/docker/container/terminal-limit.ts';
+import { remountCommand } from '../../../src/engines/docker/host/group-moves.ts';
 import { instanceGroupOf, type GroupHost } from '../../../src/engines/docker/host/instance-group.ts';
 import { kernelLimits, lowLimits, raiseCommand } from '../../../src/engines/docker/host/kernel-limits.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
@@ -151,17 +153,47 @@ describe('the control group of all instances', () => {
   });
 });
 
+describe('moves into control groups', () => {
+  const mounts = `tmpfs /run tmpfs rw 0 0
+cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nsdelegate,memory_recursiveprot 0 0
+`;
+  test('do not wait for forks of others, once the hierarchy is mounted for them', () => {
+    const args = ['-o', 'remount,rw,nosuid,nsdelegate,memory_recursiveprot,favordynmods', '/sys/fs/cgroup'];
+    for (const kernel of ['6.18.0-1-amd64', '7.0.3']) expect(remountCommand(mounts, kernel)).toEqual(args);
+    expect(remountCommand(mounts.replace('nsdelegate', 'nsdelegate,favordynmods'), '6.18.0')).toBeNull();
+  });
+
+  test.each(['6.12.48+deb13-amd64', '5.15.0'])(
+    'stay as they are with Linux %s, where the option costs and does not help',
+    (kernel) => {
+      expect(remountCommand(mounts, kernel)).toBeNull();
+    },
+  );
+});
+
+describe('terminals of an instance', () => {
+  test('keep owner, mode and ids of their file system when the limit is set', () => {
+    const mountinfo = `76 62 0:41 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k,mode=755
+77 76 0:44 / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=165541,mode=620,ptmxmode=666,max=7
+`;
+    expect(terminalOptions(mountinfo)).toEqual(['gid=165541', 'mode=620', 'ptmxmode=666']);
+  });
+});
+
 describe('limits by size', () => {
-  test('allow 4096 processes in 2 GB, and all instances of a host together a quarter of its threads', () => {
-    expect(processLimitOf(2_048)).toBe(4_096);
+  test('allow 1024 processes and 512 for each processor, and all instances of a host together a quarter of its threads', () => {
+    const limits = [1_000, 2_000, 4_000].map((cpuMilli) => processLimitOf({ cpuMilli, memoryMiB: 65_536 }));
+    expect(limits).toEqual([1_536, 2_048, 3_072]);
     const threadsMaxOf = (memoryMiB: number): number => (memoryMiB * 1_024) / 128;
-    for (const [each, count] of [
+    for (const [memoryMiB, count] of [
       [1_024, 23],
       [2_048, 11],
       [24_576, 1],
-    ] as const)
-      expect(processLimitOf(each) * count).toBeLessThanOrEqual(threadsMaxOf(24_576) / 4);
-    expect(processLimitOf(4 * 1_024 * 1_024)).toBe(65_536);
+    ] as const) {
+      const limit = processLimitOf({ memoryMiB, cpuMilli: 1_000_000 });
+      expect(limit * count).toBeLessThanOrEqual(threadsMaxOf(24_576) / 4);
+    }
+    expect(processLimitOf({ memoryMiB: 4 * 1_024 * 1_024, cpuMilli: 1_000_000 })).toBe(65_536);
   });
 
   test('grow with memory for open files, within bounds', () => {

@@ -1,23 +1,35 @@
 /**
+ * # Processes for an owner
+ *
  * Lets an owner into an instance that has used up its processes. Raises the limit in the kernel
- * alone: from the engine's record the next server restores what a killed one raised. Other
- * processes are stopped while a command starts, or a fork bomb would take all that is raised.
+ * alone: from the engine's record the next server restores what a killed one raised.
+ *
+ * A fork bomb would take all that is raised, so other processes are stopped while a command starts,
+ * and for its first seconds: enough for `pkill -9 -f NAME`.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile, stat, writeFile } from 'node:fs/promises';
 import { constants, setPriority } from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { processGroupOf } from '../host/process-group.ts';
+import { pollPauses } from './exec-start.ts';
 
 /** The start of a command takes up to 16. */
 const ENOUGH = 32;
 const ENOUGH_SHARE = 1 / 4;
 const SPARE = 128;
+/** A bomb gets what long commands leave. */
+const MAX_RAISE = 8 * SPARE;
+/** Others are stopped for that long, or until the command ends. */
+const HEAD_START_MS = 2_000;
 const MAX_INSTANCES = 100_000;
+/** A process that waits for a processor stops late, and may finish a fork before. */
+const STOP_MS = 5_000;
 
 type Run = Pick<ContainerInspectInfo, 'Id' | 'State' | 'HostConfig'>;
 
@@ -66,24 +78,25 @@ export function makeSpareProcesses(nsenter: () => Promise<string | null>): Spare
       const group = await groupOf(run);
       if (group === null || !(await isShort(group))) return start();
       raised.set(run.Id, (raised.get(run.Id) ?? 0) + 1);
+      const unlock = await mutex.acquire(run.Id);
+      const endHeadStart = async (): Promise<void> => {
+        await signalAll(group, 'CONT');
+        unlock();
+      };
       const end = (): Promise<void> => release(run.Id, group);
       try {
-        const started = await mutex.run(run.Id, async () => {
-          // Above the limit before the stop: tells the next server to continue the processes.
-          await setLimit(group, group.limit + 1);
-          await signalAll(group, 'STOP');
-          await setLimit(group, group.limit + SPARE);
-          try {
-            const command = await start();
-            await raisePriority(command.hostPid, run.Id);
-            return command;
-          } finally {
-            await signalAll(group, 'CONT');
-          }
-        });
+        // Above the limit before the stop: tells the next server to continue the processes.
+        await setLimit(group, group.limit + 1);
+        await signalAll(group, 'STOP');
+        await untilStopped(group);
+        await setLimit(group, Math.min((await numberIn(group, 'pids.current')) + SPARE, group.limit + MAX_RAISE));
+        const started = await start();
+        await raisePriority(started.hostPid, run.Id);
+        void Promise.race([started.exited, sleep(HEAD_START_MS)]).then(endHeadStart, endHeadStart);
         void started.exited.then(end, end);
         return started;
       } catch (error) {
+        await endHeadStart();
         await end();
         throw error;
       }
@@ -128,6 +141,23 @@ async function signalAll({ pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Prom
     await namespace.close();
   }
 }
+
+async function untilStopped({ folder, pid }: Group): Promise<void> {
+  const giveUpAt = performance.now() + STOP_MS;
+  for (const pauseMs of pollPauses()) {
+    const pids = (await readFile(path.join(folder, 'cgroup.procs'), 'utf8').catch(() => '')).trim().split('\n');
+    const states = await Promise.all(pids.filter((one) => Number(one) !== pid).map(stateOf));
+    if (states.every((state) => state === null || 'TZX'.includes(state)) || performance.now() > giveUpAt) return;
+    await sleep(pauseMs);
+  }
+}
+
+/** Letter of proc(5); null: the process has ended. The name in parentheses may hold anything. */
+const stateOf = (pid: string): Promise<string | null> =>
+  readFile(`/proc/${pid}/stat`, 'utf8').then(
+    (text) => /^.*\) (.)/s.exec(text)?.[1] ?? null,
+    () => null,
+  );
 
 /** Within the instance: its share of the host's processors stays the same. */
 async function raisePriority(pid: number, containerId: string): Promise<void> {

@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import type { Isolation } from '../../contract.ts';
 import type { EnsureFirewall, FirewallHost } from '../network/firewall.ts';
 import { ensureInstanceGroup } from './cgroups.ts';
+import { ensureFreeMoves } from './group-moves.ts';
 import { instanceGroupOf, type GroupHost } from './instance-group.ts';
 import { raiseCommand, type LowLimit } from './kernel-limits.ts';
 import { ensureKernelLimits, type KernelLimitsMode } from './sysctls.ts';
@@ -46,8 +47,9 @@ export function makeIsolation(
   return async (host) => {
     const limits = await limitsOf(host);
     const group = await groupOf(host);
+    const moves = group.parent === null ? null : await ensureFreeMoves();
     warn(
-      [limits, group.why]
+      [limits, group.why, moves]
         .filter((why) => why !== null)
         .map((why) => `instances can disturb each other and this host: ${why}`)
         .join('; '),
