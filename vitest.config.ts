@@ -12,7 +12,7 @@ const retry = 1;
 const longOnly = Object.keys(JSON.parse(readFileSync(new URL('test/long-only.json', import.meta.url), 'utf8')));
 
 /** Files that use up limits of the machine and change its settings: nothing else may run. */
-const alone = ['test/docker/engines/kernel-bombs.test.ts'];
+const alone = ['test/docker/engines/kernel-bombs.test.ts', 'test/docker/e2e/exhaustion.test.ts'];
 
 const missing = longOnly.filter((file) => !existsSync(new URL(file, import.meta.url)));
 if (missing.length > 0) throw new Error(`test/long-only.json names files that do not exist: ${missing.join(', ')}`);

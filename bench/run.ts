@@ -14,6 +14,7 @@ import { create } from './create.ts';
 import { gateway } from './gateway.ts';
 import { gatewayStreams } from './gateway-streams.ts';
 import { gatewayUpgrades } from './gateway-upgrades.ts';
+import { isolation } from './isolation.ts';
 import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
@@ -34,6 +35,7 @@ const benches: Record<string, Bench> = {
   launch,
   'user-namespaces': userNamespaces,
   burst,
+  isolation,
   start,
   settle,
   gateway,
