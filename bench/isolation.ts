@@ -124,7 +124,7 @@ export const isolation: Bench = {
         },
       ],
       notes: [
-        `${pairs.length} runs; medians of a run, then median over the runs [least-most]. Each bomb runs ${ATTACK_SECONDS} s in an instance of 1 CPU and 2 GB, two in some; kernel ${release()}.`,
+        `${pairs.length} runs; medians of a run, then median over the runs [least-most]. Each bomb runs ${ATTACK_SECONDS} s in an instance of 1 CPU and 2 GB, two in some. Nothing is pinned: server, client and instances share the cores. Kernel ${release()}.`,
       ],
     };
   },

@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
+import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
 
 /** Equals the version of `package.json`. */
@@ -97,6 +98,12 @@ const runtimesByType = text((given): Record<string, string> | null => {
   return pairs.includes(null) || Object.keys(runtimes).length < pairs.length ? null : runtimes;
 }, 'must look like cpu.1=runsc,gpu.1=kata: instance types with their container runtime, each type once');
 
+const diskRates = text((given): DiskRate[] | null => {
+  const pairs = given.split(',').map((part) => /^(\/dev\/[\w./-]+)=([1-9]\d{0,5})$/.exec(part.trim()));
+  const rates = pairs.map((pair) => ({ device: pair?.[1] ?? '', bytesPerSecond: Number(pair?.[2]) * 1_000_000 }));
+  return pairs.includes(null) || new Set(rates.map(({ device }) => device)).size < pairs.length ? null : rates;
+}, 'must look like /dev/sda=200,/dev/nvme0n1=500: whole block devices with MB a second, each once');
+
 const pemFile = z.string().startsWith('/', { error: 'must be the absolute path of a PEM file' }).optional();
 
 const isRoot = process.getuid?.() === 0;
@@ -158,6 +165,7 @@ const schema = z.object({
   BERTH_DOCKER_INSIDE: z.enum(['rootless', 'nested', 'off']).default('rootless'),
   BERTH_LINK_LOCAL: z.enum(['closed', 'open']).default('closed'),
   BERTH_KERNEL_LIMITS: z.enum(['raise', 'check']).default('raise'),
+  BERTH_DISK_RATES: diskRates.optional(),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
   BERTH_RUNTIMES: runtimesByType.optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
@@ -264,6 +272,8 @@ function configOf(data: Settings) {
     linkLocal: data.BERTH_LINK_LOCAL,
     /** Limits of the kernel that instances share: raised at start, or only checked. */
     kernelLimits: data.BERTH_KERNEL_LIMITS,
+    /** Most that each instance reads, and writes, on these block devices of the engine's host. */
+    diskRates: data.BERTH_DISK_RATES ?? [],
     userNamespaces: data.BERTH_USER_NAMESPACES === 'on',
     /** Container runtimes by name of the instance type. */
     runtimes: data.BERTH_RUNTIMES ?? {},

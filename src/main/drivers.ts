@@ -120,7 +120,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       folder: join(config.dataFolder, 'tools'),
       imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
     },
-    isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB },
+    isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
     log,
   });
 }

@@ -40,7 +40,7 @@ export const endpoint: Endpoint = endpointOf(process.env['DOCKER_HOST'] ?? '/var
 const DOCKER_RECIPE = path.join(import.meta.dirname, '../../../images/docker-inside');
 
 /** Leaves the machine's limits as they are. */
-export const isolation: IsolationConfig = { kernelLimits: 'check', hostMemoryMiB: 1_024 };
+export const isolation: IsolationConfig = { kernelLimits: 'check', hostMemoryMiB: 1_024, diskRates: [] };
 
 /** End of a tar: two empty blocks. */
 const emptyTar = Buffer.alloc(1024);

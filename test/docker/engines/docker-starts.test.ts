@@ -3,7 +3,10 @@ import { mkdir, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadline, expectFault, expectRunning, type Subject } from '../../conformance/subject.ts';
-import { onDocker, type DockerFixture } from './docker-fixture.ts';
+import { isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
+import { ensureDefaultImage } from '../../fixtures/default-images.ts';
+import { run } from '../../conformance/storage.ts';
+import { mountExt4 } from '../storage/file-systems.ts';
 import { squat } from './sockets.ts';
 
 let fixture: DockerFixture;
@@ -63,6 +66,23 @@ describe('a failed start', () => {
     const fault = await expectFault(subject.ensure(subject.spec({ nodePorts: [{ port: 22, nodePort }] })), 'busy');
     expect(fault).toMatchObject({ reason: 'portTaken', takenNodePort: nodePort });
   });
+});
+
+it('limits how fast an instance writes to a named block device', async () => {
+  const disk = await mountExt4(1);
+  subject.after(disk.remove);
+  await mkdir(path.join(disk.folder, 'data'));
+  const device = (await run('findmnt', ['-no', 'SOURCE', disk.folder])).stdout.trim();
+  const engine = fixture.make({ isolation: { ...isolation, diskRates: [{ device, bytesPerSecond: 1_000_000 }] } });
+  subject.after(() => engine.stop());
+  const mount = { source: path.join(disk.folder, 'data'), target: '/root/dataDisk', readOnly: false };
+  const imageRef = await ensureDefaultImage(fixture.docker, 'notebook');
+  const spec = subject.spec({ imageRef, memoryMiB: 256, mounts: [mount] });
+  await engine.ensure(spec, deadline());
+  const write = ['dd', 'if=/dev/zero', 'of=/root/dataDisk/file', 'bs=1M', 'count=3', 'oflag=direct'];
+  const beganMs = performance.now();
+  expect(await engine.exec(spec.id, write, deadline())).toMatchObject({ exitCode: 0 });
+  expect(performance.now() - beganMs).toBeGreaterThan(1_500);
 });
 
 it('limits the terminals of an instance after each start', async () => {

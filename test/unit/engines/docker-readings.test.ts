@@ -191,6 +191,7 @@ describe('create options', () => {
 
   it('use only features of the host', () => {
     expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('StorageOpt');
+    expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('BlkioDeviceReadBps');
     expect(createOptions(spec, placement).HostConfig).not.toHaveProperty('DeviceRequests');
     const rich = { ...placement, host: { ...host, rootDiskLimit: true, gpuDriver: 'nvidia' as const } };
     expect(createOptions(spec, rich).HostConfig?.StorageOpt).toEqual({ size: '10G' });

@@ -22,6 +22,7 @@ export const hostFacts = (over: Partial<HostFacts> = {}): HostFacts => ({
   cgroupVersion: 1,
   sharesLimits: false,
   cgroupParent: null,
+  diskRates: [],
   userNamespace: null,
   isolation: isolated,
   ...over,

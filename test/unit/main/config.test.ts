@@ -132,6 +132,9 @@ describe('the configuration', () => {
     ['BERTH_ARCHIVE_REGISTRY', 'berth/kept', /host\[:port\]\/path/],
     ['BERTH_ARCHIVE_REGISTRY_USERNAME', 'ada', /must be set, because/],
     ['BERTH_ARCHIVE_REGISTRY_PASSWORD', 'harbour', /must be set, because/],
+    ['BERTH_DISK_RATES', '200', /\/dev\/sda=200,\/dev\/nvme0n1=500/],
+    ['BERTH_DISK_RATES', '/dev/sda=0', /MB a second/],
+    ['BERTH_DISK_RATES', '/dev/sda=1,/dev/sda=2', /each once/],
     ['BERTH_RUNTIMES', 'runsc', /cpu\.1=runsc,gpu\.1=kata/],
     ['BERTH_RUNTIMES', 'cpu.1=runsc,cpu.1=kata', /each type once/],
     ['BERTH_USER_NAMESPACES', 'yes', /on.*off/],
@@ -171,6 +174,14 @@ describe('the configuration', () => {
     expect(typesThatFit({ ...machine, runtimes }).map(({ name, runtime }) => [name, runtime])).toEqual([
       ['cpu.1', 'runsc'],
       ['cpu.2', undefined],
+    ]);
+  });
+
+  test('limits reads and writes of each instance on the named devices', () => {
+    expect(readConfig({}).diskRates).toEqual([]);
+    expect(readConfig({ BERTH_DISK_RATES: '/dev/sda=200, /dev/mapper/data-1=50' }).diskRates).toEqual([
+      { device: '/dev/sda', bytesPerSecond: 200_000_000 },
+      { device: '/dev/mapper/data-1', bytesPerSecond: 50_000_000 },
     ]);
   });
 

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Isolation, Probe } from '../../contract.ts';
 import type { FirewallHost } from '../network/firewall.ts';
-import type { EnsureIsolation, IsolationHost } from '../host/isolation.ts';
+import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readIdRange, type IdRange } from './id-range.ts';
 
@@ -40,6 +40,7 @@ export interface HostFacts {
   sharesLimits: boolean;
   /** Control group that instances run in; null: the engine's default. */
   cgroupParent: string | null;
+  diskRates: readonly DiskRate[];
   isolation: Isolation;
   /** Ids of the host that containers have as 0, 1, 2 …; null without `userns-remap`. */
   userNamespace: IdRange | null;
@@ -86,9 +87,9 @@ export function makeHost(client: DockerClient, docker: DockerMode | null, ensure
       });
     }
     const { isolationHost, runtimes, ...facts } = await factsOf(parsed.data, client.local, docker);
-    const { shown, cgroupParent } = await ensureIsolation(isolationHost);
+    const { shown, cgroupParent, diskRates } = await ensureIsolation(isolationHost);
     const userNamespaces = facts.rootless || facts.userNamespace !== null ? 'shared' : 'none';
-    return (last = { ...facts, cgroupParent, isolation: { ...shown, userNamespaces, runtimes } });
+    return (last = { ...facts, cgroupParent, diskRates, isolation: { ...shown, userNamespaces, runtimes } });
   }
 
   return {
@@ -116,7 +117,7 @@ export function makeHost(client: DockerClient, docker: DockerMode | null, ensure
   };
 }
 
-type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'isolation'> &
+type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'diskRates' | 'isolation'> &
   Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost };
 
 async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<EngineFacts> {

@@ -64,7 +64,7 @@ export function createOptions(
         ...(toolsFolder === undefined ? [] : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
         ...spec.mounts,
       ].map(bindOf),
-      ...limitsOf(spec),
+      ...limitsOf(spec, host),
       ...parentOf(host),
       // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
       ShmSize: Math.max(64 * MIB, Math.floor((spec.memoryMiB * MIB) / 2)),
@@ -84,9 +84,16 @@ export function createOptions(
   };
 }
 
-export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec) {
+export function limitsOf({ memoryMiB, cpuMilli, pidsLimit }: EngineSpec, { diskRates }: Pick<HostFacts, 'diskRates'>) {
   const memory = memoryMiB * MIB;
-  return { Memory: memory, MemorySwap: memory, NanoCpus: cpuMilli * 1_000_000, PidsLimit: pidsLimit };
+  const rates = diskRates.map(({ device, bytesPerSecond }) => ({ Path: device, Rate: bytesPerSecond }));
+  return {
+    Memory: memory,
+    MemorySwap: memory,
+    NanoCpus: cpuMilli * 1_000_000,
+    PidsLimit: pidsLimit,
+    ...(rates.length === 0 ? {} : { BlkioDeviceReadBps: rates, BlkioDeviceWriteBps: rates }),
+  };
 }
 
 export const parentOf = ({ cgroupParent }: Pick<HostFacts, 'cgroupParent'>) =>

@@ -37,7 +37,7 @@ export interface DaemonOptions {
   containerId: string;
   /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;
-  host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'cgroupParent'>;
+  host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'cgroupParent' | 'diskRates'>;
 }
 
 export function daemonOptions(
@@ -66,7 +66,7 @@ export function daemonOptions(
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
         ...spec.mounts,
       ].map(bindOf),
-      ...(cgroup === null ? { ...limitsOf(spec), ...parentOf(host) } : { CgroupParent: cgroup }),
+      ...(cgroup === null ? { ...limitsOf(spec, host), ...parentOf(host) } : { CgroupParent: cgroup }),
       ...openFilesOf(spec, host),
       ...(mode === 'rootless' ? rootlessRights : nestedRights),
       MaskedPaths: [],

@@ -14,6 +14,15 @@ export interface IsolationConfig {
   kernelLimits: KernelLimitsMode;
   /** Memory for the host's own programs. */
   hostMemoryMiB: number;
+  /** Limits of each instance; empty: none. */
+  diskRates: readonly DiskRate[];
+}
+
+/** Applies to reads and to writes, each. */
+export interface DiskRate {
+  /** Whole block device of the engine's host, such as `/dev/sda`. */
+  device: string;
+  bytesPerSecond: number;
 }
 
 export interface IsolationHost extends Pick<GroupHost, 'cgroupVersion' | 'cgroupDriver'> {
@@ -29,6 +38,7 @@ export interface HostIsolation {
   shown: Omit<Isolation, 'userNamespaces' | 'runtimes'>;
   /** `CgroupParent` of new containers; null: the engine's default. */
   cgroupParent: string | null;
+  diskRates: readonly DiskRate[];
 }
 
 const MIB = 1024 ** 2;
@@ -56,6 +66,7 @@ export function makeIsolation(
     );
     return {
       cgroupParent: group.parent,
+      diskRates: config.diskRates,
       shown: {
         kernelLimits: limits === null,
         ...(limits === null ? {} : { whyNoKernelLimits: limits }),
