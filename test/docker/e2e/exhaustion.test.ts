@@ -12,7 +12,7 @@ const WORK_MS = 70_000;
 let restoreLimits: (() => Promise<void>) | undefined;
 let server: ServerProcess | undefined;
 let user: SshUser | undefined;
-let exhaustion: Exhaustion;
+let exhaustion: Exhaustion | undefined;
 beforeAll(async () => {
   restoreLimits = await keepKernelLimits();
   user = await makeSshUser();
@@ -20,12 +20,17 @@ beforeAll(async () => {
   exhaustion = await makeExhaustion(server, user);
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
-  await server?.stop();
-  await user?.remove();
-  await restoreLimits?.();
+  try {
+    await exhaustion?.end();
+  } finally {
+    await server?.stop();
+    await user?.remove();
+    await restoreLimits?.();
+  }
 });
 
 test('all bombs of one account at once: no list, launch, command, ssh login, cell or write of another fails', async () => {
+  if (exhaustion === undefined) throw new Error('not set up');
   const uses = Object.entries(exhaustion.uses);
   for (const [, use] of uses) await use();
   await exhaustion.attack(ATTACK_SECONDS);
@@ -51,5 +56,4 @@ test('all bombs of one account at once: no list, launch, command, ssh login, cel
   for (const [name, least] of Object.entries({ 'epoll watches': 0.5, 'inotify instances': 0.3, memory: 0.5 }))
     expect((await exhaustion.peaks(name)).memory, name).toBeGreaterThan(least);
   expect((await exhaustion.peaks('processes')).processes).toBeGreaterThan(0.9);
-  await exhaustion.end();
 });

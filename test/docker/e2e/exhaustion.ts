@@ -6,6 +6,8 @@ import { login, PASSWORD, until, type ServerProcess } from '../../fixtures/serve
 import type { SshUser } from './ssh-user.ts';
 
 const VOLUME = '/root/volume';
+/** A process that gives back a million objects of the kernel ends late. */
+const END_MS = 230_000;
 const USERNAME = 'neighbor';
 const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 
@@ -141,6 +143,7 @@ export async function makeExhaustion(server: ServerProcess, user: SshUser): Prom
       await until(
         () => attacker.listInstances({ pager: { currentPage: 1, pageSize: 100 } }),
         ({ instances }) => instances.every(({ instanceRuntimeInfo: { phase } }) => phase === 'Cleaned'),
+        END_MS,
       );
     },
   };
