@@ -16,6 +16,7 @@ export const metricsRequest = request('MetricsRequest', {
     .optional(),
   toUnixMs: z.number().int().min(0).describe('End, Unix milliseconds; by default now').optional(),
   stepSeconds: wholeNumber(SAMPLE_SECONDS, DAY_SECONDS)
+    .meta({ multipleOf: SAMPLE_SECONDS })
     .describe('Length of a step; by default the finest stored')
     .optional(),
 });
