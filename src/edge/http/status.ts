@@ -18,7 +18,7 @@ export const errorKinds = {
   in_use: { status: 409, title: 'Still in use' },
   not_now: { status: 409, title: 'Not possible in the present state' },
   unsupported: { status: 400, title: 'The region does not support this' },
-  no_capacity: { status: 409, title: 'Out of stock' },
+  no_capacity: { status: 409, title: 'No capacity is left' },
   over_quota: { status: 403, title: 'Over quota' },
   no_balance: { status: 402, title: 'Not enough balance' },
   volume_full: { status: 507, title: 'The volume is full' },

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { parseStartFailure } from '../../../src/engines/docker/exec/exec-start.ts';
-import { pidsGroup } from '../../../src/engines/docker/host/process-group.ts';
+import { processGroupOf } from '../../../src/engines/docker/host/process-group.ts';
 import { makeFrameReader, makeLineReader } from '../../../src/engines/docker/exec/log-lines.ts';
 import type { Engine, EngineSpec, LogLine } from '../../../src/engines/contract.ts';
 import { containerName } from '../../../src/engines/labels.ts';
@@ -147,11 +147,15 @@ describe('an instance that has used up its processes', () => {
     await subject.ensure(spec);
     const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');
     expect(full).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("can't fork") });
-    const limit = await pidsMaxOf(spec);
+    const { State } = await fixture.inspect(spec.id);
+    const folder = (await processGroupOf(State.Pid)) ?? expect.fail('no control group');
+    const pids = (await readFile(path.join(folder, 'cgroup.procs'), 'utf8')).trim().split('\n').map(Number);
+    const file = path.join(folder, 'pids.max');
     return {
       spec,
-      limit: () => readFile(limit, 'utf8').then(Number),
-      setLimit: (to: number) => writeFile(limit, String(to)),
+      others: pids.filter((pid) => pid !== State.Pid),
+      limit: () => readFile(file, 'utf8').then(Number),
+      setLimit: (to: number) => writeFile(file, String(to)),
     };
   }
 
@@ -170,20 +174,19 @@ describe('an instance that has used up its processes', () => {
     expect(await subject.exec(spec.id, 'sh', '-c', 'true & wait')).toMatchObject({ exitCode: 0 });
   });
 
-  it('gets its limit back from the next server after a crash of one that raised the limit', async () => {
-    const { spec, limit, setLimit } = await withoutProcesses();
+  it('gets its limit back, and runs on, once a server follows one that crashed in between', async () => {
+    const { spec, others, limit, setLimit } = await withoutProcesses();
     await setLimit(500);
+    for (const pid of others) process.kill(pid, 'SIGSTOP');
     const later = await fixture.again();
     subject.after(() => later.stop());
     await later.observe([spec.id], deadline());
     expect(await limit()).toBe(16);
+    await until('its processes run', async () => {
+      const stats = await Promise.all(others.map((pid) => readFile(`/proc/${pid}/stat`, 'utf8')));
+      return stats.every((stat) => !stat.includes(') T '));
+    });
   });
-
-  async function pidsMaxOf(spec: EngineSpec): Promise<string> {
-    const { State } = await fixture.inspect(spec.id);
-    const group = pidsGroup(await readFile(`/proc/${State.Pid}/cgroup`, 'utf8'));
-    return path.join('/sys/fs/cgroup', group?.root ?? '', group?.path ?? '', 'pids.max');
-  }
 });
 
 describe('parsing of start failures', () => {
@@ -203,7 +206,11 @@ describe('parsing of start failures', () => {
   it('throws a fault for a failure of the engine', async () => {
     const faultIn = (said: string) => faultOf(new Promise((resolve) => resolve(parseStartFailure(said, 'nope'))));
     for (const cause of ['read init-p: connection reset by peer', 'fork/exec /x: resource temporarily unavailable'])
-      expect(await faultIn(of(cause))).toMatchObject({ kind: 'no_capacity', retry: true });
+      expect(await faultIn(of(cause))).toMatchObject({
+        kind: 'no_capacity',
+        retry: true,
+        message: expect.stringMatching(/limit of processes; .* or restart the instance$/),
+      });
     expect(await faultIn(of('something new'))).toMatchObject({ kind: 'rejected', retry: true });
     expect(await faultIn('')).toMatchObject({ kind: 'rejected', retry: true });
   });
