@@ -5,8 +5,8 @@
  * `/forward/<instanceId>/<port>/…` any other port. A request passes these files:
  *
  * 1. `head.ts` parses the head and refuses ambiguous ones; `routing.ts` parses the address.
- * 2. `admission.ts` authorizes, by `credentials.ts`, `cookies.ts`, `share-token.ts`; `open.ts`
- * trades links.
+ * 2. `admission.ts` authorizes, by `credentials.ts`, `cookies.ts`, `share-token.ts`;
+ * `open-link.ts` trades links.
  * 3. `instance-pools.ts` provides a connection; `upstream-headers.ts` writes the request head.
  * 4. `forward.ts` pipes requests, `upgrade.ts` WebSockets; `downstream-headers.ts` writes the
  * response head.

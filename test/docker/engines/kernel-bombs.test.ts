@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineSpec, OpenExec } from '../../../src/engines/contract.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
-import { bomb, keepKernelLimits, NEIGHBOUR, useHost } from '../../fixtures/bombs.ts';
+import { bomb, keepKernelLimits, NEIGHBOR, useHost } from '../../fixtures/bombs.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 
@@ -50,7 +50,7 @@ describe('an instance without memory for more', () => {
         .exec(attacker.id, ['python3', '-c', bomb(kind, 20)], deadline())
         .finally(() => (ended = true));
       for (let round = 0; !ended || round < 3; round++) {
-        expect(await subject.exec(neighbor.id, 'python3', '-c', NEIGHBOUR)).toMatchObject({ exitCode: 0 });
+        expect(await subject.exec(neighbor.id, 'python3', '-c', NEIGHBOR)).toMatchObject({ exitCode: 0 });
         await useHost();
       }
       // Killed for want of memory, or refused with ENOMEM: never ENOSPC, EMFILE or EAGAIN.
@@ -84,7 +84,7 @@ describe('a fork bomb', () => {
     const processes = async (): Promise<number> =>
       (await fixture.engine.usage([spec.id], deadline(), { countersOnly: true })).get(spec.id)?.processes ?? 0;
     await until('the bomb has all processes', async () => (await processes()) >= 500);
-    expect(await subject.exec(neighbor.id, 'python3', '-c', NEIGHBOUR)).toMatchObject({ exitCode: 0 });
+    expect(await subject.exec(neighbor.id, 'python3', '-c', NEIGHBOR)).toMatchObject({ exitCode: 0 });
     await useHost();
     expect(await subject.exec(spec.id, 'pkill', '-9', '-f', 'python3')).toMatchObject({ exitCode: 0, stderr: '' });
     await until('the bomb is gone', async () => (await processes()) < 100);

@@ -2,10 +2,10 @@
  * # Processes for an owner
  *
  * Lets an owner into an instance that has used up its processes. Raises the limit in the kernel
- * alone: from the engine's record the next server restores what a killed one raised.
+ * alone, not in the engine's record, from which the next server restores what a killed one raised.
  *
  * A fork bomb would take all that is raised, so other processes are stopped while a command starts,
- * and for its first seconds: enough for `pkill -9 -f NAME`.
+ * and for its first two seconds: enough for `pkill -9 -f NAME`.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,11 +19,11 @@ import { makeKeyedMutex } from '../../../async/mutex.ts';
 import { processGroupOf } from '../host/process-group.ts';
 import { pollPauses } from './exec-start.ts';
 
-/** The start of a command takes up to 16. */
-const ENOUGH = 32;
-const ENOUGH_SHARE = 1 / 4;
+/** The start of a command takes up to 16; the share is for instances with a small limit. */
+const SHORT = 32;
+const SHORT_SHARE = 1 / 4;
 const SPARE = 128;
-/** A bomb gets what long commands leave. */
+/** Bounds what a bomb gets while long commands run: it takes what they leave. */
 const MAX_RAISE = 8 * SPARE;
 /** Others are stopped for that long, or until the command ends. */
 const HEAD_START_MS = 2_000;
@@ -63,7 +63,7 @@ export function makeSpareProcesses(nsenter: () => Promise<string | null>): Spare
 
   async function isShort(group: Group): Promise<boolean> {
     const left = group.limit - (await numberIn(group, 'pids.current'));
-    return left < Math.min(ENOUGH, group.limit * ENOUGH_SHARE);
+    return left < Math.min(SHORT, group.limit * SHORT_SHARE);
   }
 
   async function release(id: string, group: Group): Promise<void> {
@@ -143,11 +143,11 @@ async function signalAll({ pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Prom
 }
 
 async function untilStopped({ folder, pid }: Group): Promise<void> {
-  const giveUpAt = performance.now() + STOP_MS;
+  const deadlineMs = performance.now() + STOP_MS;
   for (const pauseMs of pollPauses()) {
     const pids = (await readFile(path.join(folder, 'cgroup.procs'), 'utf8').catch(() => '')).trim().split('\n');
     const states = await Promise.all(pids.filter((one) => Number(one) !== pid).map(stateOf));
-    if (states.every((state) => state === null || 'TZX'.includes(state)) || performance.now() > giveUpAt) return;
+    if (states.every((state) => state === null || 'TZX'.includes(state)) || performance.now() > deadlineMs) return;
     await sleep(pauseMs);
   }
 }

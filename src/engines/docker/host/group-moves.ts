@@ -16,7 +16,7 @@ const OPTION = 'favordynmods';
 const FIRST_KERNEL = [6, 18] as const;
 const MOUNT_MS = 10_000;
 
-/** Null, or why a move still waits for all forks. */
+/** Returns why the hierarchy could not be mounted; null if it was, or if the kernel cannot help. */
 export async function ensureFreeMoves(): Promise<string | null> {
   const command = remountCommand(await readFile('/proc/self/mounts', 'utf8'), release());
   try {
@@ -27,7 +27,7 @@ export async function ensureFreeMoves(): Promise<string | null> {
   }
 }
 
-/** Arguments of mount(8), all options again; null: nothing to do, or the kernel cannot. */
+/** Arguments of mount(8), all options again; null: nothing to do, or the kernel cannot help. */
 export function remountCommand(mounts: string, kernel: string): string[] | null {
   const [major = 0, minor = 0] = kernel.split('.').map(Number);
   const [firstMajor, firstMinor] = FIRST_KERNEL;
