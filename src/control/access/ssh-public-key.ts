@@ -143,12 +143,12 @@ const cleanComment = (text: string): string =>
 /** Throws `field_value` with the reason and an example. */
 export const parseSshPublicKey = (text: string): SshPublicKey => {
   // Check private keys first: PEM, OpenSSH (also without armor) and PuTTY.
-  if (/(BEGIN|END) [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
+  if (/(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:|b3BlbnNzaC1rZXktdjE/.test(text))
     refusePrivateKey();
   if (/BEGIN (SSH2 |RSA )?PUBLIC KEY/.test(text)) {
     refuse('is not in the OpenSSH format; convert it with "ssh-keygen -i -f key.pub" (-m PKCS8 for a PEM file)');
   }
-  const trimmed = text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, '');
+  const trimmed = text.trim();
   if (trimmed === '') refuse(`is empty; ${EXAMPLE}`);
   if (/[\r\n]/.test(trimmed)) refuse('has several lines; send one key per request, as one line');
 

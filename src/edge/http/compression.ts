@@ -22,7 +22,8 @@ export async function encodeBody(
   return known;
 }
 
-const GZIP = /^\s*(?:gzip|x-gzip|\*)\s*(?:;\s*q=(\d(?:\.\d{0,3})?))?\s*$/i;
+/** Takes trimmed text: two adjacent `\s*` would need quadratic time, 0.1 s for 16 KiB. */
+const GZIP = /^(?:gzip|x-gzip|\*)(?:\s*;\s*q=(\d(?:\.\d{0,3})?))?$/i;
 
 /** RFC 9110, 12.5.3. */
 export function acceptsGzip(header: string | string[] | undefined): boolean {
@@ -30,7 +31,7 @@ export function acceptsGzip(header: string | string[] | undefined): boolean {
   const weights = String(header)
     .split(',')
     .flatMap((part) => {
-      const found = GZIP.exec(part);
+      const found = GZIP.exec(part.trim());
       return found ? [{ isAny: part.includes('*'), weight: Number(found[1] ?? 1) }] : [];
     });
   const own = weights.find(({ isAny }) => !isAny) ?? weights[0];

@@ -222,3 +222,10 @@ describe('refuses', () => {
     }
   });
 });
+
+test('reads a line of many spaces, or of many words END, in linear time', () => {
+  const startedMs = performance.now();
+  for (const text of [`ssh-rsa${' '.repeat(300_000)}x`, 'END '.repeat(100_000)])
+    expect(() => parseSshPublicKey(text)).toThrow(Refusal);
+  expect(performance.now() - startedMs).toBeLessThan(1_000);
+});

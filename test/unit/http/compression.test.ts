@@ -23,6 +23,12 @@ test.each([
   expect(acceptsGzip(header)).toBe(accepted);
 });
 
+test('reads a header of many spaces in linear time', () => {
+  const startedMs = performance.now();
+  expect(acceptsGzip(`gzip${' '.repeat(300_000)}x`)).toBe(false);
+  expect(performance.now() - startedMs).toBeLessThan(1_000);
+});
+
 test('compresses a cached page once, and a short body never', async () => {
   const app = fastify();
   const page = Buffer.from(JSON.stringify({ items: Array.from({ length: 2_000 }, (_, n) => ({ name: `item ${n}` })) }));
