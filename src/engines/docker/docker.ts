@@ -74,8 +74,9 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   async function callContext(id: InstanceId, signal: AbortSignal) {
     const info = await containers.get(id, signal);
-    const withSpare: ExecOptions['withSpare'] = (start) => spare.start(info, start);
-    return { client, info, withSpare, signal: AbortSignal.any([signal, stopping.signal]) };
+    const ended = AbortSignal.any([signal, stopping.signal]);
+    const withSpare: ExecOptions['withSpare'] = (start) => spare.start(info, start, ended);
+    return { client, info, withSpare, signal: ended };
   }
 
   async function getRunning(id: InstanceId, signal: AbortSignal): Promise<ContainerInspectInfo> {

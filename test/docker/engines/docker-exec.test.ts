@@ -142,15 +142,17 @@ describe('cleanup', () => {
 });
 
 describe('an instance that has used up its processes', () => {
-  async function withoutProcesses() {
+  async function withoutProcesses(before?: (spec: EngineSpec) => Promise<() => unknown>) {
     const spec = subject.spec({ pidsLimit: 16 });
     await subject.ensure(spec);
+    const after = await before?.(spec);
     const full = await subject.exec(spec.id, 'sh', '-c', 'while :; do sleep 1000 & done');
     expect(full).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("can't fork") });
     const { State } = await fixture.inspect(spec.id);
     const folder = (await processGroupOf(State.Pid)) ?? expect.fail('no control group');
     const pids = (await readFile(path.join(folder, 'cgroup.procs'), 'utf8')).trim().split('\n').map(Number);
     const file = path.join(folder, 'pids.max');
+    after?.();
     return {
       spec,
       others: pids.filter((pid) => pid !== State.Pid),
@@ -186,6 +188,19 @@ describe('an instance that has used up its processes', () => {
       const stats = await Promise.all(others.map((pid) => readFile(`/proc/${pid}/stat`, 'utf8')));
       return stats.every((stat) => !stat.includes(') T '));
     });
+  });
+
+  it('answers its owner and ends while root inside stops all that enters', async () => {
+    const { spec } = await withoutProcesses(async ({ id }) => {
+      const loop = 'read go; i=0; while [ "$i" -lt 10000000 ]; do kill -STOP -1; i=$((i+1)); done';
+      const stopper = await fixture.engine.openExec(id, { ...cat, command: ['sh', '-c', loop] }, deadline());
+      return () => stopper.stdin.write('go\n');
+    });
+    await Promise.allSettled([subject.exec(spec.id, 'true')]);
+    const usage = await fixture.engine.usage([spec.id], deadline(), { countersOnly: true });
+    expect(usage.get(spec.id)?.processes).toBeGreaterThan(0);
+    await fixture.engine.halt(spec.id, 0, deadline());
+    expect(await subject.observe(spec.id)).toMatchObject({ running: false });
   });
 });
 

@@ -17,6 +17,7 @@
  * - **Memory.** Each read allocates 64 KiB; V8 frees dead buffers at some 64 MB for the whole
  *   process (59 MB with one stream, 73 MB with eight). Small pieces are copied: 1,500 bytes of
  *   waiting stderr had retained 20 MB of stdout.
+ * - **Stopped starts.** See `stopped-starts.ts`: root inside can make a start last forever.
  * - **Killing.** See `kill.ts`: Docker has no call.
  */
 import { Writable, type Duplex, type Readable } from 'node:stream';
@@ -42,9 +43,12 @@ import {
 import { signalCommand } from './kill.ts';
 import { Output, pump } from './output.ts';
 import type { StartedCommand } from './spare-processes.ts';
+import { killStoppedStarts } from './stopped-starts.ts';
 
 const ANSWER_MS = 30_000;
 const ABANDON_MS = 5_000;
+/** More than others are stopped for a head start. */
+const STOPPED_MS = 3_000;
 const OUTPUT_LIMIT_BYTES = 1024 * 1024;
 const KILLED_EXIT_CODE = 137;
 /** The end of a container shows a moment after the end of its commands. */
@@ -78,10 +82,14 @@ async function openSession(options: ExecOptions): Promise<Session> {
     .call(signal, (abortSignal) => container.exec({ ...createRequest(request), abortSignal }))
     .catch(throwNotRunning);
   const handle = new ExecHandle(options, exec);
-  const started = await handle.start().catch((error: unknown) => {
-    handle.abandon().catch(() => {});
-    return throwNotRunning(error);
-  });
+  const watch = setInterval(() => void killStoppedStarts(info), STOPPED_MS);
+  const started = await handle
+    .start()
+    .catch((error: unknown) => {
+      handle.abandon().catch(() => {});
+      return throwNotRunning(error);
+    })
+    .finally(() => clearInterval(watch));
   const session = makeSession(handle, started, options);
   return { session, exited: session.exited, hostPid: started.hostPid };
 }
@@ -160,6 +168,7 @@ class ExecHandle {
 
   async abandon(): Promise<void> {
     this.disconnect();
+    await killStoppedStarts(this.#options.info);
     const signal = AbortSignal.timeout(ABANDON_MS);
     if ((await startedPid(() => this.inspect(signal))) > 0) await this.kill();
   }

@@ -7,7 +7,7 @@
  * A fork bomb would take all that is raised, so other processes are stopped while a command starts,
  * and for its first two seconds: enough for `pkill -9 -f NAME`.
  */
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile, stat, writeFile } from 'node:fs/promises';
 import { constants, setPriority } from 'node:os';
@@ -16,6 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
+import { abortFault } from '../client/faults.ts';
 import { processGroupOf } from '../host/process-group.ts';
 import { pollPauses } from './exec-start.ts';
 
@@ -28,6 +29,8 @@ const MAX_RAISE = 8 * SPARE;
 /** Others are stopped for that long, or until the command ends. */
 const HEAD_START_MS = 2_000;
 const MAX_INSTANCES = 100_000;
+/** Root inside can stop the shell that signals. */
+const SIGNAL_MS = 2_000;
 /** A process that waits for a processor stops late, and may finish a fork before. */
 const STOP_MS = 5_000;
 
@@ -39,8 +42,8 @@ export interface StartedCommand {
 }
 
 export interface SpareProcesses {
-  /** Raises the limit until the command ends, if few processes are left. */
-  start<T extends StartedCommand>(run: Run, start: () => Promise<T>): Promise<T>;
+  /** Raises the limit until the command ends, if few processes are left. An abort ends the wait. */
+  start<T extends StartedCommand>(run: Run, start: () => Promise<T>, signal: AbortSignal): Promise<T>;
   /** Restores the limit after a crash. Checks each container once. Never throws. */
   restore(run: Run): Promise<void>;
 }
@@ -49,7 +52,7 @@ export interface SpareProcesses {
 export function makeSpareProcesses(nsenter: () => Promise<string | null>): SpareProcesses {
   const raised = new Map<string, number>();
   const checked = makeBoundedMap<true>({ maxEntries: MAX_INSTANCES });
-  const mutex = makeKeyedMutex<string>();
+  const mutex = makeKeyedMutex<string>({ abortError: abortFault });
 
   async function groupOf(run: Run): Promise<Group | null> {
     const limit = run.HostConfig.PidsLimit ?? 0;
@@ -74,11 +77,11 @@ export function makeSpareProcesses(nsenter: () => Promise<string | null>): Spare
   }
 
   return {
-    async start(run, start) {
+    async start(run, start, signal) {
       const group = await groupOf(run);
       if (group === null || !(await isShort(group))) return start();
+      const unlock = await mutex.acquire(run.Id, signal);
       raised.set(run.Id, (raised.get(run.Id) ?? 0) + 1);
-      const unlock = await mutex.acquire(run.Id);
       const endHeadStart = async (): Promise<void> => {
         await signalAll(group, 'CONT');
         unlock();
@@ -87,8 +90,7 @@ export function makeSpareProcesses(nsenter: () => Promise<string | null>): Spare
       try {
         // Above the limit before the stop: tells the next server to continue the processes.
         await setLimit(group, group.limit + 1);
-        await signalAll(group, 'STOP');
-        await untilStopped(group);
+        if (await signalAll(group, 'STOP')) await untilStopped(group);
         await setLimit(group, Math.min((await numberIn(group, 'pids.current')) + SPARE, group.limit + MAX_RAISE));
         const started = await start();
         await raisePriority(started.hostPid, run.Id);
@@ -127,18 +129,36 @@ const numberIn = ({ folder }: Group, file: string): Promise<number> =>
 const setLimit = ({ folder }: Group, limit: number): Promise<void> =>
   writeFile(path.join(folder, 'pids.max'), String(limit)).catch(() => {});
 
-/** Signals all processes inside but the first. The shell is the host's, beyond the limits. */
-async function signalAll({ pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Promise<void> {
+/**
+ * Signals all processes inside but the first; false: some may not be. The shell is the host's,
+ * beyond the limits.
+ */
+async function signalAll({ folder, pid, nsenter }: Group, signal: 'STOP' | 'CONT'): Promise<boolean> {
   const namespace = await open(`/proc/${pid}/ns/pid`).catch(() => null);
-  if (namespace === null) return;
+  if (namespace === null) return false;
   try {
-    if ((await namespace.stat()).ino === (await stat('/proc/self/ns/pid')).ino) return;
+    if ((await namespace.stat()).ino === (await stat('/proc/self/ns/pid')).ino) return false;
+    // Opened before: a process of the group means that the namespace is the instance's.
+    if ((await processGroupOf(pid)) !== folder) return false;
     const command = ['--pid=/proc/self/fd/3', '--', '/bin/sh', '-c', `kill -${signal} -1`];
-    await once(spawn(nsenter, command, { stdio: ['ignore', 'ignore', 'ignore', namespace.fd], env: {} }), 'close');
+    const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', namespace.fd];
+    const shell = spawn(nsenter, command, { stdio, env: {}, detached: true });
+    const timer = setTimeout(() => killGroup(shell), SIGNAL_MS);
+    const [exitCode] = await once(shell, 'close').finally(() => clearTimeout(timer));
+    return exitCode === 0;
   } catch {
-    // The command then starts as best it can.
+    return false; // The command then starts as best it can.
   } finally {
     await namespace.close();
+  }
+}
+
+/** nsenter and its shell: killed alone, nsenter would leave the shell behind. */
+function killGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL');
+  } catch {
+    // Both have ended.
   }
 }
 
@@ -153,7 +173,7 @@ async function untilStopped({ folder, pid }: Group): Promise<void> {
 }
 
 /** Letter of proc(5); null: the process has ended. The name in parentheses may hold anything. */
-const stateOf = (pid: string): Promise<string | null> =>
+export const stateOf = (pid: string): Promise<string | null> =>
   readFile(`/proc/${pid}/stat`, 'utf8').then(
     (text) => /^.*\) (.)/s.exec(text)?.[1] ?? null,
     () => null,
