@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineSpec, OpenExec } from '../../../src/engines/contract.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
-import { bomb, keepKernelLimits, NEIGHBOR, useHost } from '../../fixtures/bombs.ts';
+import { bomb, CONNECT_TO_GATEWAY, keepKernelLimits, NEIGHBOR, SEARCH, useHost } from '../../fixtures/bombs.ts';
 import { deadline, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 
@@ -73,6 +73,18 @@ describe('an instance that takes all terminals it can get', () => {
     const own = await fixture.engine.openExec(attacker.id, shell, deadline()).catch(String);
     expect(own).toMatch(/no terminal is left in the instance/);
     await attack.kill();
+  });
+});
+
+describe('instances that look for all addresses of their networks', () => {
+  it('leave entries of the table of neighbors to others', async () => {
+    for (let count = 0; count < 5; count++) {
+      const attack = await open(await launch(), SEARCH);
+      expect(String((await once(attack.stdout, 'data'))[0])).toMatch(/^sent/);
+    }
+    const other = await launch();
+    const { stdout } = await subject.exec(other.id, 'python3', '-c', CONNECT_TO_GATEWAY);
+    expect(stdout).toMatch(/Connection refused/);
   });
 });
 

@@ -45,6 +45,8 @@ export const kernelLimits: readonly KernelLimit[] = [
   { name: 'kernel.pty.max', needed: (memory) => Math.ceil(memory / GIB) * PTYS_PER_GIB + PTYS_OF_HOST },
   // Not charged: 320 bytes an entry. A 64th of memory.
   { name: 'net.netfilter.nf_conntrack_max', needed: charged(320 * 64) },
+  // Not charged: 512 bytes an entry. One table for all networks; each instance fills 253 entries.
+  { name: 'net.ipv4.neigh.default.gc_thresh3', needed: charged(512 * 64, INT_MAX) },
 ];
 
 export interface LowLimit {
