@@ -3,9 +3,12 @@
  * the machine, and restores them. Builds the default image when it is absent.
  */
 import { once } from 'node:events';
+import { readFile, readlink } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineSpec, OpenExec } from '../../../src/engines/contract.ts';
+import { limitTerminals } from '../../../src/engines/docker/container/terminal-limit.ts';
+import { startedPid } from '../../../src/engines/docker/exec/exec-start.ts';
 import { ensureKernelLimits } from '../../../src/engines/docker/host/sysctls.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 import { bomb, CONNECT_TO_GATEWAY, keepKernelLimits, NEIGHBOR, SEARCH, useHost } from '../../fixtures/bombs.ts';
@@ -73,6 +76,27 @@ describe('an instance that takes all terminals it can get', () => {
     const own = await fixture.engine.openExec(attacker.id, shell, deadline()).catch(String);
     expect(own).toMatch(/no terminal is left in the instance/);
     await attack.kill();
+  });
+
+  it('has that limit whatever root folder its first process has', async () => {
+    const enter = 'mkdir -p /other/dev /other/bin; cp /bin/busybox /other/bin/; ln -s /dev/pts /other/dev/pts';
+    const container = await fixture.docker.createContainer({
+      Image: fixture.imageRef,
+      Entrypoint: ['sh', '-c', `${enter}; exec chroot /other /bin/busybox sleep 1000`],
+    });
+    subject.after(() => container.remove({ force: true }));
+    await container.start();
+    const info = await container.inspect();
+    const host = async (): Promise<string> =>
+      (await readFile('/proc/self/mountinfo', 'utf8')).replaceAll(/^(?!.*devpts).*$/gm, '');
+    const before = await host();
+    await until('it has changed its root', async () => (await readlink(`/proc/${info.State.Pid}/root`)) === '/other');
+    await limitTerminals(info);
+    expect(await host()).toBe(before);
+    const exec = await container.exec({ Cmd: ['sleep', '1000'] });
+    await exec.start({ Detach: true });
+    const pid = await startedPid(() => exec.inspect());
+    expect(await readFile(`/proc/${pid}/mountinfo`, 'utf8')).toMatch(/ devpts .*max=512/);
   });
 });
 

@@ -15,10 +15,20 @@ import { processGroupOf } from '../host/process-group.ts';
 const FOLDER = '/dev/pts';
 const HELPER_MS = 5_000;
 
-/** Calls fspick and fsconfig (Linux 5.2), with the same numbers on every architecture. */
+/** Number of the system call setns. */
+const SETNS: Partial<Record<NodeJS.Architecture, number>> = { x64: 308, arm64: 268 };
+
+/**
+ * Enters the mounts of the instance: root inside can change the root folder of a process, and a
+ * symlink there would lead to the host's terminals. Then calls fspick and fsconfig (Linux 5.2),
+ * with the same numbers on every architecture.
+ */
 const HELPER = `
 use strict;
-my ($folder, @options) = @ARGV;
+my ($setns, $mounts, $folder, $host, @options) = @ARGV;
+open my $namespace, '<', $mounts or die "$mounts: $!\\n";
+die "$mounts: $!\\n" if syscall $setns, fileno $namespace, 0x20000;
+exit if (stat $folder)[0] == $host;
 my $context = syscall 433, -100, $folder, 1;
 die "$folder: $!\\n" if $context < 0;
 for (@options) {
@@ -30,12 +40,16 @@ die "$folder: $!\\n" if syscall 431, $context, 7, 0, 0, 0;
 
 /** Throws where the kernel or the host cannot. */
 export async function limitTerminals({ Id, State }: Pick<ContainerInspectInfo, 'Id' | 'State'>): Promise<void> {
-  const folder = `/proc/${State.Pid}/root${FOLDER}`;
+  const setns = SETNS[process.arch];
+  if (setns === undefined) throw new Error(`not supported on ${process.arch}`);
   const group = await processGroupOf(State.Pid);
-  // Ended, and its id is another's; or a virtual machine, whose runtime sees the host's terminals.
-  if (!group?.includes(Id) || (await stat(folder)).dev === (await stat(FOLDER)).dev) return;
+  // It has ended, and its id is another's.
+  if (!group?.includes(Id)) return;
   const options = terminalOptions(await readFile(`/proc/${State.Pid}/mountinfo`, 'utf8'));
-  const args = ['-e', HELPER, '--', folder, ...options, `max=${TERMINALS_OF_INSTANCE}`];
+  // The runtime of a virtual machine sees the host's terminals.
+  const host = (await stat(FOLDER)).dev;
+  const target = [setns, `/proc/${State.Pid}/ns/mnt`, FOLDER, host].map(String);
+  const args = ['-e', HELPER, '--', ...target, ...options, `max=${TERMINALS_OF_INSTANCE}`];
   await promisify(execFile)('perl', args, { timeout: HELPER_MS });
 }
 
