@@ -1,5 +1,5 @@
 /** Drivers of the default region: its engine and its storage pools. */
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir, readFile, stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { EngineFault } from '../domain/engine-fault.ts';
@@ -84,6 +84,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     const why = 'disks and control files are folders of this machine, and an engine elsewhere cannot mount them';
     throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Set the socket of an engine on this machine.`);
   }
+  await checkDevices(config.diskRates);
   const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
   const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
     if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
@@ -123,6 +124,14 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
     isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
     log,
   });
+}
+
+async function checkDevices(rates: Config['diskRates']): Promise<void> {
+  for (const { device } of rates) {
+    const found = await stat(device).catch(() => null);
+    if (found?.isBlockDevice() === true) continue;
+    throw new Error(`BERTH_DISK_RATES: ${device} is no block device of this machine; name a disk that lsblk lists.`);
+  }
 }
 
 async function simulatedEngine(config: Config, installation: string): Promise<Engine> {

@@ -11,6 +11,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { containerName } from '../../../src/engines/labels.ts';
 import { makeFirewall } from '../../../src/engines/docker/network/firewall.ts';
 import {
   chainName,
@@ -21,7 +22,7 @@ import {
 import { longTest } from '../../fixtures/long-test.ts';
 import { ensureDefaultImage } from '../../fixtures/default-images.ts';
 import { removeChains } from '../../fixtures/packet-filter.ts';
-import { deadline, until, type Subject } from '../../conformance/subject.ts';
+import { deadline, echoPort, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 import { inHostNetwork } from './host-network.ts';
 
@@ -236,5 +237,26 @@ describe('the rules', () => {
       whyNoConnectionLimit: expect.stringContaining('iptables refused the rules'),
     });
     expect(warnings).toHaveLength(2);
+  });
+});
+
+describe('the connection table of an instance', () => {
+  it('holds lookups of names alone: connections inside take no memory of the host', async () => {
+    subject.after(() => removeChains(fixture.installation));
+    const engine = fixture.make({ networkPool: pool, linkLocal: 'closed' });
+    const spec = subject.spec();
+    await engine.ensure(spec, deadline());
+    const { SandboxKey } = (await fixture.inspect(spec.id)).NetworkSettings;
+    const entries = async (): Promise<number> => {
+      const file = '/proc/sys/net/netfilter/nf_conntrack_count';
+      return Number((await run('nsenter', [`--net=${SandboxKey}`, '--', 'cat', file])).stdout);
+    };
+    (await subject.dial(spec.id, echoPort)).destroy();
+    const connect = `for n in $(seq 50); do nc -w 1 127.0.0.1 ${echoPort} </dev/null; done`;
+    expect(await subject.exec(spec.id, 'sh', '-c', connect)).toMatchObject({ exitCode: 0 });
+    expect(await entries()).toBeLessThan(10);
+    const lookup = await subject.exec(spec.id, 'nslookup', containerName(spec.id));
+    expect(lookup.stdout).toContain((await addressesOf(spec)).own);
+    expect(await entries()).toBeGreaterThan(0);
   });
 });

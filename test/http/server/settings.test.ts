@@ -161,3 +161,10 @@ test('closes a stalled client of the gateway after the configured time', async (
   expect(text).toMatch(/^HTTP\/1\.1 408 /);
   expect(text).toContain('the client sent nothing of its request for 1 s');
 });
+
+test('a start names a disk rate whose device is no block device', async () => {
+  const settings = { BERTH_DISK_RATES: '/dev/null=5' };
+  await expect(startServerProcess({ nodePorts: '32380-32389', settings })).rejects.toThrow(
+    /BERTH_DISK_RATES: \/dev\/null is no block device of this machine/,
+  );
+});

@@ -39,7 +39,7 @@ const daemonOptionsInput: DaemonOptions = {
   imageRef: 'berth.local/docker-inside:1',
   containerId: 'abc',
   cgroup: null,
-  host: { hasInit: true, openFiles: 1000, cgroupParent: '/berth', diskRates: [] },
+  host: { hasInit: true, openFiles: 1000, perUser: [], cgroupParent: '/berth', diskRates: [] },
 };
 
 describe('the container of a Docker daemon', () => {

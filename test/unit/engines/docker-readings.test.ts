@@ -148,7 +148,7 @@ describe('faults', () => {
 });
 
 describe('create options', () => {
-  const host = hostFacts({ openFiles: 20_000 });
+  const host = hostFacts({ openFiles: 20_000, perUser: [{ name: 'sigpending', limit: 500 }] });
   const id = instanceIdOf('00000000-0000-4000-8000-000000000001');
   const spec: EngineSpec = {
     id,
@@ -179,7 +179,10 @@ describe('create options', () => {
       SecurityOpt: ['no-new-privileges'],
       RestartPolicy: { Name: 'no' },
       PortBindings: { '22/tcp': [{ HostIp: '192.0.2.1', HostPort: '30022' }] },
-      Ulimits: [{ Name: 'nofile', Soft: 20_000, Hard: 20_000 }],
+      Ulimits: [
+        { Name: 'nofile', Soft: 20_000, Hard: 20_000 },
+        { Name: 'sigpending', Soft: 500, Hard: 500 },
+      ],
     });
     const { HostConfig } = createOptions(spec, placement);
     expect(HostConfig?.Privileged).toBeUndefined();

@@ -11,6 +11,7 @@ export const hostFacts = (over: Partial<HostFacts> = {}): HostFacts => ({
   hasInit: true,
   rootless: false,
   openFiles: 1,
+  perUser: [],
   rootDiskLimit: false,
   dataRoot: null,
   countsRootDisks: false,

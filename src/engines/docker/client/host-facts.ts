@@ -23,6 +23,8 @@ export interface HostFacts {
   rootless: boolean;
   /** Maximum of open files for a container; null: unknown, so the engine's default stays. */
   openFiles: number | null;
+  /** Limits that the kernel counts by user, for a container: half of the host's own. */
+  perUser: { name: 'sigpending' | 'msgqueue'; limit: number }[];
   rootDiskLimit: boolean;
   /** Folder of the engine's data on this machine; null: elsewhere. */
   dataRoot: string | null;
@@ -144,7 +146,7 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     memoryMiB,
     hasInit: typeof info.InitBinary === 'string' && info.InitBinary !== '',
     rootless,
-    openFiles: local && !rootless ? await ownOpenFiles() : null,
+    ...(local && !rootless ? await ownLimits() : { openFiles: null, perUser: [] }),
     rootDiskLimit: await canLimitRootDisk(info, local),
     dataRoot: onThisKernel ? (info.DockerRootDir ?? null) : null,
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
@@ -266,10 +268,18 @@ async function readTun(): Promise<DockerHost['tun']> {
 }
 
 /** Our own hard limit: the engine's is not reported; an engine on this machine can grant ours. */
-async function ownOpenFiles(): Promise<number | null> {
+async function ownLimits(): Promise<Pick<HostFacts, 'openFiles' | 'perUser'>> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
-  const hard = /^Max open files\s+\S+\s+(\d+)/m.exec(limits)?.[1];
-  return hard === undefined ? null : Number(hard);
+  const hard = (text: string): number | null => {
+    const found = new RegExp(`^Max ${text}\\s+\\S+\\s+(\\d+)`, 'm').exec(limits)?.[1];
+    return found === undefined ? null : Number(found);
+  };
+  const half = (name: 'sigpending' | 'msgqueue', text: string): HostFacts['perUser'] => {
+    const own = hard(text);
+    return own === null ? [] : [{ name, limit: Math.floor(own / 2) }];
+  };
+  const perUser = [...half('sigpending', 'pending signals'), ...half('msgqueue', 'msgqueue size')];
+  return { openFiles: hard('open files'), perUser };
 }
 
 /** True for btrfs, zfs, and overlay2 on xfs with project quotas (read from the mount table). */

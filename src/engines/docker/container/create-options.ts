@@ -101,12 +101,13 @@ export const parentOf = ({ cgroupParent }: Pick<HostFacts, 'cgroupParent'>) =>
 
 export function openFilesOf(
   { memoryMiB }: Pick<EngineSpec, 'memoryMiB'>,
-  { openFiles }: Pick<HostFacts, 'openFiles'>,
+  { openFiles, perUser }: Pick<HostFacts, 'openFiles' | 'perUser'>,
   soft = Infinity,
 ) {
   if (openFiles === null) return {};
   const hard = Math.min(openFiles, openFileLimitOf(memoryMiB));
-  return { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, hard), Hard: hard }] };
+  const ofUser = perUser.map(({ name, limit }) => ({ Name: name, Soft: limit, Hard: limit }));
+  return { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, hard), Hard: hard }, ...ofUser] };
 }
 
 export const bindOf = ({ source, target, readOnly }: HostMount) => ({

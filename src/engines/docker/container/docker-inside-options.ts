@@ -37,7 +37,7 @@ export interface DaemonOptions {
   containerId: string;
   /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;
-  host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'cgroupParent' | 'diskRates'>;
+  host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'perUser' | 'cgroupParent' | 'diskRates'>;
 }
 
 export function daemonOptions(

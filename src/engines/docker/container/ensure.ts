@@ -22,6 +22,7 @@ import {
 } from '../client/faults.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
 import { makeWarnings } from '../host/warnings.ts';
+import { keepTableEmpty } from '../network/own-table.ts';
 import type { Networks } from '../network/networks.ts';
 import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';
@@ -62,7 +63,7 @@ interface Attempt {
 
 export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
   const { client, installation, host, networks, files, idMappedMounts, daemons, tools, log } = deps;
-  const warn = makeWarnings(log);
+  const [warnOfTerminals, warnOfTables] = [makeWarnings(log), makeWarnings(log)];
   const gpus = makeGpuAllocator(client, installation);
   const requestOf = makeRequest(deps);
   const create = makeCreate({ ...deps, gpus, requestOf });
@@ -131,16 +132,26 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     );
     const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
     if (info === null) throw removedMeanwhile();
-    await Promise.all([daemons.ensure(spec, info, signal), typeof found === 'string' && limitTerminalsOf(info, facts)]);
+    await Promise.all([daemons.ensure(spec, info, signal), typeof found === 'string' && limitFurther(info, facts)]);
     tools.prepare();
     return info;
   }
 
-  async function limitTerminalsOf(info: ContainerInspectInfo, { nsenter }: HostFacts): Promise<void> {
+  /** What the engine has no option for. */
+  async function limitFurther(info: ContainerInspectInfo, { nsenter, isolation }: HostFacts): Promise<void> {
     if (nsenter === null) return;
-    await limitTerminals(info).catch((error: unknown) =>
-      warn(`an instance can take all terminals of this host: ${errorText(error)}; Linux 5.2 and perl are needed`),
+    const terminals = limitTerminals(info).catch((error: unknown) =>
+      warnOfTerminals(
+        `an instance can take all terminals of this host: ${errorText(error)}; Linux 5.2 and perl are needed`,
+      ),
     );
+    const table = isolation.connectionLimit && keepTableEmpty(nsenter, info.NetworkSettings.SandboxKey);
+    await Promise.all([
+      terminals,
+      Promise.resolve(table).catch((error: unknown) =>
+        warnOfTables(`an instance can take kernel memory for its connections: ${errorText(error)}`),
+      ),
+    ]);
   }
 
   return async (spec, signal) => {
