@@ -137,7 +137,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     return info;
   }
 
-  /** What the engine has no option for. */
+  /** Limits that the engine has no option for. */
   async function limitFurther(info: ContainerInspectInfo, { nsenter, isolation }: HostFacts): Promise<void> {
     if (nsenter === null) return;
     const terminals = limitTerminals(info).catch((error: unknown) =>
