@@ -1,9 +1,17 @@
 /** `npm run bench [-- arguments]`: the benchmarks of `bench/`, under Node 24. */
+import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { becomeProgram, runCommand } from './lib/run.mjs';
 
+const USAGE = `npm run bench                        all benches, about twenty minutes
+npm run bench -- list create         selected benches: bench/README.md names them
+npm run bench -- create --short      one short round, for a trial; nothing is stored
+npm run bench -- list --million      with a million rows`;
+
 await runCommand(async () => {
+  const flag = /** @type {const} */ ({ type: 'boolean' });
+  readArguments(USAGE, { options: { short: flag, million: flag }, allowPositionals: true });
   await ensureDependencies();
   const node = findNode24();
   return becomeProgram({ command: node, args: ['bench/run.ts', ...process.argv.slice(2)], env: envWithNode(node) });

@@ -2,11 +2,15 @@
  * `npm run check`: what a change must pass before it is worth a reader's time: types, lint, format,
  * dead code, the unit tests. All at once; the output of a step is shown when it failed.
  */
+import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, runCommand, say, secondsSince } from './lib/run.mjs';
 
+const USAGE = 'npm run check   types, lint, format, dead code and unit tests';
+
 await runCommand(async () => {
+  readArguments(USAGE);
   await ensureDependencies();
   const node = findNode24();
   const env = envWithNode(node);

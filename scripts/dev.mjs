@@ -1,19 +1,27 @@
 /**
  * `npm run dev`: the server on the simulated engine, with its data in `.berth/dev`, restarted
- * when a source file changes. Its log, JSON lines, is shown as lines for people.
+ * when a source file changes.
  */
+import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { program } from './lib/program.mjs';
-import { readableLog } from './lib/readable-log.mjs';
-import { runCommand, runInFront } from './lib/run.mjs';
+import { becomeProgram, runCommand } from './lib/run.mjs';
+
+const USAGE = `npm run dev     starts Berth on the simulated engine, and again when a source file changes
+
+Settings are environment variables: docs/reference/settings.md`;
 
 await runCommand(async () => {
+  readArguments(USAGE);
   await ensureDependencies();
   const node = findNode24();
-  const env = { BERTH_ENGINE: 'simulated', BERTH_DATA: '.berth/dev', ...envWithNode(node) };
-  const args = ['--watch', '--watch-preserve-output', '--watch-path=src', ...program, ...process.argv.slice(2)];
-  const log = readableLog({ write: (text) => process.stdout.write(text), colors: process.stdout.isTTY === true });
-  const { code } = await runInFront({ command: node, args, env, stdout: log });
-  return code;
+  const env = {
+    BERTH_ENGINE: 'simulated',
+    BERTH_DATA: '.berth/dev',
+    BERTH_LOG_FORMAT: 'readable',
+    ...envWithNode(node),
+  };
+  const args = ['--watch', '--watch-preserve-output', '--watch-path=src', ...program];
+  return becomeProgram({ command: node, args, env });
 });

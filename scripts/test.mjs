@@ -9,6 +9,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
@@ -42,8 +43,15 @@ const needOf = (project) => allProjects.find(({ name }) => name === project)?.ne
 
 const levels = ['short', 'long', 'soak'];
 
+const USAGE = `npm test                                   all projects, one proof per promise
+npm run test:long                          the full products, about thirty minutes
+npm test -- --project unit FILE -t TITLE   projects, files and titles
+           --level short|long|soak         how much of each product
+
+Projects: ${allProjects.map(({ name }) => name).join(', ')}. All other arguments are vitest's.`;
+
 await runCommand(async () => {
-  const { projects, level, rest } = readArguments(process.argv.slice(2));
+  const { projects, level, rest } = readChoices(process.argv.slice(2));
   await ensureDependencies();
   const node = findNode24();
   /** @type {NodeJS.ProcessEnv} */
@@ -104,10 +112,11 @@ await runCommand(async () => {
  * vitest's.
  * @param {string[]} given
  */
-function readArguments(given) {
+function readChoices(given) {
   const chosen = [];
   const rest = [];
   let level = process.env['BERTH_TEST_LEVEL'] ?? 'short';
+  if (given.some((argument) => ['--help', '-h'].includes(argument))) readArguments(USAGE, { args: ['--help'] });
   for (let at = 0; at < given.length; at += 1) {
     const argument = given[at] ?? '';
     if (argument.startsWith('--project=')) chosen.push(argument.slice('--project='.length));

@@ -6,6 +6,8 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { parseSync } from 'oxc-parser';
+import { readArguments } from './lib/arguments.mjs';
+import { runCommand } from './lib/run.mjs';
 
 export const pronouns = new Set(
   'it its that which those these this one ones them they what who whoever whom whose such'.split(' '),
@@ -108,20 +110,25 @@ export function measure(folders) {
   return { ...total, bare };
 }
 
-if (import.meta.main || process.argv[1]?.endsWith('words.mjs')) {
-  const words = process.argv.slice(2);
-  const folders = words.filter((word) => !word.startsWith('--'));
-  const { bare, ...total } = measure(folders.length > 0 ? folders : ['src']);
-  /**
-   * @param {number} part
-   * @param {number} whole
-   */
-  const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
-  console.log(`files              ${total.files}`);
-  console.log(`comments           ${total.comments}`);
-  console.log(`comment lines      ${total.commentLines}, ${share(total.commentLines, total.lines)} of ${total.lines}`);
-  console.log(`pronouns           ${share(total.pronouns, total.words)} of ${total.words} words`);
-  console.log(`bare openings      ${share(total.bareOpenings, total.comments)}`);
-  console.log(`over ${maxColumns} columns   ${total.tooWide}`);
-  if (words.includes('--list')) for (const line of bare) console.log(line);
-}
+if (import.meta.main || process.argv[1]?.endsWith('words.mjs'))
+  await runCommand(async () => {
+    const usage = 'npm run words -- [--list] [folder …]    measures comments; --list names bare openings';
+    const list = /** @type {const} */ ({ type: 'boolean' });
+    const config = { options: { list }, allowPositionals: true };
+    const { values, positionals: folders } = readArguments(usage, config);
+    const { bare, ...total } = measure(folders.length > 0 ? folders : ['src']);
+    /**
+     * @param {number} part
+     * @param {number} whole
+     */
+    const share = (part, whole) => `${((100 * part) / whole).toFixed(1)} %`;
+    console.log(`files              ${total.files}`);
+    console.log(`comments           ${total.comments}`);
+    console.log(
+      `comment lines      ${total.commentLines}, ${share(total.commentLines, total.lines)} of ${total.lines}`,
+    );
+    console.log(`pronouns           ${share(total.pronouns, total.words)} of ${total.words} words`);
+    console.log(`bare openings      ${share(total.bareOpenings, total.comments)}`);
+    console.log(`over ${maxColumns} columns   ${total.tooWide}`);
+    if (values['list'] === true) for (const line of bare) console.log(line);
+  });

@@ -107,21 +107,12 @@ export function capture({ command, args, cwd = root, env = process.env }) {
 /**
  * Runs a program in front of the person: it has the terminal, our signals reach it, its end is the
  * answer.
- * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv,
- *   stdout?: (text: string) => void }} what `stdout` receives the program's output instead of ours
+ * @param {{ command: string, args: string[], cwd?: string, env?: NodeJS.ProcessEnv }} what
  * @returns {Promise<{ code: number, signal: NodeJS.Signals | null }>}
  */
-export function runInFront({ command, args, cwd = root, env = process.env, stdout }) {
+export function runInFront({ command, args, cwd = root, env = process.env }) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, {
-      cwd,
-      env,
-      stdio: ['inherit', stdout === undefined ? 'inherit' : 'pipe', 'inherit'],
-    });
-    if (stdout !== undefined) {
-      child.stdout?.setEncoding('utf8');
-      child.stdout?.on('data', stdout);
-    }
+    const child = spawn(command, args, { cwd, env, stdio: 'inherit' });
     const stopForwarding = forwardSignals(child);
     child.on('error', (error) => {
       stopForwarding();

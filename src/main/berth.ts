@@ -5,7 +5,7 @@ import { errorCode, errorText } from '../domain/unknown-error.ts';
 // Must run before large modules load: the second start then reads compiled code from the cache.
 enableCompileCache();
 
-const { pino } = await import('pino');
+const { makeLog } = await import('./program-log.ts');
 const { hostPort, masked, readConfig, VERSION } = await import('./config.ts');
 
 const fail = (text: string): never => {
@@ -20,8 +20,15 @@ const config = (() => {
     return fail(errorText(error));
   }
 })();
-const log = pino({ level: config.logLevel, base: null });
-log.info(masked(config), `Berth ${VERSION} starts`);
+const log = await makeLog(config);
+log.info({ config: masked(config) }, `Berth ${VERSION} starts`);
+
+const PROBE_MS = 5_000;
+
+const troubleOf = (error: unknown): string =>
+  error instanceof Error && error.cause !== undefined
+    ? `${error.message} (${errorText(error.cause)})`
+    : errorText(error);
 
 async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
   if (config.role === 'gateway') {
@@ -33,8 +40,11 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   const { welcome } = await import('./welcome.ts');
   const onDatabaseLost = (): never => fail('Another Berth now holds the lock of the database; this process exits.');
   const server = await startServer({ config, log, onDatabaseLost });
-  const isTerminal = process.stdout.isTTY;
-  return { greeting: welcome(server, { isTerminal }), stop: () => server.stop() };
+  const { engine } = server.drivers.drivers;
+  const engineTrouble = await engine.probe(AbortSignal.timeout(PROBE_MS)).then(() => null, troubleOf);
+  const { dataFolder } = config;
+  const greeting = welcome(server, { isTerminal: process.stdout.isTTY, dataFolder, engineTrouble });
+  return { greeting, stop: () => server.stop() };
 }
 
 const { greeting, stop } = await start().catch((error: unknown) => {

@@ -177,6 +177,7 @@ const schema = z.object({
   BERTH_ARCHIVE_REGISTRY_USERNAME: z.string().min(1).optional(),
   BERTH_ARCHIVE_REGISTRY_PASSWORD: z.string().min(1).optional(),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
+  BERTH_LOG_FORMAT: z.enum(['auto', 'readable', 'json']).default('auto'),
   DOCKER_HOST: z.string().min(1).optional(),
 });
 
@@ -284,6 +285,8 @@ function configOf(data: Settings) {
     orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),
     logLevel: data.BERTH_LOG,
+    /** `auto`: readable on a terminal, else JSON. */
+    logFormat: data.BERTH_LOG_FORMAT,
     dockerHost: data.DOCKER_HOST ?? null,
   };
 }

@@ -1,12 +1,13 @@
 /** The program as an operator meets it: start, error messages, shutdown. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { program } from '../../../scripts/lib/program.mjs';
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { makeClient } from '../../../src/contract/client.ts';
+import { makeSshKey } from '../../fixtures/ssh.ts';
 import { until } from '../../fixtures/server-process.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
@@ -138,6 +139,11 @@ test('serves without an engine, reports the outage, and instances wait with a re
   const client = await admin(apiUrl);
   const { regions } = await client.listRegions();
   expect(regions[0]?.engine).toMatchObject({ answers: false });
+  await until(
+    async () => program.output(),
+    (text) => text.includes('BERTH_ENGINE=simulated npm run up'),
+  );
+  expect(program.output()).toMatch(/No instance starts yet: .*no\.sock/);
   expect((await fetch(`${apiUrl}/readyz`)).status).toBe(200);
   await client.launch(await request(client));
   const waiting = await until(
@@ -183,4 +189,58 @@ test('`npm run up` on an installed checkout becomes the server, and passes signa
   await admin(await program.serves());
   program.child.kill('SIGTERM');
   expect(await program.ended).toBe(0);
+});
+
+describe('`npm run first`', () => {
+  const first = async (apiUrl: string, folder: string, ...more: string[]) => {
+    const args = ['scripts/first.mjs', '--api', apiUrl, '--password-file', join(folder, 'admin-password'), ...more];
+    const child = start(folder, { HOME: folder }, args);
+    return { code: await child.ended, text: child.output() };
+  };
+
+  test('launches with stages, ends with a notebook link and an ssh command, and finds the instance again', async () => {
+    const folder = await newFolder();
+    const apiUrl = await start(folder, { BERTH_ADMIN_PASSWORD: '' }).serves();
+    const without = await first(apiUrl, folder);
+    expect(without).toMatchObject({ code: 0, text: expect.stringContaining('ssh-keygen -t ed25519') });
+    await mkdir(join(folder, '.ssh'));
+    const { publicKey } = await makeSshKey();
+    await writeFile(join(folder, '.ssh/id_ed25519.pub'), `${publicKey} ada@here\n`);
+    const { code, text } = await first(apiUrl, folder, '--name', 'work');
+    expect(code, text).toBe(0);
+    expect(text).toMatch(
+      /^Instance work \((notebook-\S+)\)\n[^]*\n {2}Readiness \d+\.\d s\n\n {2}Notebook {2}http:\S+\/open\?key=\S+\n/,
+    );
+    expect(text).toMatch(/\n {2}ssh {7}ssh -p \d+ root@\S+\n$/);
+    const again = await first(apiUrl, folder, '--name', 'work');
+    expect(again.text).toContain(/notebook-[0-9a-f-]+/.exec(text)?.[0]);
+    const url = /http:\S+\/open\?key=\S+/.exec(again.text)?.[0] ?? '';
+    expect((await fetch(url, { redirect: 'manual' })).status).toBeLessThan(400);
+  });
+
+  test('names what is wrong: the address, the password, the file', async () => {
+    const folder = await newFolder();
+    expect(await first('http://127.0.0.1:1', folder)).toMatchObject({
+      code: 1,
+      text: expect.stringMatching(/cannot be read: name another/),
+    });
+    await writeFile(join(folder, 'admin-password'), 'wrong password');
+    expect((await first('http://127.0.0.1:1', folder)).text).toMatch(/^http:\/\/127\.0\.0\.1:1: /);
+    const apiUrl = await start(folder).serves();
+    expect(await first(apiUrl, folder)).toMatchObject({ code: 1, text: expect.stringMatching(/password/) });
+  });
+});
+
+test('the log has ISO times and level names, and is readable if asked', async () => {
+  const folder = await newFolder();
+  const json = start(folder);
+  await json.serves();
+  expect(json.output()).toMatch(
+    /^\{"level":"info","time":"\d{4}-\d\d-\d\dT[\d:.]+Z",.*"msg":"Berth [\d.]+ starts"\}\n/,
+  );
+  json.child.kill('SIGTERM');
+  await json.ended;
+  const readable = start(folder, { BERTH_LOG_FORMAT: 'readable' });
+  await readable.serves();
+  expect(readable.output()).toMatch(/^\[\d\d:\d\d:\d\d\] INFO: Berth [\d.]+ starts\n/);
 });

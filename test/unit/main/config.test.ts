@@ -277,27 +277,33 @@ describe('the first types', () => {
   });
 });
 
-test('the welcome prints address, account and a launch to copy, without a given password', () => {
-  const at = {
-    apiUrl: 'http://a',
-    gatewayUrl: 'http://g',
-    example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
-  };
+describe('the welcome', () => {
+  const at = { apiUrl: 'http://127.0.0.1:8080', gatewayUrl: 'http://g' };
   const adminPassword = { text: 'p4ss', file: '/f' };
-  const text = welcome({ ...at, adminPassword }, { isTerminal: true });
-  expect(text).toMatch(/http:\/\/a\/api[^]*password p4ss[^]*\/f[^]*instance\/create[^]*"imageId":"i"/);
-  expect(welcome({ ...at, adminPassword: null }, { isTerminal: true })).not.toContain('p4ss');
-});
+  const usual = { isTerminal: true, dataFolder: '/var/lib/berth', engineTrouble: null };
 
-test('the welcome names the file of the first password where no terminal shows it', () => {
-  const at = {
-    apiUrl: 'http://a',
-    gatewayUrl: 'http://g',
-    example: { region: 'r', imageId: 'i', instanceTypeId: 't' },
-  };
-  const text = welcome({ ...at, adminPassword: { text: 'p4ss', file: '/f' } }, { isTerminal: false });
-  expect(text).toContain('Account   admin; its password is in the file /f');
-  expect(text).not.toContain('p4ss');
+  test('prints address, account and the command of a first launch, without a given password', () => {
+    const text = welcome({ ...at, adminPassword }, usual);
+    expect(text).toMatch(/:8080\/api\n[^]*password p4ss[^]*\/f[^]*\n {2}npm run first\n/);
+    expect(welcome({ ...at, adminPassword: null }, usual)).not.toContain('p4ss');
+  });
+
+  test('names address and password file of another installation in the command', () => {
+    const text = welcome({ ...at, apiUrl: 'http://a', adminPassword }, { ...usual, dataFolder: '/srv' });
+    expect(text).toContain('\n  npm run first -- --api http://a --password-file /srv/admin-password\n');
+  });
+
+  test('says what to do instead of a launch while no engine answers', () => {
+    const text = welcome({ ...at, adminPassword }, { ...usual, engineTrouble: 'this user may not access Docker' });
+    expect(text).toMatch(/may not access Docker\n[^]*usermod -aG docker[^]*DOCKER_HOST=[^]*BERTH_ENGINE=simulated/);
+    expect(text).not.toContain('npm run first');
+  });
+
+  test('names the file of the first password where no terminal shows it', () => {
+    const text = welcome({ ...at, adminPassword }, { ...usual, isTerminal: false });
+    expect(text).toContain('Account   admin; its password is in the file /f');
+    expect(text).not.toContain('p4ss');
+  });
 });
 
 test("the reported version is the package's", async () => {

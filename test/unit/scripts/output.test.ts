@@ -1,11 +1,8 @@
-/**
- * Output of the commands: the totals at the end of the tests, the log of the development server.
- */
+/** Output of the commands: the totals at the end of the tests. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readableLine, readableLog } from '../../../scripts/lib/readable-log.mjs';
 import { addUp, closingLines, totalsOfRun } from '../../../scripts/lib/totals.mjs';
 
 describe('totals', () => {
@@ -57,38 +54,5 @@ describe('totals', () => {
     expect(run(clean, 1)).toEqual({ ...clean, failed: reported });
     expect(run({ ...clean, failed: [broken] }, 1)).toEqual({ ...clean, failed: [broken] });
     expect(run(clean, 0)).toEqual(clean);
-  });
-});
-
-describe('the log of the development server', () => {
-  test('shows an entry as time, level, message and members', () => {
-    const entry = {
-      level: 40,
-      time: Date.UTC(2026, 0, 5, 10, 20, 30),
-      pid: 1,
-      hostname: 'h',
-      msg: 'slow',
-      ms: 12,
-      what: 'a b',
-    };
-    expect(readableLine(JSON.stringify(entry), false)).toMatch(/^\d\d:\d\d:\d\d warn {2}slow ms=12 what="a b"$/);
-  });
-
-  test('shows the stack of an error below its entry', () => {
-    const entry = {
-      level: 50,
-      time: 1,
-      msg: 'lost',
-      err: { type: 'Error', message: 'x', stack: 'Error: x\n    at f' },
-    };
-    expect(readableLine(JSON.stringify(entry), false)).toMatch(/error lost \n {2}Error: x\n {6}at f$/);
-  });
-
-  test('passes every other line, and joins lines that arrive in pieces', () => {
-    const lines: string[] = [];
-    const log = readableLog({ write: (text) => lines.push(text), colors: false });
-    for (const piece of ['Restar', "ting 'src'\n{not json}\n", '{"level":30,"ti', 'me":1,"msg":"up"}\n', '{"a":1}\n'])
-      log(piece);
-    expect(lines).toEqual(["Restarting 'src'\n", '{not json}\n', expect.stringMatching(/info {2}up\n$/), '{"a":1}\n']);
   });
 });
