@@ -20,7 +20,7 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
   const reachable = ({ host }: Address, port: number): string =>
     hostPort({ host: isAny(host) ? config.publicAddress : host, port });
   const schemeOf = (tls: object | null): string => (tls === null ? 'http' : 'https');
-  const domain = config.domain?.name ?? reachable(config.gatewayListen, ports.gateway);
+  const domain = domainOf(config) ?? reachable(config.gatewayListen, ports.gateway);
   return {
     apiUrl: config.apiUrl ?? `${schemeOf(config.apiTls)}://${reachable(config.listen, ports.api)}`,
     gatewayUrl: config.gatewayUrl ?? `${schemeOf(config.gatewayTls)}://${domain}`,
@@ -28,6 +28,28 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
     portDomain: config.domain?.isWildcard === true ? domain : null,
   };
 }
+
+/** Returns `BERTH_DOMAIN`, with the port of `BERTH_GATEWAY_URL` if it has none, or that URL's host. */
+function domainOf({ domain, gatewayUrl }: Config): string | null {
+  const url = gatewayUrl === null ? null : new URL(gatewayUrl);
+  if (domain === null) return url?.host ?? null;
+  return url === null || url.port === '' || /:\d+$/.test(domain.name) ? domain.name : `${domain.name}:${url.port}`;
+}
+
+/** Ports of links that the gateway does not listen on, while no setting names a proxy between. */
+export function unservedPorts(
+  { gatewayUrl, domain }: Addresses,
+  { trustedProxies }: Pick<Config, 'trustedProxies'>,
+  gatewayPort: number,
+): number[] {
+  if (trustedProxies.length > 0) return [];
+  const { protocol } = new URL(gatewayUrl);
+  const linked = [gatewayUrl, `${protocol}//${domain}`].map((link) => portOfUrl(new URL(link)));
+  return [...new Set(linked)].filter((port) => port !== gatewayPort);
+}
+
+const portOfUrl = ({ port, protocol }: URL): number =>
+  port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);
 
 /** Host names that requests to the API may carry, besides `localhost` and IP addresses. */
 export const apiHostsOf = ({ listen, publicAddress, apiUrl, apiHosts }: Config): string[] =>

@@ -32,6 +32,7 @@ import {
   portUrls,
   sharedParent,
   shareUrl,
+  unservedPorts,
 } from './public-addresses.ts';
 import { defaultPool, rangesMeeting } from '../engines/docker/network/subnets.ts';
 import { VERSION, type Config } from './config.ts';
@@ -101,6 +102,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
+  warnOfUnservedPorts(served, config, gatewayPort, log);
   warnOfTrustedInstances(config.trustedProxies, log);
   await gateway?.attach({
     forwarding: running.control.forwarding,
@@ -337,6 +339,14 @@ function warnOfSharedParent(domain: string | null, log: Logger): void {
   if (domain === null) return;
   const text = `pages on hosts of ports can set cookies for ${domain}, which browsers send to the API, too: they could log people out of it. Set another domain for instances (BERTH_DOMAIN) or for the API (BERTH_API_URL)`;
   log.warn({ domain }, text);
+}
+
+function warnOfUnservedPorts(addresses: Addresses, config: Config, gatewayPort: number, log: Logger): void {
+  const ports = unservedPorts(addresses, config, gatewayPort);
+  if (ports.length === 0) return;
+  const { gatewayUrl, domain } = addresses;
+  const text = `links to instances lead to port ${ports.join(' and ')}, but the gateway listens on port ${gatewayPort}: set BERTH_GATEWAY_URL (and a port in BERTH_DOMAIN, if it has one) to the port that browsers reach, or let the gateway listen on it (BERTH_GATEWAY_LISTEN). If a reverse proxy forwards the port, name it in BERTH_TRUSTED_PROXIES`;
+  log.warn({ gatewayUrl, domain, gatewayPort }, text);
 }
 
 function warnOfTrustedInstances(trustedProxies: readonly string[], log: Logger): void {

@@ -1,6 +1,6 @@
 /**
  * Settings whose effect only the whole program shows: TLS of the API, limits of the gateway, the
- * warnings of a shared domain and of trusted instances.
+ * warnings of a shared domain, of trusted instances and of ports without a listener.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
@@ -26,6 +26,7 @@ beforeAll(async () => {
       BERTH_API_TLS_CERT: files.cert,
       BERTH_API_TLS_KEY: files.key,
       BERTH_DOMAIN: '*.gpu.example.org',
+      BERTH_GATEWAY_URL: 'https://gpu.example.org:9283',
       BERTH_API_URL: 'https://berth.example.org',
       BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8',
       BERTH_GATEWAY_CLIENT_IDLE_SECONDS: '1',
@@ -148,6 +149,9 @@ test('closes a stalled client of the gateway after the configured time', async (
     async () => JSON.stringify((await post('/instance/get', { instanceId }, token)).json),
     (text) => text.includes('"status":"Running"'),
   );
+  const opened = await post('/instance/open', { instanceId, port: 7000 }, token);
+  const ownHost = `https://7000-${instanceId}.gpu.example.org:9283/`;
+  expect(opened.json['url']).toMatch(new RegExp(`^${ownHost.replaceAll('.', '[.]')}[.]berth/open[?]key=`));
   const { port } = new URL(server.gatewayUrl);
   const text = await new Promise<string>((resolve, reject) => {
     const socket = connect(Number(port), '127.0.0.1');
@@ -160,6 +164,14 @@ test('closes a stalled client of the gateway after the configured time', async (
   });
   expect(text).toMatch(/^HTTP\/1\.1 408 /);
   expect(text).toContain('the client sent nothing of its request for 1 s');
+});
+
+test('a start warns of a port that links lead to and the gateway does not listen on', async () => {
+  const settings = { BERTH_ENGINE: 'simulated', BERTH_GATEWAY_URL: 'https://gpu.example.org:9283' };
+  const started = await startServerProcess({ nodePorts: '32390-32399', settings });
+  await started.stop();
+  const { port } = new URL(started.gatewayUrl);
+  expect(started.output()).toContain(`lead to port 9283, but the gateway listens on port ${port}`);
 });
 
 test('a start names a disk rate whose device is no block device', async () => {

@@ -8,6 +8,7 @@ import {
   portUrls,
   sharedParent,
   shareUrl,
+  unservedPorts,
 } from '../../../src/main/public-addresses.ts';
 import { readConfig } from '../../../src/main/config.ts';
 
@@ -66,6 +67,32 @@ describe('the announced address', () => {
     expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
   });
 
+  test("gives hosts of ports the port of the gateway's URL", () => {
+    const reported = addressesOf(
+      readConfig({ BERTH_DOMAIN: '*.gpu.example.net', BERTH_GATEWAY_URL: 'https://gpu.example.net:9283' }),
+      ports,
+    );
+    expect(reported).toMatchObject({
+      gatewayUrl: 'https://gpu.example.net:9283',
+      domain: 'gpu.example.net:9283',
+      portDomain: 'gpu.example.net:9283',
+    });
+    const at = { instanceId: 'notebook-1', port: 8000 };
+    const host = 'https://8000-notebook-1.gpu.example.net:9283/';
+    expect(openUrl(reported, { ...at, key: 'k' })).toBe(`${host}.berth/open?key=k`);
+    expect(shareUrl(reported, { ...at, token: 't' })).toBe(`${host}?berth_share=t`);
+    expect(portUrls(reported, at).host).toBe(host);
+  });
+
+  test.each([
+    [{ BERTH_DOMAIN: 'gpu.example', BERTH_GATEWAY_URL: 'https://gpu.example:9283' }, 'gpu.example:9283'],
+    [{ BERTH_DOMAIN: 'gpu.example:9283', BERTH_GATEWAY_URL: 'https://gpu.example' }, 'gpu.example:9283'],
+    [{ BERTH_DOMAIN: 'gpu.example', BERTH_GATEWAY_URL: 'https://gpu.example:443' }, 'gpu.example'],
+    [{ BERTH_GATEWAY_URL: 'https://gpu.example:9283' }, 'gpu.example:9283'],
+  ])("gives the region the domain for %j: %s", (settings, domain) => {
+    expect(addressesOf(readConfig(settings), ports).domain).toBe(domain);
+  });
+
   test("must be set when it can't be derived", () => {
     expect(() => readConfig({ BERTH_LISTEN: '0.0.0.0:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
     expect(() => readConfig({ BERTH_LISTEN: '[::]:8080' })).toThrow(/BERTH_PUBLIC_ADDRESS: must be set/);
@@ -86,6 +113,20 @@ test("a port's address is below the gateway’s, or a host of its own with a wil
     host: 'https://8000-notebook-x.gpu.example/',
   });
   expect(shareUrl(wild, { ...at, token: 't' })).toBe('https://8000-notebook-x.gpu.example/?berth_share=t');
+});
+
+test('finds ports of links that the gateway does not listen on, unless a proxy is named', () => {
+  const found = (settings: Record<string, string>): number[] => {
+    const config = readConfig(settings);
+    return unservedPorts(addressesOf(config, ports), config, ports.gateway);
+  };
+  const url = { BERTH_GATEWAY_URL: 'https://gpu.example' };
+  expect(found({})).toEqual([]);
+  expect(found(url)).toEqual([443]);
+  expect(found({ ...url, BERTH_TRUSTED_PROXIES: '192.0.2.1' })).toEqual([]);
+  expect(found({ BERTH_GATEWAY_URL: 'https://gpu.example:8081' })).toEqual([]);
+  expect(found({ BERTH_DOMAIN: '*.gpu.example' })).toEqual([80]);
+  expect(found({ BERTH_DOMAIN: '*.gpu.example:8082', ...url })).toEqual([443, 8082]);
 });
 
 test('publishes node ports on an IP address for any host name that the server listens on', async () => {
