@@ -29,7 +29,7 @@ export function addressesOf(config: Config, ports: { api: number; gateway: numbe
   };
 }
 
-/** Returns `BERTH_DOMAIN`, with the port of `BERTH_GATEWAY_URL` if it has none, or that URL's host. */
+/** `BERTH_DOMAIN`, with the port of `BERTH_GATEWAY_URL` if it has none; or that URL's host. */
 function domainOf({ domain, gatewayUrl }: Config): string | null {
   const url = gatewayUrl === null ? null : new URL(gatewayUrl);
   if (domain === null) return url?.host ?? null;
