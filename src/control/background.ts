@@ -11,7 +11,7 @@ import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
 import { makeDiskWatch } from './volumes/disk-watch.ts';
-import { probeEngines } from './capacity/probe.ts';
+import { makeProbe } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
 import { deleteExpired } from './base/delete-expired.ts';
@@ -52,15 +52,14 @@ export function makeBackground(foundation: Foundation): Background {
   const { store, time, log, scheduler, diskHolders, idleDetector } = foundation;
   let loops: ReconcileLoop[] = [];
   let firstProbe: Promise<void> = Promise.resolve();
+  const probe = makeProbe(foundation);
   return {
     async start() {
       if (foundation.alone) await store.write((tx) => releaseAllLeases(tx, time.now()));
       loops = startLoops(foundation);
       watchEngines(foundation);
-      scheduler.start(makeTasks(foundation));
-      firstProbe = probeEngines(foundation).catch((error: unknown) =>
-        log.warn({ err: error }, 'the first probe failed'),
-      );
+      scheduler.start(makeTasks(foundation, probe));
+      firstProbe = probe().catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'));
     },
     async stop() {
       const idle = scheduler.stop();
@@ -99,7 +98,7 @@ function instanceReconciler(foundation: Foundation) {
   });
 }
 
-function makeTasks(foundation: Foundation): Task[] {
+function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
   const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access } = foundation;
   const measurements = makeDiskMeasurements(foundation);
   const measureDeps = { ...foundation, measurements };
@@ -125,7 +124,7 @@ function makeTasks(foundation: Foundation): Task[] {
   const task = (name: string, intervalMs: number, run: () => Promise<void>): Task => ({ name, intervalMs, run });
   return [
     task('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
-    task('probe', PROBE_INTERVAL_MS, () => probeEngines(foundation)),
+    task('probe', PROBE_INTERVAL_MS, probe),
     task(SWEEP_TASKS[0], SWEEP_INTERVAL_MS, sweep),
     task(SWEEP_TASKS[1], SWEEP_INTERVAL_MS, sweepAllDisks),
     task(FULL_DISK_SCAN, MEASURE_INTERVAL_MS, makeFullDiskScan(measureDeps)),

@@ -46,3 +46,7 @@ export class EngineFault extends Error {
     this.takenNodePort = options.takenNodePort;
   }
 }
+
+/** Whether the engine gave no answer; a registry that is away says nothing about the engine. */
+export const isEngineAway = (error: unknown): boolean =>
+  error instanceof EngineFault && error.kind === 'unreachable' && error.reason !== 'registryAway';

@@ -1,6 +1,6 @@
 /** The program: reads the environment, starts, prints the addresses, and stops on a signal. */
 import { enableCompileCache } from 'node:module';
-import { errorCode, errorText } from '../domain/unknown-error.ts';
+import { errorCode, errorText, reasonText } from '../domain/unknown-error.ts';
 
 // Must run before large modules load: the second start then reads compiled code from the cache.
 enableCompileCache();
@@ -25,11 +25,6 @@ log.info({ config: masked(config) }, `Berth ${VERSION} starts`);
 
 const PROBE_MS = 5_000;
 
-const troubleOf = (error: unknown): string =>
-  error instanceof Error && error.cause !== undefined
-    ? `${error.message} (${errorText(error.cause)})`
-    : errorText(error);
-
 async function start(): Promise<{ greeting: string; stop: () => Promise<void> }> {
   if (config.role === 'gateway') {
     const { startGateway } = await import('./start-gateway.ts');
@@ -41,7 +36,7 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   const onDatabaseLost = (): never => fail('Another Berth now holds the lock of the database; this process exits.');
   const server = await startServer({ config, log, onDatabaseLost });
   const { engine } = server.drivers.drivers;
-  const engineTrouble = await engine.probe(AbortSignal.timeout(PROBE_MS)).then(() => null, troubleOf);
+  const engineTrouble = await engine.probe(AbortSignal.timeout(PROBE_MS)).then(() => null, reasonText);
   const { dataFolder } = config;
   const greeting = welcome(server, { isTerminal: process.stdout.isTTY, dataFolder, engineTrouble });
   return { greeting, stop: () => server.stop() };

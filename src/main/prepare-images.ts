@@ -5,6 +5,7 @@
 import { withDeadline } from '../async/abort.ts';
 import { retry } from '../async/retry.ts';
 import type { Logger } from 'pino';
+import { isEngineAway } from '../domain/engine-fault.ts';
 import { errorText } from '../domain/unknown-error.ts';
 import type { ImagePulls } from '../control/images/image-pulls.ts';
 import type { Engine } from '../engines/contract.ts';
@@ -47,7 +48,7 @@ export async function prepareImage(
   };
   const onError = (error: unknown, pauseMs: number): void => {
     const message = `the default image could not be prepared; retrying in ${pauseMs / 1000} s`;
-    log.warn({ image: ref, reason: errorText(error) }, message);
+    log[isEngineAway(error) ? 'debug' : 'warn']({ image: ref, reason: errorText(error) }, message);
   };
   await retry(prepare, { signal, firstMs: RETRY_MS, onError });
 }

@@ -27,6 +27,7 @@ import type { PortDeps } from '../routing/ports.ts';
 import { makeRegistries } from '../images/registries.ts';
 import { makeAllocator } from '../volumes/allocate.ts';
 import { makeFreeSpaceMonitor } from '../volumes/free-space.ts';
+import { makeOutageLog } from './outage-log.ts';
 import { makeNotebookTokens } from './notebook-tokens.ts';
 import { makeSeal } from './seal.ts';
 import { makeSshHostKeys } from '../routing/ssh-host-key.ts';
@@ -80,6 +81,7 @@ export function makeFoundation(given: ControlDeps) {
   const stopPolicyRules = givenRules ?? { capRunMs: null, idle: null };
   const base = {
     ...options,
+    log: makeOutageLog(options.log, options.regions),
     limits,
     diskReserveShare: given.diskReserveShare ?? null,
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },

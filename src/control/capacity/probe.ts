@@ -1,10 +1,11 @@
 /** Probes engines and updates the regions' capacity. */
 import { isDeepStrictEqual } from 'node:util';
-import { errorText } from '../../domain/unknown-error.ts';
+import { asError, errorText, reasonText } from '../../domain/unknown-error.ts';
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
+import { makeReminder, type Reminder } from '../base/outage-log.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
@@ -17,28 +18,49 @@ export interface ProbeDeps extends TaskDeps {
 
 const PROBE_DEADLINE_MS = 10_000;
 
-export async function probeEngines(deps: ProbeDeps): Promise<void> {
-  await Promise.all(
-    deps.regions.all().map(async (drivers) => {
-      const answeredBefore = drivers.health.answers;
-      try {
-        const probe = await drivers.engine.probe(deadlineWithin(deps, PROBE_DEADLINE_MS));
-        drivers.health = { probe, answers: true, text: `${probe.version} answers` };
-        await saveCapacity(deps, drivers);
-      } catch (error) {
-        if (deps.stopping.aborted) return;
-        const text = errorText(error);
-        drivers.health = { ...drivers.health, answers: false, text };
-        if (answeredBefore)
-          deps.log.warn(
-            { region: drivers.regionId, err: error },
-            'the engine does not answer; Berth waits for the engine',
-          );
-      }
-      if (!answeredBefore && drivers.health.answers && drivers.health.probe)
-        await onAnswering(deps, drivers, drivers.health.probe);
-    }),
-  );
+/** Returns the task. An engine that is away is logged at once, then at growing intervals. */
+export function makeProbe(deps: ProbeDeps): () => Promise<void> {
+  const outages = new Map<RegionDrivers, Reminder>();
+  return async () => {
+    await Promise.all(deps.regions.all().map((drivers) => probeEngine(deps, drivers, outages)));
+  };
+}
+
+async function probeEngine(
+  deps: ProbeDeps,
+  drivers: RegionDrivers,
+  outages: Map<RegionDrivers, Reminder>,
+): Promise<void> {
+  const answeredBefore = drivers.health.answers;
+  try {
+    const probe = await drivers.engine.probe(deadlineWithin(deps, PROBE_DEADLINE_MS));
+    drivers.health = { probe, answers: true, text: `${probe.version} answers` };
+    await saveCapacity(deps, drivers);
+    outages.delete(drivers);
+  } catch (error) {
+    if (deps.stopping.aborted) return;
+    drivers.health = { ...drivers.health, answers: false, text: errorText(error) };
+    logOutage(deps, drivers, outages, error);
+  }
+  if (!answeredBefore && drivers.health.answers && drivers.health.probe)
+    await onAnswering(deps, drivers, drivers.health.probe);
+}
+
+function logOutage(
+  { log, time }: ProbeDeps,
+  drivers: RegionDrivers,
+  outages: Map<RegionDrivers, Reminder>,
+  error: unknown,
+): void {
+  const region = drivers.regionId;
+  let reminder = outages.get(drivers);
+  if (reminder === undefined) {
+    reminder = makeReminder(time);
+    outages.set(drivers, reminder);
+    log.debug({ region, stack: asError(error).stack }, 'the probe of the engine failed');
+  }
+  if (reminder.isDue())
+    log.warn({ region, reason: reasonText(error) }, 'the engine does not answer; Berth waits for the engine');
 }
 
 /** Keeps existing reservations: with less capacity than is reserved, nothing more is reserved. */

@@ -8,7 +8,7 @@
  * A running instance is paused while its root disk is copied. After a crash the copy starts again
  * and replaces the first image. An unreachable engine fails nothing; a copy over its deadline does.
  */
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
 import { instanceId } from '../../domain/ids.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import { endOperation, beginStage, failOperation, type Operation } from '../../domain/operation.ts';
@@ -119,8 +119,7 @@ async function afterFault(
   const { id } = leased.row;
   log.warn({ id, kind: error.kind, err: error }, 'an engine call for an image failed');
   // A registry may be away for ever; the engine comes back.
-  if (error.kind === 'unreachable' && error.reason !== 'registryAway')
-    return { dueAtMs: time.now() + limits.engineRetryMs };
+  if (isEngineAway(error)) return { dueAtMs: time.now() + limits.engineRetryMs };
   const attempts = leased.row.attempts + 1;
   if (failPermanently && (!error.retry || attempts > limits.maxAttempts)) return failPermanently(error);
   const written = await store.write((tx) =>

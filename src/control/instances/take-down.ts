@@ -1,7 +1,7 @@
 /** Halts resting instances, cleans up released ones, and saves root disks of archived ones. */
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
 import { failOperation, operationErrorOf } from '../../domain/operation.ts';
 import { diagnosisFields, type Step } from '../../domain/plan.ts';
@@ -134,8 +134,7 @@ export async function saveRoot(context: ReconcileContext, start: InstanceState):
     return { state, next: 'again' };
   } catch (error) {
     // Without an engine the root disk is where it was. A push also fails when the registry is away.
-    if (!(error instanceof EngineFault) || (error.kind === 'unreachable' && error.reason !== 'registryAway'))
-      throw error;
+    if (!(error instanceof EngineFault) || isEngineAway(error)) throw error;
     return archiveFailed(context, state, error);
   }
 }

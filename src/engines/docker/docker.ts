@@ -19,7 +19,8 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
-import { EngineFault } from '../../domain/engine-fault.ts';
+import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
+import { reasonText } from '../../domain/unknown-error.ts';
 import type { Engine } from '../contract.ts';
 import { dial, makeAddressCache } from './network/addresses.ts';
 import { makeDockerClient, type Endpoint } from './client/docker-client.ts';
@@ -62,7 +63,7 @@ export interface DockerEngineOptions {
   /** Absent: the host's packet filter is left alone. */
   linkLocal?: LinkLocal | undefined;
   isolation: IsolationConfig;
-  log: Pick<Logger, 'info' | 'warn'>;
+  log: Pick<Logger, 'debug' | 'info' | 'warn'>;
 }
 
 export function makeDockerEngine(options: DockerEngineOptions): Engine {
@@ -206,8 +207,11 @@ function wireModules(options: DockerEngineOptions) {
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
   const usage = makeUsage(client, installation, host);
-  const onLost = (error: unknown, pauseMs: number): void =>
-    log.warn({ err: error, pauseMs }, 'the stream of engine events ended; Berth opens another');
+  const onLost = (error: unknown, pauseMs: number): void => {
+    // The probe of control reports an engine that is away.
+    const level = isEngineAway(error) ? 'debug' : 'warn';
+    log[level]({ reason: reasonText(error), pauseMs }, 'the stream of engine events ended; Berth opens another');
+  };
   const runEnds = makeRunEnds({ client, installation, onLost });
   return { client, host, ...folders, addresses, images, containers, inventory, save, usage, spare, runEnds, onLost };
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
-import { probeEngines } from '../../../src/control/capacity/probe.ts';
+import { makeProbe } from '../../../src/control/capacity/probe.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
@@ -82,7 +82,7 @@ export async function makeSizedWorld(
     },
     async becomes(capacity: Partial<Capacity>) {
       Object.assign(world.engine.host.capacity, capacity);
-      await probeEngines({
+      await makeProbe({
         store,
         regions: makeRegions([world.drivers]),
         time: realTime,
@@ -93,7 +93,7 @@ export async function makeSizedWorld(
         hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
         onEngineAnswers: async () => {},
         stopping: new AbortController().signal,
-      });
+      })();
     },
   };
   // Not spread: `running` is replaced after a crash.

@@ -87,12 +87,13 @@ onBothEngines('start-up repair', (open) => {
     // No hint reports what ends while the engine is away.
     world.engine.misbehave(({ verb }) => (verb === 'watch' ? { mode: 'lost' } : undefined));
     world.engine.host.goAway(3_600_000);
-    const { probeEngines } = await import('../../../src/control/capacity/probe.ts');
-    await probeEngines(deps);
+    const { makeProbe } = await import('../../../src/control/capacity/probe.ts');
+    const probe = makeProbe(deps);
+    await probe();
     expect(world.drivers.health.answers).toBe(false);
     await world.engine.host.reboot();
     world.engine.host.comeBack();
-    await probeEngines(deps);
+    await probe();
     const [first] = kinds.running;
     await eventually(async () => first !== undefined && (await startsOf(world, first)) === 2);
     await expectRepaired(world, kinds);

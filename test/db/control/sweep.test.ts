@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { probeEngines } from '../../../src/control/capacity/probe.ts';
+import { makeProbe } from '../../../src/control/capacity/probe.ts';
 import { sweepRegion } from '../../../src/control/orphans/sweep.ts';
 import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { instanceId, instanceIdOf } from '../../../src/domain/ids.ts';
@@ -97,7 +97,7 @@ onBothEngines('the sweep', (open) => {
     await sweepRegion(deps, world.drivers);
     world.engine.host.goAway(60_000);
     await expect(sweepRegion(deps, world.drivers)).rejects.toMatchObject({ kind: 'unreachable' });
-    await probeEngines(deps);
+    await makeProbe(deps)();
     expect(world.drivers.health).toMatchObject({ answers: false, text: 'the simulated host does not answer' });
     expect(await world.running.control.health()).toMatchObject({
       ready: true,

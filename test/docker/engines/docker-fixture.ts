@@ -76,7 +76,11 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
   const { docker } = client;
   const mode = 'rootless';
   const warnings: string[] = [];
-  const log = { info: () => {}, warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')) };
+  const log = {
+    debug: () => {},
+    info: () => {},
+    warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')),
+  };
   const ensureFirewall = async () => ({ connectionLimit: false, linkLocalClosed: false });
   const ensureIsolation = makeIsolation(isolation, ensureFirewall, log);
   const facts = await makeHost(client, mode, ensureIsolation).facts(AbortSignal.timeout(20_000));

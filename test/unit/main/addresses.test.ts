@@ -89,7 +89,7 @@ describe('the announced address', () => {
     [{ BERTH_DOMAIN: 'gpu.example:9283', BERTH_GATEWAY_URL: 'https://gpu.example' }, 'gpu.example:9283'],
     [{ BERTH_DOMAIN: 'gpu.example', BERTH_GATEWAY_URL: 'https://gpu.example:443' }, 'gpu.example'],
     [{ BERTH_GATEWAY_URL: 'https://gpu.example:9283' }, 'gpu.example:9283'],
-  ])("gives the region the domain for %j: %s", (settings, domain) => {
+  ])('gives the region the domain for %j: %s', (settings, domain) => {
     expect(addressesOf(readConfig(settings), ports).domain).toBe(domain);
   });
 
