@@ -6,12 +6,13 @@
 #   init-script
 #   authorized_keys  replaced while the container runs
 #   notebook-token
-#   env              BERTH_INSTANCE_ID, BERTH_BASE_URL
+#   env              lines `export NAME='value'`: the instance's variables, secrets among them
 #   ssh-host-key     used by sshd if the instance has no host key yet
 # Stored on the root disk, so kept over stop and start:
 #   /var/lib/berth/instance/<id>/  host key, marker of the init script. The id in the path gives an
 #                                  instance made from a saved image its own host key and first start
 #   /var/log/berth/                init.log, init.exit, notebook.log
+# Secrets stay in /etc/berth and in memory: an image saved from the root disk must contain none.
 # Berth reads these lines from stdout:
 #   berth: services ssh notebook | none
 #   berth: init none | started | exit N | lost
@@ -56,32 +57,29 @@ for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/con
 done
 export PATH
 SHELL=$(command -v bash || command -v sh) && export SHELL
-while IFS='=' read -r name value; do
-  case $name in BERTH_INSTANCE_ID) BERTH_INSTANCE_ID=$value ;; BERTH_BASE_URL) BERTH_BASE_URL=$value ;; esac
-done </etc/berth/env
-export BERTH_INSTANCE_ID BERTH_BASE_URL
 cd /root || exit 1
+# This script has the image's environment. Variables of the instance are for the programs it starts:
+# here they could replace variables of its own.
+with_environment() (. /etc/berth/env && exec "$@")
+BERTH_INSTANCE_ID=$(. /etc/berth/env && echo "$BERTH_INSTANCE_ID")
+BERTH_BASE_URL=$(. /etc/berth/env && echo "$BERTH_BASE_URL")
 
 states=/var/lib/berth/instance
 state=$states/${BERTH_INSTANCE_ID:?}
 logs=/var/log/berth
-run=/run/berth
+run=/dev/shm/berth
 # A first start: what a saved image carries of another instance's life is not ours.
 [ -d "$state" ] || rm -rf "$states" "$logs"
 mkdir -p "$state" "$logs" "$run"
-# On a full root disk, files of each start (Jupyter's runtime files too) go to memory, so that ssh
-# and the notebook still start.
+rm -rf /run/berth # of earlier versions, with the notebook's token
+# On a full root disk, Jupyter's runtime files go to memory, so that the notebook still starts.
 has_room() {
   dd if=/dev/zero of="$1/.room" bs=1024 count=1024 2>/dev/null
   code=$?
   rm -f "$1/.room"
   return $code
 }
-if ! has_room "$run"; then
-  run=/dev/shm/berth
-  mkdir -p "$run"
-  export JUPYTER_RUNTIME_DIR="$run/jupyter/runtime"
-fi
+has_room /root || export JUPYTER_RUNTIME_DIR="$run/jupyter/runtime"
 chmod 0700 "$state" "$run"
 # sftp-server and other programs serve only users of this file.
 [ -e /etc/passwd ] || echo 'root:x:0:0:root:/root:/bin/sh' >/etc/passwd
@@ -120,22 +118,53 @@ keep() {
 
 # ---- ssh
 
-# sshd gives its sessions an empty environment. Commands get the image's (PATH, CUDA, conda ...) by
-# SetEnv, login shells also by a profile, because Debian's /etc/profile overwrites PATH.
-session_environment() {
-  (
-    unset PWD OLDPWD SHLVL HOME USER LOGNAME SHELL TERM HOSTNAME _
-    umask 077
-    profile=/etc/profile.d/berth.sh
-    mkdir -p /etc/profile.d && (export -p >$profile.new) 2>/dev/null && mv $profile.new $profile
-    env | while IFS= read -r line; do
-      case $line in
-        *[\"\\]*) ;; # no way to write these in sshd_config that every version reads alike
-        [A-Za-z_]*=*) printf ' "%s"' "$line" ;;
-      esac
-    done
-  )
-}
+# sshd gives its sessions an empty environment. A profile adds the image's (PATH, CUDA, conda ...) and
+# the instance's. Login shells read it after Debian's /etc/profile, which overwrites PATH. For a
+# command, bash reads it as BASH_ENV, once, and then the files that it reads by itself if SHLVL is 0.
+profile=/etc/profile.d/berth.sh
+session_profile() (
+  unset_own_variables
+  umask 077
+  mkdir -p /etc/profile.d
+  {
+    cat <<END
+berth_command=
+if [ "\${BASH_ENV-}" = $profile ]; then
+  unset BASH_ENV
+  SHLVL=1
+  shopt -q login_shell || berth_command=1
+fi
+END
+    export -p
+    cat <<'END'
+[ ! -r /etc/berth/env ] || . /etc/berth/env
+if [ -n "$berth_command" ]; then
+  [ ! -r /etc/bash.bashrc ] || . /etc/bash.bashrc
+  [ ! -r ~/.bashrc ] || . ~/.bashrc
+fi
+unset berth_command
+END
+  } >$profile.new && mv $profile.new $profile
+) 2>/dev/null
+unset_own_variables() { unset PWD OLDPWD SHLVL HOME USER LOGNAME SHELL TERM HOSTNAME _; }
+
+# Variables for SetEnv. Shells other than bash read no file for a command: they get the instance's
+# variables here, without those of several lines, which sshd_config cannot express.
+session_variables() (
+  berth_shell=$(sed -n 's/^root:.*://p' /etc/passwd)
+  [ "${berth_shell##*/}" = bash ] || . /etc/berth/env
+  unset_own_variables
+  [ "${berth_shell##*/}" != bash ] || export SHLVL=1 BASH_ENV=$profile
+  berth_newline='
+'
+  for berth_name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
+    eval "berth_value=\${$berth_name-\$berth_newline}"
+    case $berth_value in
+      *"$berth_newline"*) ;;
+      *) printf '%s=%s\n' "$berth_name" "$berth_value" ;;
+    esac
+  done | if [ "$1" = escaped ]; then sed 's/["\\]/\\&/g'; else grep -v '["\\]'; fi | sed 's/.*/ "&"/' | tr -d '\n'
+)
 
 sshd_config() {
   cat <<END
@@ -181,14 +210,24 @@ prepare_ssh() {
   mkdir -p /run/sshd /var/empty
   # Without PAM, sshd refuses a locked root even by key. '*' allows no password and is not locked.
   grep -qs '^root:!' /etc/shadow && sed -i 's/^root:!/root:*/' /etc/shadow
-  # All clients come from the engine's address: failed logins of one must not lock out the others.
-  sshd_config "SetEnv$(session_environment)" 'PerSourcePenalties no' >"$run/sshd_config"
-  # Older versions of sshd lack PerSourcePenalties (9.8) and SetEnv (7.8).
-  "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config "SetEnv$(session_environment)" >"$run/sshd_config"
-  "$sshd" -t -f "$run/sshd_config" 2>/dev/null || sshd_config >"$run/sshd_config"
 }
-# The log goes to a file: login attempts of strangers would push Berth's lines off the console.
-ssh_server() { "$sshd" -D -e -f "$run/sshd_config" 2>&1 | bounded_log "$logs/sshd.log"; }
+# Writes sshd's configuration with two lines more, if this version of sshd reads them.
+configure_ssh() {
+  (umask 077 && mkdir -p "$run" && sshd_config "$@" >"$run/sshd_config") &&
+    "$sshd" -t -f "$run/sshd_config" 2>/dev/null
+}
+ssh_server() {
+  # Older versions of sshd lack SetEnv (7.8), and escapes in it (8.7).
+  quotes=plain
+  configure_ssh 'SetEnv "A=\"b"' && quotes=escaped
+  variables="SetEnv$(session_variables $quotes)"
+  # All clients come from the engine's address: failed logins of one must not lock out the others.
+  # Older versions lack PerSourcePenalties (9.8).
+  configure_ssh "$variables" 'PerSourcePenalties no' || configure_ssh "$variables" ||
+    configure_ssh 'PerSourcePenalties no' || configure_ssh
+  # The log goes to a file: login attempts of strangers would push Berth's lines off the console.
+  "$sshd" -D -e -f "$run/sshd_config" 2>&1 | bounded_log "$logs/sshd.log"
+}
 
 # ---- Docker, for an instance with a daemon beside it: the folder of the socket is mounted here
 
@@ -219,7 +258,7 @@ init_script() {
   case $(head -n 1 "$state/init-script") in '#!'*) set -- ;; *) set -- "$SHELL" ;; esac
   {
     {
-      "$@" "$state/init-script" </dev/null 8>&-
+      with_environment "$@" "$state/init-script" </dev/null 8>&-
       code=$?
       echo "$code" >"$logs/init.exit.new" && mv "$logs/init.exit.new" "$logs/init.exit"
       echo "berth: init exit $code" >&8
@@ -242,7 +281,7 @@ bounded_log() {
 # identity provider expects the secret in the header that the gateway adds, and no page contains the
 # secret. Older versions get it as their token.
 prepare_notebook() {
-  mkdir -p "$run/jupyter"
+  (umask 077 && mkdir -p "$run/jupyter")
   cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
 import hmac
 with open("/etc/berth/notebook-token") as file:
@@ -279,7 +318,8 @@ notebook() {
     set -- "$@" --$app.ip=0.0.0.0 --$app.port=8888 --$app.port_retries=0 --$app.base_url="$BERTH_BASE_URL" \
       --$app.allow_root=True --$app.open_browser=False --$app.allow_remote_access=True --$app.terminals_enabled=True
   done
-  JUPYTER_CONFIG_PATH=$run/jupyter "$jupyter" "$@" >"$log" 2>&1
+  prepare_notebook
+  with_environment env JUPYTER_CONFIG_PATH="$run/jupyter" "$jupyter" "$@" >"$log" 2>&1
 }
 
 # ---- and now
@@ -291,7 +331,8 @@ echo "berth: services${services:- none}"
 link_docker
 
 # Sessions of the built-in ssh server have login shells that read the same profile.
-if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; else session_environment >/dev/null; fi
+session_profile
+if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; fi
 
 if [ -s "$logs/init.exit" ]; then
   echo "berth: init exit $(cat "$logs/init.exit")"
@@ -305,7 +346,7 @@ else
   echo 'berth: init none'
 fi
 
-[ -z "$jupyter" ] || { prepare_notebook; beside keep notebook; }
+[ -z "$jupyter" ] || beside keep notebook
 
 # A shell runs its trap at once only while it waits for a job. Waiting also reaps the orphans that
 # process 1 inherits.

@@ -4,6 +4,7 @@ import { onAbort } from '../../async/abort.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
+import { environmentOf } from '../instances/environment.ts';
 import { refusalOfFault, requireRunning } from './require-instance.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
@@ -77,7 +78,11 @@ export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Com
     };
     try {
       const signal = AbortSignal.any([gone, time.deadline(OPEN_MS)]);
-      const running = await openExec(instanceId, { command, env: envOf(env), terminal }, signal);
+      const running = await openExec(
+        instanceId,
+        { command, env: { ...Object.fromEntries(environmentOf(instanceId)), ...envOf(env) }, terminal },
+        signal,
+      );
       running.exited.then(release, release);
       return running;
     } catch (error) {

@@ -5,10 +5,11 @@ import { capacityOf } from '../../domain/catalog.ts';
 import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
-import { notebookPath } from '../../domain/public-instance.ts';
+import { shellExports } from '../../domain/environment.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
+import { environmentOf } from './environment.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound yet, or (`lost`) never will be. */
@@ -33,6 +34,7 @@ export class DisksLost extends Error {
 }
 
 export const KEYS_FILE = 'authorized_keys';
+const ENVIRONMENT_FILE = 'env';
 
 const COMMON_DATA = '/root/commonData';
 
@@ -150,11 +152,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
       { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, instance.ownerId), mode: 0o644 },
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
-      {
-        name: 'env',
-        content: `BERTH_INSTANCE_ID=${instance.id}\nBERTH_BASE_URL=${notebookPath(instance.id)}\n`,
-        mode: 0o644,
-      },
+      { name: ENVIRONMENT_FILE, content: shellExports(environmentOf(instance.id)), mode: 0o600 },
     ],
   };
 }

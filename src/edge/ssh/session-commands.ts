@@ -20,11 +20,9 @@ done 2>/dev/null </etc/passwd
 case $SHELL in */nologin | */false) SHELL= ;; esac
 [ -x "$SHELL" ] || SHELL=$(command -v bash || command -v sh)
 export HOME USER LOGNAME LANG SHELL PATH
-while IFS== read -r name value; do
-  case $name in BERTH_*) export "$name=$value" ;; esac
-done 2>/dev/null </etc/berth/env
 unset OLDPWD
 cd /root 2>/dev/null || cd /
+[ ! -r /etc/berth/env ] || . /etc/berth/env
 case $1 in
   shell) exec "$SHELL" -l ;;
   command) exec "$SHELL" -c "$2" ;;

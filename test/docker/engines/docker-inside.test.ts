@@ -123,7 +123,7 @@ async function launch(options: LaunchOptions = {}): Promise<Inside> {
     control('init-script', initScript, 0o555),
     control('authorized_keys', ''),
     control('notebook-token', randomUUID(), 0o600),
-    control('env', `BERTH_INSTANCE_ID=${bare.id}\nBERTH_BASE_URL=/notebook/${bare.id}/\n`),
+    control('env', `export BERTH_INSTANCE_ID=${bare.id}\nexport BERTH_BASE_URL=/notebook/${bare.id}/\n`),
   ];
   const spec: EngineSpec = {
     ...bare,

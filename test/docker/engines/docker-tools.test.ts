@@ -112,7 +112,7 @@ describe('sftp-server and rsync', () => {
   it('work with the start script in an image without users', async () => {
     const { engine } = await prepared();
     const spec = subject.spec();
-    const env = `BERTH_INSTANCE_ID=${spec.id}\nBERTH_BASE_URL=/\n`;
+    const env = `export BERTH_INSTANCE_ID=${spec.id}\nexport BERTH_BASE_URL=/\n`;
     const files = [
       control('start', await readFile(START, 'utf8'), 0o755),
       control('env', env),

@@ -12,6 +12,7 @@ import Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import WebSocket from 'ws';
 import { z } from 'zod';
+import { shellExports, type Environment } from '../../../src/domain/environment.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
 
 const run = promisify(execFile);
@@ -36,6 +37,7 @@ afterAll(() => rm(lab, { recursive: true }));
 async function start(options: {
   initScript?: string;
   env?: string[];
+  variables?: Environment;
   before?: string;
   tmpfs?: Record<string, string>;
   hostKey?: string;
@@ -50,7 +52,12 @@ async function start(options: {
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
   await writeFile(join(control, 'notebook-token'), `${token}\n`, { mode: 0o600 });
   if (options.hostKey !== undefined) await writeFile(join(control, 'ssh-host-key'), options.hostKey, { mode: 0o600 });
-  await writeFile(join(control, 'env'), `BERTH_INSTANCE_ID=${id}\nBERTH_BASE_URL=${baseUrl}\n`);
+  const own: [string, string][] = [
+    ['BERTH_INSTANCE_ID', id],
+    ['BERTH_BASE_URL', baseUrl],
+  ];
+  const exports = shellExports(new Map([...own, ...(options.variables ?? [])]));
+  await writeFile(join(control, 'env'), exports, { mode: 0o600 });
   const begin = ['/bin/sh', '/etc/berth/start'];
   const container = await docker.createContainer({
     Image: image,
@@ -74,6 +81,13 @@ async function start(options: {
   await container.start();
   const address = async () =>
     Object.values((await container.inspect()).NetworkSettings.Networks)[0]?.IPAddress ?? 'nowhere';
+  const sshOptions = [
+    'BatchMode=yes',
+    'IdentitiesOnly=yes',
+    'StrictHostKeyChecking=no',
+    'UserKnownHostsFile=/dev/null',
+  ];
+  const sshFlags = [...sshOptions, 'LogLevel=ERROR'].flatMap((option) => ['-o', option]);
   return {
     container,
     control,
@@ -91,16 +105,13 @@ async function start(options: {
         .split('\n')
         .filter((line) => line.startsWith('berth: '));
     },
-    async ssh(command: string, identity = key): Promise<string> {
-      const options = [
-        'BatchMode=yes',
-        'IdentitiesOnly=yes',
-        'StrictHostKeyChecking=no',
-        'UserKnownHostsFile=/dev/null',
-        'LogLevel=ERROR',
-      ];
-      const flags = options.flatMap((option) => ['-o', option]);
-      return (await run('ssh', ['-i', identity, ...flags, `root@${await address()}`, command])).stdout;
+    ssh: async (command: string, identity = key): Promise<string> =>
+      (await run('ssh', ['-i', identity, ...sshFlags, `root@${await address()}`, command])).stdout,
+    /** Returns the output of a line in a login shell. */
+    async login(line: string): Promise<string> {
+      const shell = run('ssh', ['-T', '-i', key, ...sshFlags, `root@${await address()}`]);
+      shell.child.stdin?.end(`${line}\n`);
+      return (await shell).stdout;
     },
     async http(path: string, init: RequestInit = {}, credential = `token ${token}`): Promise<Response> {
       return fetch(`http://${await address()}:8888${baseUrl}${path}`, {
@@ -109,9 +120,25 @@ async function start(options: {
         headers: { authorization: credential, 'content-type': 'application/json' },
       });
     },
-    async socket(path: string): Promise<WebSocket> {
-      return new WebSocket(`ws://${await address()}:8888${baseUrl}${path}`, {
-        headers: { authorization: `token ${token}` },
+    /** Returns the first output of the code in a new kernel. */
+    async cell(code: string): Promise<string> {
+      const made = await this.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
+      expect(made.status).toBe(201);
+      const kernel = z.object({ id: z.string() }).parse(await made.json());
+      const url = `ws://${await address()}:8888${baseUrl}api/kernels/${kernel.id}/channels`;
+      const socket = new WebSocket(url, { headers: { authorization: `token ${token}` } });
+      onTestFinished(() => socket.terminate());
+      return new Promise<string>((resolve, reject) => {
+        socket.on('error', reject);
+        socket.on('message', (data: Buffer) => {
+          const message: { msg_type: string; content: { text?: string } } = JSON.parse(data.toString());
+          if (message.msg_type === 'stream') resolve(message.content.text ?? '');
+        });
+        socket.on('open', () => {
+          const header = { msg_id: '1', msg_type: 'execute_request', username: '', session: 's', version: '5.3' };
+          const content = { code, silent: false, store_history: false };
+          socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content }));
+        });
       });
     },
   };
@@ -182,6 +209,72 @@ describe('ssh', () => {
   });
 });
 
+describe('the environment', () => {
+  const odd = `"quoted" 'single' back\\slash \\" $HOME \`id\` ü #5`;
+  const variables: Environment = new Map([
+    ['ODD', odd],
+    ['KEY', '-----BEGIN\nA=b\n-----END\n'],
+    ['EMPTY', ''],
+    ['run', 'like a variable of the start script'],
+    ['LANG', 'C'],
+  ]);
+  const program = 'import json, os; print(json.dumps({name: os.environ.get(name) for name in NAMES}))';
+  const show = program.replace('NAMES', JSON.stringify([...variables.keys()]));
+  const command = `python3 -c '${show}'`;
+  const expected = Object.fromEntries(variables);
+
+  it('is the same in the init script, in commands and logins by ssh, and in kernels', async () => {
+    const instance = await start({ variables, initScript: `${command} >/root/seen`, env: ['BASH_ENV=/nowhere'] });
+    const seen = async (text: Promise<string>): Promise<unknown> => JSON.parse(await text);
+    await eventually(async () => expect(await seen(instance.ssh(command))).toEqual(expected));
+    expect(await seen(instance.login(command))).toEqual(expected);
+    await eventually(async () => expect(await seen(instance.ssh('cat seen'))).toEqual(expected));
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect(await seen(instance.cell(show))).toEqual(expected);
+    // A command reads ~/.bashrc, as without Berth; a nested shell does not read the variables.
+    await instance.ssh('echo RC=read >/root/.bashrc');
+    expect(await instance.ssh(`echo $RC $SHLVL; ODD=mine bash -c 'echo "$ODD$BASH_ENV"'`)).toBe(
+      'read 1\nmine/nowhere\n',
+    );
+  });
+
+  it('changes for new sessions when the file is replaced', async () => {
+    const instance = await start({ variables: new Map(['OLD', 'BOTH'].map((name) => [name, 'x'])) });
+    await eventually(async () => expect(await instance.ssh('echo $OLD$BOTH')).toBe('xx\n'));
+    const text = await readFile(join(instance.control, 'env'), 'utf8');
+    const changed = text.replace(/^export OLD.*\n/m, '').replace("BOTH='x'", "BOTH='y'");
+    await writeFile(join(instance.control, 'env'), changed);
+    expect(await instance.ssh('echo $OLD$BOTH')).toBe('y\n');
+    expect(await instance.login('echo $OLD$BOTH')).toBe('y\n');
+  });
+
+  it('reaches commands by ssh of other shells, without values of several lines', async () => {
+    const before = "sed -i 's|^\\(root:.*:\\).*|\\1/bin/sh|' /etc/passwd";
+    const instance = await start({ variables, before });
+    await eventually(async () => expect(JSON.parse(await instance.ssh(command))).toEqual({ ...expected, KEY: null }));
+    expect(JSON.parse(await instance.login(command))).toEqual(expected);
+  });
+
+  it('leaves no value on the root disk', async () => {
+    const secret = `secret-${randomUUID()}`;
+    const before = "sed -i 's|^\\(root:.*:\\).*|\\1/bin/sh|' /etc/passwd";
+    const instance = await start({ variables: new Map([['SECRET', secret]]), before, initScript: 'true' });
+    await eventually(async () => expect(await instance.ssh('echo $SECRET')).toBe(`${secret}\n`));
+    expect(await instance.login('echo $SECRET')).toBe(`${secret}\n`);
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    await instance.cell('print(1)');
+    const found: string[] = [];
+    let tail = '';
+    for await (const chunk of await instance.container.export()) {
+      const text = tail + Buffer.from(chunk).toString('latin1');
+      for (const value of [secret, instance.token]) if (text.includes(value)) found.push(value);
+      tail = text.slice(-200);
+    }
+    expect(tail).not.toBe('');
+    expect(found).toEqual([]);
+  });
+});
+
 describe('a full root disk', () => {
   it('leaves ssh, the notebook and its kernels working', async () => {
     const full = ['/run', '/root', '/var/log'];
@@ -239,29 +332,9 @@ describe('the notebook', () => {
     expect((await instance.http('lab', { redirect: 'manual' }, 'none')).status).toBe(302);
     expect((await instance.http(`api/contents?token=${instance.token}`, {}, 'none')).status).toBe(403);
     expect((await instance.http('api/contents', {}, 'token wrong')).status).toBe(403);
-    const made = await instance.http('api/kernels', { method: 'POST', body: '{"name":"python3"}' });
-    expect(made.status).toBe(201);
-    const kernel = z.object({ id: z.string() }).parse(await made.json());
-    const socket = await instance.socket(`api/kernels/${kernel.id}/channels`);
-    onTestFinished(() => socket.terminate());
-    const printed = new Promise<string>((resolve, reject) => {
-      socket.on('error', reject);
-      socket.on('message', (data: Buffer) => {
-        const message: { msg_type: string; content: { text?: string } } = JSON.parse(data.toString());
-        if (message.msg_type === 'stream') resolve(message.content.text ?? '');
-      });
-      socket.on('open', () => {
-        const header = { msg_id: '1', msg_type: 'execute_request', username: '', session: 's', version: '5.3' };
-        const content = {
-          code: 'import os; print(6 * 7, os.getcwd(), dict(os.environ))',
-          silent: false,
-          store_history: false,
-        };
-        socket.send(JSON.stringify({ channel: 'shell', header, parent_header: {}, metadata: {}, content }));
-      });
-    });
-    expect(await printed).toMatch(/^42 \/root /);
-    expect(await printed).not.toContain(instance.token);
+    const printed = await instance.cell('import os; print(6 * 7, os.getcwd(), dict(os.environ))');
+    expect(printed).toMatch(/^42 \/root /);
+    expect(printed).not.toContain(instance.token);
     expect(await instance.ssh('cat /proc/[0-9]*/cmdline')).not.toContain(instance.token);
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
@@ -302,7 +375,7 @@ it('runs the init script in an image without ssh, notebook and bash, and stops',
 
 it('is plain POSIX shell of readable size', async () => {
   const script = await readFile(join(images, 'start.sh'), 'utf8');
-  expect(script.split('\n').length).toBeLessThan(320);
+  expect(script.split('\n').length).toBeLessThan(400);
   const functions = [...script.matchAll(/^(\w+)\(\) \{/gm)].map(([, name]) => name);
   expect(functions).toEqual([...new Set(functions)]);
   await run('dash', ['-n', join(images, 'start.sh')]);

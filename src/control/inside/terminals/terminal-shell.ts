@@ -11,12 +11,10 @@ for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/con
   case ":$PATH:" in *":$dir:"*) ;; *) PATH=$PATH:$dir ;; esac
 done
 export PATH
-while IFS='=' read -r name value; do
-  case $name in BERTH_INSTANCE_ID) export BERTH_INSTANCE_ID="$value" ;; BERTH_BASE_URL) export BERTH_BASE_URL="$value" ;; esac
-done </etc/berth/env
 cd /root
 SHELL=$(command -v bash || command -v sh)
 export SHELL
+[ ! -r /etc/berth/env ] || . /etc/berth/env
 exec "$SHELL"`;
 
 export const shellRequest = (name: string, holder: string, size: TerminalSize): ExecRequest => ({
