@@ -37,6 +37,8 @@ const MAX_INIT_SCRIPT_BYTES = 256 * 1024;
 /** Adding 0 turns JSON's -0 into 0. */
 const wholeGB = wholeNumber(0, MAX_DISK_GB).overwrite((sizeGB) => sizeGB + 0);
 
+const diskGB = wholeNumber(1, MAX_DISK_GB);
+
 const billing = named(
   'BillingRequest',
   z
@@ -65,6 +67,9 @@ const remoteStorage = request('RemoteStorageRequest', {
 
 const instanceConfiguration = request('InstanceConfigurationRequest', {
   extraDataDiskSizeDB: wholeGB.default(0).describe('GB to add to the data disk of the instance type'),
+  dataDiskGB: diskGB
+    .optional()
+    .describe('Total size of the data disk in GB, also below that of the type; excludes `extraDataDiskSizeDB`'),
   enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
   enableDocker: z.boolean().describe('Run Docker for the instance'),
   dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
@@ -103,7 +108,6 @@ export type LaunchRequest = z.output<typeof launchRequest>;
 export const instanceIdBody = request('InstanceIdRequest', {
   instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
 });
-const diskGB = wholeNumber(1, MAX_DISK_GB);
 export const expandDiskRequest = request('ExpandDiskRequest', {
   instanceId: id.describe('Instance ID'),
   dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),

@@ -25,6 +25,33 @@ export const dockerDiskGB = ({ dockerStorageGB }: Instance['spec']): number => d
 
 export const dataDiskGB = ({ type, extraDataDiskGB }: Instance['spec']): number => type.dataDiskGB + extraDataDiskGB;
 
+/**
+ * GB beyond the type's data disk, negative below. Null: the request has both sizes, which exclude
+ * each other.
+ */
+export function requestedExtraGB(
+  type: Pick<Instance['spec']['type'], 'dataDiskGB'>,
+  {
+    dataDiskGB: totalGB,
+    extraDataDiskSizeDB: extraGB,
+  }: { dataDiskGB?: number | undefined; extraDataDiskSizeDB: number },
+): number | null {
+  if (totalGB === undefined) return extraGB;
+  return extraGB === 0 ? totalGB - type.dataDiskGB : null;
+}
+
+/** Largest data disk that counts at most `freeGB` with its root disk; 0 if none does. */
+export function largestDataDiskGB(
+  { rootDiskGB, dataDiskGB: typeGB }: Pick<Instance['spec']['type'], 'rootDiskGB' | 'dataDiskGB'>,
+  freeGB: number,
+  diskOvercommit: number,
+): number {
+  const promisedGB = Math.floor(freeGB - rootDiskGB / diskOvercommit);
+  return promisedGB > typeGB
+    ? promisedGB
+    : Math.max(0, Math.min(typeGB, Math.floor(freeGB * diskOvercommit - rootDiskGB)));
+}
+
 type OwnDisk = DiskId & CountedSpace & { sizeGB: number };
 
 /** Best effort, except a data disk that was asked to be larger than its type's. */

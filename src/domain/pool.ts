@@ -2,7 +2,7 @@
  * Pools: folders of the host for disks, with a limit on reserved sizes. A region has `default`, and
  * one per volume type with its own folder.
  */
-import { BYTES_PER_GB, type CountedSpace, type DiskKind, type VolumeType } from './disk.ts';
+import { BYTES_PER_GB, type CountedSpace, type DiskKind, type PoolName, type VolumeType } from './disk.ts';
 
 export interface PoolRules {
   /** Null: all space of the folder. */
@@ -33,7 +33,17 @@ export interface PoolUsage {
 export const freeGB = (
   { limitGB: limit, usedGB, bestEffortGB }: PoolUsage,
   { diskOvercommit }: Pick<PoolRules, 'diskOvercommit'>,
-): number => Math.max(0, Math.floor(limit - usedGB - bestEffortGB / diskOvercommit));
+): number => Math.max(0, limit - usedGB - bestEffortGB / diskOvercommit);
+
+/** GB of a pool that a disk takes. */
+export const countedGB = (
+  { promisedGB, bestEffortGB }: CountedSpace,
+  { diskOvercommit }: Pick<PoolRules, 'diskOvercommit'>,
+): number => promisedGB + bestEffortGB / diskOvercommit;
+
+/** Setting with the rules of a pool. */
+export const settingOf = (name: PoolName): string =>
+  name === 'default' ? 'BERTH_POOL' : `BERTH_POOL_${name.toUpperCase()}`;
 
 /**
  * Most GB that one account may hold: the share of what the account holds and what is free. So each

@@ -151,7 +151,7 @@ const schema = z.object({
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
-  BERTH_DISK_OVERCOMMIT: z.coerce.number().min(1).max(1_000).default(10),
+  BERTH_DISK_OVERCOMMIT: z.coerce.number().min(1).max(1_000).default(100),
   BERTH_DISK_RESERVE_PERCENT: z.coerce.number().min(0.1).max(90).optional(),
   BERTH_ACCOUNT_POOL_PERCENT: z.coerce.number().min(1).max(100).default(80),
   BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),

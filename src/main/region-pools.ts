@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { PoolDrivers } from '../control/base/regions.ts';
 import { diskKey, poolNames, type DiskId, type PoolName } from '../domain/disk.ts';
+import { settingOf } from '../domain/pool.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import type { Storage } from '../storage/contract.ts';
 import { makeImageFileStorage, probeImageFiles } from '../storage/image-file/image-file.ts';
@@ -59,7 +60,7 @@ export async function makePools(deps: PoolDeps): Promise<PoolDrivers[]> {
     const configured = config.pools[name];
     if (configured === null && name !== 'default') {
       if (await hasDisks(store.read, name))
-        throw new Error(`The pool ${name} holds disks and is no longer configured: set ${variableOf(name)} as before`);
+        throw new Error(`The pool ${name} holds disks and is no longer configured: set ${settingOf(name)} as before`);
       continue;
     }
     const { path, engine, thick, ...limits } =
@@ -80,13 +81,10 @@ async function refuseSharedFileSystem(unsized: Map<number, PoolName>, name: Pool
   const other = unsized.get(found.dev);
   if (other !== undefined)
     throw new Error(
-      `The pools ${other} and ${name} are on one file system, and each would allocate all of it: set size=<GB> in ${variableOf(name)} or ${variableOf(other)}`,
+      `The pools ${other} and ${name} are on one file system, and each would allocate all of it: set size=<GB> in ${settingOf(name)} or ${settingOf(other)}`,
     );
   unsized.set(found.dev, name);
 }
-
-export const variableOf = (name: PoolName): string =>
-  name === 'default' ? 'BERTH_POOL' : `BERTH_POOL_${name.toUpperCase()}`;
 
 async function storageOf(
   { config, store, installation, log }: PoolDeps,
@@ -101,7 +99,7 @@ async function storageOf(
   if (wanted !== null && wanted !== engine) {
     const text = `the disks in ${root} are made by ${engine}, and ${wanted} cannot use them`;
     throw new Error(
-      `${variableOf(name)} says engine=${wanted}, but ${text}: set engine=${engine}, or use an empty folder`,
+      `${settingOf(name)} says engine=${wanted}, but ${text}: set engine=${engine}, or use an empty folder`,
     );
   }
   // Stored after the folder exists: from now on a missing folder is never replaced by an empty one.
@@ -112,7 +110,7 @@ async function storageOf(
   const canAllocate = await canAllocateBlocks(root);
   if (thick === true && !canAllocate)
     throw new Error(
-      `${variableOf(name)} says thick=yes, but the file system of ${root} allocates blocks at every write: leave thick out, or use ext4 or XFS`,
+      `${settingOf(name)} says thick=yes, but the file system of ${root} allocates blocks at every write: leave thick out, or use ext4 or XFS`,
     );
   return makeImageFileStorage({ ...at, copies: atomic ? 'atomic' : 'live', thick: thick ?? (canAllocate && !atomic) });
 }
@@ -133,7 +131,7 @@ async function chooseEngine(
   const whyNot = await probeImageFiles(at);
   if (whyNot === null) return 'image-file';
   if (wanted === 'image-file')
-    throw new Error(`${variableOf(name)} says engine=image-file, which does not work here: ${whyNot}`);
+    throw new Error(`${settingOf(name)} says engine=image-file, which does not work here: ${whyNot}`);
   log.warn({ pool: name, why: whyNot }, 'disks are plain folders here: sizes are measured but not enforced');
   return 'directory';
 }

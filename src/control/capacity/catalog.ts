@@ -83,7 +83,12 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
             const pool = poolForType(drivers, type);
             const { name, storage } = pool;
             const counted = counts.get(poolId(regionId, name));
-            return { type, pool: name, freeGB: counted ? freeGB(counted, pool) : 0, ...storage.capabilities() };
+            return {
+              type,
+              pool: name,
+              freeGB: counted ? Math.floor(freeGB(counted, pool)) : 0,
+              ...storage.capabilities(),
+            };
           }),
         },
       ];

@@ -26,6 +26,7 @@ export interface LaunchInput {
   remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
   instanceConfiguration: {
     extraDataDiskSizeDB: number;
+    dataDiskGB?: number | undefined;
     enableCommonData: boolean;
     enableDocker: boolean;
     dockerStorageSize: number;

@@ -6,6 +6,7 @@ import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
 import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
+import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
@@ -207,7 +208,7 @@ function requestedInstance(
       duration: billing.duration,
       isSpot,
       mounts,
-      extraDataDiskGB: configuration.extraDataDiskSizeDB,
+      extraDataDiskGB: extraDataDiskGB(type, configuration),
       enableCommonData: configuration.enableCommonData,
       enableDocker: configuration.enableDocker,
       dockerStorageGB: configuration.dockerStorageSize,
@@ -218,6 +219,16 @@ function requestedInstance(
     stopPolicy: deps.firstStopPolicy,
   };
   return newInstance(given, 'user', nowMs);
+}
+
+function extraDataDiskGB(type: InstanceSpec['type'], configuration: LaunchInput['instanceConfiguration']): number {
+  const extraGB = requestedExtraGB(type, configuration);
+  if (extraGB !== null) return extraGB;
+  const { dataDiskGB, extraDataDiskSizeDB } = configuration;
+  throw new Refusal(
+    'field_value',
+    `field "instanceConfiguration.dataDiskGB" is ${dataDiskGB}, and "extraDataDiskSizeDB" is ${extraDataDiskSizeDB}: they exclude each other; send "dataDiskGB" as the total size, or leave it out`,
+  );
 }
 
 type GivenFields = 'id' | 'ownerId' | 'ownerName' | 'spec' | 'priceMicros' | 'nodePorts' | 'stopPolicy';

@@ -10,9 +10,9 @@ import {
   type PoolName,
   type VolumeType,
 } from '../../domain/disk.ts';
-import { ownDisks } from '../../domain/instance-disks.ts';
+import { largestDataDiskGB, ownDisks } from '../../domain/instance-disks.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { accountLimitGB, freeGB, volumeTypeOfDisk } from '../../domain/pool.ts';
+import { accountLimitGB, countedGB, freeGB, settingOf, volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { Storage } from '../../storage/contract.ts';
@@ -96,16 +96,33 @@ export async function allotOwnDisks(
   options: { evenIfFull?: boolean } = {},
 ): Promise<void> {
   const { regionId, type } = instance.spec;
-  for (const { kind, id, ...size } of ownDisks(instance, drivers.sharedDiskGB)) {
+  // The data disk last: its refusal names the size that fits beside the others.
+  const disks = ownDisks(instance, drivers.sharedDiskGB).toSorted(
+    (a, b) => +(a.kind === 'data') - +(b.kind === 'data'),
+  );
+  for (const { kind, id, ...size } of disks) {
     if (kind === 'volume' || kind === 'snapshot')
       throw new Error(`a disk of kind ${kind} is not an instance's own disk`);
     const pool = poolForType(drivers, volumeTypeOfDisk(kind));
     const root = kind === 'data' ? ` and a root disk of ${type.rootDiskGB} GB` : '';
     const purpose = `an instance of type ${type.name} needs a ${kind} disk of ${size.sizeGB} GB${root}`;
     const disk = { kind, id, regionId, pool: pool.name, ownerId: instance.ownerId, ...size };
-    await allotDisk(tx, pool, disk, purpose, options);
+    const fittingText = (freeHereGB: number): string | null => {
+      const fittingGB = kind === 'data' ? largestDataDiskGB(type, freeHereGB, pool.diskOvercommit) : 0;
+      return fittingGB === 0 ? null : `send a "dataDiskGB" of at most ${fittingGB}`;
+    };
+    await allotDisk(tx, pool, disk, purpose, { ...options, fittingText });
   }
 }
+
+interface AllotOptions {
+  evenIfFull?: boolean;
+  /** Request that fits in `freeGB` of the pool; null without one. */
+  fittingText?: (freeGB: number) => string | null;
+}
+
+const fittingSize = (freeHereGB: number): string | null =>
+  freeHereGB < 1 ? null : `request at most ${Math.floor(freeHereGB)} GB`;
 
 /** Throws `no_capacity` with a message that begins with `purpose`, such as "a volume of 20 GB". */
 export async function allotDisk(
@@ -113,18 +130,23 @@ export async function allotDisk(
   pool: PoolDrivers,
   disk: NewDisk,
   purpose: string,
-  options: { evenIfFull?: boolean } = {},
+  { evenIfFull = false, fittingText = fittingSize }: AllotOptions = {},
 ): Promise<void> {
   const { diskOvercommit } = pool;
-  const shortage = await insertDisk(tx, disk, { diskOvercommit, ...options });
-  if (shortage !== null) throw noCapacity(purpose, pool, shortage, disk);
-  if (disk.promisedGB > 0 && options.evenIfFull !== true) await refuseOverShare(tx, pool, disk, purpose);
+  const shortage = await insertDisk(tx, disk, { diskOvercommit, evenIfFull });
+  if (shortage !== null) throw noCapacity(purpose, pool, disk, { ...shortage, fits: fittingText(shortage.freeGB) });
+  if (disk.promisedGB > 0 && !evenIfFull) await refuseOverShare(tx, pool, disk, purpose);
 }
 
 export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, purpose: string): Promise<void> {
   const shortage = await growDisk(tx, disk, sizeGB, pool);
-  if (shortage !== null) throw noCapacity(purpose, pool, shortage);
-  if (countedAt(disk, sizeGB).promisedGB > disk.promisedGB) await refuseOverShare(tx, pool, disk, purpose);
+  const grown = countedAt(disk, sizeGB);
+  const more = {
+    promisedGB: grown.promisedGB - disk.promisedGB,
+    bestEffortGB: grown.bestEffortGB - disk.bestEffortGB,
+  };
+  if (shortage !== null) throw noCapacity(purpose, pool, more, { ...shortage, fits: 'request less' });
+  if (more.promisedGB > 0) await refuseOverShare(tx, pool, disk, purpose);
 }
 
 /** Call after the reservation, whose update locks the pool's row. */
@@ -143,15 +165,18 @@ async function refuseOverShare(tx: Db, pool: PoolDrivers, disk: NewDisk, purpose
 
 function noCapacity(
   purpose: string,
-  { name, diskOvercommit }: PoolDrivers,
-  shortage: { freeGB: number },
-  { promisedGB, bestEffortGB }: CountedSpace = { promisedGB: 0, bestEffortGB: 0 },
+  pool: PoolDrivers,
+  disk: CountedSpace,
+  { freeGB: freeHereGB, fits }: { freeGB: number; fits: string | null },
 ): Refusal {
-  const advice = 'request less, delete what you do not need, or ask the operator for more space';
-  const countedGB = Math.ceil(promisedGB + bestEffortGB / diskOvercommit);
-  const counted = bestEffortGB === 0 ? '' : `, counted as ${countedGB} GB`;
+  const isPromised = disk.promisedGB > 0;
+  const counted = disk.bestEffortGB > 0 ? `, counted as ${inTenths(Math.ceil, countedGB(disk, pool))} GB` : '';
+  const setting = isPromised ? settingOf(pool.name) : `BERTH_DISK_OVERCOMMIT, now ${pool.diskOvercommit}`;
+  const advice = [...(fits === null ? [] : [fits]), 'delete what you do not need'].join(', ');
   return new Refusal(
     'no_capacity',
-    `${purpose}${counted}, but the pool ${name} has ${shortage.freeGB} GB free: ${advice}`,
+    `${purpose}${counted}, but the pool ${pool.name} has ${inTenths(Math.floor, freeHereGB)} GB free: ${advice}, or ask the operator for more space (${setting})`,
   );
 }
+
+const inTenths = (round: (value: number) => number, sizeGB: number): number => round(sizeGB * 10) / 10;

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import type { CountedSpace } from '../../../src/domain/disk.ts';
 import type { Space } from '../../../src/domain/pool.ts';
+import { readConfig } from '../../../src/main/config.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
@@ -48,7 +49,11 @@ onBothEngines('pools', (open) => {
   test('refuses a volume larger than the free capacity, names that, and writes nothing', async () => {
     const world = await makeWorld(await open(), { pool: { sizeGB: 10 } });
     await create(world, 'first', 7);
-    await expectRefused(create(world, 'second', 4), 'no_capacity', /needs 4 GB, but the pool default has 3 GB free/);
+    await expectRefused(
+      create(world, 'second', 4),
+      'no_capacity',
+      /needs 4 GB, but the pool default has 3 GB free: request at most 3 GB, .*\(BERTH_POOL\)/,
+    );
     expect(await volumes(world)).toHaveLength(1);
     expect(await used(world)).toBe(7);
     await create(world, 'third', 3);
@@ -97,10 +102,32 @@ onBothEngines('pools', (open) => {
     await expectRefused(
       launch,
       'no_capacity',
-      /needs a shared disk of 20 GB, counted as 10 GB, but the pool default has 9 GB free/,
+      /needs a data disk of 20 GB and a root disk of 20 GB, counted as 20 GB, but the pool default has 19 GB free: send a "dataDiskGB" of at most 18, delete .*\(BERTH_DISK_OVERCOMMIT, now 2\)$/,
     );
     expect(await counted(world)).toEqual({ promisedGB: 0, bestEffortGB: 0 });
+    const smaller = { ...world.launchInput().instanceConfiguration, dataDiskGB: 18 };
+    const request = { ...world.launchInput(), instanceConfiguration: smaller };
+    const { instanceId } = await world.running.control.instances.launch(world.caller, request, null);
+    await world.until(instanceId, hasStatus('Running'));
+    expect(await counted(world)).toEqual({ promisedGB: 0, bestEffortGB: 18 + 20 + 20 });
+    await settled(world);
     await expectConsistent(world);
+  });
+
+  test('twenty stopped instances of an empty host with 70 GB free leave space for more', async () => {
+    const world = await makeWorld(await open(), {
+      pool: { sizeGB: 60, diskOvercommit: readConfig({}).diskOvercommit },
+    });
+    const { instances } = world.running.control;
+    for (let count = 1; count <= 20; count++) {
+      const { instanceId } = await instances.launch(world.caller, world.launchInput({ name: `n-${count}` }), null);
+      await world.until(instanceId, hasStatus('Running'));
+      await instances.stop(world.caller, { instanceId }, null);
+      await world.until(instanceId, hasStatus('Stopped'));
+    }
+    await create(world, 'data', 40);
+    await bound(world);
+    expect(await counted(world)).toEqual({ promisedGB: 40, bestEffortGB: 20 + 20 * (20 + 20) });
   });
 
   test('one account with all the volumes it may have closes the pool to nobody', async () => {

@@ -255,6 +255,15 @@ export const badInputs: BadInput[] = [
     tiny: configured({ extraDataDiskSizeDB: 1e-9 }),
     'under its other spelling it is unknown': configured({ extraDataDiskSizeGB: -1 }),
   }),
+  ...of(CREATE, 'dataDiskGB', {
+    zero: configured({ dataDiskGB: 0 }),
+    one: configured({ dataDiskGB: 1 }),
+    fraction: configured({ dataDiskGB: 1.5 }),
+    huge: configured({ dataDiskGB: 100_001 }),
+    'as text': configured({ dataDiskGB: '5' }),
+    null: configured({ dataDiskGB: null }),
+    'beside extraDataDiskSizeDB': configured({ dataDiskGB: 5, extraDataDiskSizeDB: 5 }),
+  }),
   ...of(CREATE, 'dockerStorageSize', {
     fraction: configured({ dockerStorageSize: 0.5 }),
     negative: configured({ dockerStorageSize: -1 }),

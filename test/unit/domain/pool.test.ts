@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { largestDataDiskGB } from '../../../src/domain/instance-disks.ts';
 import {
   accountLimitGB,
   allocationOf,
@@ -54,6 +55,7 @@ test('a pool is short of space at nine tenths allotted, or below a tenth of its 
 test('best-effort disks take a share of their size from a pool', () => {
   expect(freeGB({ limitGB: 100, usedGB: 40, bestEffortGB: 300 }, rules)).toBe(30);
   expect(freeGB({ limitGB: 100, usedGB: 40, bestEffortGB: 900 }, rules)).toBe(0);
+  expect(freeGB({ limitGB: 100, usedGB: 40, bestEffortGB: 595 }, rules)).toBe(0.5);
 });
 
 test('one account after the other gets its share of what is left, so none closes a pool', () => {
@@ -89,6 +91,15 @@ test.each<[string, Partial<AllocatedDisk>, held: number, unwritten: number]>([
 test('best-effort data beyond what counts of the disk lowers the limit of the pool', () => {
   const full = disk({ promisedGB: 0, bestEffortGB: 10, heldBytes: 9 * GB });
   expect(allocationOf([full], rules, true).heldBytes).toBe(GB);
+});
+
+test.each<[string, freeGB: number, fits: number]>([
+  ['the size of its type where more than that must be promised', 12, 10],
+  ['a promised size beyond its type', 15, 13],
+  ['less than its type, as far as the root disk leaves space', 2.55, 5],
+  ['no size where the root disk alone is too large', 2.05, 0],
+])('a data disk may have %s', (_, free, fits) => {
+  expect(largestDataDiskGB({ rootDiskGB: 20, dataDiskGB: 10 }, free, 10)).toBe(fits);
 });
 
 test('an overcommitted pool keeps nothing free', () => {
