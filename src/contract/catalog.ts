@@ -64,7 +64,7 @@ const region = answer('Region', {
   capabilities: z
     .record(z.string(), z.union([z.string(), z.boolean(), z.record(z.string(), isolation)]))
     .describe(
-      'Capabilities of the engine by name; `isolation` holds those that keep instances from each other and from the host',
+      'Capabilities of the engine by name; `isolation` holds those that keep instances from each other and from the host, `sizes` those that show programs the size of the instance',
     ),
   volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
 });

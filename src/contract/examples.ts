@@ -52,6 +52,7 @@ const values: Record<string, Json> = {
       userNamespaces: 'none',
       runtimes: ['runc'],
     },
+    sizes: { processors: true, memory: true },
   },
   'Region.volumeTypes': [],
   'MetricSeries.mean': [250, 310, null],

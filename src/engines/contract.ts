@@ -54,6 +54,15 @@ export interface Capabilities {
     /** Names of the container runtimes that an instance type may have. */
     runtimes: string[];
   };
+  /** Whether programs inside see the size of the instance. Reasons are written as `whyNoDocker`. */
+  sizes: {
+    /** Instances with whole processors run on a set of that size. */
+    processors: boolean;
+    whyNoProcessors?: string;
+    /** `/proc` shows the memory, swap and processors of the instance. */
+    memory: boolean;
+    whyNoMemory?: string;
+  };
 }
 
 export type Isolation = Capabilities['isolation'];

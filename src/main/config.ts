@@ -166,6 +166,8 @@ const schema = z.object({
   BERTH_LINK_LOCAL: z.enum(['closed', 'open']).default('closed'),
   BERTH_KERNEL_LIMITS: z.enum(['raise', 'check']).default('raise'),
   BERTH_DISK_RATES: diskRates.optional(),
+  BERTH_CPUSETS: z.enum(['on', 'off']).default('on'),
+  BERTH_LXCFS: z.enum(['auto', 'off']).default('auto'),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
   BERTH_RUNTIMES: runtimesByType.optional(),
   BERTH_REGISTRY_IMAGES: z.enum(['auto', 'off']).default('auto'),
@@ -275,6 +277,7 @@ function configOf(data: Settings) {
     kernelLimits: data.BERTH_KERNEL_LIMITS,
     /** Most that each instance reads, and writes, on these block devices of the engine's host. */
     diskRates: data.BERTH_DISK_RATES ?? [],
+    sizes: { cpusets: data.BERTH_CPUSETS === 'on', lxcfs: data.BERTH_LXCFS === 'auto' ? '/var/lib/lxcfs' : null },
     userNamespaces: data.BERTH_USER_NAMESPACES === 'on',
     /** Container runtimes by name of the instance type. */
     runtimes: data.BERTH_RUNTIMES ?? {},

@@ -121,6 +121,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       folder: join(config.dataFolder, 'tools'),
       imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
     },
+    sizes: config.sizes,
     isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
     log,
   });

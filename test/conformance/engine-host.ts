@@ -38,6 +38,7 @@ export function describeSurroundings(current: () => Subject): void {
           userNamespaces: expect.stringMatching(/^(none|shared)$/),
           runtimes: expect.arrayContaining([expect.any(String)]),
         }),
+        sizes: expect.objectContaining({ processors: expect.any(Boolean), memory: expect.any(Boolean) }),
       });
     });
   });

@@ -16,6 +16,7 @@
  * - `usage/`: CPU, memory, network, disk and GPU readings.
  * - `host/`: limits of the kernel, and the control group of all instances.
  */
+import { join } from 'node:path';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from 'pino';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
@@ -28,7 +29,7 @@ import { makeContainers } from './container/containers.ts';
 import { makeControlFiles } from './container/control-files.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
-import { makeHost } from './client/host-facts.ts';
+import { makeHost, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
 import { makeIsolation, type IsolationConfig } from './host/isolation.ts';
 import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
@@ -44,6 +45,8 @@ import { makeInventory } from './container/inventory.ts';
 import { makeSaves } from './image/saves.ts';
 import { defaultPool, type NetworkPool } from './network/subnets.ts';
 import { makeTools, type ToolsConfig } from './container/tools.ts';
+import { makeProcessors } from './container/processors.ts';
+import { makeShownSizes } from './container/shown-sizes.ts';
 import { rootDiskSpace } from './usage/root-disk.ts';
 import { makeUsage } from './usage/usage.ts';
 import { watchEvents } from './client/watch.ts';
@@ -63,6 +66,7 @@ export interface DockerEngineOptions {
   /** Absent: the host's packet filter is left alone. */
   linkLocal?: LinkLocal | undefined;
   isolation: IsolationConfig;
+  sizes?: SizesConfig | undefined;
   log: Pick<Logger, 'debug' | 'info' | 'warn'>;
 }
 
@@ -88,7 +92,11 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
 
   return {
     dockerImageRef: options.dockerInside?.imageRef,
-    probe: host.probe,
+    async probe(signal) {
+      const probe = await host.probe(signal);
+      await modules.sizes.followLxcfs(signal);
+      return probe;
+    },
 
     ...inventory,
 
@@ -186,7 +194,8 @@ function wireModules(options: DockerEngineOptions) {
   const dockerInside = options.dockerInside ?? null;
   const pool = options.networkPool ?? defaultPool;
   const ensureFirewall = makeFirewall({ installation, pool, linkLocal: options.linkLocal, log });
-  const host = makeHost(client, dockerInside?.mode ?? null, makeIsolation(options.isolation, ensureFirewall, log));
+  const ensureIsolation = makeIsolation(options.isolation, ensureFirewall, log);
+  const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes);
   const networks = makeNetworks({ client, host, installation, pool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
@@ -201,8 +210,11 @@ function wireModules(options: DockerEngineOptions) {
       () => null,
     );
   const spare = makeSpareProcesses(nsenter);
+  const sizesFolder = join(options.stateFolder, '.processors');
+  const sizes = makeShownSizes({ client, installation, facts: host.facts, folder: sizesFolder, log });
   const folders = { files, idMappedMounts, tools };
-  const deps = { client, installation, host, networks, ...folders, addresses, daemons, spare, onImageGone, log };
+  const shared = { client, installation, host, networks, ...folders, addresses, daemons, spare, sizes };
+  const deps = { ...shared, processors: makeProcessors(), onImageGone, log };
   const containers = makeContainers(deps);
   const inventory = makeInventory({ client, installation, containers, daemons, networks, images });
   const save = makeSaves({ client, installation, containers, images });
@@ -213,5 +225,19 @@ function wireModules(options: DockerEngineOptions) {
     log[level]({ reason: reasonText(error), pauseMs }, 'the stream of engine events ended; Berth opens another');
   };
   const runEnds = makeRunEnds({ client, installation, onLost });
-  return { client, host, ...folders, addresses, images, containers, inventory, save, usage, spare, runEnds, onLost };
+  return {
+    client,
+    host,
+    ...folders,
+    addresses,
+    images,
+    containers,
+    inventory,
+    save,
+    usage,
+    spare,
+    sizes,
+    runEnds,
+    onLost,
+  };
 }

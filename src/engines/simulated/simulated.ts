@@ -60,6 +60,7 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       userNamespaces: 'none',
       runtimes: ['runc'],
     },
+    sizes: { processors: true, memory: true },
     ...options.capabilities,
   };
   const stopping = new AbortController();

@@ -142,6 +142,7 @@ const probe: Probe = {
     dial: false,
     joinNetwork: false,
     isolation: isolated,
+    sizes: { processors: true, memory: true },
   },
 };
 

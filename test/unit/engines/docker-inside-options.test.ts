@@ -38,6 +38,7 @@ const daemonOptionsInput: DaemonOptions = {
   mode: 'rootless',
   imageRef: 'berth.local/docker-inside:1',
   containerId: 'abc',
+  processors: '',
   cgroup: null,
   host: { hasInit: true, openFiles: 1000, perUser: [], cgroupParent: '/berth', diskRates: [] },
 };

@@ -24,6 +24,8 @@ export const hostFacts = (over: Partial<HostFacts> = {}): HostFacts => ({
   sharesLimits: false,
   cgroupParent: null,
   diskRates: [],
+  processors: null,
+  lxcfs: { whyNot: 'it is a test' },
   userNamespace: null,
   isolation: isolated,
   ...over,

@@ -135,6 +135,8 @@ describe('the configuration', () => {
     ['BERTH_DISK_RATES', '200', /\/dev\/sda=200,\/dev\/nvme0n1=500/],
     ['BERTH_DISK_RATES', '/dev/sda=0', /MB a second/],
     ['BERTH_DISK_RATES', '/dev/sda=1,/dev/sda=2', /each once/],
+    ['BERTH_CPUSETS', 'all', /on.*off/],
+    ['BERTH_LXCFS', 'on', /auto.*off/],
     ['BERTH_RUNTIMES', 'runsc', /cpu\.1=runsc,gpu\.1=kata/],
     ['BERTH_RUNTIMES', 'cpu.1=runsc,cpu.1=kata', /each type once/],
     ['BERTH_USER_NAMESPACES', 'yes', /on.*off/],
@@ -259,6 +261,7 @@ describe('the first types', () => {
       dial: true,
       joinNetwork: true,
       isolation: isolated,
+      sizes: { processors: true, memory: true },
     } satisfies Capabilities;
     const capacity = { cpuMilli: 8000, memoryMiB: 16_384, gpus: 1 };
     const probe = {

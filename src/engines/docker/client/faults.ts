@@ -259,6 +259,10 @@ export const isNameTaken = (fault: unknown): boolean => {
   );
 };
 
+/** An engine may know only the processors of its start. */
+export const hasNoSuchProcessor = (fault: unknown): boolean =>
+  /requested cpus are not available/i.test(sentenceOf(fault));
+
 /** The runtime still runs a container that a killed engine no longer tracks (seen with 20.10). */
 export const isUntracked = (fault: unknown): boolean =>
   statusOf(fault) === 500 && /\btask \S+: already exists|\bid already in use/i.test(sentenceOf(fault));

@@ -1,8 +1,12 @@
 /** Facts of the engine and its host, read by each probe and before the first create. */
 import { access, constants, readFile, readdir, readlink, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import type { Isolation, Probe } from '../../contract.ts';
+import type { Capabilities, Isolation, Probe } from '../../contract.ts';
+import { CGROUPS } from '../host/process-group.ts';
+import { makeLxcfs, type Lxcfs } from '../host/lxcfs.ts';
+import { parseProcessors } from '../container/processors.ts';
 import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
 import type { DockerClient } from './docker-client.ts';
@@ -43,6 +47,9 @@ export interface HostFacts {
   /** Control group that instances run in; null: the engine's default. */
   cgroupParent: string | null;
   diskRates: readonly DiskRate[];
+  /** Processors that are online; null: the engine cannot give a container some of them. */
+  processors: readonly number[] | null;
+  lxcfs: Lxcfs;
   isolation: Isolation;
   /** Ids of the host that containers have as 0, 1, 2 …; null without `userns-remap`. */
   userNamespace: IdRange | null;
@@ -61,6 +68,7 @@ const infoAnswer = z.object({
   KernelVersion: z.string().nullish(),
   CgroupDriver: z.string().nullish(),
   CgroupVersion: z.string().nullish(),
+  CPUSet: z.boolean().nullish(),
   SecurityOptions: z.array(z.string()).nullish(),
   Runtimes: z.record(z.string(), z.unknown()).nullish(),
   DiscoveredDevices: z.array(z.object({ Source: z.string(), ID: z.string() })).nullish(),
@@ -77,7 +85,20 @@ export interface Host {
   probe(signal: AbortSignal): Promise<Probe>;
 }
 
-export function makeHost(client: DockerClient, docker: DockerMode | null, ensureIsolation: EnsureIsolation): Host {
+export interface SizesConfig {
+  cpusets: boolean;
+  /** Mount point of the host's lxcfs; null: unused. */
+  lxcfs: string | null;
+}
+
+export function makeHost(
+  client: DockerClient,
+  docker: DockerMode | null,
+  ensureIsolation: EnsureIsolation,
+  sizes: SizesConfig = { cpusets: true, lxcfs: null },
+): Host {
+  const askLxcfs =
+    sizes.lxcfs === null ? async () => ({ whyNot: `${NOT_ALLOWED} (BERTH_LXCFS=off)` }) : makeLxcfs(sizes.lxcfs);
   let last: HostFacts | undefined;
 
   async function readFacts(signal: AbortSignal): Promise<HostFacts> {
@@ -88,10 +109,13 @@ export function makeHost(client: DockerClient, docker: DockerMode | null, ensure
         cause: parsed.error,
       });
     }
-    const { isolationHost, runtimes, ...facts } = await factsOf(parsed.data, client.local, docker);
+    const { isolationHost, runtimes, hasCpusets, ...facts } = await factsOf(parsed.data, client.local, docker);
     const { shown, cgroupParent, diskRates } = await ensureIsolation(isolationHost);
     const userNamespaces = facts.rootless || facts.userNamespace !== null ? 'shared' : 'none';
-    return (last = { ...facts, cgroupParent, diskRates, isolation: { ...shown, userNamespaces, runtimes } });
+    const lxcfs = facts.nsenter === null ? { whyNot: NO_MOUNTS } : await askLxcfs();
+    const processors = hasCpusets && sizes.cpusets ? await readProcessors(cgroupParent ?? '') : null;
+    const isolation = { ...shown, userNamespaces, runtimes } as const;
+    return (last = { ...facts, cgroupParent, diskRates, isolation, lxcfs, processors });
   }
 
   return {
@@ -113,14 +137,30 @@ export function makeHost(client: DockerClient, docker: DockerMode | null, ensure
           dial: facts.dial,
           joinNetwork: facts.nsenter !== null,
           isolation: facts.isolation,
+          sizes: sizesShown(facts, sizes),
         },
       };
     },
   };
 }
 
-type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'diskRates' | 'isolation'> &
-  Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost };
+const NOT_ALLOWED = 'its operator does not allow it';
+const NO_MOUNTS =
+  'Berth cannot change the mounts of its instances: this needs root, nsenter, and an engine on the machine of Berth';
+
+const sizesShown = ({ processors, lxcfs }: HostFacts, { cpusets }: SizesConfig): Capabilities['sizes'] => ({
+  processors: processors !== null,
+  ...(processors === null && {
+    whyNoProcessors: cpusets
+      ? 'its engine cannot give containers a set of processors'
+      : `${NOT_ALLOWED} (BERTH_CPUSETS=off)`,
+  }),
+  memory: 'device' in lxcfs,
+  ...('whyNot' in lxcfs && { whyNoMemory: lxcfs.whyNot }),
+});
+
+type EngineFacts = Omit<HostFacts, 'cgroupParent' | 'diskRates' | 'isolation' | 'lxcfs' | 'processors'> &
+  Pick<Isolation, 'runtimes'> & { isolationHost: IsolationHost; hasCpusets: boolean };
 
 async function factsOf(info: Info, local: boolean, docker: DockerMode | null): Promise<EngineFacts> {
   const rootless =
@@ -156,6 +196,7 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,
     whyNoDocker: whyNoDocker(docker, await hostForDocker(info, { local, rootless, podman }, userNamespace)),
     cgroupVersion,
+    hasCpusets: info.CPUSet === true && onThisKernel,
     sharesLimits: local && !podman && info.CgroupDriver === 'cgroupfs' && info.CgroupVersion !== '2',
     isolationHost: {
       elsewhere: onThisKernel ? null : 'its engine is on another machine, whose kernel Berth cannot see',
@@ -258,6 +299,15 @@ export function whyNoDocker(mode: DockerMode | null, host: DockerHost): string |
     return 'its host allows no user namespaces; the operator can allow them (sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1)';
   if (host.apparmorHoldsNamespaces === 1)
     return 'AppArmor denies user namespaces to programs of its host; the operator can allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0)';
+  return null;
+}
+
+/** A group of version 1 keeps the processors that the host had at its first instance. */
+async function readProcessors(group: string): Promise<number[] | null> {
+  for (const file of [join(CGROUPS, 'cpuset', group, 'cpuset.cpus'), '/sys/devices/system/cpu/online']) {
+    const found = parseProcessors(await readFile(file, 'utf8').catch(() => ''));
+    if (found.length > 0) return found;
+  }
   return null;
 }
 

@@ -50,7 +50,7 @@ export interface Containers extends Pick<Engine, 'observe' | 'ensure' | 'halt' |
 }
 
 export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spare: SpareProcesses }): Containers {
-  const { client, installation, networks, files, addresses, daemons, spare } = deps;
+  const { client, installation, networks, files, addresses, daemons, spare, processors } = deps;
   const outOfMemory = makeOutOfMemory(client);
   const mutex = makeKeyedMutex<InstanceId>({ abortError: abortFault });
   const inspects = makeSemaphore(INSPECTS_AT_ONCE, { abortError: abortFault });
@@ -69,6 +69,7 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spa
   async function read(id: InstanceId, found: ContainerInspectInfo, signal: AbortSignal): Promise<Observation> {
     const info = paused.has(id) ? { ...found, State: { ...found.State, Paused: false } } : found;
     addresses.put(id, info);
+    processors.observe(id, info);
     const [oom, docker] = await Promise.all([
       outOfMemory(info, signal),
       daemons.stateOf(id, info, signal),
@@ -79,13 +80,16 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spa
 
   async function observeOne(id: InstanceId, signal: AbortSignal): Promise<Observation> {
     const info = await find(id, signal);
-    return info === null ? { kind: 'absent' } : read(id, info, signal);
+    if (info !== null) return read(id, info, signal);
+    processors.observe(id, null);
+    return { kind: 'absent' };
   }
 
   const ensure = makeEnsure(deps);
 
   async function destroy(id: InstanceId, signal: AbortSignal): Promise<void> {
     addresses.delete(id);
+    processors.observe(id, null);
     const info = await find(id, signal);
     if (info === null || hasDocker(info.Mounts)) await daemons.remove(id, 0, signal);
     if (info !== null) await removeContainer(client, info.Id, signal);

@@ -26,12 +26,14 @@ export interface CreateContext {
   toolsFolder?: string | undefined;
   dockerSocketFolder?: string | undefined;
   gpuIds: readonly string[];
+  /** '': all. */
+  processors?: string | undefined;
   host: HostFacts;
 }
 
 export function createOptions(
   spec: EngineSpec,
-  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, host }: CreateContext,
+  { installation, network, controlFolder, toolsFolder, dockerSocketFolder, gpuIds, processors, host }: CreateContext,
 ): ContainerCreateOptions {
   const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
   const exposed: Record<string, Record<string, never>> = {};
@@ -65,6 +67,7 @@ export function createOptions(
         ...spec.mounts,
       ].map(bindOf),
       ...limitsOf(spec, host),
+      ...(processors ? { CpusetCpus: processors } : {}),
       ...parentOf(host),
       // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
       ShmSize: Math.max(64 * MIB, Math.floor((spec.memoryMiB * MIB) / 2)),

@@ -37,12 +37,13 @@ export interface DaemonOptions {
   containerId: string;
   /** Cgroup of the instance, to share its limits; null: equal limits of its own. */
   cgroup: string | null;
+  processors: string;
   host: Pick<HostFacts, 'hasInit' | 'openFiles' | 'perUser' | 'cgroupParent' | 'diskRates'>;
 }
 
 export function daemonOptions(
   spec: EngineSpec & { docker: { storage: string } },
-  { installation, mode, imageRef, containerId, cgroup, host }: DaemonOptions,
+  { installation, mode, imageRef, containerId, cgroup, processors, host }: DaemonOptions,
 ): ContainerCreateOptions {
   const uid = uidOf(mode);
   return {
@@ -67,6 +68,7 @@ export function daemonOptions(
         ...spec.mounts,
       ].map(bindOf),
       ...(cgroup === null ? { ...limitsOf(spec, host), ...parentOf(host) } : { CgroupParent: cgroup }),
+      ...(processors === '' ? {} : { CpusetCpus: processors }),
       ...openFilesOf(spec, host),
       ...(mode === 'rootless' ? rootlessRights : nestedRights),
       MaskedPaths: [],

@@ -120,7 +120,8 @@ export function makeDockerInside(options: {
       if (found !== null) await removeContainer(found, 0, signal);
       const cgroup = await cgroupOf(instance, signal);
       const facts = await host.facts(signal);
-      const context = { installation, mode, imageRef, containerId: instance.Id, cgroup, host: facts };
+      const processors = instance.HostConfig.CpusetCpus ?? '';
+      const context = { installation, mode, imageRef, containerId: instance.Id, cgroup, processors, host: facts };
       const given = daemonOptions({ ...spec, docker: spec.docker }, context);
       const request = await idMappedMounts.open(given, facts.userNamespace);
       try {

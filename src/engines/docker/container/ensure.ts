@@ -13,6 +13,7 @@ import {
   faultOf,
   isContainerGone,
   isImageGone,
+  hasNoSuchProcessor,
   isNameTaken,
   isNetworkGone,
   isUntracked,
@@ -32,6 +33,8 @@ import { socketFolder } from './docker-inside-options.ts';
 import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
+import type { Processors } from './processors.ts';
+import type { ShownSizes } from './shown-sizes.ts';
 import { limitTerminals } from './terminal-limit.ts';
 import type { Tools } from './tools.ts';
 import { endProcesses } from './untracked.ts';
@@ -50,6 +53,8 @@ export interface EnsureDeps {
   idMappedMounts: IdMappedMounts;
   daemons: DockerInside;
   tools: Tools;
+  sizes: ShownSizes;
+  processors: Processors;
   onImageGone: (ref: string) => void;
   log: Pick<Logger, 'warn'>;
 }
@@ -62,7 +67,7 @@ interface Attempt {
 }
 
 export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSignal) => Promise<ContainerInspectInfo> {
-  const { client, installation, host, networks, files, idMappedMounts, daemons, tools, log } = deps;
+  const { client, installation, host, networks, files, idMappedMounts, daemons, tools, sizes, processors, log } = deps;
   const [warnOfTerminals, warnOfTables] = [makeWarnings(log), makeWarnings(log)];
   const gpus = makeGpuAllocator(client, installation);
   const requestOf = makeRequest(deps);
@@ -118,8 +123,18 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     await gpus.checkFree(info, facts, signal);
     await daemons.clear(spec, signal);
     await files.removeSockets(spec.id);
+    await moveProcessors(info, attempt);
     await requestOf(attempt, { gpuIds: [], dockerSocketFolder: spec.docker && socketFolder(spec.docker.storage) });
     await start(info.Id, attempt, { hasRun });
+  }
+
+  /** A set that fits the present load, and the present host. */
+  async function moveProcessors({ Id, HostConfig }: ContainerInspectInfo, attempt: Attempt): Promise<void> {
+    const { spec, facts, signal } = attempt;
+    const CpusetCpus = processors.choose(spec, facts, HostConfig.CpusetCpus);
+    if (CpusetCpus === (HostConfig.CpusetCpus ?? '')) return;
+    const request = { CpusetCpus, abortSignal: signal };
+    await client.call(signal, () => client.docker.getContainer(Id).update(request));
   }
 
   async function ensure(spec: EngineSpec, facts: HostFacts, signal: AbortSignal): Promise<ContainerInspectInfo> {
@@ -132,7 +147,8 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     );
     const info = typeof found === 'string' ? await inspectContainer(client, found, signal) : found;
     if (info === null) throw removedMeanwhile();
-    await Promise.all([daemons.ensure(spec, info, signal), typeof found === 'string' && limitFurther(info, facts)]);
+    const finishStart = async (): Promise<unknown> => Promise.all([limitFurther(info, facts), sizes.show(info, spec)]);
+    await Promise.all([daemons.ensure(spec, info, signal), typeof found === 'string' && finishStart()]);
     tools.prepare();
     return info;
   }
@@ -167,21 +183,29 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
 type RequestOf = ReturnType<typeof makeRequest>;
 
 /** Makes the folders that the container mounts, and its create request. */
-function makeRequest({ installation, files, idMappedMounts, tools }: EnsureDeps) {
+function makeRequest({ installation, files, idMappedMounts, tools, processors }: EnsureDeps) {
   return async (
     { spec, network, facts }: Attempt,
     given: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
   ): Promise<ContainerCreateOptions> => {
     const toolsFolder = await tools.folder();
     const controlFolder = files.folder(spec.id);
-    const context = { installation, network, controlFolder, toolsFolder, host: facts, ...given };
+    const context = {
+      installation,
+      network,
+      controlFolder,
+      toolsFolder,
+      processors: processors.choose(spec, facts),
+      host: facts,
+      ...given,
+    };
     return idMappedMounts.open(createOptions(spec, context), facts.userNamespace);
   };
 }
 
 /** Creates the container; returns its id, or null when the name is taken. */
 function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestOf }) {
-  const { client, networks, daemons, gpus, requestOf } = deps;
+  const { client, networks, daemons, gpus, processors, requestOf, log } = deps;
 
   return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
     const { spec, facts, signal } = attempt;
@@ -196,6 +220,11 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
     } catch (error) {
       if (isNameTaken(error)) return null;
       if (isImageGone(error)) deps.onImageGone(spec.imageRef);
+      if (mayRestore && hasNoSuchProcessor(error)) {
+        processors.refuse(facts);
+        log.warn({ err: error }, 'instances run on all processors, until the engine starts again');
+        return create(attempt, false);
+      }
       if (!mayRestore || !isNetworkGone(error)) throw error;
       await networks.restore(spec.ownerId, signal);
       return create(attempt, false);
