@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
+import type { OpenLink } from '../control/instances/instances.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 
 export interface Addresses {
@@ -78,15 +79,13 @@ export const portUrls = (
   host: portDomain === null ? null : `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}/`,
 });
 
-/** Link of `POST /instance/open`, to the port's own host where it has one. */
-export function openUrl(
-  addresses: Addresses,
-  { instanceId, port, key }: { instanceId: string; port: number | undefined; key: string },
-): string {
-  const url = `${addresses.gatewayUrl}/open?key=${key}`;
-  if (port === undefined) return url;
-  const { host } = portUrls(addresses, { instanceId, port });
-  return host === null ? `${url}&port=${port}` : `${host.slice(0, -1)}${OPEN_ON_HOSTS}?key=${key}`;
+/** Link that opens a session; by default to the first page, at the port's own host if it has one. */
+export function openUrl(addresses: Addresses, { instanceId, port, key, back }: OpenLink): string {
+  const host = port === undefined ? null : portUrls(addresses, { instanceId, port }).host;
+  const to = back === undefined ? '' : `&to=${encodeURIComponent(back.path)}`;
+  if (host !== null && back?.onOwnHost !== false) return `${host.slice(0, -1)}${OPEN_ON_HOSTS}?key=${key}${to}`;
+  const first = port === undefined ? `/notebook/${instanceId}/` : `/forward/${instanceId}/${port}/`;
+  return `${addresses.gatewayUrl}/open?key=${key}${to === '' ? `&to=${encodeURIComponent(first)}` : to}`;
 }
 
 /** Link of `POST /instance/port/share`, to the port's own host where it has one. */

@@ -265,6 +265,7 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     log,
     version: VERSION,
     gatewayOrigin: addresses.gatewayUrl,
+    portDomain: addresses.portDomain,
     secureCookies: addresses.apiUrl.startsWith('https:'),
     ...(tls === null ? {} : { tls }),
     ownOrigins: config.apiUrl === null ? [] : [config.apiUrl],

@@ -63,13 +63,25 @@ export interface Instances {
     body: { instanceId: string },
   ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: PublicDisk[] }>;
   /** Link to a gateway session: valid once, for a minute. Other accounts need the port's access. */
-  open(caller: Caller, body: { instanceId: string; port?: number | undefined }): Promise<{ url: string }>;
+  open(caller: Caller, body: OpenRequest): Promise<{ url: string }>;
+}
+
+interface OpenRequest {
+  instanceId: string;
+  port?: number | undefined;
+  /** Page to open, at the gateway's host or at the port's own; default: the first page. */
+  back?: { onOwnHost: boolean; path: string } | undefined;
+}
+
+export interface OpenLink extends Pick<OpenRequest, 'instanceId' | 'back'> {
+  port: number | undefined;
+  key: string;
 }
 
 export interface ReadInstancesDeps extends Pick<UseCaseDeps, 'store' | 'regions'> {
   access: { grants: Pick<Grants, 'grant'> };
   /** Redeems the key for a gateway session, and opens the notebook or the port. */
-  openUrl: (link: { instanceId: string; port: number | undefined; key: string }) => string;
+  openUrl: (link: OpenLink) => string;
 }
 
 export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'list' | 'get' | 'open'> {
@@ -92,12 +104,12 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
       };
     },
 
-    async open(caller, { instanceId, port }) {
+    async open(caller, { instanceId, port, back }) {
       const row = await instanceRow(store.read, instanceId);
       if (!row || row.desired === 'released') throw instanceNotFound();
       const portAccess = (port !== undefined && portAccessIn(row, instanceFromRow(row)).get(port)) || 'owner';
       if (!allowsAccount(portAccess, caller.accountId, row.ownerId)) throw instanceNotFound();
-      return { url: openUrl({ instanceId, port, key: await access.grants.grant(caller, instanceId) }) };
+      return { url: openUrl({ instanceId, port, back, key: await access.grants.grant(caller, instanceId) }) };
     },
   };
 }

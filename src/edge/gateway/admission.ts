@@ -5,6 +5,7 @@ import { crossSite, linkEnded, notFound, notLoggedInHere, serviceWorkerRefused, 
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
 import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
+import { loginLink } from './login-link.ts';
 import type { InstanceTarget, PortAddress } from './routing.ts';
 
 /** Credential that authorized a request; rechecked while a long connection stays open. */
@@ -99,9 +100,10 @@ async function authorizeCredential(
   // An unrecognized credential can still be valid, for instance after the issuer was renamed.
   const guessed = login === null && presented?.ours === false ? await loginBy(deps, presented.credential) : null;
   const found = login ?? guessed;
-  if (found === null)
-    return { refused: (authRequest.shareToken === null ? notLoggedInHere : linkEnded)(deps.apiOrigin) };
-  return come(found) ?? { refused: notFound(deps.apiOrigin) };
+  const { target, ownOrigin, shareToken } = authRequest;
+  const visit = { apiOrigin: deps.apiOrigin, ownOrigin, target };
+  if (found === null) return { refused: (shareToken === null ? notLoggedInHere : linkEnded)(loginLink(visit)) };
+  return come(found) ?? { refused: notFound(loginLink(visit, 'Log in with another account')) };
 }
 
 interface Login {

@@ -55,23 +55,31 @@ export const badRequest = (why: string, status = 400): Answer => ({
   message: why,
 });
 
-export const notLoggedInHere = (apiOrigin: string): Answer => ({
+/** Remedies where the address of the API is not known. */
+const WITHOUT_LOGIN = [
+  'log in to the API, and open the instance with POST /api/instance/open',
+  'the operator can set BERTH_API_URL, so that this page leads to a login',
+];
+
+/** `login` is null where the address of the API is not known. */
+export const notLoggedInHere = (login: Answer['link'] | null): Answer => ({
   status: 401,
   code: 'not_logged_in',
   title: 'Not logged in here',
-  message:
-    'you are not logged in, or the login expired: open the instance from the console, ' +
-    'or send an access token as "Authorization: Bearer <token>" or an API key as X-API-Key',
-  link: toConsole(apiOrigin),
+  message: 'you are not logged in, or the login expired',
+  help: [
+    ...(login === null ? WITHOUT_LOGIN : []),
+    'programs send an access token as "Authorization: Bearer <token>", or an API key as X-API-Key',
+  ],
+  ...(login === null ? {} : { link: login }),
   headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
 });
 
-export const linkEnded = (apiOrigin: string): Answer => ({
-  ...notLoggedInHere(apiOrigin),
+export const linkEnded = (login: Answer['link'] | null): Answer => ({
+  ...notLoggedInHere(login),
   title: 'This link does not open this page',
-  message:
-    'the link has expired, was revoked, or is for another port: ask the person who sent the link for a new link, ' +
-    'and open the whole link',
+  message: 'the link has expired, was revoked, or is for another port',
+  help: ['ask the person who sent the link for a new link, and open the whole link'],
 });
 
 /** Redirects a browser that presented a link. */
@@ -83,21 +91,20 @@ export const opening = (what: 'page' | 'instance', address: string, setCookie: s
   headers: ['Location', address, ...(setCookie === undefined ? [] : ['Set-Cookie', setCookie])],
 });
 
-export const linkUsed = (apiOrigin: string): Answer => ({
+export const linkUsed = (login: Answer['link'] | null): Answer => ({
   status: 410,
   code: 'not_found',
   title: 'This link has been used',
-  message:
-    'such a link opens an instance once, within a minute: open the instance from the console again, or ask the API for a new link',
-  link: toConsole(apiOrigin),
+  message: 'such a link opens an instance once, within a minute: log in, or ask the API for a new link',
+  ...(login === null ? {} : { link: login }),
 });
 
 /** The same answer for unknown instances and those of other accounts. */
-export const notFound = (apiOrigin: string): Answer => ({
+export const notFound = (login: Answer['link'] | null): Answer => ({
   ...NOT_FOUND,
   title: 'No such instance',
-  message: 'ent: instance not found: check the address, or open the instance from the console',
-  link: toConsole(apiOrigin),
+  message: 'ent: instance not found: check the address, or log in with the account of its owner',
+  ...(login === null ? {} : { link: login }),
 });
 
 export const nothingHere = (apiOrigin: string, portDomain: string | null): Answer => ({

@@ -280,7 +280,8 @@ export class Gateway {
         const { apiOrigin } = this.#admission;
         const { query, at } = target;
         const { forwarding } = this.#deps;
-        const answer = await open({ forwarding, apiOrigin }, { method, head, query, at, ownOrigin });
+        const portDomain = this.#portDomain;
+        const answer = await open({ forwarding, apiOrigin, portDomain }, { method, head, query, at, ownOrigin });
         return sendAnswer(req, res, answer, head.accept);
       }
       case 'instance':

@@ -2,11 +2,14 @@ import type { Forwarding } from '../../control/index.ts';
 import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
+import { loginLink, returnTarget } from './login-link.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
+import { addressWithout } from './share-token.ts';
 
 export interface OpenDeps {
   forwarding: Pick<Forwarding, 'redeem' | 'session'>;
   apiOrigin: string;
+  portDomain: string | null;
 }
 
 export interface OpenLinkRequest {
@@ -28,13 +31,18 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   if (key === null || key === '')
     return badRequest('the link has no key: use the whole link that the console or the API returned');
   if (portText !== null && port === null) return badRequest('the port of the link is not a number from 1 to 65535');
-  if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, key, port);
+  const to = search.get('to') ?? (at === null ? null : '/');
+  const target = to === null ? null : returnTarget(head.host, to, deps.portDomain);
+  if (to !== null && target === null)
+    return badRequest('the address "to" of the link is not the path of an instance: use the whole link');
+  if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, search);
   const redeemed = await deps.forwarding.redeem(key);
-  // An instance's host must not open another instance.
-  if (redeemed === null || (at !== null && redeemed.instanceId !== at.instanceId)) return linkUsed(deps.apiOrigin);
+  // An instance's host, or address, must not open another instance.
+  if (redeemed === null || (target !== null && redeemed.instanceId !== target.instanceId))
+    return linkUsed(target && loginLink({ apiOrigin: deps.apiOrigin, ownOrigin, target }));
   const path =
-    at !== null
-      ? '/'
+    target !== null
+      ? addressWithout(target)
       : port === null
         ? `/notebook/${redeemed.instanceId}/`
         : `/forward/${redeemed.instanceId}/${port}/`;
@@ -59,7 +67,7 @@ const originOf = (referer: string | null): string | null => {
   return URL.canParse(referer) ? new URL(referer).origin : 'unreadable';
 };
 
-const confirmation = (at: OpenLinkRequest['at'], key: string, port: number | null): Answer => ({
+const confirmation = (at: OpenLinkRequest['at'], search: URLSearchParams): Answer => ({
   status: 200,
   code: 'forbidden',
   title: 'Open this instance?',
@@ -67,7 +75,7 @@ const confirmation = (at: OpenLinkRequest['at'], key: string, port: number | nul
     'another page wants to open an instance here, and this gateway would then show you the instance with the rights of ' +
     'its account. Continue only if the link is from your own console',
   link: {
-    href: `${at === null ? '/open' : OPEN_ON_HOSTS}?key=${encodeURIComponent(key)}${port === null ? '' : `&port=${port}`}`,
+    href: `${at === null ? '/open' : OPEN_ON_HOSTS}?${search.toString()}`,
     text: 'Continue, the link is mine',
   },
 });

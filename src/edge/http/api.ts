@@ -25,6 +25,7 @@ import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
+import { mountLoginPage } from './login-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
@@ -65,6 +66,8 @@ export interface ApiOptions {
   log: Pick<Log, 'warn' | 'error'>;
   version: string;
   gatewayOrigin: string;
+  /** Parent domain of the hosts of ports. Default: none. */
+  portDomain?: string | null;
   /** Absent: plain HTTP. */
   tls?: Certificates;
   secureCookies: boolean;
@@ -119,6 +122,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountJsonRoutes(app, { handlers, authorize, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders });
   mountServerPages(app, options);
+  mountLoginPage(app, options);
   return app;
 }
 

@@ -10,11 +10,10 @@ import type { Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { encodeBody } from './compression.ts';
 import { matchesEtagWeakly } from './conditions.ts';
+import { escaped, HTML_TYPE } from './html.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { errorKinds } from './status.ts';
-
-const HTML_TYPE = 'text/html; charset=utf-8';
 
 interface ServerPageDeps {
   control: Pick<Control, 'health'>;
@@ -70,8 +69,6 @@ function mountDocument(app: FastifyInstance, { version }: ServerPageDeps): void 
     return encodeBody(request, reply, bytes);
   });
 }
-
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 
 const frontPage = ({ version, gatewayOrigin }: ServerPageDeps): string => `<!doctype html>
 <html lang="en">

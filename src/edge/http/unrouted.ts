@@ -3,6 +3,7 @@ import { METHODS, STATUS_CODES, type IncomingMessage, type Server, type ServerRe
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
+import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { answerInTurn } from '../malformed-requests.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
@@ -29,6 +30,7 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
 
 /** Methods of a path as in `Allow`; empty for an unknown path. */
 export function allowedMethods(path: string): string {
+  if (path === LOGIN_PATH) return 'GET, HEAD, POST';
   if (serverPagePaths.has(path)) return 'GET, HEAD';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
 }

@@ -83,6 +83,10 @@ test('a kernel keeps printing while the API is down; cached logins and public po
   expect(closed).toBe(false);
   expect((await fetch(`${notebookUrl}api/status`, { headers: { 'x-api-key': 'berth_unknown' } })).status).toBe(401);
 
+  const page = await fetch(`${notebookUrl}lab?x=1`, { headers: { accept: 'text/html' } });
+  const back = encodeURIComponent(`${new URL(notebookUrl).pathname}lab?x=1`);
+  expect(await page.text()).toContain(`href="${server.apiUrl}/login?to=${back}"`);
+
   // The gateway follows changes of the restarted API: access ends with the instance.
   await client.terminate({ instanceId });
   await until(async () => closed, Boolean);

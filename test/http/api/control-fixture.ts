@@ -2,6 +2,7 @@
  * Control for the API's tests: real, on a real store, with a catalog of one region. No loop runs,
  * so a launched instance stays as requested: only the edge is tested.
  */
+import { openUrl } from '../../../src/main/public-addresses.ts';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { makeControl } from '../../../src/control/wiring.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -21,6 +22,8 @@ import { openTempStore } from '../../fixtures/store.ts';
 
 export const ADMIN_PASSWORD = 'a password for tests';
 export const GATEWAY_ORIGIN = 'http://127.0.0.1:1';
+export const PORT_DOMAIN = 'gpu.test';
+const addresses = { apiUrl: '', gatewayUrl: GATEWAY_ORIGIN, domain: PORT_DOMAIN, portDomain: PORT_DOMAIN };
 export const ISSUER = 'https://berth.test';
 export const AUDIENCE = 'berth-test';
 
@@ -99,7 +102,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
       random: Math.random,
       randomUuid: randomUUID,
       randomBytes,
-      openUrl: ({ key, port }) => `${GATEWAY_ORIGIN}/open?key=${key}${port === undefined ? '' : `&port=${port}`}`,
+      openUrl: (link) => openUrl(addresses, link),
       portUrls: ({ instanceId, port }) => ({
         path: `${GATEWAY_ORIGIN}/forward/${instanceId}/${port}/`,
         host: `http://${port}-${instanceId}.gpu.test/`,

@@ -15,7 +15,7 @@ import type { LaunchRequest } from '../../../src/contract/instance.ts';
 import type { Control } from '../../../src/control/index.ts';
 import { makeApi } from '../../../src/edge/http/api.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { ADMIN_PASSWORD, GATEWAY_ORIGIN, ids, wireControl } from './control-fixture.ts';
+import { ADMIN_PASSWORD, GATEWAY_ORIGIN, ids, PORT_DOMAIN, wireControl } from './control-fixture.ts';
 import type { WiredControl } from './control-fixture.ts';
 
 export interface Reply {
@@ -77,6 +77,7 @@ export async function startEdge(control: Control, more: Partial<ApiOptions> = {}
     log,
     version: '0.0.0-test',
     gatewayOrigin: GATEWAY_ORIGIN,
+    portDomain: PORT_DOMAIN,
     secureCookies: false,
     hosts: ['x'],
     ...more,

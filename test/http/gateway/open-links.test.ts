@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ALICE, API_ORIGIN, MALLORY, ask, echoHead, idOf, serve, start } from './harness.ts';
 import type { Answered, Harness } from './harness.ts';
 
@@ -68,13 +68,102 @@ test('a link may open a port', async () => {
 
 test('a link works once; a used one shows a page with a way to log in', async () => {
   const harness = await withLinks();
-  await browser(harness).go('/open?key=key-a');
-  const again = await browser(harness).go('/open?key=key-a');
+  const link = `/open?key=key-a&to=/notebook/${A}/lab`;
+  await browser(harness).go(link);
+  const again = await browser(harness).go(link);
   expect(again.status).toBe(410);
   expect(again.headers['set-cookie']).toBeUndefined();
-  expect(again.body).toContain(`href="${API_ORIGIN}/"`);
+  expect(again.body).toContain(`href="${API_ORIGIN}/login?to=%2Fnotebook%2F${A}%2Flab"`);
   expect(await browser(harness).go('/open')).toMatchObject({ status: 400 });
   expect(await browser(harness).go('/open?key=')).toMatchObject({ status: 400 });
+});
+
+test('a link leads to one address of its instance', async () => {
+  const harness = await withLinks({ portDomain: 'gpu.test' });
+  const key = async (): Promise<string> => {
+    harness.handovers.set('fresh', { accountId: ALICE, instanceId: A });
+    return 'fresh';
+  };
+  const host = `81-${A}.gpu.test`;
+  for (const [to, headers, location] of [
+    [`/notebook/${A}/lab/a%20b?x=%2F&y`, {}, `/notebook/${A}/lab/a%20b?x=%2F&y`],
+    [`/forward/${A}/81/x?`, {}, `/forward/${A}/81/x?`],
+    ['/x?y', { host }, '/x?y'],
+    ['//evil.test/x', { host }, '/.//evil.test/x'],
+  ] as const) {
+    const path = 'host' in headers ? '/.berth/open' : '/open';
+    const answered = await browser(harness).go(`${path}?key=${await key()}&to=${encodeURIComponent(to)}`, headers);
+    expect(answered).toMatchObject({ status: 303, headers: { location } });
+    // A browser stays on the host.
+    expect(new URL(location, 'http://host.test').host).toBe('host.test');
+  }
+  for (const to of [
+    'https://evil.test/',
+    '//evil.test/',
+    '/',
+    '/open?key=x',
+    `/notebook/${A}/../x`,
+    `/notebook/${A}/x\r\nSet-Cookie: a=b`,
+    `/notebook/${A}/x?\r\nSet-Cookie: a=b`,
+    `/notebook/${A}/\u00e9`,
+  ]) {
+    const answered = await browser(harness).go(`/open?key=${await key()}&to=${encodeURIComponent(to)}`);
+    expect(answered.status, to).toBe(400);
+    expect(answered.headers['set-cookie']).toBeUndefined();
+  }
+  const other = await browser(harness).go(`/open?key=${await key()}&to=/notebook/${M}/`);
+  expect(other.status).toBe(410);
+  expect(other.headers['set-cookie']).toBeUndefined();
+});
+
+test('asks for confirmation of the whole link, address included', async () => {
+  const harness = await withLinks();
+  const to = encodeURIComponent(`/notebook/${A}/lab?x=1&y`);
+  const asked = await browser(harness).go(`/open?key=key-a&to=${to}`, { 'sec-fetch-site': 'cross-site' });
+  expect(asked.body).toContain(`href="/open?key=key-a&amp;to=${to}"`);
+});
+
+describe('the page for a visitor without a session leads to the login of the API', () => {
+  const linkOf = async (harness: Harness, path: string, headers: Record<string, string> = {}) => {
+    const answered = await ask(harness, path, { headers: { accept: 'text/html', ...headers } });
+    expect([401, 404]).toContain(answered.status);
+    const [, href = ''] = /href="([^"]*)"/.exec(answered.body) ?? [];
+    return href.replaceAll('&amp;', '&');
+  };
+  const login = (to: string, host = ''): string => `${API_ORIGIN}/login?to=${encodeURIComponent(to)}${host}`;
+
+  test('with the address asked for, and back', async () => {
+    const harness = await withLinks({ portDomain: 'gpu.test' });
+    const path = `/notebook/${A}/lab?x=1&y=%2F`;
+    expect(await linkOf(harness, path)).toBe(login(path));
+    expect(await linkOf(harness, `/forward/${A}/81/x`)).toBe(login(`/forward/${A}/81/x`));
+    expect(await linkOf(harness, '/x', { host: `81-${A}.gpu.test` })).toBe(login('/x', `&host=81-${A}`));
+    // Of an unknown instance and of another account's, too.
+    const unknown = `/notebook/${idOf('c')}/`;
+    expect(await linkOf(harness, unknown)).toBe(login(unknown));
+    const { go } = browser(harness);
+    await go('/open?key=key-m');
+    const { status, body } = await go(path);
+    expect([status, body.includes('Log in with another account')]).toEqual([404, true]);
+  });
+
+  test('without tokens of links, and without addresses that no header may have', async () => {
+    const harness = await withLinks();
+    expect(await linkOf(harness, `/forward/${A}/81/x?a&berth_share=secret`)).toBe(login(`/forward/${A}/81/x?a`));
+    expect(await linkOf(harness, `/notebook/${A}/${'x'.repeat(3_000)}`)).toBe(login(`/notebook/${A}/`));
+  });
+
+  test('says what to do where the API has a loopback address only', async () => {
+    const harness = await withLinks({ apiOrigin: 'http://127.0.0.1:8080', portDomain: 'gpu.test' });
+    const path = `/notebook/${A}/`;
+    const headers = { accept: 'text/html', host: 'gpu.test' };
+    const { body } = await ask(harness, path, { headers });
+    expect(body).not.toContain('href');
+    expect(body).toContain('POST /api/instance/open');
+    expect(body).toContain('BERTH_API_URL');
+    for (const host of ['127.0.0.1:8081', 'localhost', '80-x.gpu.localhost', '[::1]:8081'])
+      expect(await linkOf(harness, path, { host })).toBe(`http://127.0.0.1:8080/login?to=${encodeURIComponent(path)}`);
+  });
 });
 
 test('a preview does not use up a link', async () => {

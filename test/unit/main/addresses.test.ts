@@ -62,9 +62,19 @@ describe('the announced address', () => {
     });
     const link = { instanceId: 'notebook-1', key: 'k' };
     expect(openUrl(reported, { ...link, port: 80 })).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k');
-    expect(openUrl(reported, { ...link, port: undefined })).toBe('https://gpu.example:8443/open?key=k');
+    expect(openUrl(reported, { ...link, port: undefined })).toBe(
+      'https://gpu.example:8443/open?key=k&to=%2Fnotebook%2Fnotebook-1%2F',
+    );
     const onPaths = addressesOf(readConfig({}), ports);
-    expect(openUrl(onPaths, { ...link, port: 80 })).toBe('http://127.0.0.1:8081/open?key=k&port=80');
+    expect(openUrl(onPaths, { ...link, port: 80 })).toBe(
+      'http://127.0.0.1:8081/open?key=k&to=%2Fforward%2Fnotebook-1%2F80%2F',
+    );
+    const back = (onOwnHost: boolean, path: string) =>
+      openUrl(reported, { ...link, port: 80, back: { onOwnHost, path } });
+    expect(back(true, '/x?y')).toBe('https://80-notebook-1.gpu.example:8443/.berth/open?key=k&to=%2Fx%3Fy');
+    expect(back(false, '/forward/notebook-1/80/x')).toBe(
+      'https://gpu.example:8443/open?key=k&to=%2Fforward%2Fnotebook-1%2F80%2Fx',
+    );
   });
 
   test("gives hosts of ports the port of the gateway's URL", () => {

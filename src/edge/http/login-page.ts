@@ -1,0 +1,208 @@
+/**
+ * Login page for visitors whose session at the gateway expired: plain HTML without scripts. It
+ * opens a session as `POST /instance/open` does, and leads back to the address asked for.
+ *
+ * The address is a path at the gateway, and the label of a port's own host: this server adds the
+ * configured host, so the page leads nowhere else. A GET changes nothing. A POST from another
+ * origin is refused: no page logs its visitor in to another account.
+ */
+import { createHash } from 'node:crypto';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { routes } from '../../contract/routes.ts';
+import type { Caller, Control } from '../../control/index.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { LOGIN_PATH, returnTarget } from '../gateway/login-link.ts';
+import type { InstanceTarget } from '../gateway/routing.ts';
+import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
+import { escaped, HTML_TYPE } from './html.ts';
+import { setCommonHeaders } from './reply-headers.ts';
+import { parameterOf } from './request.ts';
+import { errorKinds } from './status.ts';
+import { makeValidate } from './validate.ts';
+
+const MAX_FORM_BYTES = 16 * 1024;
+const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
+
+interface LoginPageDeps {
+  control: Pick<Control, 'access' | 'instances'>;
+  gatewayOrigin: string;
+  /** Parent domain of the hosts of ports; null: none. */
+  portDomain?: string | null;
+  /** Origins of this API; pages of other sites may not use the form. */
+  ownOrigins?: readonly string[];
+  secureCookies: boolean;
+}
+
+/** Where a visitor returns to. */
+interface Return {
+  to: string;
+  /** `<port>-<instanceId>`; empty: the gateway's host. */
+  host: string;
+  target: InstanceTarget;
+}
+
+export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
+  const { control, secureCookies } = deps;
+  const ownOrigins = new Set(deps.ownOrigins);
+  const validate = makeValidate(routes.login.body);
+
+  const returnOf = (to: unknown, host: unknown = ''): Return => {
+    const known = typeof to === 'string' && typeof host === 'string';
+    const target = known ? targetAt(deps, to, host) : null;
+    if (known && target !== null) return { to, host, target };
+    const message =
+      'this page leads back to an address of the gateway, and its own address names none: open the address of the ' +
+      'notebook or port again, and follow the link to the login from there';
+    throw new Refusal('field_value', message);
+  };
+
+  /** Null without a login by cookie. */
+  const visitorOf = async (request: FastifyRequest): Promise<Caller | null> => {
+    try {
+      const { credential, byCookie } = presentedCredential(request.headers);
+      return byCookie ? await control.access.authenticate(credential) : null;
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'not_logged_in') return null;
+      throw error;
+    }
+  };
+
+  const logIn = async (request: FastifyRequest, reply: FastifyReply, form: URLSearchParams): Promise<Caller> => {
+    const body = validate({ username: form.get('username'), password: form.get('password') });
+    const { accessToken, accessExpire } = await control.access.login(body, request.ip);
+    reply.header('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
+    return control.access.authenticate({ kind: 'token', token: accessToken });
+  };
+
+  app.get(LOGIN_PATH, async (request, reply) => {
+    try {
+      const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
+      const visitor = await visitorOf(request);
+      return sendPage(request, reply, 200, loginPage({ back, visitor, trouble: null, username: '' }));
+    } catch (error) {
+      return refuse(request, reply, error, { back: null, visitor: null, username: '' });
+    }
+  });
+
+  app.post(LOGIN_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
+    let back: Return | null = null;
+    let visitor: Caller | null = null;
+    let username = '';
+    try {
+      refuseCrossSite(request, ownOrigins);
+      const form = formOf(request);
+      back = returnOf(form.get('to'), form.get('host') ?? '');
+      username = form.get('username') ?? '';
+      visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
+      if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
+      const { mount, instanceId, port } = back.target;
+      const { url } = await control.instances.open(visitor, {
+        instanceId,
+        port: mount === 'notebook' ? undefined : port,
+        back: { onOwnHost: mount === 'host', path: back.to },
+      });
+      return sendPage(request, reply, 200, openingPage(url));
+    } catch (error) {
+      return refuse(request, reply, error, { back, visitor, username });
+    }
+  });
+}
+
+function targetAt(
+  { gatewayOrigin, portDomain = null }: LoginPageDeps,
+  to: string,
+  host: string,
+): InstanceTarget | null {
+  if (host === '') return returnTarget(new URL(gatewayOrigin).host, to, portDomain);
+  return portDomain === null ? null : returnTarget(`${host}.${portDomain}`, to, portDomain);
+}
+
+function formOf({ headers, body }: FastifyRequest): URLSearchParams {
+  if (FORM_TYPE.test(headers['content-type'] ?? '') && Buffer.isBuffer(body))
+    return new URLSearchParams(body.toString('utf8'));
+  throw new Refusal('field_value', 'this page takes its own form only: programs log in with POST /api/user/login');
+}
+
+type Shown = Pick<LoginPage, 'visitor' | 'username'> & { back: Return | null };
+
+function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
+  if (!(error instanceof Refusal)) throw error;
+  const { code, message, retryAfterS } = error;
+  reply.header('x-error-code', code);
+  if (retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(retryAfterS)));
+  const trouble = asSentence(message);
+  const text = back === null ? page('Not possible', paragraph(trouble)) : loginPage({ back, trouble, ...shown });
+  return sendPage(request, reply, errorKinds[code].status, text);
+}
+
+const STYLE = `:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 24rem; margin: 15vh auto 0; padding: 0 1.5rem }
+h1 { font-size: 1.4rem }
+label, input, button { display: block; font: inherit }
+input { width: 100%; box-sizing: border-box; margin: 0 0 1rem; padding: .4rem }
+button { padding: .4rem 1.2rem; margin: 0 0 2rem }`;
+
+const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
+
+/** `Referrer-Policy: origin` shows the gateway that the link is the API's, without the address. */
+const sendPage = (request: FastifyRequest, reply: FastifyReply, status: number, text: string): FastifyReply =>
+  setCommonHeaders(request, reply, HTML_TYPE)
+    .header('content-security-policy', PAGE_POLICY)
+    .header('referrer-policy', 'origin')
+    .header('x-frame-options', 'DENY')
+    .code(status)
+    .send(text);
+
+const page = (title: string, body: string, head = ''): string => `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+${head}<title>${title} · Berth</title>
+<style>${STYLE}</style>
+<h1>${title}</h1>
+${body}
+</html>
+`;
+
+const paragraph = (text: string): string => `<p>${escaped(text)}</p>`;
+
+const asSentence = (text: string): string =>
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
+interface LoginPage {
+  back: Return;
+  visitor: Caller | null;
+  trouble: string | null;
+  username: string;
+}
+
+function loginPage({ back, visitor, trouble, username }: LoginPage): string {
+  const form = (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
+<input type="hidden" name="to" value="${escaped(back.to)}">
+<input type="hidden" name="host" value="${escaped(back.host)}">
+${fields}<button>${escaped(button)}</button>
+</form>`;
+  const fields = `<label for="username">Name or email</label>
+<input id="username" name="username" autocomplete="username" required value="${escaped(username)}">
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required>
+`;
+  return page(
+    'Log in',
+    [
+      trouble === null ? '' : `<p role="alert">${escaped(trouble)}</p>`,
+      paragraph(`You return to ${back.to}`),
+      visitor === null ? '' : form('', `Continue as ${visitor.username}`),
+      visitor === null ? '' : paragraph('Or log in with another account:'),
+      form(fields, 'Log in'),
+    ].join('\n'),
+  );
+}
+
+/** Not a redirect: browsers apply `form-action` to redirects of a form, and to no refresh. */
+const openingPage = (url: string): string =>
+  page(
+    'Opening',
+    `<p><a href="${escaped(url)}">Continue</a></p>`,
+    `<meta http-equiv="refresh" content="0;url=${escaped(url)}">\n`,
+  );
