@@ -79,7 +79,7 @@ export const portUrls = (
   host: portDomain === null ? null : `${new URL(gatewayUrl).protocol}//${port}-${instanceId}.${portDomain}/`,
 });
 
-/** Link that opens a session; by default to the first page, at the port's own host if it has one. */
+/** Link that opens a session; by default to the first page, at the port's own host if any. */
 export function openUrl(addresses: Addresses, { instanceId, port, key, back }: OpenLink): string {
   const host = port === undefined ? null : portUrls(addresses, { instanceId, port }).host;
   const to = back === undefined ? '' : `&to=${encodeURIComponent(back.path)}`;
