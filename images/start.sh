@@ -283,7 +283,22 @@ bounded_log() {
 prepare_notebook() {
   (umask 077 && mkdir -p "$run/jupyter")
   cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
-import hmac
+import hmac, os, shlex
+def read_environment():
+    with open("/etc/berth/env") as file:
+        changed = os.fstat(file.fileno()).st_mtime_ns
+        return changed, dict(word.split("=", 1) for word in shlex.split(file.read()) if word != "export")
+changed, variables = read_environment()
+def refresh_environment():
+    """Later kernels and terminals get variables that have changed since the start."""
+    global changed, variables
+    if os.stat("/etc/berth/env").st_mtime_ns == changed:
+        return
+    before = variables
+    changed, variables = read_environment()
+    for name in before.keys() - variables.keys():
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in variables.items() if before.get(name) != value})
 with open("/etc/berth/notebook-token") as file:
     secret = "token " + file.read().strip()
 try:
@@ -298,7 +313,10 @@ else:
             given = handler.request.headers.get("Authorization", "")
             return hmac.compare_digest(given.encode(), secret.encode())
         def get_user(self, handler):
-            return User("owner") if self.is_token_authenticated(handler) else None
+            if not self.is_token_authenticated(handler):
+                return None
+            refresh_environment()
+            return User("owner")
     c.ServerApp.identity_provider_class = GatewayIdentity
     c.IdentityProvider.token = ""
 PY

@@ -20,6 +20,7 @@ import {
   wholeNumber,
   WITHOUT_NUL,
 } from './common.ts';
+import { environmentFields } from './environment.ts';
 
 /** Header that lets a launch or start wait for capacity instead of failing with 409. */
 export const WAIT_HEADER = 'X-Berth-Wait-For-Capacity';
@@ -102,6 +103,7 @@ export const launchRequest = request('LaunchRequest', {
   instanceConfiguration: instanceConfiguration.describe('Configuration'),
   isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
   nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
+  ...environmentFields,
 });
 export type LaunchRequest = z.output<typeof launchRequest>;
 

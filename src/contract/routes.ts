@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import * as account from './account.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
+import * as environment from './environment.ts';
 import * as exec from './exec.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
@@ -177,6 +178,24 @@ export const routes = {
     idempotent: true,
     summary: 'Revoke a link to a port and disconnect its users',
   }),
+  listInstanceEnvironment: jsonRoute(
+    '/instance/environment/list',
+    instance.instanceIdBody,
+    environment.environmentListAnswer,
+    { summary: 'List all environment variables of an instance, each with the layer it is from' },
+  ),
+  setInstanceEnvironment: jsonRoute(
+    '/instance/environment/set',
+    environment.instanceEnvironmentSetRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: 'Set environment variables of an instance; others stay' },
+  ),
+  deleteInstanceEnvironment: jsonRoute(
+    '/instance/environment/delete',
+    environment.instanceEnvironmentDeleteRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: 'Delete environment variables of an instance' },
+  ),
   catalog: jsonRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
     compressed: true,
     errors: 'plain',
@@ -249,6 +268,36 @@ export const routes = {
   listTasks: adminRoute('/admin/task/list', empty, admin.taskListAnswer, {
     summary: 'List background tasks of the server and how their last run went (administrators)',
   }),
+  listInstallationEnvironment: adminRoute('/admin/environment/list', empty, environment.environmentListAnswer, {
+    summary: "List the installation's environment variables (administrators)",
+  }),
+  setInstallationEnvironment: adminRoute(
+    '/admin/environment/set',
+    environment.environmentSetRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: 'Set environment variables for all instances; others stay (administrators)' },
+  ),
+  deleteInstallationEnvironment: adminRoute(
+    '/admin/environment/delete',
+    environment.environmentDeleteRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: "Delete the installation's environment variables (administrators)" },
+  ),
+  listEnvironment: jsonRoute('/user/environment/list', empty, environment.environmentListAnswer, {
+    summary: "List the account's environment variables",
+  }),
+  setEnvironment: jsonRoute(
+    '/user/environment/set',
+    environment.environmentSetRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: 'Set environment variables for all instances of the account; others stay' },
+  ),
+  deleteEnvironment: jsonRoute(
+    '/user/environment/delete',
+    environment.environmentDeleteRequest,
+    environment.environmentChangeAnswer,
+    { idempotent: true, summary: "Delete the account's environment variables" },
+  ),
   createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {
     idempotent: true,
     errors: 'plain',

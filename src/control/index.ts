@@ -6,6 +6,7 @@
  */
 import type { TaskStatus } from './base/scheduler.ts';
 import type { Access } from './access/types.ts';
+import type { Environments } from './instances/environment.ts';
 import type { Instances } from './instances/instances.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
@@ -29,6 +30,7 @@ export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
 export type { Caller, Credential, Idempotency, Pager, TextPage } from './base/caller.ts';
 export type { Log } from './base/logger.ts';
+export type { Environments, ListedVariable } from './instances/environment.ts';
 export type { Commands } from './inside/commands.ts';
 export type { FollowedLog } from './inside/logs/follow.ts';
 export type { LogPage, LogRequest, Logs } from './inside/logs/logs.ts';
@@ -56,6 +58,7 @@ export interface Tasks {
 
 export interface Control {
   access: Access;
+  environments: Environments;
   instances: Instances;
   volumes: Volumes;
   snapshots: Snapshots;

@@ -7,6 +7,7 @@ import { makeCommands } from './inside/commands.ts';
 import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
 import { makeEventFeed } from './events/event-feed.ts';
+import { makeEnvironments } from './instances/environment.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeFiles } from './volumes/files.ts';
 import type { ImagePulls } from './images/image-pulls.ts';
@@ -140,7 +141,10 @@ function storageUseCases(
   };
 }
 
-const instanceUseCases = (foundation: Foundation): Pick<Control, 'instances' | 'operations' | 'stopPolicies'> => ({
+const instanceUseCases = (
+  foundation: Foundation,
+): Pick<Control, 'environments' | 'instances' | 'operations' | 'stopPolicies'> => ({
+  environments: makeEnvironments(foundation),
   instances: {
     ...makeReadInstances(foundation),
     launch: makeLaunch(foundation),

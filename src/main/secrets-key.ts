@@ -50,7 +50,7 @@ const keyId = (key: Uint8Array): string =>
 
 function wrongKey(file: string, found: Uint8Array | null, sealedUnder: string): Error {
   const what = found === null ? `${file} is missing` : `${file} is another key (${keyId(found)})`;
-  const text = `${what}, and the secrets of the database are sealed under the key ${sealedUnder}. Restore the file from the backup that belongs to this database. If the key is lost for good, start with BERTH_LOST_SECRETS_KEY=${sealedUnder}: Berth then replaces what it can. Registry credentials have to be registered again, running instances need a restart before their notebooks open, and ssh host keys change.`;
+  const text = `${what}, and the secrets of the database are sealed under the key ${sealedUnder}. Restore the file from the backup that belongs to this database. If the key is lost for good, start with BERTH_LOST_SECRETS_KEY=${sealedUnder}: Berth then replaces what it can. Registry credentials have to be registered again, environment variables set again, running instances need a restart before their notebooks open, and ssh host keys change.`;
   return new Error(text);
 }
 

@@ -5,12 +5,13 @@ import { initial } from './migrations/0001-initial.ts';
 import { promisedDisks } from './migrations/0002-promised-disks.ts';
 import { runtimes } from './migrations/0003-runtimes.ts';
 import { disksByRegion } from './migrations/0004-disks-by-region.ts';
+import { variables } from './migrations/0005-variables.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
 /** Every migration, in order. A new one is a new file, added at the end. */
-export const migrations: readonly Migration[] = [initial, promisedDisks, runtimes, disksByRegion];
+export const migrations: readonly Migration[] = [initial, promisedDisks, runtimes, disksByRegion, variables];
 
 export async function openStore(options: {
   url?: string | undefined;

@@ -14,7 +14,7 @@ const onSeveralLayers: Readonly<Record<string, readonly string[]>> = {
   credentials: ['edge/gateway', 'edge/http'],
   'disk-usage': ['domain', 'control/volumes'],
   disks: ['control/volumes', 'store/tables'],
-  environment: ['domain', 'control/instances'],
+  environment: ['contract', 'domain', 'control/instances'],
   events: ['contract', 'control/inside/logs', 'store/tables'],
   exec: ['contract', 'engines/docker/exec'],
   files: ['control/volumes', 'edge/http', 'storage'],

@@ -4,7 +4,7 @@ import { defaultIdleLimits, type IdleLimits } from '../../domain/idle.ts';
 import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
-import { markOwnerFilesStale } from '../../store/tables/instances.ts';
+import { markFilesStale } from '../../store/tables/instances.ts';
 import { makeVolumePages } from '../../store/tables/volume-pages.ts';
 import { makeAccountVersions } from '../events/account-versions.ts';
 import { makeAccess, type AccessDeps } from '../access/access.ts';
@@ -28,6 +28,7 @@ import { makeRegistries } from '../images/registries.ts';
 import { makeAllocator } from '../volumes/allocate.ts';
 import { makeFreeSpaceMonitor } from '../volumes/free-space.ts';
 import { makeOutageLog } from './outage-log.ts';
+import { makeVariables } from '../instances/environment.ts';
 import { makeNotebookTokens } from './notebook-tokens.ts';
 import { makeSeal } from './seal.ts';
 import { makeSshHostKeys } from '../routing/ssh-host-key.ts';
@@ -95,6 +96,7 @@ export function makeFoundation(given: ControlDeps) {
     idempotent: makeIdempotent(secretsKey),
     seal,
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),
+    variables: makeVariables({ seal }),
     traffic: makeTraffic(given.time.now),
   };
   const routes = makeRoutes(base);
@@ -119,7 +121,7 @@ export function makeFoundation(given: ControlDeps) {
     revocations,
     access: makeAccess({
       ...base,
-      onSshKeysChanged: (tx, accountId) => markOwnerFilesStale(tx, accountId, given.time.now()),
+      onSshKeysChanged: async (tx, ownerId) => void (await markFilesStale(tx, { ownerId }, given.time.now())),
     }),
     shares: makeShares(base),
     stopAutomatically,

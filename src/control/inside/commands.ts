@@ -4,7 +4,7 @@ import { onAbort } from '../../async/abort.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, OpenExec, TerminalSize } from '../../engines/contract.ts';
 import type { Store } from '../../store/store.ts';
-import { environmentOf } from '../instances/environment.ts';
+import type { Variables } from '../instances/environment.ts';
 import { refusalOfFault, requireRunning } from './require-instance.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Time } from '../base/time.ts';
@@ -57,9 +57,10 @@ interface Deps {
   openExec: Engine['openExec'];
   beginTraffic: Forwarding['beginTraffic'];
   time: Pick<Time, 'deadline' | 'after'>;
+  variables: Pick<Variables, 'environmentOf'>;
 }
 
-export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Commands {
+export function makeCommands({ store, openExec, beginTraffic, time, variables }: Deps): Commands {
   const limit = makeConcurrencyLimit({
     ...LIMITS,
     full: {
@@ -80,7 +81,16 @@ export function makeCommands({ store, openExec, beginTraffic, time }: Deps): Com
       const signal = AbortSignal.any([gone, time.deadline(OPEN_MS)]);
       const running = await openExec(
         instanceId,
-        { command, env: { ...Object.fromEntries(environmentOf(instanceId)), ...envOf(env) }, terminal },
+        {
+          command,
+          env: {
+            ...Object.fromEntries(
+              await variables.environmentOf(store.read, { id: instanceId, ownerId: caller.accountId }),
+            ),
+            ...envOf(env),
+          },
+          terminal,
+        },
         signal,
       );
       running.exited.then(release, release);

@@ -8,6 +8,7 @@ import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
+import { deleteVariablesOf } from '../../store/tables/variables.ts';
 import type { Db } from '../../store/store.ts';
 import { advanceQueue, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
@@ -105,6 +106,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   if (action === 'terminate') {
     await revokeGrantsOfInstance(tx, id);
     await deleteSharesOf(tx, id);
+    await deleteVariablesOf(tx, id);
   }
   return operationId(id, next.generation);
 }

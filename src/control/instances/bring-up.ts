@@ -12,13 +12,20 @@ import { markProvisioned } from '../../store/tables/disks.ts';
 import { setFilesStale } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { releaseNodePort } from '../../store/tables/ports.ts';
-import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
 import { dockerImageOf, ensureImages, ImageFault } from './ensure-images.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { engineAnswers } from '../volumes/copy-deadline.ts';
-import { DisksFailed, DisksLost, engineSpec, KEYS_FILE, makeOwnDisks, prepareDisks, VolumeNotReady } from './spec.ts';
+import {
+  areFilesStale,
+  DisksFailed,
+  DisksLost,
+  engineSpec,
+  makeOwnDisks,
+  prepareDisks,
+  VolumeNotReady,
+} from './spec.ts';
 import {
   asWritten,
   backOff,
@@ -45,7 +52,7 @@ export async function refreshFiles(context: ReconcileContext, state: InstanceSta
     await makeOwnDisks(context, instance);
     const spec = await engineSpec(context, instance);
     const observation = await callEnsure(context, instance, spec);
-    const filesStale = await deps.store.write((tx) => keysChangedSince(tx, instance, spec));
+    const filesStale = await deps.store.write((tx) => changedSince(tx, context, instance, spec));
     return { state: withInstance(state, { filesStale }), next: 'again', observation };
   } catch (error) {
     return retryDisks(context, state, error);
@@ -76,11 +83,10 @@ export async function growDisks(context: ReconcileContext, state: InstanceState)
   return { state: await writeInstance(context, state, expanded, { alongside }), next: 'again' };
 }
 
-/** Clears the mark after the engine has the files. Keys changed meanwhile leave it set: true. */
-async function keysChangedSince(tx: Db, { id, ownerId }: Instance, { files }: EngineSpec): Promise<boolean> {
-  const given = files.find(({ name }) => name === KEYS_FILE)?.content;
-  if ((await authorizedKeysOf(tx, ownerId)) !== given) return true;
-  await setFilesStale(tx, id, false);
+/** Clears the mark after the engine has the files. A change meanwhile leaves it set: true. */
+async function changedSince(tx: Db, context: ReconcileContext, instance: Instance, spec: EngineSpec): Promise<boolean> {
+  if (await areFilesStale(tx, context, instance, spec)) return true;
+  await setFilesStale(tx, instance.id, false);
   return false;
 }
 

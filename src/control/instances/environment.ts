@@ -1,14 +1,191 @@
-/** The environment of an instance's programs, from Berth's own variables and later layers. */
-import { mergeEnvironment, type Environment } from '../../domain/environment.ts';
-import type { InstanceId } from '../../domain/ids.ts';
+/**
+ * The environment of an instance's programs: Berth's own variables, then those of the installation,
+ * the account and the instance, sealed in their rows.
+ */
+import { mergeEnvironment, refusalOfLayer, type Environment, type VariableSource } from '../../domain/environment.ts';
 import { notebookPath } from '../../domain/public-instance.ts';
+import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { encodeFlag } from '../../store/db/columns.ts';
+import type { Db } from '../../store/store.ts';
+import { lockInstance, markFilesStale } from '../../store/tables/instances.ts';
+import { deleteVariables, saveVariables, variablesOf, type VariableRow } from '../../store/tables/variables.ts';
+import { lockOwnAccount } from '../access/callers.ts';
+import type { Caller, Idempotency } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { idempotentWrite } from '../base/idempotent.ts';
+import type { Seal } from '../base/seal.ts';
+import { requireOwned } from '../inside/require-instance.ts';
+
+export type GivenVariables = Readonly<Record<string, string>>;
+
+export interface VariableChange {
+  environment: GivenVariables;
+  secrets: GivenVariables;
+  /** Names to delete. */
+  names: readonly string[];
+}
+
+/** Null for a secret, and for a value whose key is lost. */
+export interface ListedVariable {
+  name: string;
+  value: string | null;
+  isSecret: boolean;
+  isLost: boolean;
+  from: VariableSource;
+  /** 0 for Berth's own. */
+  updatedAtMs: number;
+}
+
+/** Holder of variables. Administrators alone change those of the installation. */
+export type VariableHolder = 'installation' | 'account' | { instanceId: string };
+
+export interface Environments {
+  /** Own variables of installation or account; of an instance all it gets, by name. */
+  list(caller: Caller, holder: VariableHolder): Promise<ListedVariable[]>;
+  /** Returns the number of instances that run or start, whose new sessions get the change. */
+  change(
+    caller: Caller,
+    holder: VariableHolder,
+    change: VariableChange,
+    idempotency: Idempotency | null,
+  ): Promise<{ runningInstances: number }>;
+}
+
+const INSTALLATION = 'installation';
 
 /** Names begin with `BERTH_`, which no other layer may set. */
-const ownVariables = (id: InstanceId): Environment =>
+const ownVariables = (id: string): Environment =>
   new Map([
     ['BERTH_INSTANCE_ID', id],
     ['BERTH_BASE_URL', notebookPath(id)],
   ]);
 
-/** Written to `/etc/berth/env`, and added to each command by API. */
-export const environmentOf = (id: InstanceId): Environment => mergeEnvironment(ownVariables(id));
+export interface Variables {
+  /** Written to `/etc/berth/env`, and added to each command by API. Lost values are left out. */
+  environmentOf(db: Db, instance: { id: string; ownerId: string }): Promise<Environment>;
+  /** Throws `field_value` for a layer over its limits. */
+  write(tx: Db, holderId: string, change: VariableChange, nowMs: number): Promise<void>;
+  listed(db: Db, holderIds: readonly string[], source: (holderId: string) => VariableSource): Promise<ListedVariable[]>;
+}
+
+export function makeVariables({ seal }: { seal: Seal }): Variables {
+  const purpose = (holderId: string, name: string): string => `variable ${holderId} ${name}`;
+  const open = ({ holderId, name, sealed }: VariableRow): string | null => seal.open(sealed, purpose(holderId, name));
+  const layerOf = (rows: readonly VariableRow[], holderId: string): Environment =>
+    new Map(
+      rows.flatMap((row): [string, string][] => {
+        const value = row.holderId === holderId ? open(row) : null;
+        return value === null ? [] : [[row.name, value]];
+      }),
+    );
+
+  return {
+    async environmentOf(db, { id, ownerId }) {
+      const holders = [INSTALLATION, ownerId, id];
+      const rows = await variablesOf(db, holders);
+      return mergeEnvironment(ownVariables(id), ...holders.map((holderId) => layerOf(rows, holderId)));
+    },
+
+    async write(tx, holderId, { environment, secrets, names }, nowMs) {
+      const twice = Object.keys(environment).find((name) => Object.hasOwn(secrets, name));
+      if (twice !== undefined)
+        throw new Refusal('field_value', `${twice} is both in "environment" and in "secrets"; send it in one`);
+      await deleteVariables(tx, holderId, names);
+      const layer = layerOf(await variablesOf(tx, [holderId]), holderId);
+      const given = (variables: GivenVariables, isSecret: boolean) =>
+        Object.entries(variables).map(([name, value]) => ({ name, value, isSecret }));
+      const all = [...given(environment, false), ...given(secrets, true)];
+      const why = refusalOfLayer(new Map([...layer, ...all.map(({ name, value }): [string, string] => [name, value])]));
+      if (why !== null) throw new Refusal('field_value', why);
+      const rows = all.map(({ name, value, isSecret }) => ({
+        holderId,
+        name,
+        isSecret: encodeFlag(isSecret),
+        sealed: seal.seal(value, purpose(holderId, name)),
+        updatedAtMs: nowMs,
+      }));
+      await saveVariables(tx, rows);
+    },
+
+    async listed(db, holderIds, source) {
+      const rows = await variablesOf(db, holderIds);
+      return rows.map((row) => {
+        const value = open(row);
+        const { name, isSecret, updatedAtMs, holderId } = row;
+        return {
+          name,
+          value: isSecret === 1 ? null : value,
+          isSecret: isSecret === 1,
+          isLost: value === null,
+          from: source(holderId),
+          updatedAtMs,
+        };
+      });
+    },
+  };
+}
+
+export interface EnvironmentDeps extends Pick<UseCaseDeps, 'store' | 'time' | 'idempotent' | 'changes'> {
+  variables: Variables;
+}
+
+export function makeEnvironments(deps: EnvironmentDeps): Environments {
+  const { store, changes, variables } = deps;
+
+  async function listOfInstance(caller: Caller, instanceId: string): Promise<ListedVariable[]> {
+    const { id, ownerId } = await requireOwned(store, caller, instanceId);
+    const sources: Readonly<Record<string, VariableSource>> = { [INSTALLATION]: 'installation', [ownerId]: 'account' };
+    const listed = await variables.listed(
+      store.read,
+      [INSTALLATION, ownerId, id],
+      (holderId) => sources[holderId] ?? 'instance',
+    );
+    const own = [...ownVariables(id)].map(([name, value]) => ({
+      name,
+      value,
+      isSecret: false,
+      isLost: false,
+      from: 'berth' as const,
+      updatedAtMs: 0,
+    }));
+    const order: readonly VariableSource[] = ['installation', 'account', 'instance'];
+    const strongest = new Map(
+      listed
+        .toSorted((a, b) => order.indexOf(a.from) - order.indexOf(b.from))
+        .map((variable) => [variable.name, variable]),
+    );
+    return [...own, ...strongest.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  /** Locks the holder, marks the files of its running instances, and returns their number. */
+  async function lockHolder(tx: Db, { accountId }: Caller, holder: VariableHolder, nowMs: number): Promise<number> {
+    if (typeof holder === 'object') {
+      if (!(await lockInstance(tx, accountId, holder.instanceId))) throw instanceNotFound();
+      return markFilesStale(tx, { id: holder.instanceId }, nowMs);
+    }
+    // Instances before the account, as everywhere.
+    const running = await markFilesStale(tx, holder === 'account' ? { ownerId: accountId } : {}, nowMs);
+    await lockOwnAccount(tx, accountId);
+    return running;
+  }
+
+  const idOf = ({ accountId }: Caller, holder: VariableHolder): string =>
+    typeof holder === 'object' ? holder.instanceId : holder === 'account' ? accountId : INSTALLATION;
+
+  return {
+    list: (caller, holder) =>
+      typeof holder === 'object'
+        ? listOfInstance(caller, holder.instanceId)
+        : variables.listed(store.read, [idOf(caller, holder)], () => holder),
+
+    async change(caller, holder, change, idempotency) {
+      const answer = await idempotentWrite(deps, caller.accountId, idempotency, async (tx, nowMs) => {
+        const runningInstances = await lockHolder(tx, caller, holder, nowMs);
+        await variables.write(tx, idOf(caller, holder), change, nowMs);
+        return { runningInstances };
+      });
+      changes.publish({ subject: 'instance', isDue: true });
+      return answer;
+    },
+  };
+}

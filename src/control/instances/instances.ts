@@ -15,6 +15,7 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import type { Regions } from '../base/regions.ts';
 import { portAccessIn } from '../routing/gateway-routes.ts';
 import { locateDisks } from '../volumes/disks.ts';
+import type { GivenVariables } from './environment.ts';
 
 /** Body of a launch, validated by the contract. */
 export interface LaunchInput {
@@ -34,6 +35,8 @@ export interface LaunchInput {
   };
   isSpotInstance: boolean;
   nodePorts: number[];
+  environment?: GivenVariables | undefined;
+  secrets?: GivenVariables | undefined;
 }
 
 type OnInstance = LongRunning<{ instanceId: string }, { instanceId: string }>;

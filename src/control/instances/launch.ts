@@ -27,11 +27,13 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
+import type { Variables } from './environment.ts';
 import type { Instances, LaunchInput } from './instances.ts';
 
 export interface LaunchDeps extends UseCaseDeps {
   freeSpace: FreeSpaceMonitor;
   notebookTokens: Pick<NotebookTokens, 'seal'>;
+  variables: Pick<Variables, 'write'>;
   firstStopPolicy: StopPolicy;
 }
 
@@ -64,6 +66,8 @@ async function writeLaunch(
   const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
+  const { environment = {}, secrets = {} } = request;
+  await deps.variables.write(tx, instance.id, { environment, secrets, names: [] }, nowMs);
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
     atMs: nowMs,

@@ -9,6 +9,7 @@ import { writeReconciledInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { Semaphore } from '../../async/semaphore.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
+import type { Variables } from './environment.ts';
 import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
@@ -26,6 +27,7 @@ export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick
   health: Pick<HealthChecks, 'takeAnswer'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
+  variables: Pick<Variables, 'environmentOf'>;
 }
 
 /** Fixed during one reconcile. */

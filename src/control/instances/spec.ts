@@ -6,10 +6,10 @@ import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { shellExports } from '../../domain/environment.ts';
+import type { Db } from '../../store/store.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
 import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
-import { environmentOf } from './environment.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
 /** A mounted volume is not Bound yet, or (`lost`) never will be. */
@@ -33,7 +33,7 @@ export class DisksLost extends Error {
   }
 }
 
-export const KEYS_FILE = 'authorized_keys';
+const KEYS_FILE = 'authorized_keys';
 const ENVIRONMENT_FILE = 'env';
 
 const COMMON_DATA = '/root/commonData';
@@ -152,7 +152,27 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
       { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, instance.ownerId), mode: 0o644 },
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
-      { name: ENVIRONMENT_FILE, content: shellExports(environmentOf(instance.id)), mode: 0o600 },
+      { name: ENVIRONMENT_FILE, content: await environmentFile(deps.store.read, context, instance), mode: 0o600 },
     ],
   };
+}
+
+const environmentFile = async (
+  db: Db,
+  { deps }: Pick<ReconcileContext, 'deps'>,
+  instance: Pick<Instance, 'id' | 'ownerId'>,
+): Promise<string> => shellExports(await deps.variables.environmentOf(db, instance));
+
+/** Whether keys or variables have changed since the spec was made. */
+export async function areFilesStale(
+  db: Db,
+  context: Pick<ReconcileContext, 'deps'>,
+  instance: Pick<Instance, 'id' | 'ownerId'>,
+  { files }: EngineSpec,
+): Promise<boolean> {
+  const given = (name: string): string | undefined => files.find((file) => file.name === name)?.content;
+  return (
+    given(KEYS_FILE) !== (await authorizedKeysOf(db, instance.ownerId)) ||
+    given(ENVIRONMENT_FILE) !== (await environmentFile(db, context, instance))
+  );
 }

@@ -20,6 +20,7 @@ import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFile } from './files.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
+import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
@@ -135,6 +136,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...storageHandlers(control, pages),
       ...catalogHandlers(control),
       ...accountHandlers(control.access, secureCookies),
+      ...environmentHandlers(control.environments),
     },
   };
 }

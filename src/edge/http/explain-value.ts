@@ -12,12 +12,19 @@ export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Iss
   const issue = issues.toSorted((a, b) => depthOf(a) - depthOf(b))[0];
   if (!issue) throw new Error('a refused body without an issue');
   const field = fieldAt(schema, issue.path);
+  if (field instanceof z.ZodRecord) return explainMember(issue);
   const value = valueAt(body, issue.path);
   const name = `field "${pathText(issue.path)}"`;
   const rule = describeRule(field, issue);
   if (isSecret(field)) return `${name} ${rule}`;
   if (issue.code === 'too_big' && Array.isArray(value)) return `${name} has ${value.length} items: it ${rule}`;
   return `${name} is ${show(value)}: it ${rule}`;
+}
+
+/** A member of a record: its value, which may be secret, is not shown. */
+function explainMember({ path, code, message }: Issue): string {
+  const name = `field "${pathText(path.slice(0, 1))}"`;
+  return code === 'custom' ? `${name} ${message}` : `${name} has ${show(path[1])}, whose value is not a string`;
 }
 
 /** Nested fields come after all fields of the outer level; array items count as their array. */

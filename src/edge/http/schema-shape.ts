@@ -2,7 +2,9 @@
 import { z } from 'zod';
 
 export type Shape =
-  { type: 'string' | 'number' | 'boolean' } | { type: 'object'; fields: Field[] } | { type: 'array'; item: Shape };
+  | { type: 'string' | 'number' | 'boolean' | 'record' }
+  | { type: 'object'; fields: Field[] }
+  | { type: 'array'; item: Shape };
 
 interface Field {
   name: string;
@@ -38,6 +40,7 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
     case 'string':
     case 'number':
     case 'boolean':
+    case 'record':
       return { type };
     case 'enum':
       return { type: 'string' };
@@ -53,5 +56,5 @@ export const isObject = (value: unknown): value is JsonObject =>
 
 export function hasType(value: unknown, { type }: Shape): boolean {
   if (type === 'array') return Array.isArray(value);
-  return type === 'object' ? isObject(value) : typeof value === type;
+  return type === 'object' || type === 'record' ? isObject(value) : typeof value === type;
 }

@@ -79,6 +79,16 @@ export interface SshKeyTable {
   createdAtMs: number;
 }
 
+/** An environment variable. `holderId`: id of an instance or account, or `installation`. */
+export interface VariableTable {
+  holderId: string;
+  name: string;
+  isSecret: Flag;
+  /** All values are sealed, secret or not. */
+  sealed: string;
+  updatedAtMs: number;
+}
+
 export interface RegionTable {
   id: string;
   name: string;
@@ -402,4 +412,5 @@ export interface Schema {
   orphan: OrphanTable;
   gatewayGrant: GatewayGrantTable;
   portShare: PortShareTable;
+  variable: VariableTable;
 }

@@ -45,7 +45,7 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   generation: by('reconcile', plain()),
   mustHalt: by('reconcile', flag()),
   everEnsured: by('reconcile', flag()),
-  // Set and cleared by `markOwnerFilesStale` and `setFilesStale`, not by reconciles.
+  // Set and cleared by `markFilesStale` and `setFilesStale`, not by reconciles.
   filesStale: by('insert', flag()),
   attempts: by('reconcile', plain()),
   requestedAtMs: by('reconcile', plain()),

@@ -246,15 +246,15 @@ export async function makeDue(tx: Db, ids: readonly string[], nowMs: number): Pr
 }
 
 /**
- * Marks files of an owner's running instances as stale. The generation stays: launches continue.
+ * Marks files of running instances as stale: of an owner, of one instance, or of all. Returns their
+ * number. The generation stays: launches continue.
  */
-export async function markOwnerFilesStale(tx: Db, ownerId: string, nowMs: number): Promise<void> {
-  await tx
-    .updateTable('instance')
-    .set({ dueAtMs: nowMs, filesStale: 1 })
-    .where('ownerId', '=', ownerId)
-    .where('desired', '=', 'running')
-    .execute();
+export async function markFilesStale(tx: Db, of: { ownerId?: string; id?: string }, nowMs: number): Promise<number> {
+  let query = tx.updateTable('instance').set({ dueAtMs: nowMs, filesStale: 1 }).where('desired', '=', 'running');
+  if (of.ownerId !== undefined) query = query.where('ownerId', '=', of.ownerId);
+  if (of.id !== undefined) query = query.where('id', '=', of.id);
+  const { numUpdatedRows } = await query.executeTakeFirst();
+  return Number(numUpdatedRows);
 }
 
 export const notebookTokensAfter = (
@@ -276,12 +276,7 @@ export async function saveNotebookToken(tx: Db, id: string, notebookToken: strin
 
 export async function replaceNotebookToken(tx: Db, id: string, notebookToken: string, nowMs: number): Promise<void> {
   await saveNotebookToken(tx, id, notebookToken);
-  await tx
-    .updateTable('instance')
-    .set({ dueAtMs: nowMs, filesStale: 1 })
-    .where('id', '=', id)
-    .where('desired', '=', 'running')
-    .execute();
+  await markFilesStale(tx, { id }, nowMs);
 }
 
 export async function setFilesStale(tx: Db, id: string, stale: boolean): Promise<void> {

@@ -59,6 +59,7 @@ async function commandFixture() {
     openExec: async () => running,
     beginTraffic: () => () => {},
     time: clock.time,
+    variables: { environmentOf: async () => new Map() },
   });
   const gone = new AbortController();
   const request = { instanceId, command: ['x'], env: [], stdin: Buffer.of(), limitMs: 60_000, maxOutputBytes: 1_000 };

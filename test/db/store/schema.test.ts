@@ -36,6 +36,7 @@ const rows: Rows = {
   session: { id: 's', accountId: 'ann', createdAtMs: 1, expiresAtMs: BIG, revokedAtMs: null },
   apiKey: { id: 'a', accountId: 'ann', name: '', hash: 'h', lastFour: '1234', createdAtMs: 1 },
   sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', fingerprint: '', createdAtMs: 1 },
+  variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
   region: { ...regionRow({ id: 'here' }), cpuMilliUsed: 1, memoryMiBUsed: 2, gpusUsed: 3, nodePortsUsed: 4 },
   image: {
     id: 'i',

@@ -25,6 +25,7 @@ export function fakeControl(
 ): Control {
   return {
     access: { ...refusingAccess, ...given.access },
+    environments: { list: unasked, change: unasked, ...given.environments },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

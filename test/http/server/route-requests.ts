@@ -15,6 +15,7 @@ export const bodyOf = (ids: Record<string, string | undefined>): object => ({
   dataDiskSize: 100,
   path: '',
   command: ['true'],
+  names: ['A'],
   terminal: 'one',
   source: 'console',
 });

@@ -283,6 +283,7 @@ test('the API: Mallory’s lists and event stream hold nothing of Alice’s', as
     'listSshKeys',
     'listImages',
     'listRegistries',
+    'listEnvironment',
     'userInfo',
   ] as const;
   for (const name of lists) {

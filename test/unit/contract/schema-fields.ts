@@ -39,5 +39,6 @@ function inner(schema: z.core.$ZodType): z.core.$ZodType {
 
 function jsonType(schema: z.core.$ZodType): string {
   const { type } = schema._zod.def;
-  return type === 'enum' ? 'string' : type;
+  if (type === 'enum') return 'string';
+  return type === 'record' ? 'object' : type;
 }
