@@ -13,7 +13,7 @@ const image = answer('Image', {
   ref: text('Reference the account registered; empty for images of the operator'),
   sizeBytes: decimal('Size of a saved image, shared layers included; 0 for others'),
   state: z.enum(imageStates).describe("State on the region's engine; `Saving`: being saved from an instance"),
-  stateText: text('Current step or cause of a failure; may be empty'),
+  stateText: text('Current step, cause of a failure, or why the registry was not asked yet; may be empty'),
   progressPercent: decimal('Progress while `Preparing`, 0 to 100'),
 });
 

@@ -209,7 +209,7 @@ export const routes = {
   }),
   createImage: jsonRoute('/image/create', image.imageCreateRequest, image.imageIdAnswer, {
     idempotent: true,
-    summary: 'Register an image of a registry for your account',
+    summary: 'Register an image of a registry for your account; the registry is asked for it',
   }),
   saveImage: operationRoute('/image/save', image.imageSaveRequest, image.imageIdAnswer, {
     summary: 'Save the root disk of a Running or Stopped instance as an image; a running instance is paused meanwhile',

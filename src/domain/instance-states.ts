@@ -264,6 +264,10 @@ export interface Limits {
   copyDeadlineMs: number;
   /** Delay before an engine is asked again. */
   engineRetryMs: number;
+  /** Longest wait of a caller for the check of an image. */
+  imageCheckMs: number;
+  /** Between checks of a registered image whose registry is away. */
+  imageRecheckMs: number;
 }
 
 /** Longest copy of a root disk by an engine: tens of gigabytes to a slow disk. */
@@ -285,6 +289,8 @@ export const defaultLimits: Limits = {
   storageDeadlineMs: 60_000,
   copyDeadlineMs: MAX_COPY_MS + 5 * 60_000, // the engine gives up first, and says why
   engineRetryMs: 2_000,
+  imageCheckMs: 5_000,
+  imageRecheckMs: 60_000,
 };
 
 export interface Deadline {

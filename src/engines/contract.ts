@@ -350,6 +350,12 @@ export interface Engine {
     options?: { askRegistry: boolean },
   ): Promise<void>;
 
+  /**
+   * Asks the registry for an image that the engine need not have. Transfers no layers. False: this
+   * engine cannot ask. Faults as `ensureImage`; `rejected` for another architecture.
+   */
+  checkImage(ref: string, signal: AbortSignal, credentials?: RegistryCredentials): Promise<boolean>;
+
   /** Uploads a local image to the registry. Faults as `ensureImage`; `not_found`: not local. */
   pushImage(ref: string, onProgress: OnProgress, signal: AbortSignal, credentials?: RegistryCredentials): Promise<void>;
 

@@ -230,6 +230,9 @@ export function describeImages(current: () => Subject): void {
         expect(inspect(fault, { depth: Infinity, showHidden: true })).not.toContain(wrongCredentials.secret);
       }
       reported.length = 0;
+      for (const given of [undefined, wrongCredentials])
+        expect((await expectFault(again.checkImage(ref, deadline(), given), 'denied')).reason).toBe('imageDenied');
+      expect(await again.checkImage(ref, deadline(), credentials)).toBe(true);
       await again.ensureImage(ref, tell, deadline(), credentials);
       expectProgress(reported);
       expect(await hasFile(subject, ref)).toBe(true);

@@ -154,6 +154,8 @@ export function faultyEngine(life: ServerRun): Engine {
         signal,
         fn: (by) => engine.ensureImage(ref, reported(onProgress), by, credentials, more),
       }),
+    checkImage: (ref, signal, credentials) =>
+      ask({ verb: 'checkImage', about: ref, signal, fn: (by) => engine.checkImage(ref, by, credentials) }),
     async pushImage(ref, onProgress, signal, credentials) {
       const fn = (by: AbortSignal): Promise<void> => engine.pushImage(ref, reported(onProgress), by, credentials);
       await ask({ verb: 'pushImage', about: ref, signal, fn });

@@ -17,6 +17,7 @@ import { makeDiskHolders } from '../volumes/disk-holders.ts';
 import { makeRevocations } from '../routing/revocations.ts';
 import { makeRoutes, makeRouteTable } from '../routing/gateway-routes.ts';
 import { makeHealthChecks } from '../instances/health.ts';
+import { makeCheckImage } from '../images/check-image.ts';
 import { makeImagePulls } from '../images/image-pulls.ts';
 import type { TaskDeps } from './deps.ts';
 import { makeSampler } from '../inside/metrics/sampler.ts';
@@ -113,6 +114,7 @@ export function makeFoundation(given: ControlDeps) {
   });
   const stopAutomatically = makeStopAutomatically(base);
   const allocator = makeAllocator(base);
+  const registries = makeRegistries(base);
   return {
     ...base,
     shutdown,
@@ -127,7 +129,8 @@ export function makeFoundation(given: ControlDeps) {
     stopAutomatically,
     idleDetector: makeIdleDetector({ ...base, stopAutomatically }),
     imagePulls: makeImagePulls(),
-    registries: makeRegistries(base),
+    registries,
+    checkImage: makeCheckImage({ ...base, credentialsFor: registries.credentialsFor }),
     sshHostKey: makeSshHostKeys(secretsKey),
     accountVersions: makeAccountVersions(base),
     allocator,

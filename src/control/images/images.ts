@@ -1,6 +1,7 @@
 /** Use cases of images: the catalog's, and those of an account, invisible to other accounts. */
 import type { imageStates } from '../../domain/catalog.ts';
 import { isUnderPrefix, parseImageRef, type ImageRef } from '../../domain/image-ref.ts';
+import type { Limits } from '../../domain/instance-states.ts';
 import type { InstanceSpec } from '../../domain/instance.ts';
 import { beginOperation, endOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { refusalOfSave } from '../../domain/desired-state.ts';
@@ -27,6 +28,7 @@ import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
+import { uncheckedText, type CheckImage } from './check-image.ts';
 import { refuseLocalRegistry } from './registries.ts';
 import type { Caller, LongRunning, Mutation, Pager } from '../base/caller.ts';
 
@@ -56,6 +58,8 @@ export interface Images {
 export interface ImageDeps extends UseCaseDeps {
   imagePulls: Pick<ImagePulls, 'stateOf'>;
   localRegistries: boolean;
+  checkImage: CheckImage;
+  limits: Pick<Limits, 'imageRecheckMs'>;
 }
 
 const MAX_IMAGES = 200;
@@ -101,12 +105,19 @@ const createImage =
     const { regions, localRegistries, randomUuid } = deps;
     const { ref, server } = readOwnRef(written, regions);
     if (!localRegistries) refuseLocalRegistry('ref', written, server);
+    const check = await deps.checkImage(accountId, ref);
     const architecture = regions.all().find(({ health }) => health.probe)?.health.probe?.architecture ?? '';
     return idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      if (check.kind === 'refused')
+        throw new Refusal('field_value', `field "ref" is ${JSON.stringify(written)}: ${check.why}`);
       await refuseTooMany(tx, accountId);
       const id = randomUuid();
       const facts = { id, ownerId: accountId, name, ref, architecture, tags: [], type: 'notebook' };
-      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null });
+      const isUnchecked = check.kind === 'unchecked';
+      const unchecked = isUnchecked
+        ? { text: uncheckedText(check.why), againAtMs: nowMs + deps.limits.imageRecheckMs }
+        : null;
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from: null, unchecked });
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.created', subjectId: id, data: { name, ref } });
       return { imageId: id };
     });
@@ -129,7 +140,7 @@ const saveImage =
       const { architecture, tags, type } = instance.spec.image;
       const facts = { id, ownerId: accountId, name, ref: `${drivers.savedPrefix}/${id}:1`, architecture, tags, type };
       const from = { instanceId, regionId, operation: beginOperation('saveImage', 'user', nowMs) };
-      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from });
+      await insertOwnImage(tx, { ...facts, createdAtMs: nowMs, from, unchecked: null });
       const data = { name, instanceId };
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'image.saveWished', subjectId: id, data });
       return { imageId: id, operationId: operationId(id, FIRST_GENERATION) };
@@ -185,13 +196,13 @@ export async function resolveImage(
   const row = await lockOwnImage(tx, caller.accountId, request.imageId);
   if (!row) throw notFound(request.imageId);
   const image = ownImageFromRow(row);
-  const { state, stateText, regionId } = image;
+  const { state, stateText, regionId, fromInstanceId } = image;
   if (state === 'Saving')
     throw new Refusal(
       'not_now',
       `image ${image.id} is not ready: it is still being saved; launch when POST /api/image/list shows the state Ready`,
     );
-  if (state === 'Failed')
+  if (state === 'Failed' && fromInstanceId !== null)
     throw new Refusal(
       'not_now',
       `image ${image.id} could not be saved (${stateText}); delete it, and save the instance again`,
@@ -227,9 +238,15 @@ const listed = (
   ...state,
 });
 
-/** A registered image has the state of its pulls; a saved image has the state of its row. */
+/**
+ * A registered image has the state of its pulls, or what a check says; a saved image has the state
+ * of its row.
+ */
 function ownState({ state, stateText, fromInstanceId }: OwnImage, pulled: ImageState): ListedState {
-  return fromInstanceId === null || state === 'Deleting' ? pulled : { state, stateText, progressPercent: 0 };
+  if (state === 'Deleting') return pulled;
+  if (fromInstanceId !== null) return { state, stateText, progressPercent: 0 };
+  if (pulled.state !== 'Absent' || stateText === '') return pulled;
+  return { ...pulled, state: state === 'Failed' ? state : pulled.state, stateText };
 }
 
 /** Refuses references under the prefixes of root disks: these may belong to other accounts. */

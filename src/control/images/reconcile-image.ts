@@ -1,8 +1,9 @@
 /**
- * Reconciles an image that is saved from an instance:
+ * Reconciles an image that is saved from an instance, or registered while its registry was away:
  *
  *     Saving ── root disk copied, and pushed if the operator has a registry ──► Ready
  *        └───── container gone, or too many failed attempts ──► Failed, with the reason
+ *     registered, unchecked ── registry answers ──► checked, or Failed
  *     any ── delete ──► Deleting ── removed from the engine ──► row deleted
  *
  * A running instance is paused while its root disk is copied. After a crash the copy starts again
@@ -20,10 +21,12 @@ import type { TaskDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
+import { uncheckedText, type CheckImage } from './check-image.ts';
 import { makeProgressReporter } from './progress-reporter.ts';
 
 export interface ImageReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
   limits: Limits;
+  checkImage: CheckImage;
 }
 
 interface Work extends ImageReconcilerDeps {
@@ -34,7 +37,7 @@ interface Work extends ImageReconcilerDeps {
 export function makeImageReconciler(deps: ImageReconcilerDeps) {
   return async (leased: LeasedRow<ImageRow>): Promise<ReconcileResult> => {
     const { row } = leased;
-    if (row.regionId === null) return { dueAtMs: null };
+    if (row.regionId === null) return checkAgain({ ...deps, leased });
     const work: Work = { ...deps, leased, drivers: deps.regions.of(row.regionId) };
     switch (row.state) {
       case 'Saving':
@@ -47,7 +50,30 @@ export function makeImageReconciler(deps: ImageReconcilerDeps) {
   };
 }
 
-const guardOf = ({ leased: { row, leaseToken } }: Work) => ({ id: row.id, leaseToken, generation: row.generation });
+/** Asks for a registered image until its registry has answered. */
+async function checkAgain({
+  leased,
+  store,
+  time,
+  limits,
+  checkImage,
+}: Omit<Work, 'drivers'>): Promise<ReconcileResult> {
+  const { row } = leased;
+  if (row.ownerId === null || row.stateText === '' || row.state !== 'Ready') return { dueAtMs: null };
+  const check = await checkImage(row.ownerId, row.ref);
+  const isUnchecked = check.kind === 'unchecked';
+  const stateText = isUnchecked ? uncheckedText(check.why) : check.kind === 'refused' ? check.why : '';
+  const result = { state: check.kind === 'refused' ? 'Failed' : row.state, stateText };
+  const written = await store.write((tx) => writeReconciledImage(tx, guardOf({ leased }), result));
+  if (!written) return { dueAtMs: time.now() };
+  return { dueAtMs: isUnchecked ? time.now() + limits.imageRecheckMs : null };
+}
+
+const guardOf = ({ leased: { row, leaseToken } }: Pick<Work, 'leased'>) => ({
+  id: row.id,
+  leaseToken,
+  generation: row.generation,
+});
 
 const callSignal = ({ leased, time, limits }: Work): AbortSignal =>
   AbortSignal.any([leased.signal, time.deadline(limits.callDeadlineMs)]);

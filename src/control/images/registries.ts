@@ -1,5 +1,5 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
-import { parseRegistryServer, isLocalServer } from '../../domain/image-ref.ts';
+import { parseRegistryServer, isLocalServer, registryServerOf } from '../../domain/image-ref.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { RegistryCredentials } from '../../engines/contract.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -9,6 +9,7 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import type { Caller, Mutation } from '../base/caller.ts';
+import type { ImageRequest } from './image-pulls.ts';
 
 /** Credentials for registries. No answer has the secret. */
 export interface Registries {
@@ -110,4 +111,18 @@ function readServer(written: string): string {
   if (typeof read !== 'string') return read.server;
   const right = 'write the server as in image names, such as registry.example.org or 10.0.0.7:5000, or docker.io';
   throw new Refusal('field_value', `field "server" is ${JSON.stringify(written)}: ${read}; ${right}`);
+}
+
+export function withCredentialAdvice(fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault {
+  if (fault.kind !== 'denied' || ownerId === undefined) return fault;
+  const server = registryServerOf(ref);
+  const advice =
+    credentials === undefined
+      ? `register credentials for ${server} with POST /api/registry/create`
+      : `delete the credentials for ${server} (user ${credentials.username}) with POST /api/registry/delete, and register credentials that may read the image`;
+  return new EngineFault(fault.kind, `${fault.message}; ${advice}`, {
+    retry: fault.retry,
+    reason: fault.reason,
+    cause: fault.cause,
+  });
 }

@@ -13,7 +13,7 @@ import {
   type ReconcileContext,
 } from './reconcile-context.ts';
 import { registryServerOf } from '../../domain/image-ref.ts';
-import type { CredentialsFor } from '../images/registries.ts';
+import { withCredentialAdvice, type CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 
 /** Least share of the image deadline for each pull: an old request may start with one. */
@@ -148,17 +148,3 @@ async function imageRequestOf(
   const { ownerId } = instance;
   return { ref, ownerId, credentials: await credentialsFor(ownerId, registryServerOf(ref)) };
 }
-
-const withCredentialAdvice = (fault: EngineFault, { ref, ownerId, credentials }: ImageRequest): EngineFault => {
-  if (fault.kind !== 'denied' || ownerId === undefined) return fault;
-  const server = registryServerOf(ref);
-  const advice =
-    credentials === undefined
-      ? `register credentials for ${server} with POST /api/registry/create`
-      : `delete the credentials for ${server} (user ${credentials.username}) with POST /api/registry/delete, and register credentials that may read the image`;
-  return new EngineFault(fault.kind, `${fault.message}; ${advice}`, {
-    retry: fault.retry,
-    reason: fault.reason,
-    cause: fault.cause,
-  });
-};

@@ -106,6 +106,7 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       await images.ensure(ref, onProgress, signal, credentials, imageOptions);
       tools.onImagePresent(ref);
     },
+    checkImage: images.check,
     pushImage: images.push,
     removeImage: (ref, signal) => images.remove(ref, signal),
     saveImage: save,
@@ -199,7 +200,7 @@ function wireModules(options: DockerEngineOptions) {
   const networks = makeNetworks({ client, host, installation, pool });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
-  const images = makeDockerImages({ client, installation, buildLocalImage: options.buildLocalImage });
+  const images = makeDockerImages({ client, host, installation, buildLocalImage: options.buildLocalImage });
   const idMappedMounts = makeIdMappedMounts(idMappedFolder(options.stateFolder));
   const onImageGone = images.forget;
   const daemons = makeDockerInside({ client, installation, host, idMappedMounts, config: dockerInside, onImageGone });

@@ -8,7 +8,7 @@ import { aborted, simulatedFault } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 import { pulledImage } from './images.ts';
 
-type ImageVerbs = Pick<Engine, 'ensureImage' | 'pushImage' | 'removeImage' | 'saveImage'>;
+type ImageVerbs = Pick<Engine, 'ensureImage' | 'checkImage' | 'pushImage' | 'removeImage' | 'saveImage'>;
 
 export function imageVerbs(context: EngineContext): ImageVerbs {
   const { host, installation, call, lockImage, lockInstance, pass } = context;
@@ -25,6 +25,11 @@ export function imageVerbs(context: EngineContext): ImageVerbs {
       call({ verb: 'ensureImage', about: ref, signal, lie: () => {} }, () =>
         pull(transferOf(ref, onProgress, signal, credentials), options),
       ),
+    checkImage: (ref, signal, credentials) =>
+      call({ verb: 'checkImage', about: ref, signal, lie: () => true }, async () => {
+        offeredImage(host, ref, credentials);
+        return true;
+      }),
     pushImage: (ref, onProgress, signal, credentials) =>
       call({ verb: 'pushImage', about: ref, signal, lie: () => {} }, () =>
         lockImage(ref, signal, () => push(transferOf(ref, onProgress, signal, credentials))),
@@ -57,18 +62,21 @@ interface Transfer {
 async function pull(transfer: Transfer, { askRegistry } = { askRegistry: false }): Promise<void> {
   const { host, ref, credentials } = transfer;
   if (host.image(ref) !== undefined && !askRegistry) return;
+  const image = offeredImage(host, ref, credentials);
+  // Another call may finish first.
+  await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
+  if (host.image(ref) === undefined) host.addImage(ref, image);
+}
+
+function offeredImage(host: SimulatedHost, ref: string, credentials: RegistryCredentials | undefined) {
   const source = host.images(ref, credentials);
   const pushed = host.pushed(ref);
   if (source.kind === 'denied' || source.kind === 'unreachable') throw refusal(source.kind, ref);
   const image = pushed ?? (source.kind === 'found' ? pulledImage(source.bytes) : undefined);
-  if (image === undefined) {
-    throw simulatedFault('not_found', `the registry has no image ${ref}; check its name and tag`, {
-      reason: 'imageMissing',
-    });
-  }
-  // Another call may finish first.
-  await move(transfer, `Downloading ${ref}`, image.bytes, () => host.image(ref) !== undefined);
-  if (host.image(ref) === undefined) host.addImage(ref, image);
+  if (image !== undefined) return image;
+  throw simulatedFault('not_found', `the registry has no image ${ref}; check its name and tag`, {
+    reason: 'imageMissing',
+  });
 }
 
 async function push(transfer: Transfer): Promise<void> {

@@ -6,6 +6,7 @@ export const verbs = [
   'listOwned',
   'observe',
   'ensureImage',
+  'checkImage',
   'pushImage',
   'removeImage',
   'ensure',

@@ -42,10 +42,12 @@ export interface NewOwnImage {
   type: string;
   createdAtMs: number;
   from: { instanceId: string; regionId: string; operation: Operation } | null;
+  /** Registered while its registry was away. */
+  unchecked: { text: string; againAtMs: number } | null;
 }
 
 export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> {
-  const { from, tags, ...facts } = image;
+  const { from, tags, unchecked, ...facts } = image;
   await tx
     .insertInto('image')
     .values({
@@ -57,7 +59,8 @@ export async function insertOwnImage(tx: Db, image: NewOwnImage): Promise<void> 
       fromInstanceId: from?.instanceId ?? null,
       regionId: from?.regionId ?? null,
       operation: from === null ? null : JSON.stringify(from.operation),
-      dueAtMs: from === null ? null : facts.createdAtMs,
+      stateText: unchecked?.text ?? '',
+      dueAtMs: from === null ? (unchecked?.againAtMs ?? null) : facts.createdAtMs,
     })
     .execute();
 }

@@ -15,21 +15,106 @@ const credentials = { server: SERVER, username: 'ada', secret: 'harbour' };
 const namesOf = async (world: World, caller: Caller): Promise<string[]> =>
   (await world.running.control.images.list(caller, pager)).images.map(({ name }) => name);
 
+const idOf = async (world: World, name: string): Promise<string> =>
+  (await world.running.control.images.list(world.caller, pager)).images.find((image) => image.name === name)?.imageId ??
+  '';
+
 const launch = (world: World, imageId: string, caller = world.caller): Promise<{ instanceId: string }> =>
   world.running.control.instances.launch(caller, world.launchInput({ imageId }), null);
 
 const waitsForImage = (world: World, id: string) =>
   world.until(id, ({ instanceRuntimeInfo }) => instanceRuntimeInfo.diagnosisReason === 'BackOff');
 
+/** Creates an image that its registry denies from then on. */
+async function createDenied(world: World, caller = world.caller): Promise<{ imageId: string }> {
+  const { images, registries } = world.running.control;
+  const { registry } = await registries.create(caller, credentials, null);
+  const created = await images.create(caller, { name: 'tool', ref: REF }, null);
+  await registries.delete(caller, { id: registry.id }, null);
+  return created;
+}
+
 /** An engine that records image calls, and whose registry can go away. */
 function watched() {
-  const registered = { pulls: [] as string[], away: false };
+  const registered = { pulls: [] as string[], away: false, gone: false };
   const images: typeof defaultImages = (ref, given) => {
     registered.pulls.push(`${ref} ${given?.username ?? '-'}`);
+    if (registered.gone) return { kind: 'not_found' };
     return registered.away ? { kind: 'unreachable' } : defaultImages(ref, given);
   };
   return { registered, engine: { images } };
 }
+
+onBothEngines('a reference of an image', (open) => {
+  test.each([
+    ['missing.invalid/team/tool', /^field "ref" is "missing\.invalid\/team\/tool": .*check its name and tag$/],
+    [REF, /"ref".*register credentials for private\.invalid with POST \/api\/registry\/create$/],
+  ])('is refused when its registry has no %s for the account', async (ref, message) => {
+    const world = await makeWorld(await open());
+    const { images } = world.running.control;
+    const idempotency = { key: 'k', bodyHash: 'b', route: 'r' };
+    const refused = images.create(world.caller, { name: 'tool', ref }, idempotency);
+    await expect(refused).rejects.toMatchObject({ code: 'field_value', message: expect.stringMatching(message) });
+    expect(await namesOf(world, world.caller)).toEqual(['test image']);
+  });
+
+  test('gets its first answer again when its image is gone meanwhile', async () => {
+    const { registered, engine } = watched();
+    const world = await makeWorld(await open(), { engine });
+    const { images } = world.running.control;
+    const idempotency = { key: 'k', bodyHash: 'b', route: 'r' };
+    const create = () => images.create(world.caller, { name: 'tool', ref: 'quay.io/a/one' }, idempotency);
+    const first = await create();
+    registered.gone = true;
+    expect(await create()).toEqual(first);
+  });
+
+  test('is accepted while its registry is away, says so, and is checked again', async () => {
+    const { registered, engine } = watched();
+    const world = await makeWorld(await open(), { engine, limits: { imageRecheckMs: 20 } });
+    const { images } = world.running.control;
+    registered.away = true;
+    await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    await images.create(world.caller, { name: 'two', ref: 'missing.invalid/a/two' }, null);
+    const stateOf = async (name: string) => {
+      const found = (await images.list(world.caller, pager)).images.find((image) => image.name === name);
+      return [found?.state, found?.stateText];
+    };
+    const unchecked = /^not checked yet: .*does not answer/;
+    expect(await stateOf('one')).toEqual(['Absent', expect.stringMatching(unchecked)]);
+    const before = registered.pulls.length;
+    await eventually(() => registered.pulls.length > before + 3);
+    expect(await stateOf('one')).toEqual(['Absent', expect.stringMatching(unchecked)]);
+    registered.away = false;
+    await eventually(async () => (await stateOf('one'))[1] === '');
+    await eventually(async () => (await stateOf('two'))[0] === 'Failed');
+    expect(await stateOf('two')).toEqual(['Failed', expect.stringMatching(/check its name and tag/)]);
+    expect(await stateOf('one')).toEqual(['Absent', '']);
+    const asked = registered.pulls.length;
+    await world.until((await launch(world, await idOf(world, 'one'))).instanceId, hasStatus('Running'));
+    expect(registered.pulls.slice(asked), 'no more checks').toHaveLength(1);
+  });
+
+  test('is accepted without an engine that answers', async () => {
+    const world = await makeWorld(await open(), { start: false });
+    const { images } = world.running.control;
+    await images.create(world.caller, { name: 'one', ref: 'missing.invalid/a/one' }, null);
+    expect((await images.list(world.caller, pager)).images.at(-1)).toMatchObject({
+      stateText: 'not checked yet: the container engine does not answer',
+    });
+  });
+
+  test('is accepted when its registry stays silent', async () => {
+    const world = await makeWorld(await open(), { limits: { imageCheckMs: 50 } });
+    world.engine.checkImage = (_ref, signal) =>
+      new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('aborted'))));
+    const { images } = world.running.control;
+    await images.create(world.caller, { name: 'one', ref: 'quay.io/a/one' }, null);
+    expect((await images.list(world.caller, pager)).images.at(-1)).toMatchObject({
+      stateText: 'not checked yet: the registry did not answer within 0.05 s',
+    });
+  });
+});
 
 onBothEngines('an image of an account', (open) => {
   test('is listed for its account only, after the catalog, page by page', async () => {
@@ -96,7 +181,7 @@ onBothEngines('an image of an account', (open) => {
   test('names the credentials to register when denied, and is pulled once they are', async () => {
     const world = await makeWorld(await open());
     const { images, registries } = world.running.control;
-    const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const { imageId } = await createDenied(world);
     const { instanceId } = await launch(world, imageId);
     const waiting = await waitsForImage(world, instanceId);
     expect(waiting.instanceRuntimeInfo).toMatchObject({
@@ -119,8 +204,8 @@ onBothEngines('an image of an account', (open) => {
 
   test('fails as ImageDenied when it stays denied, and runs once started with credentials', async () => {
     const world = await makeWorld(await open(), { limits: { imageDeadlineMs: 500, maxAttempts: 2 } });
-    const { images, registries, instances } = world.running.control;
-    const { imageId } = await images.create(world.caller, { name: 'tool', ref: REF }, null);
+    const { registries, instances } = world.running.control;
+    const { imageId } = await createDenied(world);
     const { instanceId } = await launch(world, imageId);
     const failed = await world.until(instanceId, hasStatus('StartingFailed'));
     expect(failed.instanceRuntimeInfo).toMatchObject({
@@ -142,7 +227,7 @@ onBothEngines('an image of an account', (open) => {
     expect(world.engine.host.image(REF), 'the host has the image').toBeDefined();
 
     const thief = await world.account('thief');
-    const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
+    const theirs = await createDenied(world, thief);
     const { instanceId } = await launch(world, theirs.imageId, thief);
     await waitsForImage(world, instanceId);
     const before = registered.pulls.length;
@@ -160,7 +245,7 @@ onBothEngines('an image of an account', (open) => {
     await registries.create(world.caller, credentials, null);
     const thief = await world.account('thief');
     const mine = await images.create(world.caller, { name: 'tool', ref: REF }, null);
-    const theirs = await images.create(thief, { name: 'tool', ref: REF }, null);
+    const theirs = await createDenied(world, thief);
     const first = await launch(world, mine.imageId);
     await eventually(() => registered.pulls.includes(`${REF} ada`));
     const second = await launch(world, theirs.imageId, thief);
@@ -199,6 +284,7 @@ onBothEngines('an image of an account', (open) => {
       { name: 'one', ref: 'quay.io/a/one' },
       null,
     );
+    registered.pulls.length = 0; // the check
     const all = await Promise.all([1, 2, 3].map(() => launch(world, imageId)));
     for (const { instanceId } of all) await world.until(instanceId, hasStatus('Running'));
     expect(registered.pulls.filter((pull) => pull.startsWith('quay.io/a/one'))).toHaveLength(1);

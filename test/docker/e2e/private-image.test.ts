@@ -54,6 +54,14 @@ function ignoreMissing(error: unknown): void {
 
 const server = (): string => registries.closed;
 
+/** An image that its registry denies from then on. */
+async function createDenied(client: Client, name: string): Promise<{ imageId: string }> {
+  await registered(client);
+  const created = await client.createImage({ name: 'tool', ref: name });
+  for (const { id } of (await client.listRegistries()).registries) await client.deleteRegistry({ id });
+  return created;
+}
+
 async function registered(client: Client, secret = credentials.secret): Promise<void> {
   for (const { id } of (await client.listRegistries()).registries) await client.deleteRegistry({ id });
   await client.createRegistry({ server: server(), username: credentials.username, secret });
@@ -61,7 +69,9 @@ async function registered(client: Client, secret = credentials.secret): Promise<
 
 test('a private image without credentials waits and names the fix; with credentials the next start runs', async () => {
   const { client } = inside;
-  const { imageId } = await client.createImage({ name: 'tool', ref });
+  const advised = { status: 400, message: expect.stringContaining('POST /api/registry/create') };
+  await expect(client.createImage({ name: 'tool', ref }), 'told at once').rejects.toMatchObject(advised);
+  const { imageId } = await createDenied(client, ref);
   const id = await inside.launch({ imageId });
   const { instanceRuntimeInfo: waiting } = await inside.sees(id, { diagnosisReason: 'BackOff' });
   expect(waiting).toMatchObject({ status: 'Starting', phase: 'DownloadImage' });
@@ -96,7 +106,8 @@ test.each(['tag', 'digest'] as const)(
     const pager = { currentPage: 1, pageSize: 100 };
     expect((await thief.listImages({ pager })).images.map(({ imageId }) => imageId)).not.toContain(mine.imageId);
     await expect(launchAs(thief, mine.imageId)).rejects.toMatchObject({ status: 404 });
-    const theirs = await thief.createImage({ name: 'tool', ref: name });
+    await expect(thief.createImage({ name: 'tool', ref: name })).rejects.toMatchObject({ status: 400 });
+    const theirs = await createDenied(thief, name);
     const { instanceId } = await launchAs(thief, theirs.imageId);
     const { observed } = await until(
       () => inside.row(instanceId),

@@ -79,6 +79,27 @@ describe('pulls', () => {
     await expectFault(pull('Not A Name'), 'rejected');
   });
 
+  it('checks an image without a download, and names the architectures when none is of the host', async () => {
+    await fixture.docker.getImage(registry.imageRef).remove({ force: true }).catch(notThere);
+    expect(await fixture.engine.checkImage(registry.imageRef, deadline())).toBe(true);
+    await expectFault(fixture.engine.checkImage(`${registry.address}/tiny:2`, deadline()), 'not_found');
+    await expectFault(fixture.engine.checkImage(`${registry.address}/secret:1`, deadline()), 'denied');
+    registry.mood = 'failing';
+    const away = await expectFault(fixture.engine.checkImage(registry.imageRef, deadline()), 'unreachable');
+    expect(away.reason).toBe('registryAway');
+    registry.mood = 'silent';
+    const slow = AbortSignal.timeout(300);
+    await expectFault(fixture.engine.checkImage(registry.imageRef, slow), 'unreachable');
+    registry.mood = 'well';
+    await registry.renew('s390x');
+    const unfit = await expectFault(fixture.engine.checkImage(registry.imageRef, deadline()), 'rejected');
+    expect(unfit).toMatchObject({ reason: 'imageUnfit', retry: false });
+    expect(unfit.message).toMatch(/the image is for s390x, and the host for \w+; choose an image/);
+    await expect(fixture.docker.getImage(registry.imageRef).inspect()).rejects.toMatchObject({ statusCode: 404 });
+    await registry.renew();
+    await pull(registry.imageRef);
+  });
+
   it.each([
     ['failing', 'unreachable', true, 'registryAway'],
     ['denying', 'denied', false, 'imageDenied'],

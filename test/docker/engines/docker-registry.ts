@@ -42,7 +42,7 @@ export interface Registry {
   /** Number of downloads that the client broke off. */
   hungUp(): number;
   /** Replaces the image by a new one, so nothing of an earlier pull is reused. */
-  renew(): Promise<void>;
+  renew(architecture?: string): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -57,11 +57,11 @@ interface Content {
 const docker = 'application/vnd.docker.';
 const manifestType = `${docker}distribution.manifest.v2+json`;
 
-async function makeContent(): Promise<Content> {
+async function makeContent(architecture = 'amd64'): Promise<Content> {
   const tar = await tarOfNoise();
   const layer = gzipSync(tar, { level: 0 });
   const rootfs = { type: 'layers', diff_ids: [digestOf(tar)] };
-  const config = Buffer.from(JSON.stringify({ architecture: 'amd64', os: 'linux', config: {}, rootfs }));
+  const config = Buffer.from(JSON.stringify({ architecture, os: 'linux', config: {}, rootfs }));
   const manifest = {
     schemaVersion: 2,
     mediaType: manifestType,
@@ -143,8 +143,8 @@ export async function makeRegistry(): Promise<Registry> {
     },
     sending: () => layersOnTheWay.size,
     hungUp: () => hungUp,
-    async renew() {
-      content = await makeContent();
+    async renew(architecture) {
+      content = await makeContent(architecture);
       layersOnTheWay.clear();
       hungUp = 0;
     },

@@ -158,6 +158,7 @@ const restingEngine: Engine = {
   listOwned: away,
   observe: async (asked) => new Map(asked.map((id) => [id, { kind: 'unknown', reason: 'the engine rests' }])),
   ensureImage: away,
+  checkImage: away,
   ensure: away,
   halt: away,
   destroy: away,

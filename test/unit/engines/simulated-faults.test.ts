@@ -335,6 +335,8 @@ function callOf(engine: SimulatedEngine, verb: Verb, target = spec, signal = noS
       return engine.observe([target.id], signal);
     case 'ensureImage':
       return engine.ensureImage(target.imageRef, () => {}, signal);
+    case 'checkImage':
+      return engine.checkImage('quay.io/a/b:1', signal);
     case 'pushImage':
       return engine.pushImage(target.imageRef, () => {}, signal);
     case 'removeImage':

@@ -5,6 +5,7 @@ import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
 import type { DockerClient } from '../client/docker-client.ts';
+import type { Host } from '../client/host-facts.ts';
 import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { checkAccess, pull, push } from './transfers.ts';
@@ -25,6 +26,7 @@ export type ImageInfo = z.infer<typeof inspectAnswer>;
 
 export interface DockerImages {
   ensure: Engine['ensureImage'];
+  check: Engine['checkImage'];
   push: Engine['pushImage'];
   /** Holds the ref's mutex: no save, push or removal. An abort does not stop a running `fn`. */
   exclusively<T>(ref: string, signal: AbortSignal, fn: () => Promise<T>): Promise<T>;
@@ -51,10 +53,11 @@ export function isOwnImage(
 
 export function makeDockerImages(deps: {
   client: DockerClient;
+  host: Pick<Host, 'facts'>;
   installation: string;
   buildLocalImage?: BuildLocalImage | undefined;
 }): DockerImages {
-  const { client, installation, buildLocalImage } = deps;
+  const { client, host, installation, buildLocalImage } = deps;
   const { docker, call } = client;
   const present = makeBoundedMap<true>({ maxEntries: MAX_PRESENT });
   const mutex = makeKeyedMutex<string>({ abortError: abortFault });
@@ -138,6 +141,14 @@ export function makeDockerImages(deps: {
           });
       }
       present.set(ref, true);
+    },
+    async check(ref, signal, credentials) {
+      const { architecture, podman } = await host.facts(signal);
+      if (podman) return false;
+      const offered = await checkAccess({ client, ref, signal, credentials });
+      if (offered.length === 0 || offered.includes(architecture)) return true;
+      const text = `${ref}: the image is for ${[...new Set(offered)].join(', ')}, and the host for ${architecture}; choose an image for this architecture`;
+      throw new EngineFault('rejected', text, { retry: false, reason: 'imageUnfit' });
     },
     push: (ref, onProgress, signal, credentials) =>
       exclusively(ref, signal, () => push({ client, ref, onProgress, signal, credentials })),

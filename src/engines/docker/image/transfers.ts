@@ -24,11 +24,19 @@ export function push(transfer: Transfer): Promise<void> {
   return follow(transfer, ({ docker }, request) => docker.getImage(refPath(repository)).push({ ...request, tag }));
 }
 
-/** Throws unless the registry grants the image to these credentials. Transfers nothing. */
-export async function checkAccess({ client, ref, signal, credentials }: Omit<Transfer, 'onProgress'>): Promise<void> {
+const distributionAnswer = z.object({ Platforms: z.array(z.object({ architecture: z.string() })).nullish() });
+
+/**
+ * Throws unless the registry grants the image to these credentials. Transfers nothing. Returns its
+ * architectures; none: unknown.
+ */
+export async function checkAccess(transfer: Omit<Transfer, 'onProgress'>): Promise<string[]> {
+  const { client, ref, signal, credentials } = transfer;
   const request = { authconfig: authOf(ref, credentials), abortSignal: signal };
   try {
-    await client.call(signal, () => client.docker.getImage(refPath(ref)).distribution(request));
+    const answer = await client.call(signal, () => client.docker.getImage(refPath(ref)).distribution(request));
+    const platforms = distributionAnswer.safeParse(answer).data?.Platforms ?? [];
+    return platforms.map(({ architecture }) => architecture).filter((name) => name !== '' && name !== 'unknown');
   } catch (error) {
     throw signal.aborted ? faultOf(signal.reason) : registryFault(ref, error);
   }
