@@ -1,5 +1,6 @@
 /** The administrator's orphans (resources without a record) and background tasks. */
 import { z } from 'zod';
+import { diskKinds } from '../domain/disk.ts';
 import { orphanActions, orphanHandlings, orphanKinds } from '../domain/orphan.ts';
 import { answer, flag, integer, integerOrNull, label, plainText, request, text, textOrNull, unixMs } from './common.ts';
 
@@ -38,6 +39,23 @@ export const orphanHandleRequest = request('HandleStrayRequest', {
 export const orphanHandleAnswer = answer('HandleStrayAnswer', {
   strayId: text('ID of the orphan'),
   instanceId: textOrNull('Adopted instance; else null'),
+});
+
+const heldDisk = answer('HeldDisk', {
+  kind: z.enum(diskKinds).describe('Kind of disk'),
+  id: text('Volume, snapshot or instance ID'),
+  regionId: text('Region ID'),
+  ownerId: text('Account ID'),
+  pool: text('Pool, which counts the disk until it is gone'),
+  sizeGB: integer('Size in GB'),
+  since: unixMs('First failed removal since the server started'),
+  processes: z
+    .array(answer('HostProcess', { pid: integer('Process ID on the host'), command: text('Name of the program') }))
+    .describe('At most five processes that hold the disk; empty if none was found'),
+});
+
+export const heldDiskListAnswer = answer('ListHeldDisksAnswer', {
+  disks: z.array(heldDisk).describe('Disks that are still held'),
 });
 
 const task = answer('Task', {

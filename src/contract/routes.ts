@@ -265,6 +265,9 @@ export const routes = {
     summary:
       'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
   }),
+  listHeldDisks: adminRoute('/admin/disk/held', empty, admin.heldDiskListAnswer, {
+    summary: 'List disks that processes of the host keep from being removed (administrators)',
+  }),
   listTasks: adminRoute('/admin/task/list', empty, admin.taskListAnswer, {
     summary: 'List background tasks of the server and how their last run went (administrators)',
   }),

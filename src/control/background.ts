@@ -37,6 +37,7 @@ const MEASURE_INTERVAL_MS = 20_000;
 const DISK_WATCH_INTERVAL_MS = 1_000;
 const ALLOCATE_INTERVAL_MS = 60_000;
 const UNMOUNT_INTERVAL_MS = 30_000;
+const UNMOUNT_AT_STOP_MS = 10_000;
 const HEALTH_INTERVAL_MS = 5_000;
 const EXPIRE_INTERVAL_MS = 60_000;
 const STOP_DUE_INTERVAL_MS = 1_000;
@@ -66,8 +67,17 @@ export function makeBackground(foundation: Foundation): Background {
       await diskHolders.stop(new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 }));
       await Promise.all(loops.map((loop) => loop.stop()));
       await Promise.allSettled([idle, firstProbe, idleDetector.settled()]);
+      await unmountAtStop(foundation);
     },
   };
+}
+
+/** Running instances keep their mounts. */
+async function unmountAtStop(foundation: Foundation): Promise<void> {
+  const stopping = foundation.time.deadline(UNMOUNT_AT_STOP_MS);
+  await unmountUnused({ ...foundation, stopping, inUse: () => false }).catch((error: unknown) =>
+    foundation.log.warn({ err: error }, 'could not unmount all unused disks'),
+  );
 }
 
 function startLoops(foundation: Foundation): ReconcileLoop[] {

@@ -11,6 +11,7 @@ import type { Instances } from './instances/instances.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
 import type { Files } from './volumes/files.ts';
+import type { HeldDisks } from './volumes/held-disks.ts';
 import type { Catalog } from './capacity/catalog.ts';
 import type { Images } from './images/images.ts';
 import type { Registries } from './images/registries.ts';
@@ -76,6 +77,7 @@ export interface Control {
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;
+  heldDisks: Pick<HeldDisks, 'list'>;
   tasks: Tasks;
   events: Events;
   /** Changes with everything the account can list; an equal number means an equal answer. */

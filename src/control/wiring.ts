@@ -172,14 +172,17 @@ function insideUseCases(
   };
 }
 
-function operatorUseCases(foundation: Foundation): Pick<Control, 'catalog' | 'orphans' | 'tasks' | 'health'> {
-  const { store, regions, log, scheduler } = foundation;
+function operatorUseCases(
+  foundation: Foundation,
+): Pick<Control, 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health'> {
+  const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
   };
   return {
     catalog: makeCatalog(foundation),
     orphans: makeOrphans({ ...foundation, sweepSoon }),
+    heldDisks,
     tasks: { list: async () => scheduler.statuses() },
     async health() {
       try {

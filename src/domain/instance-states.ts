@@ -149,6 +149,8 @@ export const diagnoses = {
     'The disks could not be created. Start the instance again; if the failure repeats, ask the operator to check the host.',
   DisksLost:
     'A disk of the instance is gone from the storage of the region. Ask the operator to restore the disk, and start the instance again; or terminate it, and launch another.',
+  DiskInUse:
+    'The instance has ended and its capacity is free, but a process of the host still holds one of its disks. Berth removes the disk when that process ends; the operator can end it.',
   BadMount:
     'A disk could not be mounted at the requested path. Terminate the instance, and launch with another mount path or without the mount.',
   DiskFull: 'The disk of the host is full. Ask the operator to free space, then start the instance again.',

@@ -31,12 +31,20 @@ export interface StorageCapabilities {
   dockerInside: boolean;
 }
 
+export interface HostProcess {
+  pid: number;
+  command: string;
+}
+
 /** Refusal of a verb. `text` is for people, and reveals nothing of the host. */
 export class StorageFault extends Error {
   readonly kind: 'busy' | 'full' | 'notFound' | 'unsupported';
-  constructor(kind: StorageFault['kind'], text: string, cause?: unknown) {
+  /** Some processes that hold a busy disk, for operators; empty if none was found. */
+  readonly users: readonly HostProcess[];
+  constructor(kind: StorageFault['kind'], text: string, cause?: unknown, users: readonly HostProcess[] = []) {
     super(text, { cause });
     this.kind = kind;
+    this.users = users;
   }
 }
 
@@ -81,7 +89,8 @@ export interface Storage {
   /** Largest first, with printable paths; null when unmounted or unreadable. Walks all files. */
   largestEntries(disk: DiskId, signal: AbortSignal): Promise<DiskEntry[] | null>;
   /**
-   * Removes the disk with all files. Absent is success. Faults: `busy` while in use by a container.
+   * Removes the disk with all files. Absent is success. Faults: `busy` while a container or another
+   * mount namespace of the host has it mounted.
    */
   destroy(disk: DiskId): Promise<void>;
   /** Includes half-created and half-destroyed disks. */

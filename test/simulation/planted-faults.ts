@@ -218,7 +218,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-copy-source-is-deleted-too-early',
     file: 'control/volumes/reconcile-snapshot.ts',
-    find: '!(await isCopySource(store.read, disk)) && ',
+    find: '!(await isCopySource(work.store.read, disk)) && ',
     replace: '',
     suffers: 'an acknowledged restore fails because its snapshot was deleted a second later',
   },

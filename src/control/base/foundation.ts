@@ -14,6 +14,7 @@ import { makeTraffic } from '../auto-stop/traffic.ts';
 import { makeStopAutomatically } from '../instances/actions.ts';
 import type { ReadInstancesDeps } from '../instances/instances.ts';
 import { makeDiskHolders } from '../volumes/disk-holders.ts';
+import { makeHeldDisks } from '../volumes/held-disks.ts';
 import { makeRevocations } from '../routing/revocations.ts';
 import { makeRoutes, makeRouteTable } from '../routing/gateway-routes.ts';
 import { makeHealthChecks } from '../instances/health.ts';
@@ -138,6 +139,7 @@ export function makeFoundation(given: ControlDeps) {
     volumePages: makeVolumePages(),
     sampler: makeSampler(base),
     diskHolders: makeDiskHolders(),
+    heldDisks: makeHeldDisks(base),
     health: makeHealthChecks(base),
     scheduler: makeScheduler(base),
   };

@@ -16,6 +16,7 @@ import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
+import type { HeldDisks } from '../volumes/held-disks.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
 
 export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog'> {
@@ -25,6 +26,7 @@ export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick
   random: () => number;
   limits: Limits;
   health: Pick<HealthChecks, 'takeAnswer'>;
+  heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
   variables: Pick<Variables, 'environmentOf'>;

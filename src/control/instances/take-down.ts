@@ -1,4 +1,5 @@
 /** Halts resting instances, cleans up released ones, and saves root disks of archived ones. */
+import type { DiskId } from '../../domain/disk.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
@@ -10,6 +11,7 @@ import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import { deleteMountsOf } from '../../store/tables/instances.ts';
 import { releaseNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
+import { StorageFault } from '../../storage/contract.ts';
 import { locateDisks, withDiskMutex } from '../volumes/disks.ts';
 import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
@@ -25,6 +27,7 @@ import {
 /** Delay after a refused stop, as a share of the time since the stop was requested. */
 const STOP_RETRY_SHARE = 1 / 4;
 const RETRY_MS = 60_000;
+const DISK_IN_USE_RETRY_MS = 10_000;
 
 /** Stops the container. A refused stop is diagnosed and retried less and less often. */
 export async function haltContainer(
@@ -71,22 +74,42 @@ export async function cleanUp(context: ReconcileContext, start: InstanceState): 
   }
   const archived = archive === null ? [] : [archive.ref, ...archive.replaces];
   for (const ref of [...archived, ...unfinished]) await removeImage(context, state.instance, ref);
-  const disks = [dataDisk(id), dockerDisk(id)];
-  try {
-    for (const disk of await locateDisks(deps.store.read, drivers, disks))
-      await withDiskMutex(disk, () => disk.storage.destroy(disk), signal);
-  } catch (error) {
-    signal.throwIfAborted();
-    deps.log.error({ id, err: error }, 'could not remove a disk; Berth retries in a minute');
-    const failed = diagnosisFields('DisksFailed', 'a disk could not be removed yet');
-    return { state: await writeObservation(context, state, { observed: failed }), next: RETRY_MS };
+  for (const disk of await locateDisks(deps.store.read, drivers, [dataDisk(id), dockerDisk(id)])) {
+    try {
+      await deps.heldDisks.watch(disk, () => withDiskMutex(disk, () => disk.storage.destroy(disk), signal));
+      await deps.store.write((tx) => deleteDisks(tx, [disk]));
+    } catch (error) {
+      signal.throwIfAborted();
+      return diskRemains(context, state, disk, error);
+    }
   }
   const cleaned = { ...state.instance.observed, phase: 'Cleaned' as const, ...diagnosisFields('', '') };
   const next = { ...state.instance, archive: null, unfinished: [], observed: cleaned };
-  return {
-    state: await writeInstance(context, state, next, { alongside: (tx) => deleteDisks(tx, disks) }),
-    next: null,
-  };
+  return { state: await writeInstance(context, state, next), next: null };
+}
+
+/** The owner reads that the disk remains; processes of the host are named to operators alone. */
+async function diskRemains(
+  context: ReconcileContext,
+  state: InstanceState,
+  { kind }: DiskId,
+  error: unknown,
+): Promise<StepResult> {
+  const { log } = context.deps;
+  const { id } = state.instance;
+  if (error instanceof StorageFault && error.kind === 'busy') {
+    const users = error.users.map(({ pid, command }) => `${command} (${pid})`).join(', ') || 'not found';
+    log.warn(
+      { id, disk: kind, users, err: error },
+      'processes of the host hold a disk; Berth removes it when they end',
+    );
+    const text = `a process of the host still uses the ${kind} disk`;
+    const held = diagnosisFields('DiskInUse', text);
+    return { state: await writeObservation(context, state, { observed: held }), next: DISK_IN_USE_RETRY_MS };
+  }
+  log.error({ id, disk: kind, err: error }, 'could not remove a disk; Berth retries in a minute');
+  const failed = diagnosisFields('DisksFailed', 'a disk could not be removed yet');
+  return { state: await writeObservation(context, state, { observed: failed }), next: RETRY_MS };
 }
 
 /** Leaves an image that is not Berth's: a retry would never end. */

@@ -16,12 +16,14 @@ import type { LeaseGuard } from '../../store/db/leases.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { locateDisks, withDiskMutex, type LocatedDisk } from './disks.ts';
+import type { HeldDisks } from './held-disks.ts';
 
 export const OBSERVE_AGAIN_MS = 5_000;
 export const IN_USE_RETRY_MS = 1_000;
 
 export interface DiskReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
   limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
+  heldDisks: Pick<HeldDisks, 'watch'>;
 }
 
 /** Members that a volume and a snapshot share. */
@@ -90,9 +92,12 @@ export function makeDiskReconciler<Row extends { id: string }, OneSubject extend
 }
 
 /** Returns false while the storage says that the disk is in use. */
-export async function destroyDisk(disk: LocatedDisk, signal: AbortSignal): Promise<boolean> {
+export async function destroyDisk(
+  { heldDisks, signal }: Pick<DiskReconcilerDeps, 'heldDisks'> & { signal: AbortSignal },
+  disk: LocatedDisk,
+): Promise<boolean> {
   try {
-    await withDiskMutex(disk, () => disk.storage.destroy(disk), signal);
+    await heldDisks.watch(disk, () => withDiskMutex(disk, () => disk.storage.destroy(disk), signal));
     return true;
   } catch (error) {
     if (error instanceof StorageFault && error.kind === 'busy') return false;

@@ -67,8 +67,8 @@ function copy({ subject: { sizeGB, volumeId: id }, attempt }: Work, disk: Locate
 }
 
 /** Returns false while a volume is restored from the snapshot. */
-const destroy = async ({ store, signal }: Work, disk: LocatedDisk): Promise<boolean> =>
-  !(await isCopySource(store.read, disk)) && destroyDisk(disk, signal);
+const destroy = async (work: Work, disk: LocatedDisk): Promise<boolean> =>
+  !(await isCopySource(work.store.read, disk)) && destroyDisk(work, disk);
 
 const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promise<ReconcileResult> =>
   writeResult(work, failSnapshot(work.subject, failure, work.time.now()), 'snapshot.failed', failure, (tx) =>

@@ -88,10 +88,11 @@ function create({ subject: volume, attempt }: Work, disk: LocatedDisk): Promise<
 }
 
 /** Returns false while the volume is mounted or being copied. */
-async function destroy({ store, subject, signal, diskHolders }: Work, disk: LocatedDisk): Promise<boolean> {
+async function destroy(work: Work, disk: LocatedDisk): Promise<boolean> {
+  const { store, subject, diskHolders } = work;
   if ((await mountersOf(store.read, subject.id)).length > 0 || (await isCopySource(store.read, disk))) return false;
   await diskHolders.abort(disk, new Refusal('not_now', `volume ${subject.id} is being deleted`));
-  return destroyDisk(disk, signal);
+  return destroyDisk(work, disk);
 }
 
 /** `hasGB` is the size of the disk after the failure; null if there is none. */

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../contract.ts';
 import { ifMissing, isFolder, isMissing, removeTree, run } from '../layout.ts';
+import { findDiskUsers } from './host-processes.ts';
 import {
   DEVICE_PAUSE_MS,
   DEVICE_TRIES,
@@ -73,8 +74,13 @@ export async function unmountFolder(folder: string): Promise<void> {
   try {
     await run('umount', [mountIn(folder)]);
   } catch (error) {
-    throw new StorageFault('busy', 'a process of the host uses the disk', error);
+    throw await busyFault(folder, error);
   }
+}
+
+async function busyFault(folder: string, cause?: unknown): Promise<StorageFault> {
+  const users = await findDiskUsers(await findLoopDevice(imageIn(folder)), mountIn(folder)).catch(() => []);
+  return new StorageFault('busy', 'a process of the host still uses the disk', cause, users);
 }
 
 /** Runs `fn` with the disk mounted; restores the earlier state. */
@@ -104,7 +110,7 @@ export async function detachFolder(folder: string): Promise<void> {
   // Either detached already, or left by a crash between attach and mount.
   await detachDevice(device).catch(() => {});
   for (let tries = DEVICE_TRIES; (await findLoopDevice(imageIn(folder))) !== null; tries--) {
-    if (tries === 0) throw new StorageFault('busy', 'an instance still uses the disk');
+    if (tries === 0) throw await busyFault(folder);
     await delay(DEVICE_PAUSE_MS);
   }
 }

@@ -6,8 +6,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, open, readdir, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import Docker from 'dockerode';
+import { expect, onTestFinished, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
+import { buildWithMmdebstrap } from '../../../src/engines/docker/image/mmdebstrap.ts';
+import { readRecipe } from '../../../src/engines/docker/image/recipes.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import {
@@ -104,7 +107,7 @@ test(`${CYCLES} disks made, mounted, written and destroyed leave no device, moun
   expect([...(await listMountPoints())].filter((point) => point.startsWith(root))).toEqual([]);
 });
 
-test('neither unmounts nor destroys a disk in use', async () => {
+test('neither unmounts nor destroys a disk in use, and names the process', async () => {
   const { storage } = await makeFixture();
   const disk = volume();
   await storage.create(disk, 1, soon());
@@ -112,8 +115,9 @@ test('neither unmounts nor destroys a disk in use', async () => {
   await writeFile(join(folder, 'kept'), 'kept');
   const worker = spawn('sleep', ['60'], { cwd: folder });
   await once(worker, 'spawn');
-  await expectFault(storage.unmount(disk), 'busy');
-  await expectFault(storage.destroy(disk), 'busy');
+  const users = [{ pid: worker.pid, command: 'sleep' }];
+  for (const end of [storage.unmount, storage.destroy])
+    await expect(end(disk)).rejects.toMatchObject({ kind: 'busy', users });
   expect(await readdir(await storage.mount(disk))).toEqual(['kept']);
   worker.kill('SIGKILL');
   await once(worker, 'exit');
@@ -137,6 +141,32 @@ test('does not destroy a disk mounted elsewhere, and mounts it again by the same
   await run('umount', [outside]);
   await storage.destroy(disk);
   expect(await findLoopDevice(image)).toBeNull();
+});
+
+test('a build of an image holds no disk', async () => {
+  const { storage } = await makeFixture();
+  const disk = volume();
+  await storage.create(disk, 1, soon());
+  await storage.mount(disk);
+  const folder = new URL('../../../images/notebook', import.meta.url).pathname;
+  const begun = Promise.withResolvers<void>();
+  const ending = new AbortController();
+  onTestFinished(() => ending.abort());
+  const building = buildWithMmdebstrap({
+    docker: new Docker(),
+    recipe: await readRecipe(folder),
+    folder,
+    signal: ending.signal,
+    report: () => begun.resolve(),
+  });
+  const ended = building.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  await Promise.race([begun.promise, ended]);
+  await storage.destroy(disk);
+  ending.abort();
+  expect(await ended).toMatchObject({ name: 'AbortError' });
 });
 
 test('ignores setuid programs and device nodes of a disk on the host', async () => {

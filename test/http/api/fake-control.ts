@@ -33,6 +33,7 @@ export function fakeControl(
     catalog: { ...unaskedCatalog, ...given.catalog },
     images: { ...unaskedImages, ...given.images },
     registries: { ...unaskedRegistries, ...given.registries },
+    heldDisks: { list: unasked, ...given.heldDisks },
     tasks: { list: unasked, ...given.tasks },
     orphans: { list: unasked, handle: unasked, ...given.orphans },
     ports: {

@@ -3,7 +3,7 @@ import type { Control } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/public-instance.ts';
 import { nothing, started, type ClosedHandlers } from './handler.ts';
 
-export const catalogHandlers = ({ catalog, images, registries, orphans, tasks }: Control) =>
+export const catalogHandlers = ({ catalog, images, registries, orphans, heldDisks, tasks }: Control) =>
   ({
     async catalog() {
       return { instanceInfos: await catalog.families() };
@@ -28,6 +28,13 @@ export const catalogHandlers = ({ catalog, images, registries, orphans, tasks }:
       return { strays: await orphans.list() };
     },
     handleStray: (caller, { body }) => orphans.handle(caller, body),
+    listHeldDisks: async () => ({
+      disks: (await heldDisks.list()).map(({ sinceMs, users, ...disk }) => ({
+        ...disk,
+        since: sinceMs,
+        processes: [...users],
+      })),
+    }),
     listTasks: async () => ({
       tasks: (await tasks.list()).map(({ lastStartedAtMs, ...task }) => ({ ...task, lastStartedAt: lastStartedAtMs })),
     }),

@@ -10,14 +10,26 @@ import { onAbort } from '../../../async/abort.ts';
 import { describeFailure, makeBuildLog, readBuildStream, type Report } from './build-progress.ts';
 import { importChanges, mmdebstrapArguments, repositoryOf, tagOf, type Recipe } from './recipes.ts';
 
-/** Namespaces of the build: killing the first process ends the whole build, mounts included. */
-const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+/**
+ * Namespaces of the build: killing the first process ends the whole build, mounts included. A slave
+ * follows the host's unmounts, so that a build does not hold disks.
+ */
+const namespaces = ['--mount', '--propagation', 'slave', '--pid', '--fork', '--kill-child', '--mount-proc'];
 /** Size of the tmpfs: a build in memory takes two thirds of the time and peaks at about 900 MB. */
 const TMPFS_MIB = 2048;
 const FREE_MEMORY_MIB = 4096;
 const KILL_AFTER_MS = 5_000;
+/** The host's mounts may propagate nowhere, as in a container: so the copies of disks go first. */
 const inWorkFolder = `
-work=$1 size=$2; shift 2
+work=$1 size=$2 isolated=$3; shift 3
+if [ "$isolated" = yes ]; then
+  mounts=$(cat /proc/self/mounts)
+  while read -r source point type rest; do
+    case "$type $source $point" in "xfs /dev/loop"*/mount) umount -l "$(printf %b "$point")" ;; esac
+  done <<MOUNTS
+$mounts
+MOUNTS
+fi
 [ "$size" = 0 ] || mount -t tmpfs -o "mode=0755,size=\${size}m" berth-recipe "$work" || exit
 export TMPDIR="$work" LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 exec mmdebstrap "$@"`;
@@ -51,6 +63,7 @@ export async function buildWithMmdebstrap(options: {
       'sh',
       work,
       inMemory ? String(TMPFS_MIB) : '0',
+      isolated ? 'yes' : 'no',
       ...mmdebstrapArguments(recipe, options.folder, root ? 'root' : 'unshare'),
     ];
     const importTar = async (tar: Readable, abortSignal: AbortSignal): Promise<void> => {
