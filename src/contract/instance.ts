@@ -110,6 +110,24 @@ export type LaunchRequest = z.output<typeof launchRequest>;
 export const instanceIdBody = request('InstanceIdRequest', {
   instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
 });
+export const startRequest = request('StartRequest', {
+  instanceId: id.describe('Instance ID, `notebook-<uuid>`'),
+  withoutGpu: z
+    .boolean()
+    .default(false)
+    .describe('Run without the GPUs of the type, at the price of its CPU cores, until the next start'),
+});
+export const updateRequest = request(
+  'UpdateInstanceRequest',
+  {
+    instanceId: id.describe('Instance ID'),
+    name: label(128).describe('New name, at once').optional(),
+    instanceTypeId: id.describe('Other instance type of the same region').optional(),
+    remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('All volumes to mount').optional(),
+    nodePorts: nodePorts.describe('All ports to forward beside port 22').optional(),
+  },
+  'Requires a change. A field left out stays; the current value revokes a pending change',
+);
 export const expandDiskRequest = request('ExpandDiskRequest', {
   instanceId: id.describe('Instance ID'),
   dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),
@@ -218,11 +236,39 @@ const instanceRuntimeInfo = answer('InstanceRuntime', {
   scheduledStopTimestamp: integer('Scheduled stop time, Unix milliseconds; 0 when unset'),
 });
 
+const pendingChanges = answer('PendingChanges', {
+  instanceType: answer('PendingInstanceType', {
+    instanceTypeId: text('Instance type ID'),
+    instanceTypeName: text('Name of the instance type'),
+    price: decimal('Price for one period'),
+  })
+    .nullable()
+    .describe('Instance type; null for no change'),
+  remoteStorages: z.array(mount).nullable().describe('Mounted volumes; null for no change'),
+  nodePorts: z
+    .array(integer('Port inside the instance'))
+    .meta({ uniqueItems: true })
+    .nullable()
+    .describe('Forwarded ports, with port 22; null for no change'),
+})
+  .nullable()
+  .describe('Changes that the next start or restart applies; null without one');
+
+export const updateAnswer = answer('UpdateInstanceAnswer', {
+  instanceId: text('Instance ID'),
+  appliesAt: z
+    .enum(['now', 'nextStart'])
+    .describe('`nextStart`: the instance has pending changes; its name changes at once in any case'),
+  pendingChanges,
+});
+
 export const instance = answer('Instance', {
   instanceMetadata: instanceMetadata.describe('Identity'),
   instanceSpecInfo: instanceSpecInfo.describe('Request, resolved'),
   instanceRuntimeInfo: instanceRuntimeInfo.describe('Runtime data'),
   actions: z.array(z.enum(actions)).meta({ uniqueItems: true }).describe('Actions that the status allows now'),
+  withoutGpu: flag('Whether its last start was without the GPUs of its type'),
+  pendingChanges,
 });
 export type InstanceObject = z.output<typeof instance>;
 

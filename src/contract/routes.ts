@@ -27,12 +27,11 @@ export const ACCESS_COOKIE = 'AccessToken';
 
 const decision = (subject: string) => `docs/interface.md §10, ${subject}`;
 
-const act = (name: string, summary: string, more: { waits?: boolean } = {}) =>
+const act = (name: string, summary: string) =>
   operationRoute(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
     errors: 'plain',
     summary,
     source: decision('instances'),
-    ...more,
   });
 
 export const routes = {
@@ -103,8 +102,17 @@ export const routes = {
   }),
   stop: act('stop', 'Stop an instance; its disks stay'),
   terminate: act('terminate', 'Terminate an instance, in any state'),
-  start: act('start', 'Start a stopped instance', { waits: true }),
-  restart: act('restart', 'Restart a running instance'),
+  start: operationRoute('/instance/start', instance.startRequest, instance.instanceIdAnswer, {
+    errors: 'plain',
+    summary: 'Start a stopped instance, with its pending changes',
+    source: `${decision('instances')}; withoutGpu is ours`,
+    waits: true,
+  }),
+  restart: act('restart', 'Restart a running instance, with its pending changes'),
+  updateInstance: jsonRoute('/instance/update', instance.updateRequest, instance.updateAnswer, {
+    idempotent: true,
+    summary: 'Rename an instance; change its type, volumes and node ports at its next start or restart',
+  }),
   archive: operationRoute('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     summary: 'Archive an instance: store the root disk as an image and remove the container; start restores it',
     source: 'ours; docs/interface.md §3 has the status Archived',

@@ -8,6 +8,7 @@ import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
 import { makeEventFeed } from './events/event-feed.ts';
 import { makeEnvironments } from './instances/environment.ts';
+import { makeUpdate } from './instances/update.ts';
 import { makeExpandDisk } from './instances/expand-disk.ts';
 import { makeFiles } from './volumes/files.ts';
 import type { ImagePulls } from './images/image-pulls.ts';
@@ -153,6 +154,7 @@ const instanceUseCases = (
     restart: makeAction('restart', foundation),
     archive: makeAction('archive', foundation),
     terminate: makeAction('terminate', foundation),
+    update: makeUpdate(foundation),
     expandDisk: makeExpandDisk(foundation),
   },
   operations: makeOperations(foundation),

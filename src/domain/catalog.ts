@@ -73,3 +73,12 @@ export const capacityOf = (type: Pick<InstanceType, 'cpuCores' | 'memoryGB' | 'g
   memoryMiB: Math.round(type.memoryGB * 1024),
   gpus: type.gpuCount,
 });
+
+/** Capacity that an instance of this spec holds while it runs. */
+export const capacityOfSpec = ({
+  type,
+  cpuOnlyPriceMicros,
+}: {
+  type: Parameters<typeof capacityOf>[0];
+  cpuOnlyPriceMicros: number | null;
+}): Capacity => capacityOf(cpuOnlyPriceMicros === null ? type : { ...type, gpuCount: 0 });

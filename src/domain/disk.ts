@@ -80,6 +80,12 @@ export function countedAt(disk: Disk, sizeGB: number): CountedSpace {
   return { promisedGB, bestEffortGB: bestEffortGB + sizeGB - disk.sizeGB };
 }
 
+/** A data disk after its instance got a larger type: its size stays promised, or best effort. */
+export const resizedBy = ({ sizeGB, promisedGB, bestEffortGB }: Disk, moreGB: number, moreRootGB: number) =>
+  promisedGB > 0
+    ? { sizeGB: sizeGB + moreGB, promisedGB: promisedGB + moreGB, bestEffortGB: bestEffortGB + moreRootGB }
+    : { sizeGB: sizeGB + moreGB, promisedGB, bestEffortGB: bestEffortGB + moreGB + moreRootGB };
+
 export const noUsage: DiskUsage = { rootBytes: 0, dataBytes: 0, dockerBytes: 0, rootWarnedPercent: 0, full: [] };
 
 export const BYTES_PER_GB = 1024 ** 3;

@@ -144,7 +144,7 @@ export const diagnoses = {
     'The registry denies access to the image. Register credentials that may read the image, and start the instance again.',
   ImageFailed: 'The image was not available in time. Choose another image, or start the instance again later.',
   VolumePending: 'A mounted volume is not ready yet. The instance continues automatically when the volume is Bound.',
-  VolumeLost: 'The disk of a mounted volume is gone. Terminate the instance, and launch without the volume.',
+  VolumeLost: 'The disk of a mounted volume is gone. Remove the volume from the instance, and start it.',
   DisksFailed:
     'The disks could not be created. Start the instance again; if the failure repeats, ask the operator to check the host.',
   DisksLost:
@@ -152,7 +152,7 @@ export const diagnoses = {
   DiskInUse:
     'The instance has ended and its capacity is free, but a process of the host still holds one of its disks. Berth removes the disk when that process ends; the operator can end it.',
   BadMount:
-    'A disk could not be mounted at the requested path. Terminate the instance, and launch with another mount path or without the mount.',
+    'A disk could not be mounted at the requested path. Change the mount path or remove the mount, and start the instance.',
   DiskFull: 'The disk of the host is full. Ask the operator to free space, then start the instance again.',
   PortTaken:
     'A node port is taken. Berth tries another port automatically; an instance that ran before keeps its ports, and Berth retries until the port is free.',
@@ -162,13 +162,13 @@ export const diagnoses = {
   ContainerExited:
     'The main process of the instance exited; Berth restarts it automatically. Read the console for the cause.',
   CrashLoop: 'The main process exited repeatedly. Read the console, fix the cause, and start the instance again.',
-  OutOfMemory: 'The instance used more memory than its type has. Choose a larger type.',
+  OutOfMemory: 'The instance used more memory than its type has. Change the instance to a larger type, and restart it.',
   StartTimeout: 'The instance did not become ready in time. Start it again, or choose another image.',
   StopDelayed:
     'The instance has not stopped yet; Berth is killing its processes. Wait, or terminate the instance if you no longer need it.',
   Unhealthy: 'Neither ssh nor the notebook answers. Restart the instance, or read its console.',
   ArchiveFailed:
-    'The root disk could not be saved as an image. Nothing is lost: archive the instance again, or start it.',
+    'The root disk could not be saved as an image. Nothing is lost: try again; after a change of the instance, change it back and start it.',
   ScheduledStop: 'The instance was stopped at its scheduled time. Start it again when you need it.',
   MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
   IdleStop:
@@ -296,7 +296,7 @@ export const defaultLimits: Limits = {
 };
 
 export interface Deadline {
-  limit: 'imageDeadlineMs' | 'disksDeadlineMs' | 'startDeadlineMs';
+  limit: 'imageDeadlineMs' | 'disksDeadlineMs' | 'startDeadlineMs' | 'copyDeadlineMs';
   reason: Diagnosis;
 }
 
@@ -311,6 +311,7 @@ export const deadlines: Readonly<Record<TransientStatus, Deadline>> = {
 /** Shorter than their status's. `WaitReady` counts from the container's start. */
 export const phaseDeadlines: Readonly<Partial<Record<Phase, Deadline>>> = {
   PrepareDisks: { limit: 'disksDeadlineMs', reason: 'DisksFailed' },
+  Archiving: { limit: 'copyDeadlineMs', reason: 'ArchiveFailed' },
 };
 
 export const backOffMs = (attempts: number, limits: Pick<Limits, 'backOffBaseMs' | 'backOffMaxMs'>): number =>

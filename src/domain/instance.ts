@@ -31,6 +31,26 @@ export interface InstanceSpec {
   enableDocker: boolean;
   dockerStorageGB: number;
   initScript: string;
+  /** Price of a period while it runs without its GPUs; null: it has them. */
+  cpuOnlyPriceMicros: number | null;
+}
+
+/** Changes that the next start or restart applies. An absent member stays as it is. */
+export interface PendingChange {
+  resize?: { type: InstanceSpec['type']; priceMicros: number };
+  mounts?: Mount[];
+  /** Includes port 22. */
+  ports?: number[];
+}
+
+/** Properties that an engine can't change: another value needs another container. */
+export interface ContainerShape {
+  mounts: Mount[];
+  nodePorts: NodePort[];
+  gpus: number;
+  runtime: string;
+  /** 0 where the engine does not limit root disks. */
+  rootDiskGB: number;
 }
 
 /** `nodePort` is 0 until allotted. Port 22 is always included. */
@@ -95,6 +115,11 @@ export interface Instance {
   waitsUntilMs: number | null;
   stopPolicy: StopPolicy;
   archive: Archive | null;
+  /** Counts changes outside of reconciles that keep the generation: name, changes, stop policy. */
+  revision: number;
+  pending: PendingChange | null;
+  /** Container of before the last applied change, until its root disk is saved and it is gone. */
+  oldContainer: ContainerShape | null;
   /** Refs of archives in progress, written before the save. */
   unfinished: string[];
   diskUsage: DiskUsage;

@@ -97,8 +97,8 @@ export const operationId = (subjectId: string, generation: number): string => `$
 /** Stages of each kind in order, with their shares of 100 percent. */
 const stageWeights: Readonly<Record<OperationKind, Readonly<Partial<Record<StageName, number>>>>> = {
   launch: { Queued: 1, Placed: 1, Image: 60, Disks: 5, Container: 13, Readiness: 20 },
-  start: { Queued: 1, Placed: 1, Image: 50, Disks: 8, Container: 20, Readiness: 20 },
-  restart: { Stop: 30, Image: 10, Disks: 5, Container: 25, Readiness: 30 },
+  start: { Queued: 1, Placed: 1, Archive: 0, Image: 50, Disks: 8, Container: 20, Readiness: 20 },
+  restart: { Stop: 30, Archive: 0, Image: 10, Disks: 5, Container: 25, Readiness: 30 },
   stop: { Stop: 100 },
   archive: { Stop: 20, Archive: 80 },
   terminate: { Clean: 100 },

@@ -34,7 +34,7 @@ export interface RegionCapacity {
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
-const subtractCapacity = (from: Capacity, other: Capacity): Capacity => ({
+export const subtractCapacity = (from: Capacity, other: Capacity): Capacity => ({
   cpuMilli: from.cpuMilli - other.cpuMilli,
   memoryMiB: from.memoryMiB - other.memoryMiB,
   gpus: from.gpus - other.gpus,

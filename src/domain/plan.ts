@@ -48,7 +48,7 @@ export type Step =
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
-  | { do: 'removeArchived' }
+  | { do: 'removeSaved' }
   | { do: 'removeUnfinished' }
   | { do: 'destroy' }
   | { do: 'mark'; show: Partial<Observed>; attempts?: number; afterMs?: number }
@@ -154,10 +154,10 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
   const { observed, archive, generation } = instance;
   if (observation.kind === 'present') {
     if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);
-    return archive?.generation === generation ? { do: 'removeArchived' } : { do: 'saveRoot' };
+    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
   }
   const hasMore = archive !== null && archive.replaces.length > 0;
-  if (hasMore || instance.nodePorts.some(({ nodePort }) => nodePort !== 0)) return { do: 'removeArchived' };
+  if (hasMore || instance.oldContainer !== null) return { do: 'removeSaved' };
   if (observed.status === 'Archived')
     return observed.phase === 'Archived'
       ? { do: 'rest' }
@@ -180,6 +180,7 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
   if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
   const overdue = findOverdue(instance, nowMs, limits);
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);
+  if (instance.oldContainer !== null) return planReplacement(instance, observation, limits);
   if (observation.kind === 'present' && observation.running) {
     if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
     return planPresent(instance, observation, nowMs, limits);
@@ -211,6 +212,17 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
   if (pauseMs > 0) return { do: 'rest', afterMs: pauseMs };
   const event: StatusEvent = observation.kind === 'present' && observed.status === 'Initializing' ? 'made' : 'create';
   return { do: 'ensure', show: { status: nextStatus(observed.status, event), healthy: false, runningSinceMs: 0 } };
+}
+
+/** Saves the root disk of a container of before a change, then removes the container. */
+function planReplacement(
+  { archive, generation }: Instance,
+  observation: KnownObservation,
+  { stopGraceMs }: Limits,
+): Step {
+  if (observation.kind === 'absent') return { do: 'removeSaved' };
+  if (isStillRunning(observation)) return { do: 'halt', show: {}, graceMs: stopGraceMs };
+  return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };
 }
 
 function findOverdue(

@@ -4,11 +4,12 @@ import { dataDiskGB } from './instance-disks.ts';
 import { fullDisksText } from './disk-usage.ts';
 import { stopDueAtMs } from './stop-policy.ts';
 import { legalActions } from './instance-states.ts';
-import type { Instance } from './instance.ts';
+import { currentPriceMicros } from './instance-change.ts';
+import type { Instance, Mount, PendingChange } from './instance.ts';
 import { type Region, toDollars } from './catalog.ts';
 
 /** Increment with every change of the members or their sources: start-up rewrites stored texts. */
-export const PUBLIC_OBJECT_VERSION = 1;
+export const PUBLIC_OBJECT_VERSION = 2;
 
 export const publicRegion = (region: Region) => ({
   domain: region.domain,
@@ -21,6 +22,27 @@ export const publicRegion = (region: Region) => ({
 
 /** Path of the notebook under the gateway (docs/interface.md, decisions: `subUrl`). */
 export const notebookPath = (instanceId: string): string => `/notebook/${instanceId}/`;
+
+const publicMount = ({ mountPath, volumeName, volumeId, volumeType }: Mount) => ({
+  mountPath,
+  remoteStorageName: volumeName,
+  remoteStorageId: volumeId,
+  type: volumeType,
+});
+
+/** Null members stay as they are. */
+export const publicChange = (pending: PendingChange | null) =>
+  pending && {
+    instanceType: pending.resize
+      ? {
+          instanceTypeId: pending.resize.type.id,
+          instanceTypeName: pending.resize.type.name,
+          price: toDollars(BigInt(pending.resize.priceMicros)),
+        }
+      : null,
+    remoteStorages: pending.mounts?.map(publicMount) ?? null,
+    nodePorts: pending.ports ?? null,
+  };
 
 export type PublicInstance = ReturnType<typeof publicInstance>;
 
@@ -40,7 +62,7 @@ export function publicInstance(instance: Instance, region: Region) {
       instanceBillingInfo: {
         chargeMode: spec.chargeMode,
         duration: spec.duration,
-        price: toDollars(instance.priceMicros),
+        price: toDollars(currentPriceMicros(instance)),
         unit: '$',
         type: spec.isSpot ? 'Spot' : 'On-Demand',
       },
@@ -66,12 +88,7 @@ export function publicInstance(instance: Instance, region: Region) {
         disk: { amount: type.rootDiskGB, type: 'root', unit: 'GB' },
       },
       regionInfo: publicRegion(region),
-      remoteStorages: spec.mounts.map((mount) => ({
-        mountPath: mount.mountPath,
-        remoteStorageName: mount.volumeName,
-        remoteStorageId: mount.volumeId,
-        type: mount.volumeType,
-      })),
+      remoteStorages: spec.mounts.map(publicMount),
       nodePorts: instance.nodePorts.map(({ port, nodePort }) => ({
         port,
         address: reachable ? region.sshAddress : '',
@@ -97,5 +114,7 @@ export function publicInstance(instance: Instance, region: Region) {
       scheduledStopTimestamp: stopDueAtMs(instance) ?? 0,
     },
     actions: legalActions(observed.status, instance.desired),
+    withoutGpu: spec.cpuOnlyPriceMicros !== null,
+    pendingChanges: publicChange(instance.pending),
   };
 }

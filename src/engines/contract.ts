@@ -364,7 +364,9 @@ export interface Engine {
 
   /**
    * Brings the instance to run as `spec` says. Before: images and mounts exist. During: creates,
-   * starts, or finishes a half-done attempt, and replaces changed control files. After: the
+   * starts, or finishes a half-done attempt, and replaces changed control files. A container that
+   * has run gets new limits (CPU, memory, processes) and keeps the rest: `rejected` for other node
+   * ports. After: the
    * container was started; the software inside may still be starting. Restores the Docker of a
    * running instance. Faults: `not_found` (image), `busy` (node port in use; `takenNodePort` where
    * another port would help), `no_capacity`, `rejected`.

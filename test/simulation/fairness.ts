@@ -2,13 +2,13 @@
  * Compares two states of a database: nobody overtakes the capacity queue, lists report every
  * change, and each automatic stop has a cause.
  */
-import { capacityOf, type Capacity } from '../../src/domain/catalog.ts';
+import { capacityOfSpec, type Capacity } from '../../src/domain/catalog.ts';
 import { fits, RESERVATION_MS } from '../../src/domain/placement.ts';
 import type { StoredInstance, RegionCounts } from './invariants.ts';
 
 const resources = ['cpuMilli', 'memoryMiB', 'gpus'] as const;
 
-const needOf = ({ instance }: StoredInstance): Capacity => capacityOf(instance.spec.type);
+const needOf = ({ instance }: StoredInstance): Capacity => capacityOfSpec(instance.spec);
 
 /** Capacity of a region without the account's own usage. */
 function capacityWithout(total: Capacity, all: readonly StoredInstance[], ownerId: string): Capacity {

@@ -3,7 +3,8 @@
  * simulation checks them after each step; tests on real time use them too.
  */
 import { instance as instanceSchema } from '../../src/contract/instance.ts';
-import { capacityOf, type Capacity, type Region } from '../../src/domain/catalog.ts';
+import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/catalog.ts';
+import { heldPortCount } from '../../src/domain/instance-change.ts';
 import type { Instance } from '../../src/domain/instance.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicSnapshot } from '../../src/domain/snapshot.ts';
@@ -55,12 +56,12 @@ export function wrongCounts(regions: readonly Omit<RegionCounts, 'total'>[], all
     const mine = all.filter(({ row }) => row.regionId === id);
     const usage = mine
       .filter(({ row }) => row.holdsCapacity === 1)
-      .map(({ instance }) => capacityOf(instance.spec.type));
+      .map(({ instance }) => capacityOfSpec(instance.spec));
     const should = {
       cpuMilli: sum(usage.map(({ cpuMilli }) => cpuMilli)),
       memoryMiB: sum(usage.map(({ memoryMiB }) => memoryMiB)),
       gpus: sum(usage.map(({ gpus }) => gpus)),
-      nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => instance.nodePorts.length)),
+      nodePorts: sum(mine.filter(hasPorts).map(({ instance }) => heldPortCount(instance))),
     };
     const { cpuMilli, memoryMiB, gpus, nodePorts } = used;
     return differ(`what region ${id} counts`, { cpuMilli, memoryMiB, gpus, nodePorts }, should);
@@ -75,6 +76,10 @@ export const overbooked = (regions: readonly RegionCounts[]): string[] =>
       .map((name) => `region ${id} has given out ${used[name]} of ${total[name]} ${name}`),
   );
 
+/** Ports that only the container of before a change has. */
+const portsOfOldContainer = ({ nodePorts, oldContainer }: Instance) =>
+  (oldContainer?.nodePorts ?? []).filter(({ port }) => nodePorts.every((one) => one.port !== port));
+
 /** Each active instance has its node ports in the unique table; no other row exists. */
 export function wrongPorts(ports: readonly PortRow[], all: readonly StoredInstance[]): string[] {
   const line = ({ regionId, nodePort, instanceId, port }: PortRow): string =>
@@ -82,7 +87,7 @@ export function wrongPorts(ports: readonly PortRow[], all: readonly StoredInstan
   const should = all
     .filter(hasPorts)
     .flatMap(({ row, instance }) =>
-      instance.nodePorts
+      [...instance.nodePorts, ...portsOfOldContainer(instance)]
         .filter(({ nodePort }) => nodePort !== 0)
         .map(({ port, nodePort }) => line({ regionId: row.regionId, nodePort, instanceId: row.id, port })),
     );

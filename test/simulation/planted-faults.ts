@@ -169,9 +169,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-scheduled-stop-is-not-due',
     file: 'store/tables/instances.ts',
-    find: '.set(stopPolicyColumns(instance, region))',
+    find: 'revisionColumns({ ...instance, revision: instance.revision + 1 }, region)',
     replace:
-      '.set({ stopPolicy: JSON.stringify(instance.stopPolicy), publicText: stopPolicyColumns(instance, region).publicText })',
+      '(({ stopDueAtMs: _, ...rest }) => rest)(revisionColumns({ ...instance, revision: instance.revision + 1 }, region))',
     suffers: 'an instance scheduled to stop at night keeps running and billing',
   },
   // ---- reconciles
@@ -194,8 +194,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'an-old-archive-counts-as-the-new-one',
     file: 'domain/plan.ts',
-    find: "return archive?.generation === generation ? { do: 'removeArchived' } : { do: 'saveRoot' };",
-    replace: "return archive !== null ? { do: 'removeArchived' } : { do: 'saveRoot' };",
+    find: "if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);\n    return archive?.generation === generation ? { do: 'removeSaved' } : { do: 'saveRoot' };",
+    replace:
+      "if (isStillRunning(observation)) return planHalt(instance, nowMs, limits);\n    return archive !== null ? { do: 'removeSaved' } : { do: 'saveRoot' };",
     suffers: 'all work since the previous archive is lost',
   },
   {

@@ -11,7 +11,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { overdueInstances, type Overdue } from '../../store/tables/instance-queries.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance, instanceFromRow, writeStopPolicy } from '../../store/tables/instances.ts';
+import { lockInstance, instanceFromRow, writeRevision } from '../../store/tables/instances.ts';
 import { requireOwned } from '../inside/require-instance.ts';
 import type { IdleDetector, IdleStatus } from './idle-detector.ts';
 import type { Caller } from '../base/caller.ts';
@@ -58,7 +58,7 @@ export function makeStopPolicies(deps: StopPolicyDeps): StopPolicies {
       const instance = { ...before, stopPolicy: next(before, nowMs) };
       const published = publicStopPolicy(instance, nowMs);
       if (JSON.stringify(instance.stopPolicy) === JSON.stringify(before.stopPolicy)) return published;
-      await writeStopPolicy(tx, instance, region);
+      await writeRevision(tx, instance, region);
       await appendEvent(tx, { accountId: caller.accountId, atMs: nowMs, kind, subjectId: id, data: published });
       return published;
     });

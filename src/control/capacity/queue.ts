@@ -3,12 +3,14 @@
  * decides the order, under the region's lock). Released capacity makes the next entries due in the
  * same transaction; their reconcilers reserve it.
  */
-import { capacityOf, type Capacity } from '../../domain/catalog.ts';
+import { capacityOfSpec, type Capacity } from '../../domain/catalog.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import { beginStage } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import {
+  addCapacity,
   fits,
+  subtractCapacity,
   freeCapacity,
   RESERVATION_MS,
   walkQueue,
@@ -62,8 +64,8 @@ export interface EnqueueOptions {
 
 /** Reserves capacity for a newcomer, or queues it. Throws a `Refusal` if that is impossible. */
 export async function reserveOrEnqueue(tx: Db, instance: Instance, options: EnqueueOptions): Promise<Instance> {
-  const { regionId, type } = instance.spec;
-  const shortage = await reserveCapacity(tx, regionId, type, options);
+  const { spec } = instance;
+  const shortage = await reserveCapacity(tx, spec.regionId, capacityOfSpec(spec), options);
   if (shortage !== null) return enqueue(tx, instance, shortage, options);
   return { ...instance, operation: beginStage(instance.operation, 'Placed', options.nowMs) };
 }
@@ -72,14 +74,14 @@ export async function reserveOrEnqueue(tx: Db, instance: Instance, options: Enqu
 async function reserveCapacity(
   tx: Db,
   region: string,
-  type: Type,
-  { ports, nowMs }: EnqueueOptions,
+  need: Capacity,
+  { ports, nowMs }: Pick<EnqueueOptions, 'ports' | 'nowMs'>,
 ): Promise<CapacityShortage | null> {
-  if (await reserveIfQueueEmpty(tx, region, type, ports)) return null;
+  if (await reserveIfQueueEmpty(tx, region, need, ports)) return null;
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   const behind = await availableBehindQueue(tx, counted, nowMs);
-  if (fits(capacityOf(type), behind.available) && (await adjustCapacity(tx, region, type, 1, ports))) return null;
+  if (fits(need, behind.available) && (await adjustCapacity(tx, region, need, 1, ports))) return null;
   return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
@@ -117,14 +119,15 @@ async function enqueue(
   const { spec, ownerId } = instance;
   const { type } = spec;
   const { id, name } = shortage.counted.region;
-  if (waitMs === null) throw noCapacity(shortage, type, waits);
+  const need = capacityOfSpec(spec);
+  if (waitMs === null) throw noCapacity(shortage, { type, need, ...waits });
   const own = await countQueued(tx, id, ownerId);
   if (own >= MAX_QUEUED_PER_ACCOUNT)
     throw new Refusal(
       'over_quota',
       `the account has ${own} instances in the capacity queue of region ${name}, and the limit is ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again after one has left the queue`,
     );
-  if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, type, waits);
+  if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, { type, need, ...waits });
   const observed = { ...instance.observed, ...queuedDiagnosis(type, shortage.waiting) };
   // Strictly increasing, although the date may jump back.
   const lastMs = await queueTailSinceMs(tx, id);
@@ -135,11 +138,16 @@ async function enqueue(
 export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
   diagnosisFields('NoCapacity', `waiting for capacity for ${type.name}; instances ahead in the queue: ${before}`);
 
+interface NoCapacityOptions extends Pick<EnqueueOptions, 'ports' | 'catalog'> {
+  type: Type;
+  need: Capacity;
+  mayWait?: boolean;
+}
+
 /** Names the shortage, the nearest type that fits, and how to wait. */
 function noCapacity(
   { counted, available, reservedCount, waiting }: CapacityShortage,
-  type: Type,
-  { ports, catalog }: EnqueueOptions,
+  { type, need, ports, catalog, mayWait = true }: NoCapacityOptions,
 ): Refusal {
   const { region, total, used } = counted;
   if (used.nodePorts + ports > total.nodePorts) {
@@ -149,7 +157,7 @@ function noCapacity(
       `region ${region.name} has ${free} free node ports, and the launch needs ${ports}; request fewer ports, or terminate an instance`,
     );
   }
-  const short = capacityShortfall(capacityOf(type), freeCapacity(counted));
+  const short = capacityShortfall(need, freeCapacity(counted));
   const reservedFor = `the free capacity is reserved for the instances ahead in the queue, ${reservedCount} in number, for at most ${RESERVATION_MS / 60_000} minutes`;
   const why =
     short === ''
@@ -164,15 +172,35 @@ function noCapacity(
   const instead = nearest
     ? `${nearest.name} (${nearest.id}) would fit now`
     : 'no type fits now; stop or terminate an instance';
-  const wait = fits(capacityOf(type), total)
-    ? `, or send the header "X-Berth-Wait-For-Capacity: true" to wait in the capacity queue`
-    : '';
+  const wait =
+    mayWait && fits(need, total)
+      ? `, or send the header "X-Berth-Wait-For-Capacity: true" to wait in the capacity queue`
+      : '';
   return new Refusal('no_capacity', `no stock of ${type.name} in region ${region.name}: ${why}; ${instead}${wait}`);
 }
 
+/** Exchanges the capacity that an instance holds. Throws a `Refusal` when more does not fit. */
+export async function exchangeCapacity(
+  tx: Db,
+  before: InstanceSpec,
+  next: InstanceSpec,
+  { catalog, nowMs }: Pick<EnqueueOptions, 'catalog' | 'nowMs'>,
+): Promise<void> {
+  const held = capacityOfSpec(before);
+  const need = subtractCapacity(capacityOfSpec(next), held);
+  if (Object.values(need).every((amount) => amount === 0)) return;
+  const shortage = await reserveCapacity(tx, next.regionId, need, { ports: 0, nowMs });
+  if (shortage !== null) {
+    const available = addCapacity(shortage.available, held);
+    throw noCapacity({ ...shortage, available }, { type: next.type, need, ports: 0, catalog, mayWait: false });
+  }
+  await reevaluateQueue(tx, next.regionId, nowMs);
+}
+
 /** Releases an instance's capacity and re-evaluates the queue. */
-export async function releaseCapacity(tx: Db, region: string, type: Type, nowMs: number): Promise<void> {
-  await adjustCapacity(tx, region, type, -1);
+export async function releaseCapacity(tx: Db, spec: InstanceSpec, nowMs: number): Promise<void> {
+  const { regionId: region } = spec;
+  await adjustCapacity(tx, region, capacityOfSpec(spec), -1);
   await reevaluateQueue(tx, region, nowMs);
 }
 
@@ -212,15 +240,16 @@ const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
 /** Reserves capacity for an entry in turn. Null: reserved; else its position. Locks the region. */
 export async function reserveInQueueOrder(
   tx: Db,
-  { regionId: region, type }: InstanceSpec,
+  spec: InstanceSpec,
   position: QueuePosition,
   nowMs: number,
 ): Promise<number | null> {
+  const { regionId: region } = spec;
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
   for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs))) {
     if (one.id !== position.id) continue;
-    if (one.isOn && (await adjustCapacity(tx, region, type, 1))) return null;
+    if (one.isOn && (await adjustCapacity(tx, region, capacityOfSpec(spec), 1))) return null;
     break;
   }
   return queueLength(tx, region, position);

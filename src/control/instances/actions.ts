@@ -4,17 +4,26 @@ import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
+import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance, instanceFromRow, writeDesiredState, type InstanceRow } from '../../store/tables/instances.ts';
+import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
+import {
+  lockInstance,
+  instanceFromRow,
+  rewriteMounts,
+  writeDesiredState,
+  type InstanceRow,
+} from '../../store/tables/instances.ts';
 import { deleteVariablesOf } from '../../store/tables/variables.ts';
 import type { Db } from '../../store/store.ts';
-import { advanceQueue, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
+import { advanceQueue, exchangeCapacity, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
-import { refuseWithoutSaving } from '../base/regions.ts';
+import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
+import { resizeOwnDisks } from '../volumes/disks.ts';
 import type { Instances } from './instances.ts';
 
 const eventOf = {
@@ -27,14 +36,17 @@ const eventOf = {
 
 export const makeAction =
   (action: Action, deps: UseCaseDeps): Instances['start'] =>
-  async ({ accountId }, { instanceId }, idempotency, waitMs = null) => {
+  async ({ accountId }, { instanceId, withoutGpu = false }, idempotency, waitMs = null) => {
     const catalog = await deps.readCatalog();
     const change = { subject: 'instance', id: instanceId } as const;
     return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
       const row = await lockInstance(tx, accountId, instanceId);
       if (!row) throw instanceNotFound();
-      if (action === 'archive') refuseWithoutSaving(deps.regions.of(row.regionId));
-      const operationId = await writeAction(tx, row, { action, cause: 'user', catalog, nowMs, waitMs });
+      const drivers = deps.regions.of(row.regionId);
+      if (action === 'archive') refuseWithoutSaving(drivers);
+      const input = { action, cause: 'user', catalog, nowMs, waitMs } as const;
+      const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
+      const operationId = await writeAction(tx, row, { ...input, bringUp });
       return { instanceId, operationId };
     });
   };
@@ -70,6 +82,13 @@ export interface ActionInput {
   why?: object;
   /** Longest wait of a start in the queue; null: refuse at once. */
   waitMs?: number | null;
+  /** Required for start and restart, which apply pending changes. */
+  bringUp?: BringUp | null;
+}
+
+interface BringUp {
+  drivers: RegionDrivers;
+  withoutGpu: boolean;
 }
 
 /**
@@ -77,7 +96,7 @@ export interface ActionInput {
  * operation's id. Throws a `Refusal` for an illegal action.
  */
 export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput): Promise<string> {
-  const { action, cause, catalog, nowMs, why = {}, waitMs = null } = input;
+  const { action, cause, catalog, nowMs, why = {}, waitMs = null, bringUp = null } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
@@ -85,22 +104,27 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const counted = catalog.regions.get(instance.spec.regionId);
   if (!counted) throw new Refusal('unavailable', `region ${instance.spec.regionId} is not configured on this server`);
 
-  const { regionId, type } = instance.spec;
+  const { regionId } = instance.spec;
   const heldCapacity = row.holdsCapacity === 1;
-  let next = applyAction(action, instance, nowMs, cause);
-  if (action === 'start' && !heldCapacity)
-    next = await reserveOrEnqueue(tx, next, { ports: 0, catalog, waitMs, nowMs });
+  const changed = bringUp ? applyChange(instance, action, bringUp, catalog) : instance;
+  let next = applyAction(action, changed, nowMs, cause);
+  if (bringUp) {
+    next = await reserveChanged(tx, instance, next, { heldCapacity, catalog, waitMs, nowMs });
+    await resizeOwnDisks(tx, bringUp.drivers, instance, next);
+  }
   const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : heldCapacity);
   await writeDesiredState(tx, instance, next, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
+  if (instance.pending !== null) await rewriteMounts(tx, next);
   // After the row: the queue order depends on the account's held capacity.
-  if (heldCapacity && !holdsCapacity) await releaseCapacity(tx, regionId, type, nowMs);
+  if (heldCapacity && !holdsCapacity) await releaseCapacity(tx, instance.spec, nowMs);
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
-  const data = cause === 'user' ? {} : { cause, ...why };
+  const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
+  const data = cause === 'user' ? withoutGpu : { cause, ...why };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {
@@ -109,4 +133,47 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
     await deleteVariablesOf(tx, id);
   }
   return operationId(id, next.generation);
+}
+
+/** Applies pending changes. A start decides about GPUs; a restart keeps them, or their absence. */
+function applyChange(
+  instance: Instance,
+  action: Action,
+  { drivers, withoutGpu }: BringUp,
+  catalog: CatalogSnapshot,
+): Instance {
+  const { spec, pending } = instance;
+  const type = pending?.resize?.type ?? spec.type;
+  const rootDiskLimit = drivers.health.probe?.capabilities.rootDiskLimit ?? 'hard';
+  const isCpuOnly = action === 'start' ? withoutGpu : spec.cpuOnlyPriceMicros !== null && type.gpuCount > 0;
+  if (!isCpuOnly) return applyPending(instance, { cpuOnlyPriceMicros: null, rootDiskLimit });
+  const priceMicros = pending?.resize ? BigInt(pending.resize.priceMicros) : instance.priceMicros;
+  const offered = [...catalog.types.values()].filter(({ regionId }) => regionId === spec.regionId);
+  const price = cpuOnlyPrice(type, spec.chargeMode, priceMicros, offered);
+  if (typeof price === 'string') throw new Refusal('field_value', `field "withoutGpu" is true, but ${price}`);
+  const next = applyPending(instance, { cpuOnlyPriceMicros: price, rootDiskLimit });
+  if (next.oldContainer !== null) refuseWithoutSaving(drivers);
+  return next;
+}
+
+async function reserveChanged(
+  tx: Db,
+  before: Instance,
+  next: Instance,
+  {
+    heldCapacity,
+    ...options
+  }: Pick<ActionInput, 'catalog' | 'nowMs'> & { heldCapacity: boolean; waitMs: number | null },
+): Promise<Instance> {
+  const { spec, pending } = before;
+  try {
+    if (heldCapacity) await exchangeCapacity(tx, spec, next.spec, options);
+    const reserved = heldCapacity ? next : await reserveOrEnqueue(tx, next, { ports: 0, ...options });
+    await releaseNodePortCapacity(tx, spec.regionId, heldPortCount(before) - heldPortCount(next));
+    return reserved;
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== 'no_capacity' || !pending?.resize) throw error;
+    const undo = `or keep ${spec.type.name}: send "instanceTypeId": "${spec.type.id}" to POST /api/instance/update`;
+    throw new Refusal('no_capacity', `${error.message}; ${undo}`);
+  }
 }

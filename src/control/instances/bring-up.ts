@@ -9,7 +9,7 @@ import type { Instance, Observed } from '../../domain/instance.ts';
 import { endOperation, beginStage, type StageName } from '../../domain/operation.ts';
 import { diagnosisFields, failPermanently, type InstanceObservation } from '../../domain/plan.ts';
 import { markProvisioned } from '../../store/tables/disks.ts';
-import { setFilesStale } from '../../store/tables/instances.ts';
+import { instanceRow, setFilesStale } from '../../store/tables/instances.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { releaseNodePort } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
@@ -86,6 +86,7 @@ export async function growDisks(context: ReconcileContext, state: InstanceState)
 /** Clears the mark after the engine has the files. A change meanwhile leaves it set: true. */
 async function changedSince(tx: Db, context: ReconcileContext, instance: Instance, spec: EngineSpec): Promise<boolean> {
   if (await areFilesStale(tx, context, instance, spec)) return true;
+  if ((await instanceRow(tx, instance.id))?.revision !== instance.revision) return true;
   await setFilesStale(tx, instance.id, false);
   return false;
 }

@@ -5,6 +5,7 @@ import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage
 import { bringUpKinds, operationId } from '../../domain/operation.ts';
 import { allowsAccount } from '../../domain/port-access.ts';
 import { publicStages, type PublicStage } from '../../domain/public-operation.ts';
+import type { publicChange } from '../../domain/public-instance.ts';
 import { instanceNotFound } from '../../domain/refusal.ts';
 import type { Db } from '../../store/store.ts';
 import { instanceFromRow, instancePage, instanceRow } from '../../store/tables/instances.ts';
@@ -39,6 +40,13 @@ export interface LaunchInput {
   secrets?: GivenVariables | undefined;
 }
 
+/** Current values revoke a pending change. */
+export type UpdateInput = {
+  [Member in 'name' | 'instanceTypeId' | 'remoteStorages' | 'nodePorts']?: LaunchInput[Member] | undefined;
+};
+
+export type PublicChange = NonNullable<ReturnType<typeof publicChange>>;
+
 type OnInstance = LongRunning<{ instanceId: string }, { instanceId: string }>;
 
 /** `waitMs`: longest wait in the queue without capacity; null: refuse at once. */
@@ -54,10 +62,17 @@ export interface Instances {
   /** Newest first; a page past the end is empty, with the total. */
   list(caller: Caller, pager: Pager): Promise<TextPage>;
   stop: OnInstance;
-  start: Waiting<{ instanceId: string }>;
+  /** Applies pending changes, as a restart does. `withoutGpu`: until the next start. */
+  start: Waiting<{ instanceId: string; withoutGpu?: boolean | undefined }>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
+  /** Renames at once; stores the rest until the next start or restart. Keeps absent members. */
+  update(
+    caller: Caller,
+    body: { instanceId: string } & UpdateInput,
+    idempotency: Idempotency | null,
+  ): Promise<{ instanceId: string; appliesAt: 'now' | 'nextStart'; pendingChanges: PublicChange | null }>;
   /** Keeps absent sizes. Throws `no_capacity` when the pool is full. */
   expandDisk: LongRunning<{ instanceId: string } & DiskSizes, { instanceId: string }>;
   /** The instance, and the stages of its last bring-up; `operationId` is null without one. */

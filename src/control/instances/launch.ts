@@ -2,20 +2,18 @@
  * Launches an instance (`docs/interface.md` §4.1): one transaction reserves capacity and writes
  * instance, event and idempotency record. No engine call.
  */
-import { instanceIdOf, userId, volumeId } from '../../domain/ids.ts';
+import { instanceIdOf, userId } from '../../domain/ids.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
+import { withSsh } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
 import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
-import { nestedPair, refusalOfMountPath } from '../../domain/paths.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
-import { SSH_PORT } from '../../domain/port-access.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
-import { lockVolumes } from '../../store/tables/volumes.ts';
 import { dockerSupport } from '../capacity/docker-support.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
 import { resolveImage } from '../images/images.ts';
@@ -29,6 +27,7 @@ import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
 import type { Variables } from './environment.ts';
 import type { Instances, LaunchInput } from './instances.ts';
+import { mountsOf } from './request-mounts.ts';
 
 export interface LaunchDeps extends UseCaseDeps {
   freeSpace: FreeSpaceMonitor;
@@ -57,8 +56,7 @@ async function writeLaunch(
   const { type, region } = resolveType(catalog, request);
   refuseWithoutRuntime(type, region, deps.regions);
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
-  const mountPaths = checkMountPaths(request);
-  const mounts = await mountsOf(tx, caller, request, mountPaths);
+  const mounts = await mountsOf(tx, caller.accountId, request);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const requested = requestedInstance(deps, caller, request, { type, image, mounts }, nowMs);
@@ -104,7 +102,7 @@ function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: In
 }
 
 /** The engine would refuse later, or an engine that ignores runtimes would isolate less. */
-function refuseWithoutRuntime({ name, runtime }: InstanceType, region: Region, regions: Regions): void {
+export function refuseWithoutRuntime({ name, runtime }: InstanceType, region: Region, regions: Regions): void {
   if (runtime === undefined) return;
   const { probe } = regions.of(region.id).health;
   if (probe === null) {
@@ -133,61 +131,6 @@ function refuseWithoutDocker(region: Region, regions: Regions): void {
   }
 }
 
-function checkMountPaths(request: LaunchInput): string[] {
-  const paths = request.remoteStorages.map(({ mountPath }) =>
-    mountPath.startsWith('/') ? mountPath.replace(/\/+$/, '') || '/' : mountPath,
-  );
-  for (const [index, path] of paths.entries()) {
-    const why = refusalOfMountPath(path);
-    if (why)
-      throw new Refusal(
-        'field_value',
-        `field "remoteStorages[${index}].mountPath" is ${JSON.stringify(path.slice(0, 100))}: it ${why}`,
-      );
-  }
-  const nested = nestedPair(paths);
-  if (nested) {
-    const [outer, inner] = nested;
-    throw new Refusal('field_value', `field "remoteStorages" mounts ${inner} inside ${outer}; choose separate paths`);
-  }
-  return paths;
-}
-
-async function mountsOf(tx: Db, caller: Caller, request: LaunchInput, paths: string[]): Promise<Mount[]> {
-  const ids = request.remoteStorages.map(({ remoteStorageId }) => remoteStorageId);
-  const rows = new Map((await lockVolumes(tx, caller.accountId, [...new Set(ids)])).map((row) => [row.id, row]));
-  return ids.map((id, index) => {
-    const row = rows.get(id);
-    const field = `remoteStorages[${index}].remoteStorageId`;
-    if (!row)
-      throw new Refusal(
-        'not_found',
-        `volume ${id} of field "${field}" not found; POST /api/storage/volume/list lists yours`,
-      );
-    if (row.regionId !== request.region) {
-      throw new Refusal(
-        'field_value',
-        `field "${field}": volume ${id} is in region ${row.regionId}; launch there, or choose another volume`,
-      );
-    }
-    const { type } = request.remoteStorages[index] ?? {};
-    if (type !== row.type) {
-      throw new Refusal(
-        'field_value',
-        `field "remoteStorages[${index}].type" is ${JSON.stringify(type)}, but volume ${id} is of type ${row.type}`,
-      );
-    }
-    if (row.status === 'Lost')
-      throw new Refusal('not_now', `volume ${id} is Lost: its disk is gone; launch without the volume`);
-    if (row.status === 'Failed')
-      throw new Refusal(
-        'not_now',
-        `volume ${id} is Failed: it could not be created; delete it, and launch without the volume`,
-      );
-    return { mountPath: paths[index] ?? '', volumeId: volumeId(id), volumeName: row.name, volumeType: row.type };
-  });
-}
-
 function requestedInstance(
   deps: LaunchDeps,
   caller: Caller,
@@ -198,7 +141,6 @@ function requestedInstance(
   const { image, mounts } = resolved;
   const { regionId, pricesMicros, ...type } = resolved.type;
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
-  const ports = [SSH_PORT, ...request.nodePorts.filter((port) => port !== SSH_PORT)];
   const given = {
     id: instanceIdOf(deps.randomUuid()),
     ownerId: userId(caller.accountId),
@@ -217,9 +159,10 @@ function requestedInstance(
       enableDocker: configuration.enableDocker,
       dockerStorageGB: configuration.dockerStorageSize,
       initScript: configuration.initScript,
+      cpuOnlyPriceMicros: null,
     },
     priceMicros: pricesMicros[billing.chargeMode],
-    nodePorts: ports.map((port) => ({ port, nodePort: 0 })),
+    nodePorts: withSsh(request.nodePorts).map((port) => ({ port, nodePort: 0 })),
     stopPolicy: deps.firstStopPolicy,
   };
   return newInstance(given, 'user', nowMs);
@@ -252,6 +195,9 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
   waitsSinceMs: null,
   waitsUntilMs: null,
   archive: null,
+  revision: 0,
+  pending: null,
+  oldContainer: null,
   unfinished: [],
   diskUsage: noUsage,
   operation: beginOperation('launch', cause, nowMs),
@@ -271,12 +217,16 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
   },
 });
 
-function refuseWithoutMoney(availableMicros: bigint, instance: Instance): void {
+export function refuseWithoutMoney(
+  availableMicros: bigint,
+  instance: Pick<Instance, 'priceMicros' | 'spec'>,
+  what = 'launch',
+): void {
   const needMicros = instance.priceMicros * BigInt(instance.spec.duration);
   if (availableMicros >= needMicros) return;
   const short = toDollars(needMicros - availableMicros);
   throw new Refusal(
     'no_balance',
-    `the launch needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available; $${short} is missing: top up the account, or choose a cheaper type or fewer periods`,
+    `the ${what} needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available; $${short} is missing: top up the account, or choose a cheaper type or fewer periods`,
   );
 }

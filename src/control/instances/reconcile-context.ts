@@ -108,11 +108,10 @@ export async function writeObservation(
   const { instance } = state;
   const defined = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined));
   const next: Instance = { ...instance, ...defined, observed: { ...instance.observed, ...observed } };
-  const { regionId, type } = next.spec;
   if (freeCapacity && state.holdsCapacity) {
     return writeInstance(context, state, next, {
       holdsCapacity: false,
-      alongside: (tx) => releaseCapacity(tx, regionId, type, context.deps.time.now()),
+      alongside: (tx) => releaseCapacity(tx, next.spec, context.deps.time.now()),
     });
   }
   return writeInstance(context, state, next);

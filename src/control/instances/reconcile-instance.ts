@@ -10,7 +10,7 @@ import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { ensureContainer, growDisks, refreshFiles } from './bring-up.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
-import { cleanUp, haltContainer, removeArchived, removeUnfinished, saveRoot } from './take-down.ts';
+import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
 import { checkInit, checkReady } from './readiness.ts';
 import {
   failInstance,
@@ -109,8 +109,8 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       return acquireCapacity(context, state);
     case 'saveRoot':
       return saveRoot(context, state);
-    case 'removeArchived':
-      return removeArchived(context, state);
+    case 'removeSaved':
+      return removeSaved(context, state);
     case 'removeUnfinished':
       return removeUnfinished(context, state);
     case 'destroy':

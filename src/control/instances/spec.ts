@@ -1,7 +1,7 @@
 /** Translates an instance into the engine's spec, with disks prepared and mounted. */
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../domain/instance.ts';
-import { capacityOf } from '../../domain/catalog.ts';
+import { capacityOfSpec } from '../../domain/catalog.ts';
 import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
@@ -129,7 +129,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
   if (spec.enableCommonData) {
     mounts.push({ source: drivers.commonDataFolder, target: COMMON_DATA, readOnly: true });
   }
-  const { cpuMilli, memoryMiB, gpus } = capacityOf(spec.type);
+  const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
   return {
     id: instance.id,
     ownerId: instance.ownerId,

@@ -3,13 +3,14 @@ import type { DiskId } from '../../domain/disk.ts';
 import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
 import type { Archive, Instance } from '../../domain/instance.ts';
 import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
+import { heldPortCount } from '../../domain/instance-change.ts';
 import { backOffMs } from '../../domain/instance-states.ts';
 import { failOperation, operationErrorOf } from '../../domain/operation.ts';
-import { diagnosisFields, type Step } from '../../domain/plan.ts';
+import { diagnosisFields, failPermanently, type Step } from '../../domain/plan.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
-import { deleteMountsOf } from '../../store/tables/instances.ts';
-import { releaseNodePorts } from '../../store/tables/ports.ts';
+import { deleteMountsOf, rewriteMounts } from '../../store/tables/instances.ts';
+import { releaseNodePorts, releaseOtherNodePorts } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import { StorageFault } from '../../storage/contract.ts';
 import { locateDisks, withDiskMutex } from '../volumes/disks.ts';
@@ -17,6 +18,7 @@ import { withCopyDeadline } from '../volumes/copy-deadline.ts';
 import { makeInstanceProgressReporter } from '../images/progress-reporter.ts';
 import {
   callDeadline,
+  failInstance,
   writeInstance,
   writeObservation,
   type InstanceState,
@@ -59,7 +61,7 @@ export async function haltContainer(
  */
 export async function cleanUp(context: ReconcileContext, start: InstanceState): Promise<StepResult> {
   const { drivers, deps, signal } = context;
-  const { id, everEnsured, nodePorts, observed, spec, archive, unfinished } = start.instance;
+  const { id, everEnsured, observed, spec, archive, unfinished } = start.instance;
   if (everEnsured) await drivers.engine.destroy(id, callDeadline(context));
   if (observed.phase === 'Cleaned') return { state: start, next: null };
   let state = start;
@@ -67,7 +69,7 @@ export async function cleanUp(context: ReconcileContext, start: InstanceState): 
     const release = async (tx: Db): Promise<void> => {
       await releaseNodePorts(tx, id);
       await deleteMountsOf(tx, id);
-      await releaseNodePortCapacity(tx, spec.regionId, nodePorts.length);
+      await releaseNodePortCapacity(tx, spec.regionId, heldPortCount(start.instance));
     };
     const removing = { ...observed, phase: 'RemovingDisks' as const, ...diagnosisFields('', '') };
     state = await writeInstance(context, state, { ...state.instance, observed: removing }, { alongside: release });
@@ -144,13 +146,17 @@ export async function saveRoot(context: ReconcileContext, start: InstanceState):
   });
   try {
     const { sizeBytes } = await copy(context, (signal) => drivers.engine.saveImage(instance.id, ref, signal));
-    if (drivers.archivePushed) {
+    // Only a container that stays away needs its root disk elsewhere.
+    const isPushed = drivers.archivePushed && instance.desired === 'archived';
+    if (isPushed) {
       const pushed = await pushRoot(context, state, ref);
       state = pushed.state;
       if (pushed.fault) throw pushed.fault;
     }
     const before = instance.archive;
-    const replaces = before === null ? [] : [before.ref, ...before.replaces];
+    const earlier = before === null ? [] : [before.ref, ...before.replaces];
+    // The host's copy of a pushed image is not needed.
+    const replaces = isPushed ? [...earlier, ref] : earlier;
     const archive: Archive = { ref, sizeBytes, generation: instance.generation, replaces };
     const rest = unfinished.filter((one) => one !== ref);
     state = await writeInstance(context, state, { ...state.instance, archive, unfinished: rest });
@@ -197,6 +203,8 @@ async function archiveFailed(context: ReconcileContext, state: InstanceState, fa
     const next = backOffMs(attempts, deps.limits);
     return { state: await writeObservation(context, state, { attempts, observed }), next };
   }
+  if (instance.desired === 'running')
+    return failInstance(context, state, failPermanently(instance, 'ArchiveFailed', fault.message));
   // A container came back after the archive: no status to return to, and its root disk must stay.
   if (observed.status === 'Archived')
     return { state: await writeObservation(context, state, { observed }), next: RETRY_MS };
@@ -207,25 +215,31 @@ async function archiveFailed(context: ReconcileContext, state: InstanceState, fa
 }
 
 /**
- * Removes the container of a saved root disk with its node ports (the next start allots others),
- * then unneeded images: earlier archives, and the host's copy of a pushed one.
+ * Removes the container of a saved root disk, then unneeded images: earlier archives, and the
+ * host's copy of a pushed one. Releases what only that container had: node ports and mounts of
+ * before a change. The instance keeps its other node ports.
  */
-export async function removeArchived(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
-  const { drivers } = context;
+export async function removeSaved(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  const { drivers, deps } = context;
   const { instance } = state;
-  const { id, archive } = instance;
+  const { id, archive, oldContainer, desired, observed, spec } = instance;
   await drivers.engine.destroy(id, callDeadline(context));
-  if (archive !== null) {
-    const unneeded = drivers.archivePushed ? [...archive.replaces, archive.ref] : archive.replaces;
-    for (const ref of unneeded) await removeImage(context, instance, ref);
-  }
+  for (const ref of archive?.replaces ?? []) await removeImage(context, instance, ref);
+  // The start's deadline counts from here: a copy may take longer.
+  const countedFromMs = desired === 'running' ? deps.time.now() : observed.countedFromMs;
   const next: Instance = {
     ...instance,
-    nodePorts: instance.nodePorts.map((one) => ({ ...one, nodePort: 0 })),
     archive: archive && { ...archive, replaces: [] },
+    oldContainer: null,
+    observed: { ...observed, countedFromMs },
   };
-  const written = await writeInstance(context, state, next, { alongside: (tx) => releaseNodePorts(tx, id) });
-  return { state: written, next: 'again' };
+  const release = async (tx: Db): Promise<void> => {
+    await releaseOtherNodePorts(tx, instance);
+    await rewriteMounts(tx, next);
+    await releaseNodePortCapacity(tx, spec.regionId, heldPortCount(instance) - heldPortCount(next));
+  };
+  const options = oldContainer === null ? {} : { alongside: release };
+  return { state: await writeInstance(context, state, next, options), next: 'again' };
 }
 
 /** Removes what canceled or failed archives left: the engine may have finished them late. */

@@ -167,6 +167,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
       enableDocker: false,
       dockerStorageGB: 0,
       initScript: '',
+      cpuOnlyPriceMicros: null,
     },
     priceMicros: pricesMicros.perHour,
     nodePorts: container.nodePorts.filter(({ nodePort }) => nodePort > 0),
@@ -227,7 +228,7 @@ async function write(
   // The account's ssh keys may have changed since the container was created.
   if (runs) await setFilesStale(tx, instance.id, true);
   const fits = runs
-    ? await adjustCapacity(tx, orphan.regionId, type, 1, ports)
+    ? await adjustCapacity(tx, orphan.regionId, capacityOf(type), 1, ports)
     : await reserveNodePortCapacity(tx, orphan.regionId, ports);
   if (!fits) throw await noCapacity(tx, instance);
   await appendEvent(tx, {

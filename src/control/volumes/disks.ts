@@ -4,19 +4,20 @@ import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import {
   countedAt,
   diskKey,
+  resizedBy,
   type CountedSpace,
   type Disk,
   type DiskId,
   type PoolName,
   type VolumeType,
 } from '../../domain/disk.ts';
-import { largestDataDiskGB, ownDisks } from '../../domain/instance-disks.ts';
+import { dataDisk, dataDiskGB, largestDataDiskGB, ownDisks } from '../../domain/instance-disks.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { accountLimitGB, countedGB, freeGB, settingOf, volumeTypeOfDisk } from '../../domain/pool.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { Storage } from '../../storage/contract.ts';
-import { disksAmong, growDisk, insertDisk, promisedGBOf, type NewDisk } from '../../store/tables/disks.ts';
+import { disksAmong, growDisk, insertDisk, lockDisk, promisedGBOf, type NewDisk } from '../../store/tables/disks.ts';
 import { poolsOf } from '../../store/tables/pools.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
@@ -124,6 +125,24 @@ interface AllotOptions {
 const fittingSize = (freeHereGB: number): string | null =>
   freeHereGB < 1 ? null : `request at most ${Math.floor(freeHereGB)} GB`;
 
+/** Reserves what a resize adds to the data disk, and to the root disk that it counts. */
+export async function resizeOwnDisks(
+  tx: Db,
+  drivers: Pick<RegionDrivers, 'pools'>,
+  before: Instance,
+  { id, spec }: Instance,
+): Promise<void> {
+  const moreRootGB = spec.type.rootDiskGB - before.spec.type.rootDiskGB;
+  const moreDataGB = dataDiskGB(spec) - dataDiskGB(before.spec);
+  if (moreRootGB <= 0 && moreDataGB <= 0) return;
+  const disk = await lockDisk(tx, dataDisk(id));
+  if (!disk) throw new Error(`no row for the data disk of ${id}`);
+  const pool = poolNamed(drivers, disk.pool);
+  const size = resizedBy(disk, moreDataGB, moreRootGB);
+  const what = `instance type ${spec.type.name} needs ${moreDataGB} GB more of data disk and ${moreRootGB} GB more of root disk`;
+  await allotMore(tx, pool, disk, size.sizeGB, what, size);
+}
+
 /** Throws `no_capacity` with a message that begins with `purpose`, such as "a volume of 20 GB". */
 export async function allotDisk(
   tx: Db,
@@ -138,9 +157,15 @@ export async function allotDisk(
   if (disk.promisedGB > 0 && !evenIfFull) await refuseOverShare(tx, pool, disk, purpose);
 }
 
-export async function allotMore(tx: Db, pool: PoolDrivers, disk: Disk, sizeGB: number, purpose: string): Promise<void> {
-  const shortage = await growDisk(tx, disk, sizeGB, pool);
-  const grown = countedAt(disk, sizeGB);
+export async function allotMore(
+  tx: Db,
+  pool: PoolDrivers,
+  disk: Disk,
+  sizeGB: number,
+  purpose: string,
+  grown: CountedSpace = countedAt(disk, sizeGB),
+): Promise<void> {
+  const shortage = await growDisk(tx, disk, { sizeGB, ...grown }, pool);
   const more = {
     promisedGB: grown.promisedGB - disk.promisedGB,
     bestEffortGB: grown.bestEffortGB - disk.bestEffortGB,

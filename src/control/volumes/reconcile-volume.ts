@@ -1,4 +1,5 @@
 /** Reconciles a volume: creates, grows, observes and destroys its backing. */
+import { countedAt } from '../../domain/disk.ts';
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
@@ -118,7 +119,13 @@ async function failPermanently(
     data: { reason: failure.reason, message: failure.message },
     alsoWrite: async (tx) => {
       if (failure.hasGB === null) await deleteDisks(tx, [disk]);
-      else await growDisk(tx, disk, failure.hasGB, { diskOvercommit: 1, evenIfFull: true });
+      else
+        await growDisk(
+          tx,
+          disk,
+          { sizeGB: failure.hasGB, ...countedAt(disk, failure.hasGB) },
+          { diskOvercommit: 1, evenIfFull: true },
+        );
     },
   });
   return { dueAtMs: next ? null : time.now() };

@@ -2,7 +2,7 @@
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Engine, EngineSpec, Observation, OwnedObject } from '../contract.ts';
 import { containerName, dockerName, networkName } from '../labels.ts';
-import { copyOf, observationOf, scriptOf } from './container.ts';
+import { copyOf, observationOf, scriptOf, type Container } from './container.ts';
 import { brokenOff, type EngineContext } from './context.ts';
 import { simulatedFault } from './injected-faults.ts';
 import { removeImage } from './image-verbs.ts';
@@ -51,7 +51,7 @@ async function bringUp(
     if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
     return observationOf(container);
   } else {
-    container.spec = copyOf(spec);
+    container.spec = specOfExisting(container, spec);
     container.script = scriptOf(spec);
     host.persist(container);
   }
@@ -60,6 +60,16 @@ async function bringUp(
   if (find(spec.id) !== container) throw brokenOff();
   await host.start(container);
   return observationOf(container);
+}
+
+/** Changes limits and files alone, as a real engine does. */
+function specOfExisting({ spec: has, starts }: Container, given: EngineSpec): EngineSpec {
+  const spec = copyOf(given);
+  if (starts === 0) return spec;
+  if (JSON.stringify(has.nodePorts) !== JSON.stringify(spec.nodePorts))
+    throw simulatedFault('rejected', 'an instance that ran before keeps its node ports; start the instance with these');
+  const { imageRef, mounts, gpus, runtime, rootDiskGB, docker } = has;
+  return { ...spec, imageRef, mounts, gpus, runtime, rootDiskGB, docker };
 }
 
 async function halt(

@@ -228,6 +228,12 @@ export interface InstanceTable extends LeaseColumns {
   /** Idle limit; null unless Running, desired running, and watched. */
   idleAfterMs: number | null;
   archive: string | null;
+  /** Changes of name, pending changes and stop policy, which keep the generation. */
+  revision: Generated<number>;
+  /** `PendingChange`. */
+  pending: string | null;
+  /** `ContainerShape`, until that container is removed. */
+  oldContainer: string | null;
   /** Refs of root disks requested and not named by an archive. */
   unfinished: string;
   diskUsage: string;

@@ -2,9 +2,8 @@
  * Guarded counters of a region's capacity, and its queue's entries; rule: `domain/placement.ts`.
  */
 import { sql, type SqlBool } from 'kysely';
-import { capacityOf, type Capacity } from '../../domain/catalog.ts';
+import { capacityOfSpec, type Capacity } from '../../domain/catalog.ts';
 import { instanceId, type InstanceId } from '../../domain/ids.ts';
-import type { InstanceSpec } from '../../domain/instance.ts';
 import { zeroCapacity, addCapacity, type QueuedRequest } from '../../domain/placement.ts';
 import { regionFromRow, type RegionWithUsage } from './catalog.ts';
 import { count, prepared } from '../db/prepared.ts';
@@ -48,11 +47,14 @@ const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
 const moveCounts = makeMoveCounts({ newcomer: false });
 const countNewcomer = makeMoveCounts({ newcomer: true });
 
-type Type = InstanceSpec['type'];
-
 /** Reserves (`sign` 1) or releases (-1). Returns false when the region has too little. */
-export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1 | -1, ports = 0): Promise<boolean> {
-  const { cpuMilli, memoryMiB, gpus } = capacityOf(type);
+export async function adjustCapacity(
+  tx: Db,
+  region: string,
+  { cpuMilli, memoryMiB, gpus }: Capacity,
+  sign: 1 | -1,
+  ports = 0,
+): Promise<boolean> {
   const counts = {
     cpuMilli: sign * cpuMilli,
     memoryMiB: sign * memoryMiB,
@@ -62,8 +64,8 @@ export async function adjustCapacity(tx: Db, region: string, type: Type, sign: 1
   return (await moveCounts(tx, { region, ...counts })).length > 0;
 }
 
-export async function reserveIfQueueEmpty(tx: Db, region: string, type: Type, ports: number): Promise<boolean> {
-  return (await countNewcomer(tx, { region, ...capacityOf(type), ports })).length > 0;
+export async function reserveIfQueueEmpty(tx: Db, region: string, need: Capacity, ports: number): Promise<boolean> {
+  return (await countNewcomer(tx, { region, ...need, ports })).length > 0;
 }
 
 /** Reserves node ports alone, for a queue entry whose other capacity is reserved already. */
@@ -131,7 +133,7 @@ export async function* queueEntries(
 }
 
 const needOf = (spec: string, id: string): Capacity =>
-  capacityOf(parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' }).type);
+  capacityOfSpec(parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' }));
 
 const specsWithCapacity = prepared<{ region: string; ownerId: string }>()((db, p) =>
   db

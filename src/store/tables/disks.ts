@@ -1,9 +1,9 @@
 import { sql, type Selectable } from 'kysely';
 import {
   BYTES_PER_GB,
-  countedAt,
   diskKey,
   diskKinds,
+  type CountedSpace,
   type Disk,
   type DiskId,
   type PoolName,
@@ -68,18 +68,12 @@ const insert = prepared<NewRow>()((db, p) =>
 export async function growDisk(
   tx: Db,
   disk: Disk,
-  sizeGB: number,
+  { sizeGB, promisedGB, bestEffortGB }: CountedSpace & { sizeGB: number },
   options: ReserveOptions,
 ): Promise<{ freeGB: number } | null> {
-  const next = countedAt(disk, sizeGB);
-  await tx
-    .updateTable('disk')
-    .set({ sizeGB, ...next })
-    .where('id', '=', diskKey(disk))
-    .execute();
-  const promisedGB = next.promisedGB - disk.promisedGB;
-  const bestEffortGB = next.bestEffortGB - disk.bestEffortGB;
-  return reservePoolSpace(tx, { ...disk, promisedGB, bestEffortGB }, options);
+  await tx.updateTable('disk').set({ sizeGB, promisedGB, bestEffortGB }).where('id', '=', diskKey(disk)).execute();
+  const more = { promisedGB: promisedGB - disk.promisedGB, bestEffortGB: bestEffortGB - disk.bestEffortGB };
+  return reservePoolSpace(tx, { ...disk, ...more }, options);
 }
 
 /** GB promised to an account in a pool. */

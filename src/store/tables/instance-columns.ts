@@ -39,7 +39,7 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   ownerName: by('insert', plain()),
   createdAtMs: by('insert', plain()),
   spec: by('request', json(schemas.instanceSpec)),
-  priceMicros: by('insert', { encode: (micros) => Number(micros), decode: (stored) => BigInt(stored) }),
+  priceMicros: by('request', { encode: (micros) => Number(micros), decode: (stored) => BigInt(stored) }),
   nodePorts: by('reconcile', json(schemas.nodePorts)),
   desired: by('reconcile', closedList(desiredStates)),
   generation: by('reconcile', plain()),
@@ -52,9 +52,12 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   initExit: by('reconcile', plain()),
   waitsSinceMs: by('reconcile', plain()),
   waitsUntilMs: by('reconcile', plain()),
-  // Set by its owner during reconciles: `writeReconciledInstance` guards it.
   stopPolicy: by('request', json(schemas.stopPolicy)),
   archive: by('reconcile', nullableJson(schemas.archive)),
+  // Incremented by changes outside of reconciles: `writeReconciledInstance` guards it.
+  revision: by('request', plain()),
+  pending: by('request', nullableJson(schemas.pending)),
+  oldContainer: by('reconcile', nullableJson(schemas.containerShape)),
   unfinished: by('reconcile', json(schemas.texts)),
   diskUsage: by('request', json(schemas.diskUsage)),
   operation: by('reconcile', json(schemas.operation)),
@@ -103,7 +106,8 @@ export const requestColumns = (instance: Instance, region: Region) => encode(ins
 
 export const reconcileColumns = (instance: Instance, region: Region) => encode(instance, region, reconcileKeys);
 
-export const stopPolicyColumns = (instance: Instance, region: Region) => encode(instance, region, ['stopPolicy']);
+export const revisionColumns = (instance: Instance, region: Region) =>
+  encode(instance, region, ['spec', 'pending', 'stopPolicy', 'revision']);
 
 export const encodeColumn = <Member extends keyof Instance>(
   member: Member,

@@ -2,6 +2,7 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
+import { heldMounts } from '../../domain/instance-change.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf } from '../db/columns.ts';
@@ -10,7 +11,6 @@ import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Flag } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import {
-  decodeColumn,
   encodeColumn,
   insertColumns,
   instanceColumnNames,
@@ -18,7 +18,7 @@ import {
   reconcileColumns,
   reconciledColumnNames,
   requestColumns,
-  stopPolicyColumns,
+  revisionColumns,
   type InstanceRow,
 } from './instance-columns.ts';
 import { archiveOperation } from './operations.ts';
@@ -63,17 +63,24 @@ export async function insertInstance(
     dueAtMs: columns.dueAtMs,
     holdsCapacity: encodeFlag(columns.holdsCapacity ?? instance.waitsSinceMs === null),
   });
-  if (instance.spec.mounts.length === 0) return;
-  await tx
-    .insertInto('mount')
-    .values(
-      instance.spec.mounts.map(({ volumeId: volume, mountPath }) => ({
-        instanceId: instance.id,
-        volumeId: volume,
-        mountPath,
-      })),
-    )
-    .execute();
+  await insertMounts(tx, instance);
+}
+
+async function insertMounts(tx: Db, instance: Instance): Promise<void> {
+  const mounts = heldMounts(instance);
+  if (mounts.length === 0) return;
+  const rows = mounts.map(({ volumeId: volume, mountPath }) => ({
+    instanceId: instance.id,
+    volumeId: volume,
+    mountPath,
+  }));
+  await tx.insertInto('mount').values(rows).execute();
+}
+
+/** Stores which volumes the instance mounts, now or later. */
+export async function rewriteMounts(tx: Db, instance: Instance): Promise<void> {
+  await deleteMountsOf(tx, instance.id);
+  await insertMounts(tx, instance);
 }
 
 export const instanceRow = (db: Db, id: string): Promise<InstanceRow | undefined> =>
@@ -165,7 +172,7 @@ export async function writeDesiredState(
 type Reconciled = ReturnType<typeof reconcileColumns>;
 
 const updateReconciled = prepared<
-  Reconciled & Omit<LeaseGuard, 'generation'> & { holding: Flag | null; leasedGeneration: number; rowPolicy: string }
+  Reconciled & Omit<LeaseGuard, 'generation'> & { holding: Flag | null; leasedGeneration: number; rowRevision: number }
 >()((db, p) =>
   db
     .updateTable('instance')
@@ -176,13 +183,13 @@ const updateReconciled = prepared<
     .where('id', '=', p('id'))
     .where('leaseToken', '=', p('leaseToken'))
     .where('generation', '=', p('leasedGeneration'))
-    .where('stopPolicy', '=', p('rowPolicy'))
+    .where('revision', '=', p('rowRevision'))
     .returning('id'),
 );
 
 /**
- * Writes a reconcile's result; null when superseded: drop the result. When the stop policy has
- * changed since the read, writes again with the row's policy.
+ * Writes a reconcile's result; null when superseded: drop the result. When the owner has changed
+ * the row since the read, writes again with the row's name, pending change and stop policy.
  */
 export async function writeReconciledInstance(
   tx: Db,
@@ -191,21 +198,20 @@ export async function writeReconciledInstance(
   region: Region,
   columns: { holdsCapacity?: boolean } = {},
 ): Promise<Instance | null> {
-  let instance = reconciled;
-  for (let rowPolicy = encodeColumn('stopPolicy', reconciled.stopPolicy); ;) {
+  for (let instance = reconciled; ;) {
     const written = await updateReconciled(tx, {
       ...reconcileColumns(instance, region),
       holding: columns.holdsCapacity === undefined ? null : encodeFlag(columns.holdsCapacity),
       id: lease.id,
       leaseToken: lease.leaseToken,
       leasedGeneration: lease.generation,
-      rowPolicy,
+      rowRevision: instance.revision,
     });
     if (written.length > 0) return instance;
-    const row = await tx.selectFrom('instance').select('stopPolicy').where(isLeaseHeld(lease)).executeTakeFirst();
-    if (!row || row.stopPolicy === rowPolicy) return null;
-    rowPolicy = row.stopPolicy;
-    instance = { ...reconciled, stopPolicy: decodeColumn('stopPolicy', rowPolicy, lease.id) };
+    const row = await tx.selectFrom('instance').selectAll().where(isLeaseHeld(lease)).executeTakeFirst();
+    if (!row || row.revision === instance.revision) return null;
+    const { spec, pending, stopPolicy, revision } = instanceFromRow(row);
+    instance = { ...reconciled, spec, pending, stopPolicy, revision };
   }
 }
 
@@ -231,9 +237,13 @@ export async function writeDiskUsage(
   return true;
 }
 
-/** Written outside of reconciles, which keep the policy of the row. */
-export async function writeStopPolicy(tx: Db, instance: Instance, region: Region): Promise<void> {
-  await tx.updateTable('instance').set(stopPolicyColumns(instance, region)).where('id', '=', instance.id).execute();
+/** Writes what the owner changed while the generation stays: reconciles keep it. */
+export async function writeRevision(tx: Db, instance: Instance, region: Region): Promise<void> {
+  await tx
+    .updateTable('instance')
+    .set(revisionColumns({ ...instance, revision: instance.revision + 1 }, region))
+    .where('id', '=', instance.id)
+    .execute();
 }
 
 export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {

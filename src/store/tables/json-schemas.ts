@@ -6,7 +6,14 @@ import { ruleNames } from '../../domain/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
 import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/instance-states.ts';
 import { readinessProofs } from '../../domain/instance.ts';
-import type { Archive, InstanceSpec, NodePort, Observed } from '../../domain/instance.ts';
+import type {
+  Archive,
+  ContainerShape,
+  InstanceSpec,
+  NodePort,
+  Observed,
+  PendingChange,
+} from '../../domain/instance.ts';
 import { portAccesses } from '../../domain/port-access.ts';
 import { operationCauses, operationKinds, operationStates, progressUnits, stageNames } from '../../domain/operation.ts';
 import type { Operation, Progress } from '../../domain/operation.ts';
@@ -39,11 +46,37 @@ export const operation: z.ZodType<Operation> = z.object({
   error: z.object({ reason: z.string(), message: z.string(), whatToDo: z.string() }).nullable(),
 });
 
+const cpuOnlyPriceMicros = z.number().nullable().default(null);
+
 export const sizedSpec = z.object({
   type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number() }),
+  cpuOnlyPriceMicros,
 });
 
 export const specWithImage = z.object({ image: z.object({ id: z.string() }) });
+
+const typeOfSpec = z.object({
+  id: z.string().transform(instanceTypeId),
+  name: z.string(),
+  isSpot: z.boolean(),
+  cpuCores: z.number(),
+  cpuType: z.string(),
+  memoryGB: z.number(),
+  gpuCount: z.number(),
+  gpuName: z.string(),
+  rootDiskGB: z.number(),
+  dataDiskGB: z.number(),
+  runtime: z.string().exactOptional(),
+});
+
+const mounts = z.array(
+  z.object({
+    mountPath: z.string(),
+    volumeId: z.string().transform(volumeId),
+    volumeName: z.string(),
+    volumeType: z.string(),
+  }),
+);
 
 export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
   name: z.string(),
@@ -57,38 +90,34 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
     tags: texts,
     type: z.string(),
   }),
-  type: z.object({
-    id: z.string().transform(instanceTypeId),
-    name: z.string(),
-    isSpot: z.boolean(),
-    cpuCores: z.number(),
-    cpuType: z.string(),
-    memoryGB: z.number(),
-    gpuCount: z.number(),
-    gpuName: z.string(),
-    rootDiskGB: z.number(),
-    dataDiskGB: z.number(),
-    runtime: z.string().exactOptional(),
-  }),
+  type: typeOfSpec,
   chargeMode: z.enum(chargeModes),
   duration: z.number(),
   isSpot: z.boolean(),
-  mounts: z.array(
-    z.object({
-      mountPath: z.string(),
-      volumeId: z.string().transform(volumeId),
-      volumeName: z.string(),
-      volumeType: z.string(),
-    }),
-  ),
+  mounts,
   extraDataDiskGB: z.number(),
   enableCommonData: z.boolean(),
   enableDocker: z.boolean(),
   dockerStorageGB: z.number(),
   initScript: z.string(),
+  cpuOnlyPriceMicros,
 });
 
 export const nodePorts: z.ZodType<NodePort[]> = z.array(z.object({ port: z.number(), nodePort: z.number() }));
+
+export const pending: z.ZodType<PendingChange> = z.object({
+  resize: z.object({ type: typeOfSpec, priceMicros: z.number() }).exactOptional(),
+  mounts: mounts.exactOptional(),
+  ports: z.array(z.number()).exactOptional(),
+});
+
+export const containerShape: z.ZodType<ContainerShape> = z.object({
+  mounts,
+  nodePorts,
+  gpus: z.number(),
+  runtime: z.string(),
+  rootDiskGB: z.number(),
+});
 
 const diagnosis: z.ZodType<Diagnosis> = z.enum(keysOf(diagnoses));
 

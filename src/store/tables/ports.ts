@@ -1,5 +1,6 @@
 /** Node ports, access settings (which reconciles never write), and links that open a port. */
 import type { Selectable } from 'kysely';
+import type { Instance } from '../../domain/instance.ts';
 import type { AccessByPort } from '../../domain/port-access.ts';
 import { parseJson } from '../db/columns.ts';
 import type { PortShareTable } from '../db/schema.ts';
@@ -30,6 +31,16 @@ export async function allottedNodePorts(db: Db, region: string): Promise<Set<num
 
 export async function releaseNodePorts(tx: Db, instance: string): Promise<void> {
   await tx.deleteFrom('nodePort').where('instanceId', '=', instance).execute();
+}
+
+/** Releases the node ports of ports that the instance no longer has. */
+export async function releaseOtherNodePorts(
+  tx: Db,
+  { id, nodePorts }: Pick<Instance, 'id' | 'nodePorts'>,
+): Promise<void> {
+  const kept = nodePorts.map(({ port }) => port);
+  const own = tx.deleteFrom('nodePort').where('instanceId', '=', id);
+  await (kept.length === 0 ? own : own.where('port', 'not in', kept)).execute();
 }
 
 export async function releaseNodePort(tx: Db, instance: string, nodePort: number): Promise<void> {

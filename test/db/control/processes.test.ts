@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
+import { capacityOfSpec } from '../../../src/domain/catalog.ts';
 import { adjustCapacity } from '../../../src/store/tables/capacity.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { onEngine, type Open } from '../../fixtures/store.ts';
@@ -113,7 +114,7 @@ onEngine('postgres', 'two control processes', (open) => {
         .updateTable('instance')
         .set({ holdsCapacity: 0, everEnsured: 1, nodePorts: JSON.stringify(nodePorts) })
         .execute();
-      await adjustCapacity(tx, spec.regionId, spec.type, -1);
+      await adjustCapacity(tx, spec.regionId, capacityOfSpec(spec), -1);
       written.resolve();
       await gate.promise;
     });

@@ -96,6 +96,7 @@ const unaskedInstances: Instances = {
   restart: unasked,
   archive: unasked,
   terminate: unasked,
+  update: unasked,
   expandDisk: unasked,
   get: unasked,
   open: unasked,

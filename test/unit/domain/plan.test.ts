@@ -60,7 +60,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
   running: ['rest', 'ensure', 'checkReady', 'checkInit', 'halt', 'failPermanently'],
   stopped: ['rest', 'halt', 'settle'],
-  archived: ['rest', 'halt', 'saveRoot', 'removeArchived', 'settle'],
+  archived: ['rest', 'halt', 'saveRoot', 'removeSaved', 'settle'],
   released: ['rest', 'destroy'],
 };
 
@@ -102,7 +102,7 @@ describe('plan, in every state and for every observation', () => {
   test('removes the container of an archive only once its root disk is saved', () => {
     const wrong = allCases.filter(
       ({ instance, observation, step }) =>
-        step.do === 'removeArchived' && observation !== absent && instance.archive !== saved,
+        step.do === 'removeSaved' && observation !== absent && instance.archive !== saved,
     );
     expect(wrong.map(({ state }) => state)).toEqual([]);
   });
@@ -225,22 +225,19 @@ describe('plan', () => {
     const archive = { ref: 'kept', sizeBytes: 1, generation: 2, replaces: [] };
     expect(plan({ ...requested, archive }, ended, now, limits)).toEqual({ do: 'saveRoot' });
     const withArchive = { ...requested, archive: { ...archive, generation: 3 } };
-    expect(plan(withArchive, ended, now, limits)).toEqual({ do: 'removeArchived' });
+    expect(plan(withArchive, ended, now, limits)).toEqual({ do: 'removeSaved' });
     expect(plan(withArchive, absent, now, limits)).toMatchObject({
       do: 'settle',
       show: { status: 'Archived', phase: 'Archived' },
     });
     const archived = at('archived', { status: 'Archived', phase: 'Archived' }, { archive: withArchive.archive });
     expect(plan(archived, absent, now, limits)).toEqual({ do: 'rest' });
-    // The previous archive's image and node ports go before the status is Archived.
+    // The previous archive's image goes before the status is Archived.
     expect(
       plan({ ...withArchive, archive: { ...withArchive.archive, replaces: ['old'] } }, absent, now, limits).do,
-    ).toBe('removeArchived');
-    expect(plan({ ...withArchive, nodePorts: [{ port: 22, nodePort: 30_000 }] }, absent, now, limits).do).toBe(
-      'removeArchived',
-    );
+    ).toBe('removeSaved');
     // A container that reappears is removed again, but only after its root disk is saved.
-    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeArchived');
+    expect(plan({ ...archived, generation: 3 }, ended, now, limits).do).toBe('removeSaved');
     expect(plan({ ...archived, archive: null }, ended, now, limits).do).toBe('saveRoot');
     const cleared = at('archived', { status: 'Archived', phase: 'Archiving' }, { archive: withArchive.archive });
     expect(plan(cleared, absent, now, limits)).toMatchObject({ do: 'settle', show: { phase: 'Archived' } });

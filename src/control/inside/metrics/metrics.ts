@@ -6,6 +6,7 @@ import {
   resolveMetricsRange,
   type MetricsRangeRequest,
 } from '../../../domain/metrics.ts';
+import { capacityOfSpec } from '../../../domain/catalog.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Usage } from '../../../engines/contract.ts';
 import { requireOwned } from '../require-instance.ts';
@@ -39,7 +40,7 @@ export function makeMetrics({ store, time, sampler }: MetricsDeps): Metrics {
         : await sampler.minutesOf(instanceId, range.fromMs);
       return {
         ...range,
-        gpuCount: spec.type.gpuCount,
+        gpuCount: capacityOfSpec(spec).gpus,
         cpuLimitMilli: Math.round(spec.type.cpuCores * 1000),
         steps: foldIntoSteps(spans, range),
         now: observed.status === 'Running' ? sampler.latestOf(instanceId) : null,

@@ -19,6 +19,7 @@ export const instanceHandlers = ({ instances, stopPolicies, operations }: Contro
     restart: (caller, { body, idempotency }) => instances.restart(caller, body, idempotency).then(started),
     archive: (caller, { body, idempotency }) => instances.archive(caller, body, idempotency).then(started),
     terminate: (caller, { body, idempotency }) => instances.terminate(caller, body, idempotency).then(started),
+    updateInstance: (caller, { body, idempotency }) => instances.update(caller, body, idempotency),
     expandDisk: (caller, { body: { instanceId, dataDiskGB, dockerStorageSize }, idempotency }) =>
       instances
         .expandDisk(caller, { instanceId, dataDiskGB, dockerStorageGB: dockerStorageSize }, idempotency)

@@ -11,10 +11,10 @@
  *                              ├────── has run, with other node ports ──────► rejected
  *                              └────── else ────────────────────────────────► start ──► inspect
  *
- * Docker can't change published ports. A container that never ran is recreated; after a run the
- * root disk, and so the ports, stay: a taken port is then `busy` without `takenNodePort`. Rejected:
- * recreating from an image of the root disk. A start would copy gigabytes, add a layer each time,
- * and lose the disk in a crash between the halves.
+ * Docker can't change published ports, mounts or devices. A container that never ran is recreated;
+ * after a run the root disk, and so the ports, stay: a taken port is then `busy` without
+ * `takenNodePort`. Limits of CPU, memory and processes follow the spec at each start. For other
+ * changes the caller saves the root disk, destroys, and calls `ensure` with the saved image.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeKeyedMutex } from '../../../async/mutex.ts';

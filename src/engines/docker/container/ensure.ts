@@ -27,7 +27,7 @@ import { keepTableEmpty } from '../network/own-table.ts';
 import type { Networks } from '../network/networks.ts';
 import { inspectContainer, pollPause, removeContainer } from './container-calls.ts';
 import type { ControlFiles } from './control-files.ts';
-import { createOptions, type CreateContext } from './create-options.ts';
+import { createOptions, limitsOf, type CreateContext } from './create-options.ts';
 import type { DockerInside } from './docker-inside.ts';
 import { socketFolder } from './docker-inside-options.ts';
 import type { IdMappedMounts } from './id-mapped-mounts.ts';
@@ -121,19 +121,21 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
       return;
     }
     await gpus.checkFree(info, facts, signal);
+    await updateLimits(info, attempt);
     await daemons.clear(spec, signal);
     await files.removeSockets(spec.id);
-    await moveProcessors(info, attempt);
     await requestOf(attempt, { gpuIds: [], dockerSocketFolder: spec.docker && socketFolder(spec.docker.storage) });
     await start(info.Id, attempt, { hasRun });
   }
 
-  /** A set that fits the present load, and the present host. */
-  async function moveProcessors({ Id, HostConfig }: ContainerInspectInfo, attempt: Attempt): Promise<void> {
+  /** Limits of the spec, and processors that fit the present load and host. All else stays. */
+  async function updateLimits({ Id, HostConfig: has }: ContainerInspectInfo, attempt: Attempt): Promise<void> {
     const { spec, facts, signal } = attempt;
-    const CpusetCpus = processors.choose(spec, facts, HostConfig.CpusetCpus);
-    if (CpusetCpus === (HostConfig.CpusetCpus ?? '')) return;
-    const request = { CpusetCpus, abortSignal: signal };
+    const { Memory, MemorySwap, NanoCpus, PidsLimit } = limitsOf(spec, { diskRates: [] });
+    const CpusetCpus = processors.choose(spec, facts, has.CpusetCpus);
+    const isSame = has.Memory === Memory && has.NanoCpus === NanoCpus && has.PidsLimit === PidsLimit;
+    if (isSame && CpusetCpus === (has.CpusetCpus ?? '')) return;
+    const request = { ...(isSame ? {} : { Memory, MemorySwap, NanoCpus, PidsLimit }), CpusetCpus, abortSignal: signal };
     await client.call(signal, () => client.docker.getContainer(Id).update(request));
   }
 
