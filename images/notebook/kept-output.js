@@ -1,7 +1,8 @@
 /**
  * A JupyterLab extension in the form that the page loads: no build is needed. When a notebook
  * connects to its kernel, the extension inserts the output that arrived without a page into the
- * cells, and follows the output of cells that still run (kept_output.py).
+ * cells, and follows the output of cells that still run (kept_output.py). It also shortens the
+ * start of the page.
  */
 (() => {
   const NAME = 'berth-kept-output';
@@ -16,6 +17,7 @@
     autoStart: true,
     requires: [INotebookTracker],
     activate(app, tracker) {
+      showLauncher(app);
       const settings = app.serviceManager.serverSettings;
       tracker.widgetAdded.connect((_, panel) => {
         const follow = (kernel) => {
@@ -82,15 +84,41 @@
     cell.setPrompt(`${count ?? ''}`);
   }
 
+  /** JupyterLab shows the launcher half a second later, once it has saved the workspace. */
+  function showLauncher({ commands, restored, shell }) {
+    const show = () => {
+      const isFree = shell.isEmpty('main') && !window.location.pathname.includes('/tree/');
+      if (isFree && commands.hasCommand('launcher:create')) void commands.execute('launcher:create');
+    };
+    void restored.then(show);
+  }
+
+  /**
+   * JupyterLab starts with a second of waiting: all plugins wait until settings are loaded, and
+   * settings with a transformation wait for the plugin that registers it, until a timeout. Such
+   * settings are left to their plugins, as after the timeout.
+   */
+  function preloadWithoutWait(registry) {
+    const preload = registry._preload;
+    registry._preload = function (plugins) {
+      return preload.call(
+        this,
+        plugins.filter(({ schema }) => !schema['jupyter.lab.transform']),
+      );
+    };
+  }
+
   (window._JUPYTERLAB ??= {})[NAME] = {
     init(scope) {
       shared = scope;
     },
     async get() {
-      const [{ INotebookTracker }, { ServerConnection }] = [
+      const [{ INotebookTracker }, { ServerConnection }, { SettingRegistry }] = [
         await moduleOf('@jupyterlab/notebook'),
         await moduleOf('@jupyterlab/services'),
+        await moduleOf('@jupyterlab/settingregistry'),
       ];
+      preloadWithoutWait(SettingRegistry.prototype);
       return () => ({ __esModule: true, default: plugin(INotebookTracker, ServerConnection) });
     },
   };

@@ -5,11 +5,16 @@ root=$1
 
 # Debian's jupyterlab depends on everything it is built from: 580 packages of Node.js libraries, a
 # compiler, a browser test kit, 900 MB. The running server, Python over finished bundles, opens none
-# of them. debugpy needs gdb only to attach to a running process, and coverage only for its tests. An
-# empty package provides all of these during the installation; customize.sh removes it.
+# of them. debugpy needs gdb only to attach to a running process, and coverage only for its tests.
+# matplotlib uses fonttools to embed fonts in a PDF, which needs none of the packages that fonttools
+# depends on (scipy and sympy among them), and its parts for Tk and for a page of its own are never
+# used. An empty package provides all of these during the installation; customize.sh removes it.
 needless=$(chroot "$root" apt-cache show --no-all-versions jupyterlab | sed -n 's/^Depends: //p' | tr ',' '\n' |
   sed 's/^ *//; s/[ :|(].*//' | grep -v '^python3' | sort -u)
-provides=$(for name in $needless gdb python3-coverage; do printf '%s (= 999), ' "$name"; done)
+fonttools='python3-brotli python3-fs python3-lxml python3-lz4 python3-scipy python3-sympy python3-ufolib2
+  python3-unicodedata2 python3-zopfli unicode-data'
+matplotlib='python3-pil.imagetk libjs-jquery libjs-jquery-ui'
+provides=$(for name in $needless gdb python3-coverage $fonttools $matplotlib; do printf '%s (= 999), ' "$name"; done)
 stub=$root/tmp/stub
 mkdir -p "$stub/DEBIAN"
 cat >"$stub/DEBIAN/control" <<END

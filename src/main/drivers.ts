@@ -16,6 +16,7 @@ import { HOST_MEMORY_MIB, type OfferedImage } from './first-run.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
 const NOTEBOOK_RECIPE = join(IMAGES_FOLDER, 'notebook');
+const SMALL_NOTEBOOK = 'notebook-small';
 const DOCKER_RECIPE = join(IMAGES_FOLDER, 'docker-inside');
 const USUAL_SOCKET = 'unix:///var/run/docker.sock';
 
@@ -24,7 +25,8 @@ const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, 
 
 export interface Drivers {
   drivers: RegionDrivers;
-  notebookImage: Omit<OfferedImage, 'key'>;
+  /** The first one is the default, which is built at the start; the others with their first use. */
+  images: readonly [OfferedImage, ...OfferedImage[]];
   /** Concurrent calls to the engine. */
   width: number;
 }
@@ -66,7 +68,20 @@ export async function makeDrivers(
       startScript,
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     },
-    notebookImage: { ref: recipeRef(recipe), name: 'JupyterLab (Debian)', tags: ['jupyterlab', 'python3', 'ssh'] },
+    images: [
+      {
+        key: 'notebook',
+        name: 'JupyterLab (Debian)',
+        ref: recipeRef(recipe),
+        tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'ipywidgets', 'gcc', 'ssh'],
+      },
+      {
+        key: 'notebook-small',
+        name: 'JupyterLab (Debian, small)',
+        ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK)),
+        tags: ['jupyterlab', 'python3', 'ssh'],
+      },
+    ],
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
   };
 }
@@ -91,9 +106,11 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       const text = `the root disk saved as ${ref} is no longer on the host; ask the operator for a backup`;
       throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
     }
-    const made = await Promise.all(
-      [NOTEBOOK_RECIPE, DOCKER_RECIPE].map(async (folder) => ({ folder, recipe: await readRecipe(folder) })),
-    );
+    const made = [
+      { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE) },
+      { folder: NOTEBOOK_RECIPE, recipe: await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK) },
+      { folder: DOCKER_RECIPE, recipe: await readRecipe(DOCKER_RECIPE) },
+    ];
     const found = made.find(({ recipe }) => recipeRef(recipe) === ref);
     if (found === undefined) {
       throw new EngineFault('not_found', `the recipe of ${ref} has changed; launch with the current image`, {

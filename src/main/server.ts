@@ -182,9 +182,12 @@ async function saveRegion(
   const fitting = firstRun.typesThatFit({ ...machine, dataDiskGB, runtimes: config.runtimes });
   const types = await firstRun.saveTypes(store, regionId, fitting, randomUUID);
   const { architecture } = machine;
-  const offer = (image: firstRun.OfferedImage): Promise<string> =>
-    firstRun.offerImage(store, { ...image, architecture }, { nowMs: time.now(), uuid: randomUUID });
-  const imageId = await offer({ key: 'notebook', ...drivers.notebookImage });
+  // Lists show images in the order of their time: the default first.
+  const offer = (image: firstRun.OfferedImage, order = 0): Promise<string> =>
+    firstRun.offerImage(store, { ...image, architecture }, { nowMs: time.now() + order, uuid: randomUUID });
+  const [defaultImage, ...others] = drivers.images;
+  const imageId = await offer(defaultImage);
+  for (const [index, image] of others.entries()) await offer(image, index + 1);
   return { region, offer, example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' } };
 }
 
@@ -314,7 +317,7 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
 /** Pulls and offers images while the server already serves. */
 function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]): void {
   const { config, log, running, drivers, store } = parts;
-  const image = { engine: drivers.drivers.engine, ref: drivers.notebookImage.ref };
+  const image = { engine: drivers.drivers.engine, ref: drivers.images[0].ref };
   const stopping = new AbortController();
   const preparations = [
     prepareImage({ imagePulls: running.imagePulls, ...image, log }, stopping.signal),

@@ -196,13 +196,15 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
   expect((await client.listVolumes({ pager })).volumeList).toEqual([]);
 }, 300_000);
 
-test('a browser opens JupyterLab by an API link and runs a cell; the link works once', async () => {
+test('a browser opens JupyterLab by an API link, runs cells and loses nothing in a reload; the link works once', async () => {
   const { instanceId } = await launchFirst(client, { name: 'browser' });
   const { url } = await client.open({ instanceId });
 
   const browser = await launchBrowser();
   try {
     const page = await browser.newPage();
+    const errors: string[] = [];
+    page.on('console', (said) => said.type() === 'error' && errors.push(`${said.text()} ${said.location().url}`));
     await page.goto(url);
     expect(new URL(page.url()).pathname).toContain(`/notebook/${instanceId}/`);
     expect(page.url()).not.toContain('key=');
@@ -213,6 +215,26 @@ test('a browser opens JupyterLab by an API link and runs a cell; the link works 
     await page.keyboard.type('print("sum", 20 + 22)');
     await page.keyboard.press('Shift+Enter');
     await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
+    await expect.poll(() => page.locator('.jp-Launcher').count()).toBe(0);
+
+    const saved = page.waitForResponse(
+      async (answer) =>
+        answer.request().method() === 'PUT' && (answer.request().postData() ?? '').includes('IntSlider'),
+      { timeout: 60_000 },
+    );
+    await page.keyboard.type('import ipywidgets; ipywidgets.IntSlider(7, description="number")');
+    await page.keyboard.press('Shift+Enter');
+    await page.locator('.jp-OutputArea-output .widget-slider', { hasText: 'number' }).waitFor({ timeout: 60_000 });
+    // Nobody saves; the page does.
+    await saved;
+    await page.reload();
+    await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: 60_000 });
+    expect(await page.locator('.jp-Notebook .cm-content').allTextContents()).toEqual([
+      'print("sum", 20 + 22)',
+      'import ipywidgets; ipywidgets.IntSlider(7, description="number")',
+      '',
+    ]);
+    expect(errors).toEqual([]);
   } finally {
     await browser.close();
   }

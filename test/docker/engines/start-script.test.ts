@@ -14,6 +14,7 @@ import WebSocket from 'ws';
 import { z } from 'zod';
 import { shellExports, type Environment } from '../../../src/domain/environment.ts';
 import { BUILD_DEADLINE_MS, ensureDefaultImage } from '../../fixtures/default-images.ts';
+import { runCell } from '../../fixtures/jupyter.ts';
 
 const run = promisify(execFile);
 const images = new URL('../../../images/', import.meta.url).pathname;
@@ -343,6 +344,25 @@ describe('the notebook', () => {
     expect((await instance.http('api/terminals', { method: 'POST' })).status).toBe(200);
   });
 
+  it('gives the first kernel a prepared process, unless packages were installed since its start', async () => {
+    const instance = await start({ env: ['GREETING=hello'] });
+    const headers = { authorization: `token ${instance.token}` };
+    const inKernel = async (code: string): Promise<string> =>
+      runCell(`http://${await instance.address()}:8888${instance.baseUrl}`, headers, code);
+    const how =
+      'import os, sys; print(open("/proc/self/cmdline").read().split("\\0")[3], os.getcwd(), os.environ["GREETING"], sys.argv[0])';
+    const launcher = '/usr/lib/python3/dist-packages/ipykernel_launcher.py';
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    expect(await inKernel(how)).toBe(`berth_lab /root hello ${launcher}\n`);
+    expect(await inKernel(how)).toBe(`ipykernel_launcher /root hello ${launcher}\n`);
+    await instance.container.restart();
+    await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
+    await instance.ssh(
+      'mkdir /opt/mine; touch /opt/mine/mine.py; cd /usr/lib/python3/dist-packages; echo /opt/mine >mine.pth',
+    );
+    expect(await inKernel(`import mine; ${how}`)).toMatch(/^ipykernel_launcher /);
+  });
+
   it('accepts the Berth token although the image sets a password and a token', async () => {
     const own =
       '{"ServerApp":{"token":"","password":"argon2:x"},"IdentityProvider":{"token":"own"},"PasswordIdentityProvider":{"hashed_password":"argon2:x"}}';
@@ -350,6 +370,27 @@ describe('the notebook', () => {
       before: `mkdir -p /root/.jupyter; echo '${own}' >/root/.jupyter/jupyter_server_config.json`,
     });
     await eventually(async () => expect((await instance.http('api/contents')).status).toBe(200));
+  });
+});
+
+describe('the default image', () => {
+  it('has what people work with, in at most 900 MB, and apt finds it consistent', async () => {
+    expect((await docker.getImage(image).inspect()).Size).toBeLessThanOrEqual(900_000_000);
+    const instance = await start({});
+    await eventually(() => instance.ssh('true'));
+    const plot = [
+      'import ipywidgets, matplotlib, numpy, pandas',
+      'matplotlib.use("agg")',
+      'from matplotlib import pyplot',
+      'pandas.DataFrame({"a": numpy.arange(3)}).plot(title="ü")',
+      'pyplot.savefig("/tmp/plot.png"), pyplot.savefig("/tmp/plot.pdf")',
+    ].join('\n');
+    await instance.ssh(`python3 - <<'END'\n${plot}\nEND`);
+    expect(await instance.ssh('head -c 4 /tmp/plot.pdf')).toBe('%PDF');
+    await instance.ssh(`echo 'int main(void) { return 0; }' >/tmp/a.c && gcc -O2 -o /tmp/a /tmp/a.c && /tmp/a`);
+    await instance.ssh('python3 -m venv /tmp/own && /tmp/own/bin/pip --version && git --version && wget --version');
+    await instance.ssh('vim -es -c "normal ihere" -c "wq" /tmp/text && grep here /tmp/text');
+    expect(await instance.ssh('apt-get check 2>&1; dpkg --audit')).not.toMatch(/unmet|broken|E:/i);
   });
 });
 

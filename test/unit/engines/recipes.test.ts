@@ -39,6 +39,18 @@ describe('a recipe', () => {
     expect(recipeRef(await readRecipe(folder))).toBe(before);
   });
 
+  it('has variants without some of its packages, under names of their own', async () => {
+    const [whole, small] = [await readRecipe(shipped), await readRecipe(shipped, 'notebook-small')];
+    expect(recipeRef(small)).toBe(recipeRef(whole).replace('notebook:', 'notebook-small:'));
+    expect(whole.packages).toEqual(expect.arrayContaining(['jupyterlab', 'python3-numpy', 'gcc']));
+    expect(small.packages).toContain('jupyterlab');
+    expect(small.packages).not.toEqual(expect.arrayContaining(['python3-numpy']));
+    expect(small.packages.length).toBe(whole.packages.length - (whole.variants['notebook-small']?.without.length ?? 0));
+    expect(mmdebstrapArguments(small, shipped, 'root').join(' ')).not.toMatch(/numpy|gcc/);
+    expect(dockerfile(small)).not.toMatch(/python3-numpy/);
+    await expect(readRecipe(shipped, 'notebook-tiny')).rejects.toThrow(/no variant notebook-tiny/);
+  });
+
   it('is refused with the path of the invalid member', async () => {
     const bad = join(folder, '..', 'bad');
     await cp(shipped, bad, { recursive: true });

@@ -10,8 +10,11 @@ import { z } from 'zod';
 const oneLine = z.string().regex(/^[^\r\n]+$/);
 const packageName = z.string().regex(/^[a-z0-9][a-z0-9+.-]+$/);
 
+const imageName = z.string().regex(/^[a-z0-9]+(?:[-_.][a-z0-9]+)*$/);
+const imageLabels = z.record(z.string().regex(/^[a-z0-9.-]+$/), oneLine).default({});
+
 const recipeFile = z.strictObject({
-  name: z.string().regex(/^[a-z0-9]+(?:[-_.][a-z0-9]+)*$/),
+  name: imageName,
   suite: z.string().regex(/^[a-z0-9-]+$/),
   /** Lines of sources.list. The keyrings of the building machine check signatures. */
   sources: z.array(oneLine).min(1),
@@ -20,7 +23,11 @@ const recipeFile = z.strictObject({
   dpkg: z.array(oneLine).default([]),
   environment: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), oneLine).default({}),
   command: z.array(oneLine).default(['sh']),
-  labels: z.record(z.string().regex(/^[a-z0-9.-]+$/), oneLine).default({}),
+  labels: imageLabels,
+  /** Smaller images of the same folder, by name. */
+  variants: z
+    .record(imageName, z.strictObject({ without: z.array(packageName).min(1), labels: imageLabels }))
+    .default({}),
 });
 
 /** Shell scripts of the folder; `$1` is the image's root. */
@@ -33,7 +40,7 @@ export type Recipe = z.infer<typeof recipeFile> & {
   readonly hash: string;
 };
 
-export async function readRecipe(folder: string): Promise<Recipe> {
+export async function readRecipe(folder: string, variant?: string): Promise<Recipe> {
   const names = (await readdir(folder, { withFileTypes: true }))
     .filter((entry) => entry.isFile() && !entry.name.startsWith('.'))
     .map((entry) => entry.name)
@@ -56,7 +63,12 @@ export async function readRecipe(folder: string): Promise<Recipe> {
   }
   const isKnown = (name: string): boolean => name === 'recipe.json' || hookNames.some((hook) => hook === name);
   const files = Object.fromEntries([...contents].filter(([name]) => !isKnown(name)));
-  return { ...parsed.data, hooks, files, hash: hash.digest('hex') };
+  const recipe = { ...parsed.data, hooks, files, hash: hash.digest('hex') };
+  if (variant === undefined) return recipe;
+  const made = recipe.variants[variant];
+  if (made === undefined) throw new Error(`${join(folder, 'recipe.json')} has no variant ${variant}`);
+  const packages = recipe.packages.filter((name) => !made.without.includes(name));
+  return { ...recipe, name: variant, packages, labels: made.labels };
 }
 
 export const repositoryOf = (recipe: Recipe): string => `berth.local/${recipe.name}`;
