@@ -1,7 +1,7 @@
 import { withoutPastStop } from './stop-policy.ts';
 import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
 import { isLasting, nextStatus, type Action } from './instance-states.ts';
-import type { Instance } from './instance.ts';
+import type { Instance, InstanceSpec } from './instance.ts';
 import { beginOperation, type Cause } from './operation.ts';
 
 /** Throws if the action is illegal (`refusalOfAction`) and `transitions` has no such event. */
@@ -108,13 +108,16 @@ export function refusalOfSizes({ spec }: Pick<Instance, 'spec'>, sizes: DiskSize
   );
 }
 
+export const withSizes = (spec: InstanceSpec, sizes: DiskSizes): InstanceSpec => ({
+  ...spec,
+  extraDataDiskGB: (sizes.dataDiskGB ?? dataDiskGB(spec)) - spec.type.dataDiskGB,
+  dockerStorageGB: sizes.dockerStorageGB ?? spec.dockerStorageGB,
+});
+
 export function applyExpansion(instance: Instance, sizes: DiskSizes, nowMs: number): Instance {
-  const { spec } = instance;
-  const extraDataDiskGB = (sizes.dataDiskGB ?? dataDiskGB(spec)) - spec.type.dataDiskGB;
-  const dockerStorageGB = sizes.dockerStorageGB ?? spec.dockerStorageGB;
   return {
     ...instance,
-    spec: { ...spec, extraDataDiskGB, dockerStorageGB },
+    spec: withSizes(instance.spec, sizes),
     generation: instance.generation + 1,
     requestedAtMs: nowMs,
     operation: beginOperation('expandDisk', 'user', nowMs),

@@ -30,12 +30,15 @@ export interface CountedSpace {
   bestEffortGB: number;
 }
 
-export interface Disk extends DiskId, CountedSpace {
+export interface CountedSize extends CountedSpace {
+  /** Units of 2³⁰ bytes. */
+  sizeGB: number;
+}
+
+export interface Disk extends DiskId, CountedSize {
   regionId: RegionId;
   pool: PoolName;
   ownerId: UserId;
-  /** Units of 2³⁰ bytes. */
-  sizeGB: number;
   /** An absent provisioned disk of an instance is lost, and not created again. */
   provisioned: boolean;
   usageBytes: number;
@@ -71,14 +74,6 @@ export const promised = (sizeGB: number) => ({ sizeGB, promisedGB: sizeGB, bestE
 
 /** Counted space of a new disk that is provisioned beyond what there is. */
 export const bestEffort = (sizeGB: number) => ({ sizeGB, promisedGB: 0, bestEffortGB: sizeGB });
-
-/** Counted space after a resize. A data disk of a size that was asked for is promised. */
-export function countedAt(disk: Disk, sizeGB: number): CountedSpace {
-  const { kind, promisedGB, bestEffortGB } = disk;
-  if (promisedGB > 0) return { promisedGB: sizeGB, bestEffortGB };
-  if (kind === 'data') return { promisedGB: sizeGB, bestEffortGB: bestEffortGB - disk.sizeGB };
-  return { promisedGB, bestEffortGB: bestEffortGB + sizeGB - disk.sizeGB };
-}
 
 /** A data disk after its instance got a larger type: its size stays promised, or best effort. */
 export const resizedBy = ({ sizeGB, promisedGB, bestEffortGB }: Disk, moreGB: number, moreRootGB: number) =>

@@ -2,19 +2,19 @@
  * Brings an instance up: images, disks, node ports, container. The engine's faults become
  * diagnoses: temporary ones are retried with a back-off, others fail permanently.
  */
-import { dataDiskGB, dockerDiskGB, ownDisks } from '../../domain/instance-disks.ts';
+import { ownDisks } from '../../domain/instance-disks.ts';
 import { EngineFault, type FaultReason } from '../../domain/engine-fault.ts';
 import { nextStatus, type Diagnosis } from '../../domain/instance-states.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
-import { endOperation, beginStage, type StageName } from '../../domain/operation.ts';
+import { beginStage, type StageName } from '../../domain/operation.ts';
 import { diagnosisFields, failPermanently, type InstanceObservation } from '../../domain/plan.ts';
 import { markProvisioned } from '../../store/tables/disks.ts';
 import { instanceRow, setFilesStale } from '../../store/tables/instances.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { releaseNodePort } from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
 import type { EngineSpec } from '../../engines/contract.ts';
 import { dockerImageOf, ensureImages, ImageFault } from './ensure-images.ts';
+import { continueWithoutGrowth } from './grow-disks.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { engineAnswers } from '../volumes/copy-deadline.ts';
 import {
@@ -32,7 +32,6 @@ import {
   callDeadline,
   failInstance,
   withInstance,
-  writeInstance,
   writeInTransaction,
   writeObservation,
   type InstanceState,
@@ -64,23 +63,6 @@ function retryDisks({ deps }: ReconcileContext, state: InstanceState, error: unk
   if (!(error instanceof DisksFailed) && !(error instanceof DisksLost)) throw error;
   deps.log.warn({ id: state.instance.id, err: error }, error.message);
   return { state, next: deps.limits.engineRetryMs };
-}
-
-/** Grows the instance's own disks to their desired sizes, also while it runs. */
-export async function growDisks(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
-  const { instance } = state;
-  try {
-    await makeOwnDisks(context, instance);
-  } catch (error) {
-    return retryDisks(context, state, error);
-  }
-  const { ownerId: accountId, id: subjectId, spec } = instance;
-  const atMs = context.deps.time.now();
-  const data = { dataDiskGB: dataDiskGB(spec), ...(spec.enableDocker ? { dockerStorageGB: dockerDiskGB(spec) } : {}) };
-  const expanded = { ...instance, operation: endOperation(instance.operation, 'Succeeded', atMs) };
-  const alongside = async (tx: Db): Promise<void> =>
-    void (await appendEvent(tx, { accountId, atMs, kind: 'instance.expanded', subjectId, data }));
-  return { state: await writeInstance(context, state, expanded, { alongside }), next: 'again' };
 }
 
 /** Clears the mark after the engine has the files. A change meanwhile leaves it set: true. */
@@ -135,6 +117,9 @@ async function afterError(
   }
   if (error instanceof DisksFailed) {
     log.error({ id: instance.id, err: error.cause }, error.message);
+    const isLast = instance.attempts >= context.deps.limits.maxAttempts;
+    const without = await continueWithoutGrowth(context, state, { error, isLast });
+    if (without !== null) return without;
     return retryLater(context, state, 'DisksFailed', error.message, { ...show, phase: 'PrepareDisks' });
   }
   if (error instanceof DisksLost) {

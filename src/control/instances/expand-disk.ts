@@ -1,7 +1,7 @@
 /** Reserves space for larger disks of an instance and writes their size, for the reconciler. */
-import type { DiskId } from '../../domain/disk.ts';
+import type { CountedSize, DiskId } from '../../domain/disk.ts';
 import type { Instance } from '../../domain/instance.ts';
-import { dataDisk, dockerDisk } from '../../domain/instance-disks.ts';
+import { ownDisks } from '../../domain/instance-disks.ts';
 import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } from '../../domain/desired-state.ts';
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
@@ -34,8 +34,8 @@ export const makeExpandDisk =
       const next = applyExpansion(before, sizes, nowMs);
       const more = { dueAtMs: nowMs, holdsCapacity: row.holdsCapacity === 1, releasedAtMs: null };
       await writeDesiredState(tx, before, next, counted.region, more);
-      await growDisk(tx, drivers, dataDisk(before.id), sizes.dataDiskGB);
-      await growDisk(tx, drivers, dockerDisk(before.id), sizes.dockerStorageGB);
+      for (const disk of ownDisks(next, drivers.sharedDiskGB))
+        if (isRequested(sizes, disk)) await growDisk(tx, drivers, disk);
       const kind = 'instance.expandWished';
       await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes });
       return { instanceId, operationId: operationId(instanceId, next.generation) };
@@ -51,10 +51,13 @@ function refuseExpansion(instance: Instance, sizes: DiskSizes): void {
   if (wrong !== null) throw new Refusal('field_value', wrong);
 }
 
-async function growDisk(tx: Db, drivers: RegionDrivers, id: DiskId, sizeGB: number | undefined): Promise<void> {
-  if (sizeGB === undefined) return;
-  const disk = await lockDisk(tx, id);
-  if (!disk) throw new Refusal('not_now', `the ${id.kind} disk does not exist yet; start the instance first`);
-  const what = `a ${id.kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
-  await allotMore(tx, poolNamed(drivers, disk.pool), disk, sizeGB, what);
+const isRequested = ({ dataDiskGB, dockerStorageGB }: DiskSizes, { kind }: DiskId): boolean =>
+  (kind === 'data' && dataDiskGB !== undefined) || (kind === 'docker' && dockerStorageGB !== undefined);
+
+async function growDisk(tx: Db, drivers: RegionDrivers, size: DiskId & CountedSize): Promise<void> {
+  const { kind, sizeGB } = size;
+  const disk = await lockDisk(tx, size);
+  if (!disk) throw new Refusal('not_now', `the ${kind} disk does not exist yet; start the instance first`);
+  const what = `a ${kind} disk of ${sizeGB} GB needs ${sizeGB - disk.sizeGB} GB more`;
+  await allotMore(tx, poolNamed(drivers, disk.pool), disk, size, what);
 }

@@ -24,6 +24,9 @@ export class VolumeNotReady extends Error {
 /** A storage call failed. The cause may name paths of the host: log it, don't show it. */
 export class DisksFailed extends Error {}
 
+/** A disk is there, but could not grow. */
+export class GrowthFailed extends DisksFailed {}
+
 /** A provisioned disk is gone: only an operator can restore it. */
 export class DisksLost extends Error {
   readonly disk: string;
@@ -62,7 +65,9 @@ export async function makeOwnDisks(context: ReconcileContext, instance: Instance
     withDisk(context, disk, async (signal) => {
       if (disk.provisioned) await expectPresent(disk);
       else await disk.storage.create(disk, disk.sizeGB, signal);
-      await disk.storage.grow(disk, disk.sizeGB);
+      await disk.storage.grow(disk, disk.sizeGB).catch((cause: unknown) => {
+        throw new GrowthFailed(`the storage of the region could not enlarge the ${disk.kind} disk`, { cause });
+      });
     });
   await Promise.all((await ownDisksOf(context, instance)).map(makeOne));
 }
@@ -88,7 +93,7 @@ async function withDisk<T>(
     return await withDiskMutex(disk, () => fn(signal), signal);
   } catch (cause) {
     superseded.throwIfAborted();
-    if (cause instanceof DisksLost) throw cause;
+    if (cause instanceof DisksLost || cause instanceof GrowthFailed) throw cause;
     throw new DisksFailed(`the storage of the region could not provide the ${disk.kind} disk`, { cause });
   }
 }

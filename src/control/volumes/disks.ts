@@ -2,9 +2,9 @@
 import { raceAbort } from '../../async/abort.ts';
 import { makeKeyedMutex, type KeyedMutex } from '../../async/mutex.ts';
 import {
-  countedAt,
   diskKey,
   resizedBy,
+  type CountedSize,
   type CountedSpace,
   type Disk,
   type DiskId,
@@ -17,7 +17,7 @@ import { accountLimitGB, countedGB, freeGB, settingOf, volumeTypeOfDisk } from '
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import type { Storage } from '../../storage/contract.ts';
-import { disksAmong, growDisk, insertDisk, lockDisk, promisedGBOf, type NewDisk } from '../../store/tables/disks.ts';
+import { disksAmong, insertDisk, lockDisk, promisedGBOf, resizeDisk, type NewDisk } from '../../store/tables/disks.ts';
 import { poolsOf } from '../../store/tables/pools.ts';
 import type { Db } from '../../store/store.ts';
 import type { PoolDrivers, RegionDrivers, Regions } from '../base/regions.ts';
@@ -140,7 +140,7 @@ export async function resizeOwnDisks(
   const pool = poolNamed(drivers, disk.pool);
   const size = resizedBy(disk, moreDataGB, moreRootGB);
   const what = `instance type ${spec.type.name} needs ${moreDataGB} GB more of data disk and ${moreRootGB} GB more of root disk`;
-  await allotMore(tx, pool, disk, size.sizeGB, what, size);
+  await allotMore(tx, pool, disk, size, what);
 }
 
 /** Throws `no_capacity` with a message that begins with `purpose`, such as "a volume of 20 GB". */
@@ -161,14 +161,13 @@ export async function allotMore(
   tx: Db,
   pool: PoolDrivers,
   disk: Disk,
-  sizeGB: number,
+  size: CountedSize,
   purpose: string,
-  grown: CountedSpace = countedAt(disk, sizeGB),
 ): Promise<void> {
-  const shortage = await growDisk(tx, disk, { sizeGB, ...grown }, pool);
+  const shortage = await resizeDisk(tx, disk, size, pool);
   const more = {
-    promisedGB: grown.promisedGB - disk.promisedGB,
-    bestEffortGB: grown.bestEffortGB - disk.bestEffortGB,
+    promisedGB: size.promisedGB - disk.promisedGB,
+    bestEffortGB: size.bestEffortGB - disk.bestEffortGB,
   };
   if (shortage !== null) throw noCapacity(purpose, pool, more, { ...shortage, fits: 'request less' });
   if (more.promisedGB > 0) await refuseOverShare(tx, pool, disk, purpose);

@@ -141,12 +141,12 @@ function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' |
 }
 
 /** Leaves out the fault's message, which may describe the host: the log has it. */
-const RETRIES_EXHAUSTED: Failure = {
+export const RETRIES_EXHAUSTED: Failure = {
   reason: 'StorageFailed',
   message: 'the storage of the region failed at every attempt',
 };
 
-function permanentFailure(error: unknown, from: DiskId | undefined): Failure | null {
+export function permanentFailure(error: unknown, from: DiskId | undefined): Failure | null {
   if (!(error instanceof StorageFault)) return null;
   const { kind, message } = error;
   switch (kind) {

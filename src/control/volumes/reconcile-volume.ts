@@ -1,9 +1,9 @@
 /** Reconciles a volume: creates, grows, observes and destroys its backing. */
-import { countedAt } from '../../domain/disk.ts';
+import { promised } from '../../domain/disk.ts';
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
-import { deleteDisks, growDisk } from '../../store/tables/disks.ts';
+import { deleteDisks, resizeDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
@@ -119,13 +119,7 @@ async function failPermanently(
     data: { reason: failure.reason, message: failure.message },
     alsoWrite: async (tx) => {
       if (failure.hasGB === null) await deleteDisks(tx, [disk]);
-      else
-        await growDisk(
-          tx,
-          disk,
-          { sizeGB: failure.hasGB, ...countedAt(disk, failure.hasGB) },
-          { diskOvercommit: 1, evenIfFull: true },
-        );
+      else await resizeDisk(tx, disk, promised(failure.hasGB), { diskOvercommit: 1, evenIfFull: true });
     },
   });
   return { dueAtMs: next ? null : time.now() };

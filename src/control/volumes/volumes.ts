@@ -4,7 +4,7 @@ import { beginOperation, operationId } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
-import type { VolumeType } from '../../domain/disk.ts';
+import { promised, type VolumeType } from '../../domain/disk.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -179,7 +179,7 @@ const expandVolume =
         operation: beginOperation('expandVolume', 'user', nowMs),
       };
       await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
-      await allotMore(tx, pool, disk, sizeGB, `the volume needs ${sizeGB - volume.sizeGB} GB more`);
+      await allotMore(tx, pool, disk, promised(sizeGB), `the volume needs ${sizeGB - volume.sizeGB} GB more`);
       const data = { sizeGB, fromGB: volume.sizeGB };
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
       const volumeText = JSON.stringify(publicVolume(larger));

@@ -3,7 +3,7 @@ import {
   BYTES_PER_GB,
   diskKey,
   diskKinds,
-  type CountedSpace,
+  type CountedSize,
   type Disk,
   type DiskId,
   type PoolName,
@@ -64,16 +64,16 @@ const insert = prepared<NewRow>()((db, p) =>
     .returning('id'),
 );
 
-/** Reserves more space, or returns the pool's free space. */
-export async function growDisk(
+/** Reserves the difference, or returns the pool's free space. */
+export async function resizeDisk(
   tx: Db,
   disk: Disk,
-  { sizeGB, promisedGB, bestEffortGB }: CountedSpace & { sizeGB: number },
+  { sizeGB, promisedGB, bestEffortGB }: CountedSize,
   options: ReserveOptions,
 ): Promise<{ freeGB: number } | null> {
   await tx.updateTable('disk').set({ sizeGB, promisedGB, bestEffortGB }).where('id', '=', diskKey(disk)).execute();
-  const more = { promisedGB: promisedGB - disk.promisedGB, bestEffortGB: bestEffortGB - disk.bestEffortGB };
-  return reservePoolSpace(tx, { ...disk, ...more }, options);
+  const difference = { promisedGB: promisedGB - disk.promisedGB, bestEffortGB: bestEffortGB - disk.bestEffortGB };
+  return reservePoolSpace(tx, { ...disk, ...difference }, options);
 }
 
 /** GB promised to an account in a pool. */

@@ -109,6 +109,8 @@ export const reconcileColumns = (instance: Instance, region: Region) => encode(i
 export const revisionColumns = (instance: Instance, region: Region) =>
   encode(instance, region, ['spec', 'pending', 'stopPolicy', 'revision']);
 
+export const specColumns = (instance: Instance, region: Region) => encode(instance, region, ['spec']);
+
 export const encodeColumn = <Member extends keyof Instance>(
   member: Member,
   value: Instance[Member],

@@ -2,8 +2,9 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Region } from '../../domain/catalog.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
+import type { InstanceId } from '../../domain/ids.ts';
 import { heldMounts } from '../../domain/instance-change.ts';
-import type { Instance } from '../../domain/instance.ts';
+import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf } from '../db/columns.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
@@ -19,6 +20,7 @@ import {
   reconciledColumnNames,
   requestColumns,
   revisionColumns,
+  specColumns,
   type InstanceRow,
 } from './instance-columns.ts';
 import { archiveOperation } from './operations.ts';
@@ -244,6 +246,19 @@ export async function writeRevision(tx: Db, instance: Instance, region: Region):
     .set(revisionColumns({ ...instance, revision: instance.revision + 1 }, region))
     .where('id', '=', instance.id)
     .execute();
+}
+
+/** Changes the requested spec within a reconcile, after its write of the row. */
+export async function changeSpec(
+  tx: Db,
+  id: InstanceId,
+  region: Region,
+  change: (spec: InstanceSpec) => InstanceSpec,
+): Promise<void> {
+  const row = await tx.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  const instance = instanceFromRow(row);
+  const columns = specColumns({ ...instance, spec: change(instance.spec) }, region);
+  await tx.updateTable('instance').set(columns).where('id', '=', id).execute();
 }
 
 export async function deleteMountsOf(tx: Db, instance: string): Promise<void> {

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import type { DiskSizes } from '../../../src/domain/desired-state.ts';
+import type { Limits } from '../../../src/domain/instance-states.ts';
+import { StorageFault } from '../../../src/storage/contract.ts';
 import { poolsOf } from '../../../src/store/tables/pools.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused, keyed } from './access-fixture.ts';
@@ -19,6 +21,11 @@ const sizeOf = async (fixture: DiskFixture, id: string): Promise<number> =>
 
 const stateOf = async ({ world }: DiskFixture, operationId: string | undefined): Promise<string> =>
   (await world.running.control.operations.read(world.caller, { operationId: operationId ?? '' })).state;
+
+async function poolOf({ world }: DiskFixture): Promise<{ usedGB: number; bestEffortGB: number }> {
+  const [pool] = await poolsOf(world.store.read, world.drivers.regionId);
+  return { usedGB: pool?.usedGB ?? 0, bestEffortGB: pool?.bestEffortGB ?? 0 };
+}
 
 onBothEngines('a data disk', (open) => {
   test('grows while its instance runs or is stopped, and changes nothing else', async () => {
@@ -92,6 +99,59 @@ onBothEngines('a data disk', (open) => {
     await fixture.world.running.control.instances.restart(fixture.world.caller, { instanceId: id }, null);
     await expectRefused(expand(fixture, id, { dataDiskGB: hadGB + 2 }), 'not_now', /its operation restart is running/);
     await fixture.world.until(id, hasStatus('Running'));
+  });
+
+  test.each<[string, reason: string, limits: Partial<Limits>, fault: () => Error]>([
+    ['its storage is full', 'StorageFull', {}, () => new StorageFault('full', 'too little space')],
+    [
+      'its storage failed for too long',
+      'StorageFailed',
+      { disksDeadlineMs: 200 },
+      () => new Error('/srv/secret: no answer'),
+    ],
+  ])('keeps its size and releases the rest when %s', async (_, reason, limits, fault) => {
+    const fixture = await diskFixture(await open(), { limits, mayFail: /./ });
+    const { world, memory } = fixture;
+    const id = await fixture.running();
+    const hadGB = await sizeOf(fixture, id);
+    const before = await poolOf(fixture);
+    const { grow } = memory;
+    memory.grow = () => Promise.reject(fault());
+    const { operationId } = await expand(fixture, id, { dataDiskGB: hadGB + 7 });
+    expect((await poolOf(fixture)).usedGB).toBe(before.usedGB + hadGB + 7);
+    await eventually(async () => (await stateOf(fixture, operationId)) === 'Failed');
+    const { error } = await world.running.control.operations.read(world.caller, { operationId: operationId ?? '' });
+    expect(error).toMatchObject({ reason, message: expect.not.stringContaining('secret') });
+    expect(await poolOf(fixture)).toEqual(before);
+    expect(await sizeOf(fixture, id)).toBe(hadGB);
+    const { instanceRuntimeInfo } = await world.instance(id);
+    expect(instanceRuntimeInfo).toMatchObject({
+      status: 'Running',
+      instanceDiskAmountInfo: { dataDiskAmountGi: hadGB },
+    });
+    memory.grow = grow;
+    const again = await expand(fixture, id, { dataDiskGB: hadGB + 1 });
+    await eventually(async () => (await stateOf(fixture, again.operationId)) === 'Succeeded');
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('starts at its size when a growth that a stop canceled fails at every attempt', async () => {
+    const fixture = await diskFixture(await open(), { mayFail: /./ });
+    const { world, memory } = fixture;
+    const id = await fixture.running();
+    const hadGB = await sizeOf(fixture, id);
+    const before = await poolOf(fixture);
+    const { grow } = memory;
+    memory.grow = (disk, sizeGB) => (sizeGB > hadGB ? Promise.reject(new Error('no answer')) : grow(disk, sizeGB));
+    await expand(fixture, id, { dataDiskGB: hadGB + 7 });
+    await fixture.rest(id);
+    await world.running.control.instances.start(world.caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Running'));
+    expect(await sizeOf(fixture, id)).toBe(hadGB);
+    expect(await poolOf(fixture)).toEqual(before);
+    await settled(world);
+    await expectConsistent(world);
   });
 
   test('grows once its storage can, without delaying a stop', async () => {
