@@ -21,6 +21,7 @@ import {
   WITHOUT_NUL,
 } from './common.ts';
 import { environmentFields } from './environment.ts';
+import { allLabels, newLabels, shownLabels } from './list-filters.ts';
 
 /** Header that lets a launch or start wait for capacity instead of failing with 409. */
 export const WAIT_HEADER = 'X-Berth-Wait-For-Capacity';
@@ -104,6 +105,7 @@ export const launchRequest = request('LaunchRequest', {
   isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
   nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
   ...environmentFields,
+  labels: newLabels,
 });
 export type LaunchRequest = z.output<typeof launchRequest>;
 
@@ -122,6 +124,7 @@ export const updateRequest = request(
   {
     instanceId: id.describe('Instance ID'),
     name: label(128).describe('New name, at once').optional(),
+    labels: allLabels.optional(),
     instanceTypeId: id.describe('Other instance type of the same region').optional(),
     remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('All volumes to mount').optional(),
     nodePorts: nodePorts.describe('All ports to forward beside port 22').optional(),
@@ -258,7 +261,7 @@ export const updateAnswer = answer('UpdateInstanceAnswer', {
   instanceId: text('Instance ID'),
   appliesAt: z
     .enum(['now', 'nextStart'])
-    .describe('`nextStart`: the instance has pending changes; its name changes at once in any case'),
+    .describe('`nextStart`: the instance has pending changes; its name and labels change at once in any case'),
   pendingChanges,
 });
 
@@ -269,6 +272,7 @@ export const instance = answer('Instance', {
   actions: z.array(z.enum(actions)).meta({ uniqueItems: true }).describe('Actions that the status allows now'),
   withoutGpu: flag('Whether its last start was without the GPUs of its type'),
   pendingChanges,
+  labels: shownLabels,
 });
 export type InstanceObject = z.output<typeof instance>;
 

@@ -11,6 +11,7 @@ import * as exec from './exec.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
 import * as instance from './instance.ts';
+import * as labels from './list-filters.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
@@ -41,17 +42,20 @@ export const routes = {
     summary: 'Launch an instance',
     source: 'docs/interface.md §4.1',
   }),
-  listInstances: jsonRoute('/instance/list', instance.pageRequest, instance.instanceListAnswer, {
+  listInstances: jsonRoute('/instance/list', labels.instanceListRequest, instance.instanceListAnswer, {
     compressed: true,
     errors: 'plain',
     summary: "List the caller's instances, newest first",
     source: 'docs/interface.md §4.2',
   }),
-  listVolumes: jsonRoute('/storage/volume/list', instance.pageRequest, volume.volumeListAnswer, {
+  listVolumes: jsonRoute('/storage/volume/list', labels.volumeListRequest, volume.volumeListAnswer, {
     compressed: true,
     errors: 'plain',
     summary: "List the caller's volumes, newest first",
     source: 'docs/interface.md §4.3',
+  }),
+  labelVolume: jsonRoute('/storage/volume/label', labels.volumeLabelRequest, labels.volumeLabelAnswer, {
+    summary: 'Replace the labels of a volume',
   }),
   createVolume: operationRoute('/storage/volume/create', volume.volumeCreateRequest, volume.volumeCreateAnswer, {
     errors: 'plain',
@@ -111,7 +115,7 @@ export const routes = {
   restart: act('restart', 'Restart a running instance, with its pending changes'),
   updateInstance: jsonRoute('/instance/update', instance.updateRequest, instance.updateAnswer, {
     idempotent: true,
-    summary: 'Rename an instance; change its type, volumes and node ports at its next start or restart',
+    summary: 'Rename and label an instance; change its type, volumes and node ports at its next start or restart',
   }),
   archive: operationRoute('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     summary: 'Archive an instance: store the root disk as an image and remove the container; start restores it',

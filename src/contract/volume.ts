@@ -15,6 +15,7 @@ import {
   volumeName,
   wholeNumber,
 } from './common.ts';
+import { newLabels, shownLabels } from './list-filters.ts';
 import { operation } from './operation.ts';
 
 export const snapshot = answer('Snapshot', {
@@ -55,6 +56,7 @@ export const volume = answer('Volume', {
   usageGB: decimal('Used space in GB, as last measured'),
   status: oneOfText(volumeStatuses, 'Status'),
   username: text('User name of the owner'),
+  labels: shownLabels,
 });
 
 const sizeGB = wholeNumber(1, MAX_VOLUME_GB);
@@ -65,6 +67,7 @@ export const volumeCreateRequest = request('CreateVolumeRequest', {
   sizeGB: sizeGB.describe('Size in GB'),
   region: id.describe('Region ID'),
   volumeType: z.enum(volumeTypes).describe('Shared file storage or fast local block storage'),
+  labels: newLabels,
 });
 export const volumeCreateAnswer = answer('VolumeAnswer', { volume: volume.describe('The volume') });
 

@@ -7,12 +7,21 @@ import { runtimes } from './migrations/0003-runtimes.ts';
 import { disksByRegion } from './migrations/0004-disks-by-region.ts';
 import { variables } from './migrations/0005-variables.ts';
 import { changes } from './migrations/0006-changes.ts';
+import { labels } from './migrations/0007-labels.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
 
 /** Every migration, in order. A new one is a new file, added at the end. */
-export const migrations: readonly Migration[] = [initial, promisedDisks, runtimes, disksByRegion, variables, changes];
+export const migrations: readonly Migration[] = [
+  initial,
+  promisedDisks,
+  runtimes,
+  disksByRegion,
+  variables,
+  changes,
+  labels,
+];
 
 export async function openStore(options: {
   url?: string | undefined;

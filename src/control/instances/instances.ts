@@ -3,12 +3,19 @@ import type { ChargeMode } from '../../domain/catalog.ts';
 import type { DiskSizes } from '../../domain/desired-state.ts';
 import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
 import { bringUpKinds, operationId } from '../../domain/operation.ts';
+import type { Labels } from '../../domain/resource-labels.ts';
 import { allowsAccount } from '../../domain/port-access.ts';
 import { publicStages, type PublicStage } from '../../domain/public-operation.ts';
 import type { publicChange } from '../../domain/public-instance.ts';
 import { instanceNotFound } from '../../domain/refusal.ts';
 import type { Db } from '../../store/store.ts';
-import { instanceFromRow, instancePage, instanceRow } from '../../store/tables/instances.ts';
+import {
+  filteredInstancePage,
+  instanceFromRow,
+  instancePage,
+  instanceRow,
+  type InstanceFilter,
+} from '../../store/tables/instances.ts';
 import { listedInstance, pastBringUp } from '../../store/tables/operations.ts';
 import type { Grants } from '../access/grants.ts';
 import type { Caller, Idempotency, LongRunning, Pager, StartedOperation, TextPage } from '../base/caller.ts';
@@ -38,11 +45,12 @@ export interface LaunchInput {
   nodePorts: number[];
   environment?: GivenVariables | undefined;
   secrets?: GivenVariables | undefined;
+  labels?: Labels | undefined;
 }
 
 /** Current values revoke a pending change. */
 export type UpdateInput = {
-  [Member in 'name' | 'instanceTypeId' | 'remoteStorages' | 'nodePorts']?: LaunchInput[Member] | undefined;
+  [Member in 'name' | 'labels' | 'instanceTypeId' | 'remoteStorages' | 'nodePorts']?: LaunchInput[Member] | undefined;
 };
 
 export type PublicChange = NonNullable<ReturnType<typeof publicChange>>;
@@ -59,15 +67,15 @@ type Waiting<Body> = (
 
 export interface Instances {
   launch: Waiting<LaunchInput>;
-  /** Newest first; a page past the end is empty, with the total. */
-  list(caller: Caller, pager: Pager): Promise<TextPage>;
+  /** Newest first, those that match; a page past the end is empty, with the total. */
+  list(caller: Caller, pager: Pager, filter?: InstanceFilter): Promise<TextPage>;
   stop: OnInstance;
   /** Applies pending changes, as a restart does. `withoutGpu`: until the next start. */
   start: Waiting<{ instanceId: string; withoutGpu?: boolean | undefined }>;
   restart: OnInstance;
   archive: OnInstance;
   terminate: OnInstance;
-  /** Renames at once; stores the rest until the next start or restart. Keeps absent members. */
+  /** Renames and labels at once; stores the rest until the next start. Keeps absent members. */
   update(
     caller: Caller,
     body: { instanceId: string } & UpdateInput,
@@ -105,8 +113,12 @@ export interface ReadInstancesDeps extends Pick<UseCaseDeps, 'store' | 'regions'
 export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'list' | 'get' | 'open'> {
   const { store, regions, access, openUrl } = deps;
   return {
-    list: ({ accountId }, { currentPage, pageSize }) =>
-      instancePage(store.read, accountId, (currentPage - 1) * pageSize, pageSize),
+    list({ accountId }, { currentPage, pageSize: limit }, filter) {
+      const offset = (currentPage - 1) * limit;
+      return filter
+        ? filteredInstancePage(store.read, accountId, filter, { offset, limit })
+        : instancePage(store.read, accountId, offset, limit);
+    },
 
     async get({ accountId }, { instanceId }) {
       const listed = await listedInstance(store.read, accountId, instanceId);

@@ -13,6 +13,7 @@ import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../..
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
+import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import { dockerSupport } from '../capacity/docker-support.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
@@ -66,6 +67,7 @@ async function writeLaunch(
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
   const { environment = {}, secrets = {} } = request;
   await deps.variables.write(tx, instance.id, { environment, secrets, names: [] }, nowMs);
+  if (request.labels) await writeLabels(tx, 'instance', instance, request.labels);
   const { availableMicros } = await appendEvent(tx, {
     accountId: caller.accountId,
     atMs: nowMs,

@@ -1,4 +1,4 @@
-/** Changes a launched instance: its name at once, the rest at the next start or restart. */
+/** Changes a launched instance: name and labels at once, the rest at the next start or restart. */
 import { capacityOf } from '../../domain/catalog.ts';
 import {
   applyPending,
@@ -10,6 +10,7 @@ import {
 } from '../../domain/instance-change.ts';
 import type { Instance, PendingChange } from '../../domain/instance.ts';
 import { capacityShortfall, fits, nearestType } from '../../domain/placement.ts';
+import { labelsText } from '../../domain/resource-labels.ts';
 import { publicChange } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { releaseNodePortCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
@@ -23,6 +24,7 @@ import {
   setFilesStale,
   writeRevision,
 } from '../../store/tables/instances.ts';
+import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -43,7 +45,7 @@ export const makeUpdate =
       if (Object.values(input).every((value) => value === undefined))
         throw new Refusal(
           'field_missing',
-          'field "name" is not set; or send "instanceTypeId", "remoteStorages" or "nodePorts"',
+          'field "name" is not set; or send "labels", "instanceTypeId", "remoteStorages" or "nodePorts"',
         );
       const counted = catalog.regions.get(row.regionId);
       if (!counted)
@@ -57,7 +59,9 @@ export const makeUpdate =
       const appliesAt = pending === null ? ('now' as const) : ('nextStart' as const);
       const answer = { instanceId, appliesAt, pendingChanges };
       const isRenamed = next.spec.name !== before.spec.name;
-      if (!isRenamed && JSON.stringify(pending) === JSON.stringify(before.pending)) return answer;
+      const labels = input.labels && labelsText(input.labels) !== row.labels ? input.labels : undefined;
+      if (labels) await writeLabels(tx, 'instance', row, labels);
+      if (!isRenamed && !labels && JSON.stringify(pending) === JSON.stringify(before.pending)) return answer;
       await reservePorts(tx, before, next, counted);
       await writeRevision(tx, next, counted.region);
       await rewriteMounts(tx, next);
@@ -65,7 +69,7 @@ export const makeUpdate =
         await setFilesStale(tx, instanceId, true);
         await makeDue(tx, [instanceId], nowMs);
       }
-      const data = { ...(isRenamed ? { name: next.spec.name } : {}), pendingChanges };
+      const data = { ...(isRenamed ? { name: next.spec.name } : {}), ...(labels ? { labels } : {}), pendingChanges };
       const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data };
       const { availableMicros } = await appendEvent(tx, event);
       if (pending?.resize && input.instanceTypeId !== undefined)

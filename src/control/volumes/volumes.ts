@@ -5,12 +5,14 @@ import { publicOperation, type PublicOperation } from '../../domain/public-opera
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
 import { promised, type VolumeType } from '../../domain/disk.ts';
+import { labelsText, withLabels, type Labels } from '../../domain/resource-labels.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { snapshotTextsOf } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
-import type { VolumePages } from '../../store/tables/volume-pages.ts';
+import { storedLabels, writeLabels, type ListFilter } from '../../store/tables/labelled-rows.ts';
+import { filteredVolumePage, type VolumePages } from '../../store/tables/volume-pages.ts';
 import {
   isCopySource,
   lockVolumes,
@@ -29,8 +31,13 @@ import type { Caller, LongRunning, Mutation, Pager, TextPage } from '../base/cal
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
 export interface Volumes {
-  create: LongRunning<{ name: string; sizeGB: number; region: string; volumeType: VolumeType }, { volumeText: string }>;
-  list(caller: Caller, pager: Pager): Promise<TextPage<string>>;
+  create: LongRunning<
+    { name: string; sizeGB: number; region: string; volumeType: VolumeType; labels?: Labels | undefined },
+    { volumeText: string }
+  >;
+  list(caller: Caller, pager: Pager, filter?: ListFilter): Promise<TextPage<string>>;
+  /** Replaces all labels. */
+  setLabels(caller: Caller, body: LabelledVolume): Promise<LabelledVolume>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
   /** Works while mounted. The current size is accepted and changes nothing. */
   expand: LongRunning<
@@ -41,6 +48,11 @@ export interface Volumes {
   rename: Mutation<{ id: string; name: string }, { volumeText: string }>;
   copy: LongRunning<CopyRequest, { volumeText: string }>;
   delete: LongRunning<{ id: string }, { id: string }>;
+}
+
+interface LabelledVolume {
+  id: string;
+  labels: Labels;
 }
 
 export interface VolumeFacts extends Pick<StorageCapabilities, 'sizeLimit' | 'copies'> {
@@ -73,23 +85,40 @@ export function refuseUnlessBound(volume: Volume, action: string): void {
 }
 
 export const makeVolumes = (deps: VolumeDeps): Volumes => {
-  const { store, regions: regionDrivers, freeSpace, volumePages, readCatalog, randomUuid } = deps;
+  const { store, regions: regionDrivers, freeSpace, volumePages, readCatalog, randomUuid, time } = deps;
   return {
-    async create({ accountId, username }, { name, sizeGB, region, volumeType: type }, idempotency) {
+    async create({ accountId, username }, { name, sizeGB, region, volumeType: type, labels = {} }, idempotency) {
       const { regions } = await readCatalog();
-      return requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, (tx, nowMs) => {
+      return requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
         if (!regions.has(region))
           throw new Refusal('not_found', `region ${region} not found; POST /api/region/list lists the regions`);
         const pool = poolForType(regionDrivers.of(region), type);
         freeSpace.refuseIfNearlyFull([pool]);
         const owner = { ownerId: userId(accountId), ownerName: username };
         const spec = { ...owner, name, regionId: regionId(region), type, sizeGB, source: null };
-        return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
+        const id = randomUuid();
+        const { volumeText, operationId } = await createVolume(tx, spec, { pool, uuid: id, nowMs });
+        await writeLabels(tx, 'volume', { id, ownerId: accountId }, labels);
+        return { volumeText: withLabels(volumeText, labelsText(labels)), operationId };
       });
     },
 
-    list: async (caller, { currentPage, pageSize }) =>
-      volumePages.page(store.read, caller.accountId, (currentPage - 1) * pageSize, pageSize),
+    async list({ accountId }, { currentPage, pageSize: limit }, filter) {
+      const offset = (currentPage - 1) * limit;
+      return filter
+        ? filteredVolumePage(store.read, accountId, filter, { offset, limit })
+        : volumePages.page(store.read, accountId, offset, limit);
+    },
+
+    async setLabels({ accountId }, { id, labels }) {
+      await store.write(async (tx) => {
+        const volume = await lockVolume(tx, accountId, id);
+        await writeLabels(tx, 'volume', volume, labels);
+        const event = { accountId, atMs: time.now(), kind: 'volume.labelsSet', subjectId: id };
+        await appendEvent(tx, { ...event, data: { labels } });
+      });
+      return { id, labels };
+    },
 
     get: getVolume(deps),
 
@@ -134,7 +163,7 @@ const getVolume =
     const { sizeLimit, copies } = pool.storage.capabilities();
     const mounters = await mountersOf(store.read, id);
     return {
-      volumeText: JSON.stringify(publicVolume(volume)),
+      volumeText: withLabels(JSON.stringify(publicVolume(volume)), await storedLabels(store.read, id)),
       pool: pool.name,
       sizeLimit,
       copies,

@@ -11,7 +11,14 @@ interface Entry {
 }
 
 export interface ListPages {
-  answer(wanted: { member: string; caller: Caller; pager: Pager; read: () => Promise<TextPage> }): Promise<Buffer>;
+  answer(wanted: {
+    member: string;
+    caller: Caller;
+    pager: Pager;
+    /** Not cached. Default: false. */
+    isFiltered?: boolean;
+    read: () => Promise<TextPage>;
+  }): Promise<Buffer>;
 }
 
 export function makeListPages({
@@ -25,26 +32,30 @@ export function makeListPages({
   const entries = makeBoundedMap({ maxBytes, bytesOf });
 
   return {
-    async answer({ member, caller, pager, read }) {
+    async answer({ member, caller, pager, isFiltered = false, read }) {
+      if (isFiltered) return joined(member, pager, await read());
       const key = `${member} ${pager.currentPage} ${pager.pageSize} ${caller.accountId}`;
       // Version first: a concurrent change only causes another read.
       const version = await versionOf(caller.accountId);
       const cached = entries.get(key);
       if (cached?.version === version) return cached.bytes;
-      const { texts, totalEntries } = await read();
-      const shown = JSON.stringify({ currentPage: pager.currentPage, pageSize: pager.pageSize, totalEntries });
-      const bytes = Buffer.concat([
-        Buffer.from(`{"${member}":[`),
-        ...texts.flatMap((text, index) => {
-          const part = typeof text === 'string' ? Buffer.from(text) : text;
-          return index === 0 ? [part] : [COMMA, part];
-        }),
-        Buffer.from(`],"pager":${shown}}`),
-      ]);
+      const bytes = joined(member, pager, await read());
       const entry = { version, bytes };
       if (bytesOf(entry) <= maxBytes / 8) entries.set(key, entry);
       else entries.delete(key);
       return bytes;
     },
   };
+}
+
+function joined(member: string, { currentPage, pageSize }: Pager, { texts, totalEntries }: TextPage): Buffer {
+  const shown = JSON.stringify({ currentPage, pageSize, totalEntries });
+  return Buffer.concat([
+    Buffer.from(`{"${member}":[`),
+    ...texts.flatMap((text, index) => {
+      const part = typeof text === 'string' ? Buffer.from(text) : text;
+      return index === 0 ? [part] : [COMMA, part];
+    }),
+    Buffer.from(`],"pager":${shown}}`),
+  ]);
 }

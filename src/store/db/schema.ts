@@ -244,6 +244,18 @@ export interface InstanceTable extends LeaseColumns {
   /** 1 until an hour after release. */
   listed: Flag;
   releasedAtMs: number | null;
+  /** JSON of the labels, beside the public text; null without. */
+  labels: Generated<string | null>;
+  /** `searchForm` of the name. */
+  searchName: Generated<string>;
+}
+
+export interface LabelTable {
+  /** An instance or a volume. */
+  subjectId: string;
+  key: string;
+  value: string;
+  ownerId: string;
 }
 
 export interface NodePortTable {
@@ -278,6 +290,8 @@ export interface VolumeTable extends LeaseColumns {
   operation: string;
   publicText: string;
   listed: Flag;
+  labels: Generated<string | null>;
+  searchName: Generated<string>;
 }
 
 export interface PoolTable {
@@ -408,6 +422,7 @@ export interface Schema {
   nodePort: NodePortTable;
   mount: MountTable;
   volume: VolumeTable;
+  label: LabelTable;
   snapshot: SnapshotTable;
   pool: PoolTable;
   disk: DiskTable;

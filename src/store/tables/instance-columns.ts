@@ -4,6 +4,7 @@ import { instanceId, userId } from '../../domain/ids.ts';
 import type { Region } from '../../domain/catalog.ts';
 import { desiredStates } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
+import { searchForm } from '../../domain/resource-labels.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { stopDueAtMs } from '../../domain/stop-policy.ts';
 import {
@@ -64,7 +65,7 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   observed: by('reconcile', json(schemas.observed)),
 };
 
-const derivedKeys = ['status', 'stopDueAtMs', 'idleAfterMs', 'publicText'] as const;
+const derivedKeys = ['status', 'stopDueAtMs', 'idleAfterMs', 'searchName', 'publicText'] as const;
 type DerivedValues = Pick<InstanceRow, (typeof derivedKeys)[number]>;
 
 /** Columns computed from an instance, for queries and lists; every write sets them. */
@@ -75,6 +76,7 @@ const derivedValues = (instance: Instance, region: Region): DerivedValues => ({
     instance.desired === 'running' && instance.observed.status === 'Running'
       ? (instance.stopPolicy.idle?.afterMs ?? null)
       : null,
+  searchName: searchForm(instance.spec.name),
   publicText: JSON.stringify(publicInstance(instance, region)),
 });
 

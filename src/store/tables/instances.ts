@@ -5,6 +5,7 @@ import type { DiskUsage } from '../../domain/disk.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { heldMounts } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
+import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf } from '../db/columns.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
@@ -23,12 +24,14 @@ import {
   specColumns,
   type InstanceRow,
 } from './instance-columns.ts';
+import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
 import { archiveOperation } from './operations.ts';
 
 export { instanceFromRow, type InstanceRow };
 
 const atInsert = {
   portAccess: '{}',
+  labels: null,
   listed: 1 as const,
   releasedAtMs: null,
   leaseOwner: null,
@@ -114,7 +117,7 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
     .selectFrom(
       db
         .selectFrom('instance')
-        .select(['publicText', 'createdAtMs', 'id'])
+        .select([labelledText.as('publicText'), 'createdAtMs', 'id'])
         .where('ownerId', '=', p('ownerId'))
         .where('listed', '=', 1)
         .orderBy('createdAtMs', 'desc')
@@ -148,6 +151,38 @@ export async function instancePage(
 ): Promise<{ texts: (string | Uint8Array)[]; totalEntries: number }> {
   const [row] = await page(db, { ownerId, offset: Math.min(offset, Number.MAX_SAFE_INTEGER), limit });
   return { texts: row?.joined ? [row.joined] : [], totalEntries: row?.total ?? 0 };
+}
+
+export interface InstanceFilter extends ListFilter {
+  status?: readonly InstanceStatus[] | undefined;
+  withoutReleased?: boolean | undefined;
+}
+
+/** A page of the listed instances that match, and their number. */
+export async function filteredInstancePage(
+  db: Db,
+  ownerId: string,
+  { status, withoutReleased = false, ...filter }: InstanceFilter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ texts: string[]; totalEntries: number }> {
+  let found = db
+    .selectFrom('instance')
+    .where('ownerId', '=', ownerId)
+    .where('listed', '=', 1)
+    .where(matches(db, ownerId, filter));
+  if (status !== undefined) found = found.where('status', 'in', status);
+  if (withoutReleased) found = found.where('status', '<>', 'Released');
+  const [counted, rows] = await Promise.all([
+    found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
+    found
+      .select(labelledText.as('text'))
+      .orderBy('createdAtMs', 'desc')
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .offset(Math.min(offset, Number.MAX_SAFE_INTEGER))
+      .execute(),
+  ]);
+  return { texts: rows.map(({ text }) => text), totalEntries: counted?.total ?? 0 };
 }
 
 /** Writes a desired state over a locked row, leased or not, and archives the former operation. */

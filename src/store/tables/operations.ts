@@ -9,6 +9,7 @@ import type { Snapshot } from '../../domain/snapshot.ts';
 import type { Volume, VolumeSourceKind } from '../../domain/volume.ts';
 import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
+import { labelledText } from './labelled-rows.ts';
 import { parseOperation } from './json-schemas.ts';
 
 export interface SubjectOperation {
@@ -152,7 +153,7 @@ export async function listedInstance(
 ): Promise<(SubjectOperation & { publicText: string }) | null> {
   const row = await db
     .selectFrom('instance')
-    .select(['publicText', 'generation', 'operation'])
+    .select([labelledText.as('publicText'), 'generation', 'operation'])
     .where('id', '=', id)
     .where('ownerId', '=', accountId)
     .where('listed', '=', 1)

@@ -3,6 +3,7 @@
  * twice as long as the first), so a page starts from the nearest cached position. Positions hold
  * for one `version` of the account, which every listed change increments.
  */
+import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
 import { count, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
@@ -31,7 +32,7 @@ const totals = prepared<{ ownerId: string }>()((db, p) =>
 const listed = (db: Db) =>
   db
     .selectFrom('volume')
-    .select(['publicText', 'createdAtMs', 'id'])
+    .select([labelledText.as('publicText'), 'createdAtMs', 'id'])
     .where('listed', '=', 1)
     .orderBy('createdAtMs', 'desc')
     .orderBy('id', 'desc');
@@ -51,6 +52,31 @@ const fromPosition = prepared<{ ownerId: string; createdAtMs: number; id: string
       .limit(count(p('limit')))
       .offset(count(p('offset'))),
 );
+
+/** A page of the listed volumes that match, and their number. */
+export async function filteredVolumePage(
+  db: Db,
+  ownerId: string,
+  filter: ListFilter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ texts: string[]; totalEntries: number }> {
+  const found = db
+    .selectFrom('volume')
+    .where('ownerId', '=', ownerId)
+    .where('listed', '=', 1)
+    .where(matches(db, ownerId, filter));
+  const [counted, rows] = await Promise.all([
+    found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
+    found
+      .select(labelledText.as('publicText'))
+      .orderBy('createdAtMs', 'desc')
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .offset(Math.min(offset, Number.MAX_SAFE_INTEGER))
+      .execute(),
+  ]);
+  return { texts: textsOf(rows), totalEntries: counted?.total ?? 0 };
+}
 
 export function makeVolumePages(): VolumePages {
   const owners = new Map<string, CachedPositions>();

@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely';
 import { type DiskId, volumeTypes, type VolumeType } from '../../domain/disk.ts';
+import { searchForm } from '../../domain/resource-labels.ts';
 import { regionId, userId, volumeId } from '../../domain/ids.ts';
 import { publicVolume, volumeStatuses, type Volume, type VolumeStatus } from '../../domain/volume.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
@@ -40,6 +41,7 @@ const columnsOf = (volume: Volume) => ({
   status: volume.status,
   generation: volume.generation,
   operation: JSON.stringify(volume.operation),
+  searchName: searchForm(volume.name),
   publicText: JSON.stringify(publicVolume(volume)),
 });
 

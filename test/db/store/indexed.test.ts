@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/instance-queries.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
+import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
@@ -22,6 +23,14 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'a page of the disks of a region',
     (db) => disksOfRegion(db, 'a', 'b', 500),
     [/^SEARCH disk USING INDEX disk_region /],
+  ],
+  [
+    'instances that match a filter, and their number',
+    (db) => filteredInstancePage(db, 'a', { name: 'b', withoutReleased: true }, { offset: 0, limit: 10 }),
+    [
+      /^SEARCH instance USING COVERING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+      /^SEARCH instance USING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+    ],
   ],
   [
     'instances to watch for idleness',

@@ -118,6 +118,23 @@ const of = (route: string, what: string, bodies: Record<string, unknown>): BadIn
 const each = (values: Record<string, string>, bodyOf: (value: string) => unknown): Record<string, unknown> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, bodyOf(value)]));
 
+const labels: Record<string, unknown> = {
+  null: null,
+  'an array': ['a'],
+  'a number as value': { a: 1 },
+  'null as value': { a: null },
+  'an empty key': { '': 'x' },
+  'a key with NUL': { 'a\0': 'x' },
+  'a key with two slashes': { 'a/b/c': 'x' },
+  'a long key': { ['k'.repeat(LONG)]: 'x' },
+  'a value with a space': { a: 'b c' },
+  'a value with NUL': { a: '\0' },
+  '10,000 labels': Object.fromEntries(Array.from({ length: LONG }, (_, at) => [`k${at}`, ''])),
+};
+const labelled = (bodyOf: (labels: unknown) => unknown): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, bodyOf(value)]));
+const FIRST_PAGE = { pager: { currentPage: 1, pageSize: 10 } };
+
 export const badInputs: BadInput[] = [
   ...of(
     '/instance/list',
@@ -453,5 +470,29 @@ export const badInputs: BadInput[] = [
       instanceId: NOBODY,
       terminal,
     })),
+  }),
+  ...of(
+    CREATE,
+    'labels',
+    labelled((given) => launchRequest({ labels: given } as object)),
+  ),
+  ...of('/storage/volume/label', 'labels', {
+    ...labelled((given) => ({ id: NO_VOLUME, labels: given })),
+    none: { id: NO_VOLUME },
+    'of an unknown volume': { id: NO_VOLUME, labels: {} },
+  }),
+  ...of('/instance/update', 'labels', { 'a bad key': { instanceId: NO_INSTANCE, labels: { '/': '' } } }),
+  ...of('/instance/list', 'labels', { 'a bad value': { ...FIRST_PAGE, labels: { a: 'b c' } } }),
+  ...of('/instance/list', 'name', {
+    NUL: { ...FIRST_PAGE, name: 'a\0' },
+    'lone surrogate': { ...FIRST_PAGE, name: '\ud800' },
+    'too long': { ...FIRST_PAGE, name: 'n'.repeat(129) },
+    'of a query': { ...FIRST_PAGE, name: "%' or 1=1; --" },
+  }),
+  ...of('/instance/list', 'status', {
+    empty: { ...FIRST_PAGE, status: [] },
+    unknown: { ...FIRST_PAGE, status: ['Running', 'Gone'] },
+    'too many': { ...FIRST_PAGE, status: Array.from({ length: LONG }, () => 'Running') },
+    'withoutReleased as text': { ...FIRST_PAGE, withoutReleased: 'true' },
   }),
 ];

@@ -104,6 +104,7 @@ const unaskedInstances: Instances = {
 const unaskedVolumes: Volumes = {
   create: unasked,
   list: unasked,
+  setLabels: unasked,
   get: unasked,
   expand: unasked,
   rename: unasked,

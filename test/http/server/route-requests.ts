@@ -18,6 +18,7 @@ export const bodyOf = (ids: Record<string, string | undefined>): object => ({
   names: ['A'],
   terminal: 'one',
   source: 'console',
+  labels: {},
 });
 
 /** Fields of a route that hold an id. */

@@ -26,9 +26,9 @@ test('reads as many fields from the document as counted by hand', () => {
   // 6+12 type, 6 region, 3 port; 12+4 of the runtime. §2.2: 8.
   expect(fields.instance).toHaveLength(3 + 4 + 9 + 5 + 5 + 6 + 18 + 6 + 3 + 16);
   expect(fields.volume).toHaveLength(8);
-  expect(fields.requests['launch']).toHaveLength(11 + 2 + 4 + 6);
-  expect(fields.requests['listInstances']).toHaveLength(3);
-  expect(fields.requests['createVolume']).toHaveLength(4);
+  expect(fields.requests['launch']).toHaveLength(12 + 2 + 4 + 6);
+  expect(fields.requests['listInstances']).toHaveLength(3 + 4);
+  expect(fields.requests['createVolume']).toHaveLength(5);
 });
 
 test('the document lists each error code with its status', async () => {
@@ -53,15 +53,16 @@ describe('answers', () => {
       ...fields.instance.map(pathAndType),
       ...items.map(({ path, type }) => ({ path: `instanceSpecInfo.${path}`, type })),
     ];
-    const isOurs = ({ path }: { path: string }) => /^(actions|withoutGpu|pendingChanges)(\.|\[|$)/.test(path);
+    const isOurs = ({ path }: { path: string }) => /^(actions|labels|withoutGpu|pendingChanges)(\.|\[|$)/.test(path);
     const documented = schemaFields(instance)
       .map(pathAndType)
       .filter((field) => !isOurs(field));
     expect(documented.toSorted(byPath)).toEqual(wanted.toSorted(byPath));
   });
 
-  test('the volume object has exactly the fields of §2.2 with their types', () => {
-    expect(schemaFields(volume).map(pathAndType)).toEqual(fields.volume.map(pathAndType));
+  test('the volume object has the fields of §2.2 with their types, and `labels` besides', () => {
+    const ours = [{ path: 'labels', type: 'object' }];
+    expect(schemaFields(volume).map(pathAndType)).toEqual([...fields.volume.map(pathAndType), ...ours]);
   });
 
   test.each(['launch', 'listInstances', 'listVolumes', 'createVolume'] as const)(
@@ -88,8 +89,13 @@ describe('requests', () => {
     (name) => expect(schemaFields(routes[name].body)).toEqual(fields.requests[name]),
   );
 
-  test.each(['listInstances', 'listVolumes'] as const)('%s accepts the pager of §4.2', (name) => {
-    expect(schemaFields(routes[name].body)).toEqual(fields.requests['listInstances']);
+  test('listInstances has the pager and the filters of §4.2, listVolumes those of name and labels', () => {
+    const wanted = fields.requests['listInstances'] ?? [];
+    expect(schemaFields(routes.listInstances.body).toSorted(byPath)).toEqual(wanted.toSorted(byPath));
+    const ofInstances = ['status', 'withoutReleased'];
+    expect(schemaFields(routes.listVolumes.body).toSorted(byPath)).toEqual(
+      wanted.filter(({ path }) => !ofInstances.includes(path)).toSorted(byPath),
+    );
   });
 
   test('every field with a default in §4.1 gets it', () => {

@@ -31,6 +31,9 @@ export class Started<Answer> {
 export const started = <Result extends { operationId?: string | undefined }>({ operationId, ...answer }: Result) =>
   new Started(answer, operationId);
 
+/** Whether a list has a filter; without one it is answered from the cache. */
+export const isFilter = (filter: object): boolean => Object.values(filter).some((member) => member !== undefined);
+
 export const nothing = (): Record<string, never> => ({});
 
 type Answer<Name extends JsonRouteName> = Name extends OperationRouteName

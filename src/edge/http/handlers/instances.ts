@@ -2,14 +2,20 @@
 import type { Control } from '../../../control/index.ts';
 import type { ListPages } from '../list-pages.ts';
 import { presentIdleStatus, presentStopPolicy, stopPolicyOf } from '../presenters.ts';
-import { started, type ClosedHandlers } from './handler.ts';
+import { isFilter, started, type ClosedHandlers } from './handler.ts';
 
 export const instanceHandlers = ({ instances, stopPolicies, operations }: Control, pages: ListPages) =>
   ({
     launch: (caller, { body, idempotency, waitMs }) =>
       instances.launch(caller, body, idempotency, waitMs).then(started),
-    listInstances: (caller, { body: { pager } }) =>
-      pages.answer({ member: 'instances', caller, pager, read: () => instances.list(caller, pager) }),
+    listInstances: (caller, { body: { pager, ...filter } }) =>
+      pages.answer({
+        member: 'instances',
+        caller,
+        pager,
+        isFiltered: isFilter(filter),
+        read: () => instances.list(caller, pager, isFilter(filter) ? filter : undefined),
+      }),
     async getInstance(caller, { body }) {
       const { instanceText, ...rest } = await instances.get(caller, body);
       return Buffer.from(`{"instance":${instanceText},${JSON.stringify(rest).slice(1)}`);

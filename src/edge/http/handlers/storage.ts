@@ -1,15 +1,22 @@
 /** Volumes, snapshots and files. */
 import type { Control } from '../../../control/index.ts';
 import type { ListPages } from '../list-pages.ts';
-import { nothing, started, Started, type ClosedHandlers } from './handler.ts';
+import { isFilter, nothing, started, Started, type ClosedHandlers } from './handler.ts';
 
 const startedVolume = ({ volumeText, operationId }: { volumeText: string; operationId?: string | undefined }) =>
   new Started(Buffer.from(`{"volume":${volumeText}}`), operationId);
 
 export const storageHandlers = ({ volumes, snapshots, files }: Control, pages: ListPages) =>
   ({
-    listVolumes: (caller, { body: { pager } }) =>
-      pages.answer({ member: 'volumeList', caller, pager, read: () => volumes.list(caller, pager) }),
+    listVolumes: (caller, { body: { pager, ...filter } }) =>
+      pages.answer({
+        member: 'volumeList',
+        caller,
+        pager,
+        isFiltered: isFilter(filter),
+        read: () => volumes.list(caller, pager, isFilter(filter) ? filter : undefined),
+      }),
+    labelVolume: (caller, { body }) => volumes.setLabels(caller, body),
     createVolume: (caller, { body, idempotency }) => volumes.create(caller, body, idempotency).then(startedVolume),
     async getVolume(caller, { body }) {
       const { volumeText, snapshotTexts, ...rest } = await volumes.get(caller, body);

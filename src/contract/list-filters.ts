@@ -1,0 +1,48 @@
+/** Labels of instances and volumes, and the filters of their lists. */
+import { z } from 'zod';
+import { labelKeyPattern, labelLimits, labelValuePattern, refusalOfLabels } from '../domain/resource-labels.ts';
+import { instanceStatuses } from '../domain/instance-states.ts';
+import { answer, id, pagerRequest, plainText, request, text } from './common.ts';
+
+const MAX_FILTER_CHARACTERS = 128;
+
+const labels = z
+  .record(z.string(), z.string())
+  .superRefine((given, ctx) => {
+    const message = refusalOfLabels(given);
+    if (message !== null) ctx.addIssue({ code: 'custom', message, input: given });
+  })
+  .meta({
+    maxProperties: labelLimits.count,
+    propertyNames: { type: 'string', pattern: labelKeyPattern },
+    additionalProperties: { type: 'string', pattern: labelValuePattern },
+  });
+
+export const newLabels = labels.describe('Labels of the new resource').optional();
+export const shownLabels = z.record(z.string(), z.string()).describe('Labels; absent without any').optional();
+
+const filters = {
+  name: plainText(MAX_FILTER_CHARACTERS).describe('Only names that contain this text, in any letter case').optional(),
+  labels: labels.describe('Only resources with each of these labels').optional(),
+};
+const pager = pagerRequest.describe('Page to return');
+
+export const instanceListRequest = request('ListInstancesRequest', {
+  pager,
+  ...filters,
+  status: z
+    .array(z.enum(instanceStatuses))
+    .min(1)
+    .max(instanceStatuses.length)
+    .describe('Only instances in one of these statuses')
+    .optional(),
+  withoutReleased: z.boolean().describe('Leaves out instances in the status `Released`').optional(),
+});
+export const volumeListRequest = request('ListVolumesRequest', { pager, ...filters });
+
+export const allLabels = labels.describe('All labels; others are removed');
+export const volumeLabelRequest = request('LabelVolumeRequest', { id: id.describe('Volume ID'), labels: allLabels });
+export const volumeLabelAnswer = answer('LabelVolumeAnswer', {
+  id: text('Volume ID'),
+  labels: z.record(z.string(), z.string()).describe('All labels'),
+});

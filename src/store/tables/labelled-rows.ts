@@ -1,0 +1,51 @@
+/** Labels in two forms: the JSON of a row, which lists show, and a row each, which filters find. */
+import { sql, type RawBuilder, type SqlBool } from 'kysely';
+import { labelsText, searchForm, type Labels } from '../../domain/resource-labels.ts';
+import type { Db } from '../store.ts';
+
+type Labelled = 'instance' | 'volume';
+
+/** Filter of a list; absent members filter nothing. */
+export interface ListFilter {
+  name?: string | undefined;
+  labels?: Labels | undefined;
+}
+
+/** Replaces the labels of a locked row. */
+export async function writeLabels(
+  tx: Db,
+  table: Labelled,
+  { id: subjectId, ownerId }: { id: string; ownerId: string },
+  labels: Labels,
+): Promise<void> {
+  await tx
+    .updateTable(table)
+    .set({ labels: labelsText(labels) })
+    .where('id', '=', subjectId)
+    .execute();
+  await tx.deleteFrom('label').where('subjectId', '=', subjectId).execute();
+  const rows = Object.entries(labels).map(([key, value]) => ({ subjectId, ownerId, key, value }));
+  if (rows.length > 0) await tx.insertInto('label').values(rows).execute();
+}
+
+/** JSON of the labels of a volume; null without. */
+export async function storedLabels(db: Db, id: string): Promise<string | null> {
+  return (await db.selectFrom('volume').select('labels').where('id', '=', id).executeTakeFirst())?.labels ?? null;
+}
+
+/** The public text of a row with its labels, as `withLabels` of the domain. */
+export const labelledText = sql<string>`case when labels is null then "publicText" else substr("publicText", 1, length("publicText") - 1) || ',"labels":' || labels || '}' end`;
+
+/**
+ * Condition on the listed rows of an owner. Finds names by text, so `%` and `_` are literal. Of
+ * `… is true`, PostgreSQL hashes the ids once; it read them again for each row of a join.
+ */
+export function matches(db: Db, ownerId: string, { name = '', labels = {} }: ListFilter): RawBuilder<SqlBool> {
+  const find = db.getExecutor().adapter.supportsMultipleConnections === false ? sql`instr` : sql`strpos`;
+  const conditions = Object.entries(labels).map(
+    ([key, value]) =>
+      sql`(id in (select "subjectId" from label where "ownerId" = ${ownerId} and key = ${key} and value = ${value})) is true`,
+  );
+  if (name !== '') conditions.push(sql`${find}("searchName", ${searchForm(name)}) > 0`);
+  return conditions.length === 0 ? sql`1 = 1` : sql.join(conditions, sql` and `);
+}
