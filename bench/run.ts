@@ -11,6 +11,7 @@ import type { Bench } from './bench.ts';
 import { burst } from './burst.ts';
 import { connections } from './connections.ts';
 import { create } from './create.ts';
+import { firstCell } from './first-cell.ts';
 import { gateway } from './gateway.ts';
 import { gatewayStreams } from './gateway-streams.ts';
 import { gatewayUpgrades } from './gateway-upgrades.ts';
@@ -33,6 +34,7 @@ const benches: Record<string, Bench> = {
   create,
   logins,
   launch,
+  'first-cell': firstCell,
   'user-namespaces': userNamespaces,
   burst,
   isolation,

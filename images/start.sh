@@ -348,6 +348,9 @@ services="${sshd:+ ssh}${jupyter:+ notebook}"
 echo "berth: services${services:- none}"
 link_docker
 
+# First: Jupyter takes longer to answer than ssh.
+[ -z "$jupyter" ] || beside keep notebook
+
 # Sessions of the built-in ssh server have login shells that read the same profile.
 session_profile
 if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; fi
@@ -363,8 +366,6 @@ elif [ -s /etc/berth/init-script ]; then
 else
   echo 'berth: init none'
 fi
-
-[ -z "$jupyter" ] || beside keep notebook
 
 # A shell runs its trap at once only while it waits for a job. Waiting also reaps the orphans that
 # process 1 inherits.

@@ -14,7 +14,8 @@ import { InstanceConnection, type ConnectionDeps } from './instance-connection.t
 import type { GatewayLimits } from './gateway-limits.ts';
 import type { PortAddress } from './routing.ts';
 
-const FIRST_WAIT_MS = 100;
+/** Pause between dials: a tenth of the time that the port has been closed, within these bounds. */
+const SHORTEST_WAIT_MS = 40;
 const LONGEST_WAIT_MS = 1_000;
 
 export class InstancePools {
@@ -78,7 +79,7 @@ export class InstancePools {
 
   async #dialPatiently(entry: PortPool): Promise<Duplex> {
     const patienceMs = entry.port === NOTEBOOK_PORT ? this.#limits.notebookPatienceMs : 0;
-    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
+    for (;;) {
       try {
         const stream = await this.#dialOnce(entry);
         entry.closedSinceMs = null;
@@ -88,8 +89,10 @@ export class InstancePools {
       } catch (error) {
         if (!(error instanceof EngineFault) || error.kind !== 'busy') throw error;
         entry.closedSinceMs ??= this.#now();
-        const leftMs = entry.closedSinceMs + patienceMs - this.#now();
+        const closedMs = this.#now() - entry.closedSinceMs;
+        const leftMs = patienceMs - closedMs;
         if (leftMs <= 0) throw error;
+        const waitMs = Math.min(Math.max(SHORTEST_WAIT_MS, closedMs / 10), LONGEST_WAIT_MS);
         await delay(Math.min(waitMs, leftMs), undefined, { signal: this.#stopping.signal });
       }
     }

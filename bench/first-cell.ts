@@ -1,0 +1,178 @@
+/**
+ * Time to the first cell as people feel it: from the launch call to the output of a cell, in a real
+ * browser, against JupyterLab of the same image without Berth.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { join } from 'node:path';
+import Docker from 'dockerode';
+import type { BrowserContext, Page } from 'playwright-core';
+import { containerName } from '../src/engines/labels.ts';
+import { instanceId as instanceIdOf } from '../src/domain/ids.ts';
+import { launchBrowser } from '../test/fixtures/browser.ts';
+import type { Bench } from './bench.ts';
+import { launched, removed, until } from './launch.ts';
+import { startBerth } from './lib/berth.ts';
+import { median, percentile, shown, spread } from './lib/numbers.ts';
+import { alternate } from './lib/rounds.ts';
+import { simulated } from './lib/settings.ts';
+
+const NODE_PORTS = { first: 29_600, last: 29_699 };
+/** Of `DOMAIN` in `lib/settings.ts`. */
+const GATEWAY_PORT = 8_081;
+const PLAIN_PORT = 29_700;
+const POLL_MS = 10;
+const STEP_MS = 30_000;
+const IMAGE_DEADLINE_MS = 600_000;
+const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
+/** Chromium aborts loads while network interfaces come and go. */
+const TRIES = 5;
+const GOAL_MS = 3_000;
+
+/** Milliseconds since the launch call. */
+interface Took {
+  runningMs: number;
+  shownMs: number;
+  outputMs: number;
+}
+
+/** Opens the page, starts a notebook from the launcher and runs a cell. */
+async function runCell(page: Page, url: string, beganMs: number): Promise<Omit<Took, 'runningMs'>> {
+  await page.goto(url, { waitUntil: 'commit', timeout: STEP_MS });
+  const card = page.locator('.jp-LauncherCard[title*="Python 3"]').first();
+  await card.waitFor({ timeout: STEP_MS });
+  const shownMs = performance.now() - beganMs;
+  await card.click();
+  await page.getByText('Python 3 (ipykernel) | Idle').waitFor({ timeout: STEP_MS });
+  await page.locator('.jp-Notebook .jp-Cell .cm-content').first().click({ timeout: STEP_MS });
+  await page.keyboard.insertText('print("sum", 20 + 22)');
+  await page.keyboard.press('Shift+Enter');
+  await page.locator('.jp-OutputArea-output', { hasText: 'sum 42' }).waitFor({ timeout: STEP_MS });
+  return { shownMs, outputMs: performance.now() - beganMs };
+}
+
+async function inPage<T>(context: BrowserContext, use: (page: Page) => Promise<T>): Promise<T> {
+  const page = await context.newPage();
+  try {
+    return await use(page);
+  } finally {
+    await page.close();
+  }
+}
+
+/** Repeats what the browser aborted; the repetition begins with a new launch. */
+async function insist(one: () => Promise<Took>, say: (text: string) => void): Promise<Took> {
+  for (let count = 1; ; count += 1) {
+    try {
+      return await one();
+    } catch (error) {
+      if (count === TRIES) throw error;
+      say(`  again: ${String(error).split('\n')[0] ?? ''}`);
+    }
+  }
+}
+
+function makePlain(docker: Docker, image: string) {
+  return async (context: BrowserContext): Promise<Took> => {
+    const origin = `http://127.0.0.1:${PLAIN_PORT}`;
+    const beganMs = performance.now();
+    const container = await docker.createContainer({
+      Image: image,
+      Cmd: ['jupyter-lab', '--ip=0.0.0.0', '--allow-root', '--no-browser', '--ServerApp.token=plain'],
+      WorkingDir: '/root',
+      ExposedPorts: { '8888/tcp': {} },
+      HostConfig: { PortBindings: { '8888/tcp': [{ HostIp: '127.0.0.1', HostPort: String(PLAIN_PORT) }] } },
+    });
+    try {
+      await container.start();
+      const runningMs = performance.now() - beganMs;
+      const answers = (): Promise<boolean> =>
+        fetch(`${origin}/api`).then(
+          ({ ok }) => ok,
+          () => false,
+        );
+      await until(answers, STEP_MS, POLL_MS, 'the plain JupyterLab does not answer');
+      return { runningMs, ...(await inPage(context, (page) => runCell(page, `${origin}/lab?token=plain`, beganMs))) };
+    } finally {
+      await container.remove({ force: true, v: true });
+      await sleep(500);
+    }
+  };
+}
+
+export const firstCell: Bench = {
+  title: 'from the launch call to the output of the first cell in Chromium, image present',
+  async run({ folder, flags, say }) {
+    const docker = new Docker();
+    const settings = simulated(join(folder, 'data'), {
+      engine: 'docker',
+      nodePorts: NODE_PORTS,
+      gatewayPort: GATEWAY_PORT,
+    });
+    const berth = await startBerth(settings, 'any');
+    const browser = await launchBrowser();
+    try {
+      const client = berth.client((await berth.login('admin')).token);
+      const ready = async (): Promise<boolean> => (await client.listImages(PAGE)).images[0]?.state === 'Ready';
+      await until(ready, IMAGE_DEADLINE_MS, 200, 'the default image is not Ready');
+      // Keeps the account's network.
+      const first = await launched(berth, client);
+      const model = await docker.getContainer(containerName(instanceIdOf(first.id))).inspect();
+      const ours = async (context: BrowserContext): Promise<Took> => {
+        const beganMs = performance.now();
+        const { id, readyMs: runningMs } = await launched(berth, client);
+        try {
+          const { url } = await client.open({ instanceId: id });
+          return { runningMs, ...(await inPage(context, (page) => runCell(page, url, beganMs))) };
+        } finally {
+          await removed(berth, client, id);
+        }
+      };
+      const plain = makePlain(docker, model.Config.Image);
+      const count = flags.has('--short') ? 3 : 10;
+      const contexts = { ours: await browser.newContext(), plain: await browser.newContext() };
+      const again = {
+        ours: () => insist(() => ours(contexts.ours), say),
+        plain: () => insist(() => plain(contexts.plain), say),
+      };
+      const cold = { ours: await again.ours(), plain: await again.plain() };
+      const rounds = await alternate<Took>({
+        rounds: count,
+        calibrator: null,
+        say,
+        candidates: again,
+      });
+      await removed(berth, client, first.id);
+      const of = (name: string, figure: keyof Took): number[] => rounds.of(name).map((took) => took[figure]);
+      const row = (text: string, name: keyof typeof cold, figure: keyof Took): string[] => [
+        text,
+        spread(of(name, figure)),
+        shown(cold[name][figure]),
+      ];
+      const [oursMs, plainMs] = [of('ours', 'outputMs'), of('plain', 'outputMs')];
+      return {
+        table: [
+          ['ms since the launch call', 'second launch: median [least-most]', 'cold browser'],
+          row('Berth: Running', 'ours', 'runningMs'),
+          row('Berth: JupyterLab shown', 'ours', 'shownMs'),
+          row('Berth: output of the cell', 'ours', 'outputMs'),
+          row('plain JupyterLab: container started', 'plain', 'runningMs'),
+          row('plain JupyterLab: shown', 'plain', 'shownMs'),
+          row('plain JupyterLab: output of the cell', 'plain', 'outputMs'),
+        ],
+        verdicts: [
+          {
+            asked: `second launch of an account: output within ${GOAL_MS} ms, p50 of ${count}`,
+            measured: `${shown(median(oursMs))} ms, ${shown(median(oursMs) / median(plainMs))} × plain JupyterLab`,
+            met: median(oursMs) <= GOAL_MS,
+          },
+        ],
+        notes: [
+          `${rounds.retained} rounds, one launch at a time. Plain JupyterLab: a container of the same image, started by the engine's API, with a published port, whose address is the same each time, so that the browser finds all scripts in its cache. Chromium shares the 2 cores with engine and server. 90 of 100 second launches within ${shown(percentile(oursMs, 0.9))} ms.`,
+        ],
+      };
+    } finally {
+      await browser.close();
+      await berth.child.stop();
+    }
+  },
+};
