@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { startOwnEngine, type EngineIds, type OwnEngine } from '../test/docker/e2e/test-engine.ts';
 import { copyDefaultImage } from '../test/fixtures/default-images.ts';
-import { removeChains } from '../test/fixtures/packet-filter.ts';
+import { removeChains } from '../scripts/lib/packet-filter.ts';
 import { installationOf } from '../test/fixtures/server-process.ts';
 import type { Bench } from './bench.ts';
 import { launched, removed, until } from './launch.ts';

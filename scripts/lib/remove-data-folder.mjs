@@ -1,6 +1,6 @@
 /**
- * Removes a data folder of tests and benches. Unmounts its disks first, since a mounted folder
- * can't be removed.
+ * Removes a data folder or a disk pool. Unmounts its disks first, since a mounted folder can't be
+ * removed.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';

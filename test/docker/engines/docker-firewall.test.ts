@@ -21,7 +21,7 @@ import {
 } from '../../../src/engines/docker/network/firewall-rules.ts';
 import { longTest } from '../../fixtures/long-test.ts';
 import { ensureDefaultImage } from '../../fixtures/default-images.ts';
-import { removeChains } from '../../fixtures/packet-filter.ts';
+import { removeChains } from '../../../scripts/lib/packet-filter.ts';
 import { deadline, echoPort, until, type Subject } from '../../conformance/subject.ts';
 import { onDocker, type DockerFixture } from './docker-fixture.ts';
 import { inHostNetwork } from './host-network.ts';
