@@ -79,6 +79,21 @@ export function describeLifecycle(current: () => Subject): void {
       expect(await subject.owned(spec.ownerId)).toHaveLength(2);
     });
 
+    it('gives a halted instance new limits, with its root disk as it was', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const spec = subject.spec({ memoryMiB: 64, cpuMilli: 500, pidsLimit: 64 });
+      await subject.ensure(spec);
+      expect(await subject.exec(spec.id, 'touch', '/root/kept')).toMatchObject({ exitCode: 0 });
+      for (const memoryMiB of [128, 32]) {
+        await engine.halt(spec.id, 5_000, deadline());
+        expectRunning(await subject.ensure({ ...spec, memoryMiB, cpuMilli: 1_000, pidsLimit: memoryMiB }));
+        const usage = (await engine.usage([spec.id], deadline(), { countersOnly: true })).get(spec.id);
+        expect(usage).toMatchObject({ memoryLimitBytes: memoryMiB * 2 ** 20, processLimit: memoryMiB });
+        expect(await subject.exec(spec.id, 'ls', '/root/kept')).toMatchObject({ exitCode: 0 });
+      }
+    });
+
     it('restarts an ended instance, whose exit code is reported until then', async () => {
       const subject = current();
       const spec = subject.spec({ start: 'failing' });

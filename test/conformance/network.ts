@@ -100,6 +100,21 @@ export function describeNetwork(current: () => Subject): void {
       await subject.until('the node port is free', async () => !(await opens(subject, published)));
     });
 
+    it('stay those of an instance that has run: others are rejected, and its root disk stays', async (context) => {
+      const subject = current();
+      skipWithout('publishedPorts', subject, context);
+      const nodePort = await subject.fixture.releaseNodePort();
+      const spec = subject.spec({ nodePorts: [{ port: 22, nodePort }] });
+      await subject.ensure(spec);
+      await subject.exec(spec.id, 'touch', '/root/kept');
+      await subject.fixture.engine.halt(spec.id, 5_000, deadline());
+      const other = await subject.fixture.releaseNodePort();
+      const changed = { ...spec, nodePorts: [{ port: 22, nodePort: other }] };
+      expect(await expectFault(subject.ensure(changed), 'rejected')).toMatchObject({ retry: false });
+      expectRunning(await subject.ensure(spec));
+      expect(await subject.exec(spec.id, 'ls', '/root/kept')).toMatchObject({ exitCode: 0 });
+    });
+
     it('a port of another program is busy and named; another port starts', async (context) => {
       const subject = current();
       skipWithout('publishedPorts', subject, context);

@@ -24,19 +24,21 @@ async function launchWithFiles(inside: ServerInside, imageId: string): Promise<s
 }
 
 async function archive(inside: ServerInside, id: string): Promise<string> {
+  const port = await sshPortOf(inside, id);
   await inside.client.archive({ instanceId: id });
   const { instanceRuntimeInfo, instanceSpecInfo } = await inside.sees(id, { status: 'Archived', phase: 'Archived' });
   expect(instanceRuntimeInfo).toMatchObject({ healthy: false, diagnosisReason: '' });
   expect(instanceSpecInfo.nodePorts.every(({ nodePort }) => nodePort === 0)).toBe(true);
   expect(await hasContainer(id)).toBe(false);
-  expect(await sshPortOf(inside, id)).toBe(0);
+  expect(await sshPortOf(inside, id)).toBe(port);
   return (await inside.row(id)).archive?.ref ?? '';
 }
 
 async function startAgain(inside: ServerInside, id: string): Promise<void> {
+  const port = await sshPortOf(inside, id);
   await inside.client.start({ instanceId: id });
   await inside.sees(id, { status: 'Running' }, 60_000);
-  expect(await sshPortOf(inside, id)).toBeGreaterThan(0);
+  expect(await sshPortOf(inside, id)).toBe(port);
 }
 
 describe('an archive in the engine’s image store', () => {

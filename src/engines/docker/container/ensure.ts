@@ -33,7 +33,7 @@ import { socketFolder } from './docker-inside-options.ts';
 import type { IdMappedMounts } from './id-mapped-mounts.ts';
 import { makeGpuAllocator, type GpuAllocator } from './gpus.ts';
 import { generationOf, isOurs, isRemoving, isRunning, nodePortsOf, samePorts, startedAtMs } from './observation.ts';
-import type { Processors } from './processors.ts';
+import { listProcessors, type Processors } from './processors.ts';
 import type { ShownSizes } from './shown-sizes.ts';
 import { limitTerminals } from './terminal-limit.ts';
 import type { Tools } from './tools.ts';
@@ -132,9 +132,12 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
   async function updateLimits({ Id, HostConfig: has }: ContainerInspectInfo, attempt: Attempt): Promise<void> {
     const { spec, facts, signal } = attempt;
     const { Memory, MemorySwap, NanoCpus, PidsLimit } = limitsOf(spec, { diskRates: [] });
-    const CpusetCpus = processors.choose(spec, facts, has.CpusetCpus);
+    const current = has.CpusetCpus ?? '';
+    // An empty set means no change to Docker: all processors have to be named.
+    const chosen = processors.choose(spec, facts, current);
+    const CpusetCpus = current === '' ? chosen : chosen || listProcessors(facts.processors ?? []);
     const isSame = has.Memory === Memory && has.NanoCpus === NanoCpus && has.PidsLimit === PidsLimit;
-    if (isSame && CpusetCpus === (has.CpusetCpus ?? '')) return;
+    if (isSame && CpusetCpus === current) return;
     const request = { ...(isSame ? {} : { Memory, MemorySwap, NanoCpus, PidsLimit }), CpusetCpus, abortSignal: signal };
     await client.call(signal, () => client.docker.getContainer(Id).update(request));
   }
