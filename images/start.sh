@@ -6,6 +6,7 @@
 #   init-script
 #   authorized_keys  replaced while the container runs
 #   notebook-token
+#   name             of the instance, short, for prompts
 #   env              lines `export NAME='value'`: the instance's variables, secrets among them
 #   ssh-host-key     used by sshd if the instance has no host key yet
 # Stored on the root disk, so kept over stop and start:
@@ -138,6 +139,17 @@ END
     export -p
     cat <<'END'
 [ ! -r /etc/berth/env ] || . /etc/berth/env
+# The prompt names the instance. Bash does so in place of the host name, so that colors and the
+# owner's own prompt stay.
+if [ -r /etc/berth/name ]; then
+  read -r BERTH_NAME </etc/berth/name
+  if [ -n "${BASH_VERSION-}" ]; then
+    [ -n "${PROMPT_COMMAND-}" ] || PROMPT_COMMAND='PS1=${PS1//\\[hH]/$BERTH_NAME}'
+    export BERTH_NAME PROMPT_COMMAND
+  else
+    PS1="root@$BERTH_NAME:"'$PWD# '
+  fi
+fi
 if [ -n "$berth_command" ]; then
   [ ! -r /etc/bash.bashrc ] || . /etc/bash.bashrc
   [ ! -r ~/.bashrc ] || . ~/.bashrc

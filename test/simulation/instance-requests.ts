@@ -1,5 +1,6 @@
 import type { Caller } from '../../src/control/index.ts';
 import { idlePolicy } from '../../src/domain/idle.ts';
+import type { UpdateInput } from '../../src/control/instances/instances.ts';
 import type { Request } from './client.ts';
 import type { World } from './world.ts';
 
@@ -72,6 +73,26 @@ export function keepAlive(world: World, caller: Caller, id: string): Request {
       // A concurrent request may ask for longer.
       if (typeof until !== 'number' || stored < until)
         world.fail(`${id} was to be kept until ${String(until)}, and is until ${stored}`);
+    },
+    refused: () => {},
+  };
+}
+
+/** An acknowledged change is pending, or applied by a start meanwhile. */
+export function change(world: World, caller: Caller, id: string, key: string | null, input: UpdateInput): Request {
+  return {
+    text: `change ${id}: ${JSON.stringify(input)}`,
+    caller,
+    key,
+    send: (control, idempotency) => control.instances.update(caller, { instanceId: id, ...input }, idempotency),
+    sent: () => {},
+    answered(answer, first) {
+      const instance = world.checker.instances.get(id)?.instance;
+      if (!instance) return world.fail(`${id} was changed, and is not in the database`);
+      const isPending = typeof answer === 'object' && answer !== null && 'appliesAt' in answer;
+      if (!isPending) return world.fail(`a change was answered with ${JSON.stringify(answer)}`);
+      if (first && answer.appliesAt === 'nextStart' && instance.revision === 0)
+        world.fail(`a change of ${id} was acknowledged, and is not written down`);
     },
     refused: () => {},
   };

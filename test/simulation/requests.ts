@@ -1,8 +1,8 @@
 import type { Caller, Control } from '../../src/control/index.ts';
-import type { LaunchInput } from '../../src/control/instances/instances.ts';
+import type { LaunchInput, UpdateInput } from '../../src/control/instances/instances.ts';
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
-import { cancel, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
+import { cancel, change, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
 import { callers, images, region, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import {
@@ -53,6 +53,13 @@ const keyOf = (world: World): string | null => (world.schedule.chance(0.5) ? `k$
 const hasText = (answer: unknown, name: string): answer is Record<string, string> =>
   typeof answer === 'object' && answer !== null && name in answer;
 
+const mountOf = (remoteStorageId: string, at: number) => ({
+  mountPath: `/root/v${at}`,
+  remoteStorageName: 'v',
+  remoteStorageId,
+  type: 'filesystem',
+});
+
 export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
   const { model } = world;
   const name = `n${serialOf(world)}`;
@@ -62,12 +69,7 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
     instanceTypeId: types[choice.type ?? 0]?.id ?? '',
     region: region.id,
     billing: { chargeMode: 'perHour', duration: 1 },
-    remoteStorages: (choice.volumes ?? []).map((remoteStorageId, at) => ({
-      mountPath: `/root/v${at}`,
-      remoteStorageName: 'v',
-      remoteStorageId,
-      type: 'filesystem',
-    })),
+    remoteStorages: (choice.volumes ?? []).map(mountOf),
     instanceConfiguration: {
       extraDataDiskSizeDB: 0,
       enableCommonData: false,
@@ -116,7 +118,7 @@ export function instanceAction(
   action: Action,
   id: string,
   key: string | null,
-  waitMs: number | null = null,
+  { waitMs = null, withoutGpu = false }: { waitMs?: number | null; withoutGpu?: boolean } = {},
 ): Request {
   const { model } = world;
   const request = desiredAfter[action];
@@ -126,7 +128,7 @@ export function instanceAction(
     key,
     send: (control: Control, idempotency) =>
       action === 'start'
-        ? control.instances.start(caller, { instanceId: id }, idempotency, waitMs)
+        ? control.instances.start(caller, { instanceId: id, withoutGpu }, idempotency, waitMs)
         : control.instances[action](caller, { instanceId: id }, idempotency),
     sent: () => model.requested(id, request),
     answered(_, first) {
@@ -245,7 +247,8 @@ const action =
   (world, caller) => {
     const ids = targets(world, caller, which);
     if (ids.length === 0) return null;
-    return instanceAction(world, caller, which, world.schedule.oneOf(ids), keyOf(world), drawnWaitMs(world));
+    const how = { waitMs: drawnWaitMs(world), withoutGpu: world.schedule.chance(0.2) };
+    return instanceAction(world, caller, which, world.schedule.oneOf(ids), keyOf(world), how);
   };
 
 const onOwn =
@@ -254,6 +257,17 @@ const onOwn =
     const ids = targets(world, caller, like);
     return ids.length === 0 ? null : draw(world, caller, world.schedule.oneOf(ids));
   };
+
+function drawnChange(world: World, caller: Caller): UpdateInput {
+  const { schedule } = world;
+  const mounts = ownVolumes(world, caller).filter(() => schedule.chance(0.4));
+  return {
+    name: schedule.chance(0.3) ? `n${serialOf(world)}` : undefined,
+    instanceTypeId: schedule.chance(0.4) ? schedule.oneOf(types).id : undefined,
+    nodePorts: schedule.chance(0.5) ? [80, 7_000, 8_888].filter(() => schedule.chance(0.4)) : undefined,
+    remoteStorages: schedule.chance(0.3) ? mounts.slice(0, 2).map(mountOf) : undefined,
+  };
+}
 
 function drawnLaunch(world: World, caller: Caller): Request {
   const { schedule } = world;
@@ -303,6 +317,7 @@ const kinds: readonly (readonly [number, Draw])[] = [
     },
   ],
   [8, drawnLaunch],
+  [4, onOwn('stop', (world, caller, id) => change(world, caller, id, keyOf(world), drawnChange(world, caller)))],
   [4, action('stop')],
   [4, action('start')],
   [3, action('restart')],

@@ -2,6 +2,7 @@
 import type { HostMount, EngineSpec } from '../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../domain/instance.ts';
 import { capacityOfSpec } from '../../domain/catalog.ts';
+import { promptName } from '../../domain/prompt-name.ts';
 import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
@@ -153,6 +154,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     nodePortAddress: drivers.nodePortAddress,
     files: [
       { name: 'start', content: drivers.startScript, mode: 0o555 },
+      { name: 'name', content: `${promptName(spec.name)}\n`, mode: 0o644 },
       { name: 'init-script', content: spec.initScript, mode: 0o555 },
       { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, instance.ownerId), mode: 0o644 },
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },

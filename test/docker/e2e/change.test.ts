@@ -113,7 +113,9 @@ test('a change of type alone keeps the container, and a change of volumes and po
   await client.updateInstance({ instanceId: id, remoteStorages: [added], nodePorts: [8001, 9000] });
   await restart(id);
   expect((await inspect(id)).Id).not.toBe(before.Id);
-  expect(await shell(id, 'cat /root/kept /opt-kept /root/dataDisk/kept; hostname')).toBe(`root\nother\ndata\n${id}-0\n`);
+  expect(await shell(id, 'cat /root/kept /opt-kept /root/dataDisk/kept; hostname')).toBe(
+    `root\nother\ndata\n${id}-0\n`,
+  );
   await shell(id, 'grep -q " /mnt/added " /proc/mounts && echo volume >/mnt/added/kept; sync');
   const after = await portsOf(id);
   expect([...after.keys()]).toEqual([22, 8001, 9000]);

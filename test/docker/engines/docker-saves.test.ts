@@ -1,6 +1,7 @@
 /**
  * Saved images, inspected without the engine: the base image with changes, and nothing of Berth's.
  */
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -38,6 +39,10 @@ async function saved(imageRef: string, name: string, specOptions: Parameters<Sub
   return { ref, spec, sizeBytes };
 }
 
+/** A tar archive with one empty file. */
+const tarOf = (name: string): Buffer =>
+  execFileSync('sh', ['-c', `cd "$(mktemp -d)" && : >${name} && tar -cf - ${name}`]);
+
 const configOf = async (ref: string) => (await fixture.docker.getImage(ref).inspect()).Config;
 
 describe('a saved image', () => {
@@ -58,6 +63,41 @@ describe('a saved image', () => {
     expect(is.Env.filter((pair) => !was.Env.includes(pair))).toEqual(['HOME=/root']);
     expect(is.Labels).toMatchObject({ maker: 'somebody' });
     expect(is.Healthcheck?.Test).toEqual(['CMD-SHELL', 'true']);
+  });
+
+  longTest('has one layer when its root disk has a hundred, with files, settings and labels as before', async () => {
+    const { docker, engine } = fixture;
+    const name = `berth.local/deep-${fixture.installation.slice(0, 8)}`;
+    let from = await imageWith('deep-base', ['ENV GREETING=hello', 'WORKDIR /tmp', 'LABEL maker=somebody']);
+    for (let layer = 2; layer <= 101; layer++) {
+      const container = await docker.createContainer({ Image: from, Entrypoint: ['true'] });
+      await container.putArchive(tarOf(`layer-${layer}`), { path: '/' });
+      await container.commit({ repo: name, tag: String(layer), pause: false });
+      await container.remove({ force: true });
+      from = `${name}:${layer}`;
+      const made = from;
+      subject.after(() => docker.getImage(made).remove({ force: true }));
+    }
+    const layersOf = async (ref: string) => (await docker.getImage(ref).inspect()).RootFS.Layers?.length;
+    expect(await layersOf(from)).toBeGreaterThanOrEqual(100);
+    const { ref, spec } = await saved(from, 'deep');
+    expect(await layersOf(ref)).toBe(1);
+    expect(expectRunning(await subject.observe(spec.id)).running).toBe(true);
+    const [was, is] = [await configOf(from), await configOf(ref)];
+    expect(is).toMatchObject({ WorkingDir: '/tmp', Env: was.Env });
+    expect([is.Cmd ?? [], is.Entrypoint ?? []]).toEqual([was.Cmd ?? [], was.Entrypoint ?? []]);
+    expect(is.Labels).toMatchObject({ maker: 'somebody', [labels.kind]: 'image', [labels.id]: spec.id });
+    const second = subject.spec({ imageRef: ref });
+    await subject.ensure(second);
+    expect(await subject.exec(second.id, 'ls', '/root/changed', '/layer-2', '/layer-101')).toMatchObject({
+      exitCode: 0,
+    });
+    expect(await subject.exec(second.id, 'ls', '/etc/berth/start')).toMatchObject({ exitCode: 0 });
+    await engine.destroy(second.id, deadline());
+    await engine.removeImage(ref, deadline());
+    expect((await subject.owned(spec.ownerId)).filter(({ kind }) => kind === 'image')).toEqual([]);
+    const all = await docker.listContainers({ all: true });
+    expect(all.filter(({ Names }) => Names.some((one) => one.endsWith('-flat')))).toEqual([]);
   });
 
   longTest('has no settings of its own when its base image has none', async () => {

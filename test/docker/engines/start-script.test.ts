@@ -51,6 +51,7 @@ async function start(options: {
   await copyFile(join(images, 'start.sh'), join(control, 'start'));
   await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
+  await writeFile(join(control, 'name'), 'first\n');
   await writeFile(join(control, 'notebook-token'), `${token}\n`, { mode: 0o600 });
   if (options.hostKey !== undefined) await writeFile(join(control, 'ssh-host-key'), options.hostKey, { mode: 0o600 });
   const own: [string, string][] = [
@@ -163,6 +164,20 @@ describe('ssh', () => {
     const expected = /^\/root\|\/opt\/conda\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/sbin.*\|it's \$5\nSigIgn:\t0+\n$/;
     await eventually(async () => expect(await instance.ssh(script)).toMatch(expected));
     expect(await instance.ssh(`bash -lc '${script}'`)).toMatch(expected);
+  });
+
+  it('has prompts with the name of the instance, and with a new name from the next login on', async () => {
+    const instance = await start({});
+    await eventually(() => instance.ssh('true'));
+    const prompts = () => instance.ssh('for shell in bash sh; do echo exit | $shell -l -i 2>&1; done; hostname');
+    const hostName = await instance.ssh('hostname');
+    expect(await prompts()).toContain('root@first:');
+    expect(await instance.ssh("printf 'bash -i\\nexit\\n' | bash -l -i 2>&1")).not.toContain(hostName.trim());
+    await writeFile(join(instance.control, 'renamed'), 'second\n');
+    await rename(join(instance.control, 'renamed'), join(instance.control, 'name'));
+    const renamed = await prompts();
+    expect(renamed.match(/root@second:/g)).toHaveLength(2);
+    expect(renamed.endsWith(hostName)).toBe(true);
   });
 
   it('accepts a key as soon as the file is replaced, and keeps its host key over a restart', async () => {

@@ -20,6 +20,7 @@ const inspectAnswer = z.object({
   RepoTags: z.array(z.string()).nullish(),
   Size: z.number(),
   Parent: z.string().nullish(),
+  RootFS: z.object({ Layers: z.array(z.string()).nullish() }).nullish(),
   Config: z.looseObject({ Labels: z.record(z.string(), z.string()).nullish() }).nullish(),
 });
 export type ImageInfo = z.infer<typeof inspectAnswer>;
