@@ -9,6 +9,7 @@
 #   name             of the instance, short, for prompts
 #   env              lines `export NAME='value'`: the instance's variables, secrets among them
 #   ssh-host-key     used by sshd if the instance has no host key yet
+#   networks         part of this script for ca.pem and apt-mirror
 # Stored on the root disk, so kept over stop and start:
 #   /var/lib/berth/instance/<id>/  host key, marker of the init script. The id in the path gives an
 #                                  instance made from a saved image its own host key and first start
@@ -116,6 +117,9 @@ keep() {
     pause=$((pause < 30 ? pause * 2 : 30))
   done
 }
+
+# Networks of the operator: images/networks.sh.
+[ ! -r /etc/berth/networks ] || . /etc/berth/networks
 
 # ---- ssh
 

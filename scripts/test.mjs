@@ -31,6 +31,7 @@ const testNeeds = [
     service: 'docker-registry',
     why: 'stores images, some only with credentials',
   },
+  { apt: 'openssl', programs: ['openssl'], why: 'makes certificates of a proxy' },
   { apt: 'lxcfs', programs: ['lxcfs'], service: 'lxcfs', why: 'shows instances their own memory' },
   {
     apt: 'chromium',

@@ -103,7 +103,16 @@ export interface EngineSpec {
   /**
    * Own Docker daemon, with all data in `storage`: a folder of the host, on a disk of kind docker.
    */
-  docker?: { storage: string } | undefined;
+  docker?:
+    | {
+        storage: string;
+        environment?: Readonly<Record<string, string>> | undefined;
+        /** Folder of the host with certificates to trust. */
+        caFolder?: string | undefined;
+      }
+    | undefined;
+  /** Addresses of name servers; absent: the host's. Of a container that is created. */
+  dns?: readonly string[] | undefined;
   nodePorts: NodePort[];
   nodePortAddress: string;
   /** Read-only under `/etc/berth/`, with entry point `start`. `ensure` replaces changed files. */

@@ -104,6 +104,21 @@ const diskRates = text((given): DiskRate[] | null => {
   return pairs.includes(null) || new Set(rates.map(({ device }) => device)).size < pairs.length ? null : rates;
 }, 'must look like /dev/sda=200,/dev/nvme0n1=500: whole block devices with MB a second, each once');
 
+/** An http or https URL without a query; `parse` sees it and returns null to refuse. */
+const urlLike = (isRight: (parsed: URL) => boolean, message: string) =>
+  text((given) => {
+    const parsed = /\s|'/.test(given) ? null : URL.parse(given);
+    return parsed && /^https?:$/.test(parsed.protocol) && parsed.search + parsed.hash === '' && isRight(parsed)
+      ? given.replace(/\/+$/, '')
+      : null;
+  }, message);
+
+const proxyUrl = urlLike(
+  ({ protocol, pathname, port }) => protocol === 'http:' && pathname === '/' && port !== '',
+  'must be the http URL of a proxy with its port, for example http://proxy.example.org:3128',
+);
+const withoutLogin = ({ username, password }: URL): boolean => username + password === '';
+
 const pemFile = z.string().startsWith('/', { error: 'must be the absolute path of a PEM file' }).optional();
 
 const isRoot = process.getuid?.() === 0;
@@ -166,6 +181,26 @@ const schema = z.object({
   BERTH_LINK_LOCAL: z.enum(['closed', 'open']).default('closed'),
   BERTH_KERNEL_LIMITS: z.enum(['raise', 'check']).default('raise'),
   BERTH_DISK_RATES: diskRates.optional(),
+  BERTH_INSTANCE_CA: pemFile,
+  BERTH_INSTANCE_PROXY: proxyUrl.optional(),
+  BERTH_INSTANCE_NO_PROXY: list(
+    z.string().regex(/^[*.\w:/[\]-]+$/, {
+      error: 'must be hosts, domains and networks, separated by commas, for example git.example.org,.intern,10.0.0.0/8',
+    }),
+  ).optional(),
+  BERTH_INSTANCE_PIP_INDEX: urlLike(
+    () => true,
+    'must be the URL of a Python package index, for example https://pypi.example.org/simple',
+  ).optional(),
+  BERTH_INSTANCE_APT_MIRROR: urlLike(
+    withoutLogin,
+    'must be the URL above debian, debian-security and ubuntu, for example http://mirror.example.org',
+  ).optional(),
+  BERTH_INSTANCE_DNS: list(
+    z.union([z.ipv4(), z.ipv6()], {
+      error: 'must be IP addresses of name servers, separated by commas, for example 10.0.0.53,10.0.1.53',
+    }),
+  ).optional(),
   BERTH_CPUSETS: z.enum(['on', 'off']).default('on'),
   BERTH_LXCFS: z.enum(['auto', 'off']).default('auto'),
   BERTH_USER_NAMESPACES: z.enum(['on', 'off']).default('off'),
@@ -200,6 +235,8 @@ export function readConfig(env: Record<string, string | undefined>): Config {
       'the simulated engine runs in the API process, and no other process can reach it: leave BERTH_ROLE out';
     throw wrongSetting('BERTH_ROLE', reason);
   }
+  if (data.BERTH_INSTANCE_NO_PROXY !== undefined && data.BERTH_INSTANCE_PROXY === undefined)
+    throw wrongSetting('BERTH_INSTANCE_PROXY', 'must be set, because BERTH_INSTANCE_NO_PROXY is set');
   if (isAny(data.BERTH_LISTEN.host) && data.BERTH_PUBLIC_ADDRESS === undefined) {
     const reason = `BERTH_LISTEN is ${data.BERTH_LISTEN.host}, an address that clients cannot connect to`;
     throw wrongSetting('BERTH_PUBLIC_ADDRESS', `must be set, because ${reason}`);
@@ -277,6 +314,15 @@ function configOf(data: Settings) {
     kernelLimits: data.BERTH_KERNEL_LIMITS,
     /** Most that each instance reads, and writes, on these block devices of the engine's host. */
     diskRates: data.BERTH_DISK_RATES ?? [],
+    /** How instances reach the operator's networks; `caFile` is read at start. */
+    instanceNetwork: {
+      caFile: data.BERTH_INSTANCE_CA,
+      proxy: data.BERTH_INSTANCE_PROXY,
+      noProxy: data.BERTH_INSTANCE_NO_PROXY,
+      pipIndex: data.BERTH_INSTANCE_PIP_INDEX,
+      aptMirror: data.BERTH_INSTANCE_APT_MIRROR,
+      dns: data.BERTH_INSTANCE_DNS,
+    },
     sizes: { cpusets: data.BERTH_CPUSETS === 'on', lxcfs: data.BERTH_LXCFS === 'auto' ? '/var/lib/lxcfs' : null },
     userNamespaces: data.BERTH_USER_NAMESPACES === 'on',
     /** Container runtimes by name of the instance type. */
@@ -338,6 +384,11 @@ export const masked = (config: Config): Record<string, unknown> => ({
   ...config,
   adminPassword: config.adminPassword === null ? null : '***',
   databaseUrl: config.databaseUrl === null ? null : maskedUrl(config.databaseUrl),
+  instanceNetwork: {
+    ...config.instanceNetwork,
+    proxy: config.instanceNetwork.proxy && maskedUrl(config.instanceNetwork.proxy),
+    pipIndex: config.instanceNetwork.pipIndex && maskedUrl(config.instanceNetwork.pipIndex),
+  },
   archiveRegistry: config.archiveRegistry && { ...config.archiveRegistry, secret: '***' },
 });
 

@@ -12,6 +12,7 @@ import { readRecipe, recipeRef } from '../engines/docker/image/recipes.ts';
 import type { Logger } from 'pino';
 import { nodePortAddressOf } from './public-addresses.ts';
 import type { Config } from './config.ts';
+import { readInstanceNetwork } from './instance-network.ts';
 import { HOST_MEMORY_MIB, type OfferedImage } from './first-run.ts';
 
 const IMAGES_FOLDER = join(import.meta.dirname, '../../images');
@@ -66,6 +67,10 @@ export async function makeDrivers(
       commonDataFolder: config.commonDataFolder,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
+      instanceNetwork: {
+        ...(await readInstanceNetwork(config)),
+        script: await readFile(join(IMAGES_FOLDER, 'networks.sh'), 'utf8'),
+      },
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     },
     images: [

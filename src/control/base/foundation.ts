@@ -98,7 +98,7 @@ export function makeFoundation(given: ControlDeps) {
     idempotent: makeIdempotent(secretsKey),
     seal,
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),
-    variables: makeVariables({ seal }),
+    variables: makeVariables({ seal, regions: given.regions }),
     traffic: makeTraffic(given.time.now),
   };
   const routes = makeRoutes(base);

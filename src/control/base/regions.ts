@@ -1,4 +1,5 @@
 /** Drivers of each region: the engine of containers, the storage of disks, and the last health. */
+import type { InstanceNetwork } from '../../domain/own-variables.ts';
 import type { RegionId } from '../../domain/ids.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Engine, Probe, RegistryCredentials } from '../../engines/contract.ts';
@@ -30,6 +31,7 @@ export interface RegionDrivers {
   savedPrefix: string;
   archiveCredentials?: RegistryCredentials | undefined;
   startScript: string;
+  instanceNetwork?: InstanceNetwork | undefined;
   /** `probe`: the last answer; null before the first. */
   health: { probe: Probe | null; answers: boolean; text: string };
 }

@@ -70,7 +70,8 @@ export function makeCommands({ store, openExec, beginTraffic, time, variables }:
   });
 
   const open: Commands['open'] = async (caller, { instanceId: asked, command, env, terminal }, gone) => {
-    const instanceId = await requireRunning(store, caller, asked);
+    const instance = await requireRunning(store, caller, asked);
+    const { id: instanceId } = instance;
     const leaveLimit = limit.acquire(caller.accountId);
     const endTraffic = beginTraffic(instanceId, 'use');
     const release = (): void => {
@@ -84,9 +85,7 @@ export function makeCommands({ store, openExec, beginTraffic, time, variables }:
         {
           command,
           env: {
-            ...Object.fromEntries(
-              await variables.environmentOf(store.read, { id: instanceId, ownerId: caller.accountId }),
-            ),
+            ...Object.fromEntries(await variables.environmentOf(store.read, instance)),
             ...envOf(env),
           },
           terminal,

@@ -1,5 +1,4 @@
 import { EngineFault } from '../../domain/engine-fault.ts';
-import type { InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { instanceFromRow, ownedInstanceRow } from '../../store/tables/instances.ts';
@@ -15,10 +14,10 @@ export async function requireOwned(store: Reader, { accountId }: Caller, id: str
 }
 
 /** Throws `not_found`, or `not_now` unless the instance is Running. */
-export async function requireRunning(store: Reader, caller: Caller, id: string): Promise<InstanceId> {
+export async function requireRunning(store: Reader, caller: Caller, id: string): Promise<Instance> {
   const instance = await requireOwned(store, caller, id);
   const { status } = instance.observed;
-  if (status === 'Running') return instance.id;
+  if (status === 'Running') return instance;
   const message = `instance ${id} is ${status}, and commands run only in a Running instance; try again when it is Running`;
   throw new Refusal('not_now', message);
 }

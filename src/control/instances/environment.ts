@@ -3,7 +3,8 @@
  * the account and the instance, sealed in their rows.
  */
 import { mergeEnvironment, refusalOfLayer, type Environment, type VariableSource } from '../../domain/environment.ts';
-import { notebookPath } from '../../domain/public-instance.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { ownVariables } from '../../domain/own-variables.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
@@ -12,6 +13,7 @@ import { deleteVariables, saveVariables, variablesOf, type VariableRow } from '.
 import { lockOwnAccount } from '../access/callers.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
+import type { Regions } from '../base/regions.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import { requireOwned } from '../inside/require-instance.ts';
@@ -53,22 +55,20 @@ export interface Environments {
 
 const INSTALLATION = 'installation';
 
-/** Names begin with `BERTH_`, which no other layer may set. */
-const ownVariables = (id: string): Environment =>
-  new Map([
-    ['BERTH_INSTANCE_ID', id],
-    ['BERTH_BASE_URL', notebookPath(id)],
-  ]);
+type WithVariables = Pick<Instance, 'id' | 'ownerId' | 'spec'>;
 
 export interface Variables {
   /** Written to `/etc/berth/env`, and added to each command by API. Lost values are left out. */
-  environmentOf(db: Db, instance: { id: string; ownerId: string }): Promise<Environment>;
+  environmentOf(db: Db, instance: WithVariables): Promise<Environment>;
+  ownOf(instance: WithVariables): Environment;
   /** Throws `field_value` for a layer over its limits. */
   write(tx: Db, holderId: string, change: VariableChange, nowMs: number): Promise<void>;
   listed(db: Db, holderIds: readonly string[], source: (holderId: string) => VariableSource): Promise<ListedVariable[]>;
 }
 
-export function makeVariables({ seal }: { seal: Seal }): Variables {
+export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions }): Variables {
+  const ownOf = (instance: WithVariables): Environment =>
+    ownVariables(instance, regions.of(instance.spec.regionId).instanceNetwork);
   const purpose = (holderId: string, name: string): string => `variable ${holderId} ${name}`;
   const open = ({ holderId, name, sealed }: VariableRow): string | null => seal.open(sealed, purpose(holderId, name));
   const layerOf = (rows: readonly VariableRow[], holderId: string): Environment =>
@@ -80,10 +80,12 @@ export function makeVariables({ seal }: { seal: Seal }): Variables {
     );
 
   return {
-    async environmentOf(db, { id, ownerId }) {
-      const holders = [INSTALLATION, ownerId, id];
+    ownOf,
+
+    async environmentOf(db, instance) {
+      const holders = [INSTALLATION, instance.ownerId, instance.id];
       const rows = await variablesOf(db, holders);
-      return mergeEnvironment(ownVariables(id), ...holders.map((holderId) => layerOf(rows, holderId)));
+      return mergeEnvironment(ownOf(instance), ...holders.map((holderId) => layerOf(rows, holderId)));
     },
 
     async write(tx, holderId, { environment, secrets, names }, nowMs) {
@@ -133,28 +135,27 @@ export function makeEnvironments(deps: EnvironmentDeps): Environments {
   const { store, changes, variables } = deps;
 
   async function listOfInstance(caller: Caller, instanceId: string): Promise<ListedVariable[]> {
-    const { id, ownerId } = await requireOwned(store, caller, instanceId);
+    const instance = await requireOwned(store, caller, instanceId);
+    const { id, ownerId } = instance;
     const sources: Readonly<Record<string, VariableSource>> = { [INSTALLATION]: 'installation', [ownerId]: 'account' };
     const listed = await variables.listed(
       store.read,
       [INSTALLATION, ownerId, id],
       (holderId) => sources[holderId] ?? 'instance',
     );
-    const own = [...ownVariables(id)].map(([name, value]) => ({
+    const own = [...variables.ownOf(instance)].map(([name, value]): ListedVariable => ({
       name,
       value,
       isSecret: false,
       isLost: false,
-      from: 'berth' as const,
+      from: 'berth',
       updatedAtMs: 0,
     }));
     const order: readonly VariableSource[] = ['installation', 'account', 'instance'];
-    const strongest = new Map(
-      listed
-        .toSorted((a, b) => order.indexOf(a.from) - order.indexOf(b.from))
-        .map((variable) => [variable.name, variable]),
-    );
-    return [...own, ...strongest.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    const strongest = new Map(own.map((variable) => [variable.name, variable]));
+    for (const variable of listed.toSorted((a, b) => order.indexOf(a.from) - order.indexOf(b.from)))
+      strongest.set(variable.name, variable);
+    return [...strongest.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   /** Locks the holder, marks the files of its running instances, and returns their number. */

@@ -1,10 +1,11 @@
 /** Translates an instance into the engine's spec, with disks prepared and mounted. */
-import type { HostMount, EngineSpec } from '../../engines/contract.ts';
+import type { ControlFile, HostMount, EngineSpec } from '../../engines/contract.ts';
 import { imageRefOf, type Instance } from '../../domain/instance.ts';
 import { capacityOfSpec } from '../../domain/catalog.ts';
 import { promptName } from '../../domain/prompt-name.ts';
 import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
+import { proxyVariables } from '../../domain/own-variables.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { shellExports } from '../../domain/environment.ts';
 import type { Db } from '../../store/store.ts';
@@ -131,11 +132,12 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
   // Older notebooks take an empty token for no protection.
   if (notebookToken === '') throw new Error(`the notebook token of ${instance.id} was not sealed by this server`);
   const { spec } = instance;
-  const { mounts, ...docker } = await mountDisks(context, instance);
+  const { mounts, docker } = await mountDisks(context, instance);
   if (spec.enableCommonData) {
     mounts.push({ source: drivers.commonDataFolder, target: COMMON_DATA, readOnly: true });
   }
   const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
+  const network = drivers.instanceNetwork ?? {};
   return {
     id: instance.id,
     ownerId: instance.ownerId,
@@ -149,7 +151,14 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     rootDiskGB: spec.type.rootDiskGB,
     pidsLimit: processLimitOf({ memoryMiB, cpuMilli }),
     mounts,
-    ...docker,
+    ...(docker && {
+      docker: {
+        storage: docker.storage,
+        caFolder: network.caFolder,
+        environment: Object.fromEntries(proxyVariables(network)),
+      },
+    }),
+    dns: network.dns,
     nodePorts: instance.nodePorts,
     nodePortAddress: drivers.nodePortAddress,
     files: [
@@ -160,21 +169,27 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
       { name: ENVIRONMENT_FILE, content: await environmentFile(deps.store.read, context, instance), mode: 0o600 },
+      ...optionalFile('networks', network.script),
+      ...optionalFile('ca.pem', network.ca),
+      ...optionalFile('apt-mirror', network.aptMirror),
     ],
   };
 }
 
+const optionalFile = (name: string, content: string | undefined): ControlFile[] =>
+  content === undefined ? [] : [{ name, content, mode: 0o644 }];
+
 const environmentFile = async (
   db: Db,
   { deps }: Pick<ReconcileContext, 'deps'>,
-  instance: Pick<Instance, 'id' | 'ownerId'>,
+  instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
 ): Promise<string> => shellExports(await deps.variables.environmentOf(db, instance));
 
 /** Whether keys or variables have changed since the spec was made. */
 export async function areFilesStale(
   db: Db,
   context: Pick<ReconcileContext, 'deps'>,
-  instance: Pick<Instance, 'id' | 'ownerId'>,
+  instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>,
   { files }: EngineSpec,
 ): Promise<boolean> {
   const given = (name: string): string | undefined => files.find((file) => file.name === name)?.content;

@@ -35,7 +35,7 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
   });
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
-      const instanceId = await requireRunning(store, caller, asked);
+      const { id: instanceId } = await requireRunning(store, caller, asked);
       const releaseLimit = limit.acquire(caller.accountId);
       const attached = await terminals
         .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)

@@ -56,6 +56,7 @@ export function createOptions(
     ExposedPorts: exposed,
     HostConfig: {
       NetworkMode: network,
+      ...(spec.dns === undefined ? {} : { Dns: [...spec.dns] }),
       PortBindings: bindings,
       Mounts: [
         { source: controlFolder, target: CONTROL_FOLDER, readOnly: true },

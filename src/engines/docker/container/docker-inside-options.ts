@@ -20,6 +20,7 @@ import { bindOf, limitsOf, openFilesOf, parentOf, SOCKET_FOLDER } from './create
 import type { DockerMode, HostFacts } from '../client/host-facts.ts';
 
 const DATA_FOLDER = '/srv/docker';
+const CA_FOLDER = '/srv/ca';
 
 /** Host user id of a rootless daemon: `images/docker-inside/customize.sh`. */
 const ROOTLESS_UID = 1_879_048_192;
@@ -42,16 +43,20 @@ export interface DaemonOptions {
 }
 
 export function daemonOptions(
-  spec: EngineSpec & { docker: { storage: string } },
+  spec: EngineSpec & { docker: NonNullable<EngineSpec['docker']> },
   { installation, mode, imageRef, containerId, cgroup, processors, host }: DaemonOptions,
 ): ContainerCreateOptions {
   const uid = uidOf(mode);
+  const { caFolder } = spec.docker;
+  // Go adds all files of these folders to the bundle of the image.
+  const trusted = caFolder === undefined ? {} : { SSL_CERT_DIR: `/etc/ssl/certs:${CA_FOLDER}` };
   return {
     name: dockerName(spec.id),
     Image: imageRef,
     Entrypoint: ['/usr/local/sbin/docker-inside'],
     Cmd: [mode],
     User: '0',
+    Env: Object.entries({ ...spec.docker.environment, ...trusted }).map((pair) => pair.join('=')),
     StopSignal: 'SIGTERM',
     Labels: labelsOf(installation, { ...spec, kind: 'docker', imageRef }),
     HostConfig: {
@@ -65,6 +70,7 @@ export function daemonOptions(
       Mounts: [
         { source: dataFolder(spec.docker.storage, mode), target: DATA_FOLDER, readOnly: false },
         { source: socketFolder(spec.docker.storage), target: SOCKET_FOLDER, readOnly: false },
+        ...(caFolder === undefined ? [] : [{ source: caFolder, target: CA_FOLDER, readOnly: true }]),
         ...spec.mounts,
       ].map(bindOf),
       ...(cgroup === null ? { ...limitsOf(spec, host), ...parentOf(host) } : { CgroupParent: cgroup }),
