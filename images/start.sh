@@ -3,7 +3,8 @@
 #
 # Plain POSIX sh (tested with dash, busybox ash and bash), as root. Berth writes /etc/berth,
 # read-only here:
-#   init-script
+#   init-script      runs once
+#   start-command    runs at each start; both scripts may be empty
 #   authorized_keys  replaced while the container runs
 #   notebook-token
 #   name             of the instance, short, for prompts
@@ -13,11 +14,12 @@
 # Stored on the root disk, so kept over stop and start:
 #   /var/lib/berth/instance/<id>/  host key, marker of the init script. The id in the path gives an
 #                                  instance made from a saved image its own host key and first start
-#   /var/log/berth/                init.log, init.exit, notebook.log
+#   /var/log/berth/                init.log, start.log, notebook.log, exit codes of both scripts
 # Secrets stay in /etc/berth and in memory: an image saved from the root disk must contain none.
 # Berth reads these lines from stdout:
 #   berth: services ssh notebook | none
-#   berth: init none | started | exit N | lost
+#   berth: init none | started | exit N [failed command] | lost
+#   berth: start started | exit N [failed command]
 # SIGTERM stops everything in the container and exits 0 within five seconds.
 
 umask 022
@@ -266,20 +268,68 @@ await_docker() {
   done
 }
 
-# ---- the init script
+# ---- the init script and the start command
 
-init_script() {
-  await_docker
-  sed "s/$(printf '\r')\$//" /etc/berth/init-script >"$state/init-script" && chmod 0700 "$state/init-script"
-  case $(head -n 1 "$state/init-script") in '#!'*) set -- ;; *) set -- "$SHELL" ;; esac
-  {
-    {
-      with_environment "$@" "$state/init-script" </dev/null 8>&-
-      code=$?
-      echo "$code" >"$logs/init.exit.new" && mv "$logs/init.exit.new" "$logs/init.exit"
-      echo "berth: init exit $code" >&8
-    } 2>&1 | bounded_log "$logs/init.log"
-  } 8>&1
+scripts() {
+  [ "$1" != init ] || { await_docker && run_script init init-script; }
+  [ -s /etc/berth/start-command ] || return
+  mv -f "$logs/start.log" "$logs/start.log.1" 2>/dev/null
+  echo 'berth: start started'
+  run_script start start-command
+}
+# Runs the script $1 of the control file $2. Reports its exit code and, on the same line, its last
+# failed command and the output before it.
+run_script() {
+  name=$1 script=$state/$2
+  # A pipe with a name: the script's end does not wait for programs that it left behind.
+  pipe=$run/$name.pipe
+  (umask 077 && mkdir -p "$run" && rm -f "$pipe" "$script.failed" && mkfifo "$pipe" && trace >"$run/trace.sh")
+  bounded_log "$logs/$name.log" <"$pipe" &
+  sed "s/$(printf '\r')\$//" "/etc/berth/$2" >"$script" && chmod 0700 "$script"
+  interpreter=$(sed -n '1s/^#! *//p' "$script")
+  set -- ${interpreter:-"$SHELL"} # words
+  case " $*" in
+    *[!a-z]sh | *[!a-z]ash | *[!a-z]dash | *[!a-z]bash | *[!a-z]sh\ -* | *[!a-z]bash\ -*)
+      set -- "$@" -c ". $run/trace.sh; . \"\$0\"" "$script"
+      ;;
+    *) set -- "$script" ;;
+  esac
+  with_environment "$@" </dev/null >"$pipe" 2>&1
+  code=$?
+  sleep 0.1 2>/dev/null || sleep 1 # for the log's last lines
+  ended=$code$(how_failed | tr -d '\000-\037' | cut -c 1-500)
+  echo "$ended" >"$logs/$name.exit.new" && mv "$logs/$name.exit.new" "$logs/$name.exit"
+  echo "berth: $name exit $ended"
+}
+# Sourced before a script by its shell. bash knows each failed command; other shells know the line
+# of the last one, if they know lines.
+trace() {
+  cat <<'END'
+if [ -n "${BASH_VERSION-}" ]; then
+  berth_failed() {
+    [ -n "$4" ] || return 0
+    local berth_text="line $1"
+    [ "$4" = "$0" ] || berth_text="$berth_text of $4"
+    printf -v berth_text '%s ended with code %s: %.200s' "$berth_text" "$2" "${3%%[[:cntrl:]]*}"
+    echo "berth: $berth_text" >&2
+    echo "$berth_text" >|"$0.failed"
+    return 0
+  }
+  trap 'berth_failed "$LINENO" "$?" "$BASH_COMMAND" "${BASH_SOURCE-}"' ERR
+else
+  trap 'berth_code=$?; [ $berth_code -eq 0 ] || [ -z "${LINENO-}" ] ||
+    echo "line $LINENO ended with code $berth_code" >|"$0.failed"' EXIT
+fi
+END
+}
+how_failed() {
+  log=$logs/$name.log
+  if [ -s "$script.failed" ]; then
+    echo " $(cat "$script.failed")"
+    tail -c 20000 "$log" | sed -n '/^berth: line [0-9].* ended with code /{x;p;x;d;};h' | tail -n 1 | sed 's/^./: &/'
+  elif [ "$code" -ne 0 ]; then
+    tail -c 1000 "$log" | tail -n 1 | sed 's/^./ &/'
+  fi
 }
 # The limit of 10 MiB (20480 blocks) holds for the first cat only. The second reads the rest: the
 # writer never meets a closed pipe.
@@ -371,6 +421,7 @@ link_docker
 session_profile
 if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; fi
 
+first=
 if [ -s "$logs/init.exit" ]; then
   echo "berth: init exit $(cat "$logs/init.exit")"
 elif [ -e "$state/init-started" ]; then
@@ -378,10 +429,12 @@ elif [ -e "$state/init-started" ]; then
 elif [ -s /etc/berth/init-script ]; then
   : >"$state/init-started"
   echo 'berth: init started'
-  beside init_script
+  first=init
 else
   echo 'berth: init none'
 fi
+rm -f "$logs/start.exit"
+beside scripts "$first"
 
 # A shell runs its trap at once only while it waits for a job. Waiting also reaps the orphans that
 # process 1 inherits.

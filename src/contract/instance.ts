@@ -34,10 +34,18 @@ const MAX_PERIODS = 120;
 const MAX_DISK_GB = 100_000;
 const MAX_NODE_PORTS = 32;
 const MAX_MOUNTS = 32;
-const MAX_INIT_SCRIPT_BYTES = 256 * 1024;
+const MAX_SCRIPT_BYTES = 256 * 1024;
 
 /** Adding 0 turns JSON's -0 into 0. */
 const wholeGB = wholeNumber(0, MAX_DISK_GB).overwrite((sizeGB) => sizeGB + 0);
+
+const script = z
+  .string()
+  .refine(
+    (text) => text.isWellFormed() && !text.includes('\0') && new TextEncoder().encode(text).length <= MAX_SCRIPT_BYTES,
+    { error: `must be at most ${MAX_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
+  )
+  .meta({ maxLength: MAX_SCRIPT_BYTES, pattern: WITHOUT_NUL });
 
 const diskGB = wholeNumber(1, MAX_DISK_GB);
 
@@ -75,17 +83,7 @@ const instanceConfiguration = request('InstanceConfigurationRequest', {
   enableCommonData: z.boolean().describe("Mount the operator's data sets at `/root/commonData`"),
   enableDocker: z.boolean().describe('Run Docker for the instance'),
   dockerStorageSize: wholeGB.default(0).describe('Disk of its Docker in GB; 0 selects 20 GB'),
-  initScript: z
-    .string()
-    .refine(
-      (script) =>
-        script.isWellFormed() &&
-        !script.includes('\0') &&
-        new TextEncoder().encode(script).length <= MAX_INIT_SCRIPT_BYTES,
-      { error: `must be at most ${MAX_INIT_SCRIPT_BYTES} bytes of UTF-8 text without NUL` },
-    )
-    .meta({ maxLength: MAX_INIT_SCRIPT_BYTES, pattern: WITHOUT_NUL })
-    .describe('Script that runs as root at the first start; may be empty'),
+  initScript: script.describe('Script that runs as root at the first start; may be empty'),
 });
 
 const nodePorts = z
@@ -105,6 +103,7 @@ export const launchRequest = request('LaunchRequest', {
   isSpotInstance: z.boolean().default(false).describe('Use spot capacity'),
   nodePorts: nodePorts.describe('Ports to forward beside port 22; may be empty'),
   ...environmentFields,
+  startCommand: script.describe('Script that runs as root at every start; may be empty').optional(),
   labels: newLabels,
 });
 export type LaunchRequest = z.output<typeof launchRequest>;
@@ -128,6 +127,7 @@ export const updateRequest = request(
     instanceTypeId: id.describe('Other instance type of the same region').optional(),
     remoteStorages: z.array(remoteStorage).max(MAX_MOUNTS).describe('All volumes to mount').optional(),
     nodePorts: nodePorts.describe('All ports to forward beside port 22').optional(),
+    startCommand: script.describe('Script that runs as root at every start; empty for none').optional(),
   },
   'Requires a change. A field left out stays; the current value revokes a pending change',
 );
@@ -261,7 +261,9 @@ export const updateAnswer = answer('UpdateInstanceAnswer', {
   instanceId: text('Instance ID'),
   appliesAt: z
     .enum(['now', 'nextStart'])
-    .describe('`nextStart`: the instance has pending changes; its name and labels change at once in any case'),
+    .describe(
+      '`nextStart`: the instance has pending changes or another start command; its name and labels change at once in any case',
+    ),
   pendingChanges,
 });
 

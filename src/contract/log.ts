@@ -7,12 +7,14 @@ export const LOG_TEXT_TYPE = 'text/plain; charset=utf-8';
 
 export const MAX_LOG_LINES = 5_000;
 export const DEFAULT_LOG_LINES = 1_000;
-const TIMED = 'the log of the init script keeps no times: leave it out, and use tail, or limit and after';
+const TIMED = 'the logs of the scripts keep no times: leave it out, and use tail, or limit and after';
+const isUntimed = (source: LogSource): boolean => source === 'init' || source === 'start';
 
 /** Cursors of each source, opaque to clients. */
 export const afterPatterns = {
   console: /^\d{1,15}\.[1-9]\d{0,8}$/,
   init: /^\d{1,15}$/,
+  start: /^\d{1,15}$/,
   events: /^\d{1,15}$/,
 } as const;
 
@@ -23,9 +25,14 @@ const timeMs = wholeNumber(0, 8_640_000_000_000_000);
 
 const range = {
   instanceId: id.describe('Instance ID'),
-  source: z.enum(logSources).default('console').describe('Console, init script or events of the instance'),
-  sinceUnixMs: timeMs.describe('First time, Unix milliseconds; not for `init`').optional(),
-  untilUnixMs: timeMs.describe('End time, exclusive, Unix milliseconds; not for `init` or a stream').optional(),
+  source: z
+    .enum(logSources)
+    .default('console')
+    .describe('Console, init script, start command or events of the instance'),
+  sinceUnixMs: timeMs.describe('First time, Unix milliseconds; not for `init` and `start`').optional(),
+  untilUnixMs: timeMs
+    .describe('End time, exclusive, Unix milliseconds; not for `init`, `start` or a stream')
+    .optional(),
   after: z
     .string()
     .max(30)
@@ -84,8 +91,8 @@ function findConflict({
   after,
   download,
 }: LogQuery): [keyof LogQuery, string] | null {
-  if (source === 'init' && sinceUnixMs !== undefined) return ['sinceUnixMs', `must not be set: ${TIMED}`];
-  if (source === 'init' && untilUnixMs !== undefined) return ['untilUnixMs', `must not be set: ${TIMED}`];
+  if (isUntimed(source) && sinceUnixMs !== undefined) return ['sinceUnixMs', `must not be set: ${TIMED}`];
+  if (isUntimed(source) && untilUnixMs !== undefined) return ['untilUnixMs', `must not be set: ${TIMED}`];
   if (sinceUnixMs !== undefined && untilUnixMs !== undefined && sinceUnixMs >= untilUnixMs)
     return ['sinceUnixMs', 'must be before untilUnixMs'];
   if (untilUnixMs !== undefined && download === 'false')
@@ -100,7 +107,7 @@ function findConflict({
 }
 
 const logLineFields = {
-  atUnixMs: integerOrNull('Start of the line, Unix milliseconds; null for `init`'),
+  atUnixMs: integerOrNull('Start of the line, Unix milliseconds; null for `init` and `start`'),
   text: text('Line without its end; invalid UTF-8 is U+FFFD, control characters stay'),
   cut: flag('Whether the line was cut after 16 KiB'),
 };

@@ -91,4 +91,5 @@ export const instanceGetAnswer = answer('GetInstanceAnswer', {
   timeline: z.array(stage).describe('Stages of the last launch or start'),
   operationId: textOrNull('Operation of the timeline; null if it has expired'),
   disks: z.array(disk).describe('Disks of the instance'),
+  startCommand: text('Script that runs at every start; may be empty'),
 });

@@ -31,6 +31,8 @@ export interface InstanceSpec {
   enableDocker: boolean;
   dockerStorageGB: number;
   initScript: string;
+  /** Runs at every start; may be empty. */
+  startCommand: string;
   /** Price of a period while it runs without its GPUs; null: it has them. */
   cpuOnlyPriceMicros: number | null;
 }
@@ -77,6 +79,11 @@ export interface Observed {
   answersBy: (typeof readinessProofs)[number];
   /** The gateway serves ssh for an image without sshd. Set by each start. */
   sshFront: boolean;
+  /** Last failed command of the init script, with line and output; may be empty. */
+  initFailure: string;
+  /** Exit code of the start command in this run; null before. */
+  startExit: number | null;
+  startFailure: string;
   progress: Progress | null;
 }
 

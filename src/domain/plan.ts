@@ -44,7 +44,7 @@ export type Step =
   | { do: 'refresh' }
   | { do: 'grow' }
   | { do: 'checkReady'; show: Partial<Observed> }
-  | { do: 'checkInit' }
+  | { do: 'checkScripts' }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
   /** Remove the container whose root disk is saved. */
@@ -290,7 +290,7 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
       return { do: 'mark', show: diagnosisFields('', '') };
     if (isExpanding(instance)) return { do: 'grow' };
     if (instance.filesStale || (spec.enableDocker && observation.docker === 'stopped')) return { do: 'refresh' };
-    return spec.initScript.trim() !== '' && instance.initExit === null ? { do: 'checkInit' } : { do: 'rest' };
+    return awaitsScript(instance) ? { do: 'checkScripts' } : { do: 'rest' };
   }
   const from = Math.max(observation.startedAtMs, countedFrom(instance.requestedAtMs, observed));
   if (nowMs - from > limits.readyDeadlineMs)
@@ -309,6 +309,10 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
     },
   };
 }
+
+const awaitsScript = ({ spec, initExit, observed }: Instance): boolean =>
+  (spec.initScript.trim() !== '' && initExit === null) ||
+  (spec.startCommand.trim() !== '' && observed.startExit === null);
 
 const hadStarted = (observed: Observed): boolean => observed.phase === 'Ready' || observed.phase === 'WaitReady';
 

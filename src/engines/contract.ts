@@ -228,12 +228,16 @@ export interface GpuUsage {
   temperatureCelsius: number | null;
 }
 
-/** `console`: output, at most the last 10 MB. `init`: first 10 MiB, only of a running instance. */
+/**
+ * `console`: output, at most the last 10 MB. `init`, `start`: first 10 MiB of the init script and
+ * of the start command in this run, only of a running instance.
+ */
 export type EngineLogSource = Exclude<LogSource, 'events'>;
 
 export interface LogRange {
   /**
-   * Inclusive, epoch milliseconds of the engine's clock. Ignored for `init`, a log without times.
+   * Inclusive, epoch milliseconds of the engine's clock. Ignored for `init` and `start`, logs
+   * without times.
    */
   sinceMs?: number | undefined;
   /** Exclusive; otherwise as `sinceMs`. */
@@ -243,7 +247,7 @@ export interface LogRange {
 }
 
 export interface LogLine {
-  /** Start of the line, in epoch milliseconds of the engine's clock; null for `init`. */
+  /** Start of the line, epoch milliseconds of the engine's clock; null for `init` and `start`. */
   atMs: number | null;
   /** Without line end. Invalid UTF-8 becomes U+FFFD; control characters stay. */
   text: string;

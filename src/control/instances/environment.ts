@@ -54,6 +54,8 @@ export interface Environments {
 }
 
 const INSTALLATION = 'installation';
+/** Characters. Shorter texts are in too many words. */
+const SHORTEST_HIDDEN = 4;
 
 type WithVariables = Pick<Instance, 'id' | 'ownerId' | 'spec'>;
 
@@ -61,6 +63,8 @@ export interface Variables {
   /** Written to `/etc/berth/env`, and added to each command by API. Lost values are left out. */
   environmentOf(db: Db, instance: WithVariables): Promise<Environment>;
   ownOf(instance: WithVariables): Environment;
+  /** Hides values of the instance's secrets in a text. */
+  redact(db: Db, instance: { id: string; ownerId: string }, text: string): Promise<string>;
   /** Throws `field_value` for a layer over its limits. */
   write(tx: Db, holderId: string, change: VariableChange, nowMs: number): Promise<void>;
   listed(db: Db, holderIds: readonly string[], source: (holderId: string) => VariableSource): Promise<ListedVariable[]>;
@@ -86,6 +90,15 @@ export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions 
       const holders = [INSTALLATION, instance.ownerId, instance.id];
       const rows = await variablesOf(db, holders);
       return mergeEnvironment(ownOf(instance), ...holders.map((holderId) => layerOf(rows, holderId)));
+    },
+
+    async redact(db, { id, ownerId }, text) {
+      const secrets = (await variablesOf(db, [INSTALLATION, ownerId, id])).filter(({ isSecret }) => isSecret === 1);
+      return secrets
+        .flatMap((row) => (open(row) ?? '').split('\n').map((line) => ({ name: row.name, line: line.trim() })))
+        .filter(({ line }) => line.length >= SHORTEST_HIDDEN)
+        .toSorted((a, b) => b.line.length - a.line.length)
+        .reduce((shown, { name, line }) => shown.replaceAll(line, `[${name}]`), text);
     },
 
     async write(tx, holderId, { environment, secrets, names }, nowMs) {

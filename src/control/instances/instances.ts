@@ -15,6 +15,7 @@ import {
   instancePage,
   instanceRow,
   type InstanceFilter,
+  type InstanceRow,
 } from '../../store/tables/instances.ts';
 import { listedInstance, pastBringUp } from '../../store/tables/operations.ts';
 import type { Grants } from '../access/grants.ts';
@@ -43,6 +44,7 @@ export interface LaunchInput {
   };
   isSpotInstance: boolean;
   nodePorts: number[];
+  startCommand?: string | undefined;
   environment?: GivenVariables | undefined;
   secrets?: GivenVariables | undefined;
   labels?: Labels | undefined;
@@ -50,7 +52,8 @@ export interface LaunchInput {
 
 /** Current values revoke a pending change. */
 export type UpdateInput = {
-  [Member in 'name' | 'labels' | 'instanceTypeId' | 'remoteStorages' | 'nodePorts']?: LaunchInput[Member] | undefined;
+  [Member in 'name' | 'labels' | 'instanceTypeId' | 'remoteStorages' | 'nodePorts' | 'startCommand']?:
+    LaunchInput[Member] | undefined;
 };
 
 export type PublicChange = NonNullable<ReturnType<typeof publicChange>>;
@@ -87,7 +90,13 @@ export interface Instances {
   get(
     caller: Caller,
     body: { instanceId: string },
-  ): Promise<{ instanceText: string; timeline: PublicStage[]; operationId: string | null; disks: PublicDisk[] }>;
+  ): Promise<{
+    instanceText: string;
+    timeline: PublicStage[];
+    operationId: string | null;
+    disks: PublicDisk[];
+    startCommand: string;
+  }>;
   /** Link to a gateway session: valid once, for a minute. Other accounts need the port's access. */
   open(caller: Caller, body: OpenRequest): Promise<{ url: string }>;
 }
@@ -126,11 +135,15 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
       const up = bringUpKinds.includes(listed.operation.kind)
         ? listed
         : await pastBringUp(store.read, accountId, instanceId);
+      const row = await instanceRow(store.read, instanceId);
+      if (!row) throw instanceNotFound();
+      const { spec } = instanceFromRow(row);
       return {
         instanceText: listed.publicText,
         timeline: up ? publicStages(up.operation) : [],
         operationId: up ? operationId(instanceId, up.generation) : null,
-        disks: await publicDisksOf(store.read, regions, instanceId),
+        disks: await publicDisksOf(store.read, regions, row),
+        startCommand: spec.startCommand,
       };
     },
 
@@ -145,10 +158,9 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
 }
 
 /** Empty for a region without drivers here. */
-async function publicDisksOf(db: Db, regions: Regions, id: string): Promise<PublicDisk[]> {
-  const row = await instanceRow(db, id);
-  const drivers = regions.all().find(({ regionId }) => regionId === row?.regionId);
-  if (!row || !drivers) return [];
+async function publicDisksOf(db: Db, regions: Regions, row: InstanceRow): Promise<PublicDisk[]> {
+  const drivers = regions.all().find(({ regionId }) => regionId === row.regionId);
+  if (!drivers) return [];
   const instance = instanceFromRow(row);
   const disks = await locateDisks(db, drivers, diskIdsOf(instance));
   const shown = disks.map((disk) => ({ ...disk, sizeLimit: disk.storage.capabilities().sizeLimit }));

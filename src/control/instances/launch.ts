@@ -162,6 +162,7 @@ function requestedInstance(
       dockerStorageGB: configuration.dockerStorageSize,
       initScript: configuration.initScript,
       cpuOnlyPriceMicros: null,
+      startCommand: request.startCommand ?? '',
     },
     priceMicros: pricesMicros[billing.chargeMode],
     nodePorts: withSsh(request.nodePorts).map((port) => ({ port, nodePort: 0 })),
@@ -216,6 +217,9 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     progress: null,
     answersBy: 'ssh',
     sshFront: false,
+    initFailure: '',
+    startExit: null,
+    startFailure: '',
   },
 });
 

@@ -33,23 +33,45 @@ const SSHD_PATIENCE_MS = 2_000;
 const CONSOLE_LINES = 200;
 const INIT_POLL_MS = 1_000;
 const INIT_LONGEST_POLL_MS = 30_000;
+/** A start command may run as long as the instance. */
+const START_LONGEST_POLL_MS = 5 * 60_000;
+const MAX_FAILURE = 500;
 
 interface ConsoleReport {
   services: string[] | null;
-  initExit: number | 'running' | 'lost' | null;
+  init: ScriptReport;
+  start: ScriptReport;
 }
+
+type ScriptReport = { exit: number; failure: string } | 'running' | 'lost' | null;
+const SCRIPT_EXIT = /^(\d{1,3})(?:\s+(.*))?$/;
+
+function parseExit(text: string): ScriptReport {
+  const [, code, failure = ''] = SCRIPT_EXIT.exec(text.trim()) ?? [];
+  return code === undefined ? null : { exit: Number(code), failure: plainText(failure) };
+}
+
+/** Colors of terminals and control characters left out. */
+const plainText = (text: string): string =>
+  text
+    .replaceAll(/\p{Cc}?\[[0-9;]*m/gu, '')
+    .replaceAll(/\p{Cc}+/gu, ' ')
+    .slice(0, MAX_FAILURE);
 
 /** Parses the start script's lines of the last start. */
 export function parseConsole(lines: readonly string[]): ConsoleReport {
-  const report: ConsoleReport = { services: null, initExit: null };
+  const report: ConsoleReport = { services: null, init: null, start: null };
   for (const line of lines) {
     const words = line.trim().split(/\s+/);
     if (words[0] !== 'berth:') continue;
-    if (words[1] === 'services') report.services = words.slice(2).filter((word) => word !== 'none');
-    if (words[1] === 'init' && words[2] === 'started') report.initExit = 'running';
-    if (words[1] === 'init' && words[2] === 'lost') report.initExit = 'lost';
-    if (words[1] === 'init' && words[2] === 'exit' && /^\d{1,3}$/.test(words[3] ?? ''))
-      report.initExit = Number(words[3]);
+    const [, subject, verb] = words;
+    // The first line of a start: the exit of an earlier start command is out of date.
+    if (subject === 'services')
+      Object.assign(report, { services: words.slice(2).filter((word) => word !== 'none'), start: null });
+    if (subject !== 'init' && subject !== 'start') continue;
+    if (verb === 'started') report[subject] = 'running';
+    if (verb === 'lost') report[subject] = 'lost';
+    if (verb === 'exit') report[subject] = parseExit(words.slice(3).join(' ')) ?? report[subject];
   }
   return report;
 }
@@ -122,10 +144,25 @@ async function isRunning(context: ReconcileContext, { id }: Instance): Promise<b
 /** Stored in place of an exit code for a script that a stop ended. */
 const CUT_SHORT = -1;
 
-const initEnded = (initExit: number): string =>
-  initExit === CUT_SHORT
-    ? 'a stop interrupted the init script, which does not run again'
-    : `the init script exited with code ${initExit}`;
+const scriptEnded = (script: string, exit: number, failure: string): string =>
+  exit === CUT_SHORT
+    ? `a stop interrupted the ${script}, which does not run again`
+    : `the ${script} exited with code ${exit}${failure === '' ? '' : `; ${failure}`}`;
+
+type ScriptState = Pick<Instance, 'spec' | 'initExit'> & {
+  observed: Pick<Observed, 'initFailure' | 'startExit' | 'startFailure'>;
+};
+
+function messageOf({ spec, initExit, observed: { initFailure, startExit, startFailure } }: ScriptState): string {
+  const parts: string[] = [];
+  const awaitsInit = spec.initScript.trim() !== '' && initExit === null;
+  if (awaitsInit) parts.push('the init script is running');
+  else if (initExit !== null) parts.push(scriptEnded('init script', initExit, initFailure));
+  if (spec.startCommand.trim() === '') return parts.join('');
+  if (startExit !== null) parts.push(scriptEnded('start command', startExit, startFailure));
+  else if (!awaitsInit) parts.push('the start command is running');
+  return parts.join('; ');
+}
 
 async function markReady(
   context: ReconcileContext,
@@ -134,8 +171,8 @@ async function markReady(
 ): Promise<StepResult> {
   const { instance } = state;
   const { spec, initExit, operation } = instance;
-  const hasScript = spec.initScript.trim() !== '';
-  const message = !hasScript ? '' : initExit === null ? 'the init script is running' : initEnded(initExit);
+  const run = { startExit: null, startFailure: '' };
+  const message = messageOf({ ...instance, observed: { ...instance.observed, ...run } });
   const nowMs = context.deps.time.now();
   const observed = {
     status: nextStatus(instance.observed.status, 'ready'),
@@ -146,36 +183,70 @@ async function markReady(
     answersBy,
     progress: null,
     ...diagnosisFields('', ''),
+    ...run,
     message,
   } as const;
-  const starts = initExit === null && hasScript;
+  const starts = initExit === null && spec.initScript.trim() !== '';
   const started = starts ? withInstance(state, { operation: beginInitScript(operation, nowMs) }) : state;
   return { state: await writeObservation(context, started, { observed }), next: 'again' };
 }
 
-/** Polls the init script, less often the longer it runs. */
-export async function checkInit(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+/** Polls the init script and the start command, less often the longer they run. */
+export async function checkScripts(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
   const { deps } = context;
   const { instance } = state;
-  const reported = parseConsole(await readConsoleLines(context, instance)).initExit;
-  const initExit = reported === null || reported === 'running' ? await exitCodeFromFile(context, instance) : reported;
-  if (initExit !== null) {
-    const exit = initExit === 'lost' ? CUT_SHORT : initExit;
-    const ended = withInstance(state, { operation: endInitScript(instance.operation, deps.time.now()) });
-    const change = { initExit: exit, observed: { message: initEnded(exit) } };
-    return { state: await writeObservation(context, ended, change), next: 'again' };
+  const { spec, observed } = instance;
+  const nowMs = deps.time.now();
+  const report = parseConsole(await readConsoleLines(context, instance));
+  if (instance.initExit === null && spec.initScript.trim() !== '') {
+    const ended = await endOf(context, instance, 'init', report.init);
+    if (ended !== null) {
+      const next = withInstance(state, { operation: endInitScript(instance.operation, nowMs) });
+      const initFailure = ended.failure;
+      const message = messageOf({ ...instance, initExit: ended.exit, observed: { ...observed, initFailure } });
+      const change = { initExit: ended.exit, observed: { initFailure, message } };
+      return { state: await writeObservation(context, next, change), next: 'again' };
+    }
+  } else {
+    const ended = await endOf(context, instance, 'start', report.start);
+    if (ended !== null) {
+      const change = { startExit: ended.exit, startFailure: ended.failure };
+      const message = messageOf({ ...instance, observed: { ...observed, ...change } });
+      return { state: await writeObservation(context, state, { observed: { ...change, message } }), next: 'again' };
+    }
   }
-  const runningMs = deps.time.now() - instance.requestedAtMs;
-  return { state, next: Math.min(INIT_LONGEST_POLL_MS, Math.max(INIT_POLL_MS, runningMs / 10)) };
+  const runningMs = nowMs - instance.requestedAtMs;
+  const longestMs = instance.initExit === null ? INIT_LONGEST_POLL_MS : START_LONGEST_POLL_MS;
+  return { state, next: Math.min(longestMs, Math.max(INIT_POLL_MS, runningMs / 10)) };
+}
+
+/** How the script ended, with secrets hidden; null while it runs. */
+async function endOf(
+  context: ReconcileContext,
+  instance: Instance,
+  script: 'init' | 'start',
+  reported: ScriptReport,
+): Promise<{ exit: number; failure: string } | null> {
+  if (reported === 'lost') return { exit: CUT_SHORT, failure: '' };
+  const isOver = reported !== null && reported !== 'running';
+  const ended = isOver ? reported : await exitFromFile(context, instance, script);
+  if (ended === null || ended.failure === '') return ended;
+  const { store, variables } = context.deps;
+  return { ...ended, failure: await variables.redact(store.read, instance, ended.failure) };
 }
 
 /** Reads the start script's file: a talkative instance pushes the line off the console. */
-async function exitCodeFromFile(context: ReconcileContext, { id }: Instance): Promise<number | null> {
+async function exitFromFile(
+  context: ReconcileContext,
+  { id }: Instance,
+  script: 'init' | 'start',
+): Promise<{ exit: number; failure: string } | null> {
   const { engine } = context.drivers;
   try {
-    const command = ['cat', '/var/log/berth/init.exit'];
+    const command = ['cat', `/var/log/berth/${script}.exit`];
     const { exitCode, stdout } = await engine.exec(id, command, callDeadline(context));
-    return exitCode === 0 && /^\d{1,3}\s*$/.test(stdout) ? Number(stdout) : null;
+    const ended = exitCode === 0 ? parseExit(stdout) : null;
+    return typeof ended === 'object' ? ended : null;
   } catch (error) {
     if (error instanceof EngineFault) return null;
     throw error;

@@ -29,7 +29,7 @@ export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick
   heldDisks: Pick<HeldDisks, 'watch'>;
   sshHostKey: SshHostKeys;
   notebookTokens: Pick<NotebookTokens, 'open'>;
-  variables: Pick<Variables, 'environmentOf'>;
+  variables: Pick<Variables, 'environmentOf' | 'redact'>;
 }
 
 /** Fixed during one reconcile. */

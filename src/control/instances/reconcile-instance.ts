@@ -12,7 +12,7 @@ import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
-import { checkInit, checkReady } from './readiness.ts';
+import { checkScripts, checkReady } from './readiness.ts';
 import {
   failInstance,
   writeInstance,
@@ -124,8 +124,8 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       return growDisks(context, state);
     case 'checkReady':
       return checkReady(context, state, step.show);
-    case 'checkInit':
-      return checkInit(context, state);
+    case 'checkScripts':
+      return checkScripts(context, state);
     default:
       return step satisfies never;
   }

@@ -165,6 +165,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
       { name: 'start', content: drivers.startScript, mode: 0o555 },
       { name: 'name', content: `${promptName(spec.name)}\n`, mode: 0o644 },
       { name: 'init-script', content: spec.initScript, mode: 0o555 },
+      { name: 'start-command', content: spec.startCommand, mode: 0o555 },
       { name: KEYS_FILE, content: await authorizedKeysOf(deps.store.read, instance.ownerId), mode: 0o644 },
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },

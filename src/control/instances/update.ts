@@ -45,7 +45,7 @@ export const makeUpdate =
       if (Object.values(input).every((value) => value === undefined))
         throw new Refusal(
           'field_missing',
-          'field "name" is not set; or send "labels", "instanceTypeId", "remoteStorages" or "nodePorts"',
+          'field "name" is not set; or send "labels", "instanceTypeId", "remoteStorages", "nodePorts" or "startCommand"',
         );
       const counted = catalog.regions.get(row.regionId);
       if (!counted)
@@ -53,15 +53,18 @@ export const makeUpdate =
       const before = instanceFromRow(row);
       const current = (await regionWithUsage(tx, row.regionId)) ?? counted;
       const pending = await pendingOf(tx, before, input, { catalog, counted: current, regions: deps.regions });
-      const next = { ...before, spec: { ...before.spec, name: input.name ?? before.spec.name }, pending };
+      const { name = before.spec.name, startCommand = before.spec.startCommand } = input;
+      const next = { ...before, spec: { ...before.spec, name, startCommand }, pending };
       refuseIfUnsaveable(deps.regions.of(row.regionId), next);
       const pendingChanges = publicChange(pending);
-      const appliesAt = pending === null ? ('now' as const) : ('nextStart' as const);
+      const hasOtherCommand = startCommand !== before.spec.startCommand;
+      const appliesAt = pending === null && !hasOtherCommand ? ('now' as const) : ('nextStart' as const);
       const answer = { instanceId, appliesAt, pendingChanges };
       const isRenamed = next.spec.name !== before.spec.name;
       const labels = input.labels && labelsText(input.labels) !== row.labels ? input.labels : undefined;
       if (labels) await writeLabels(tx, 'instance', row, labels);
-      if (!isRenamed && !labels && JSON.stringify(pending) === JSON.stringify(before.pending)) return answer;
+      if (!isRenamed && !labels && !hasOtherCommand && JSON.stringify(pending) === JSON.stringify(before.pending))
+        return answer;
       await reservePorts(tx, before, next, counted);
       await writeRevision(tx, next, counted.region);
       await rewriteMounts(tx, next);

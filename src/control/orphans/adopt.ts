@@ -166,6 +166,7 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
       enableCommonData: false,
       enableDocker: false,
       dockerStorageGB: 0,
+      startCommand: '',
       initScript: '',
       cpuOnlyPriceMicros: null,
     },

@@ -103,8 +103,23 @@ export function start(
     say(container, container.init.endsAtMs, `berth: init exit ${code}`);
     container.initLog = script.initSays.map((line) => ({ atMs: nowMs + line.afterMs, text: line.text }));
   }
+  const command = startCommandOf(container);
+  if (command !== null) {
+    say(container, command.startsAtMs, 'berth: start started');
+    say(container, command.endsAtMs, `berth: start exit ${command.code}`);
+  }
   for (const line of script.says) say(container, nowMs + line.afterMs, line.text);
   container.console.sort((one, other) => one.atMs - other.atMs);
+}
+
+/** The start command's run, after the init script; null without one. */
+export function startCommandOf({ spec, init, startedAtMs }: Container) {
+  const text = fileOf(spec, 'start-command')?.content ?? '';
+  if (text.trim() === '') return null;
+  const { initExit, initSays } = readScript([text]);
+  const startsAtMs = init === undefined || init.lost ? startedAtMs : Math.max(startedAtMs, init.endsAtMs);
+  const lines = initSays.map((line): Line => ({ atMs: startsAtMs + line.afterMs, text: line.text }));
+  return { startsAtMs, endsAtMs: startsAtMs + (initExit?.afterMs ?? 0), code: initExit?.code ?? 0, lines };
 }
 
 function say(container: Container, atMs: number, text: string): void {
@@ -125,7 +140,9 @@ export function end(container: Container, atMs: number, exitCode: number, outOfM
 /** Time of the next own event, if any. */
 export function nextEventMs(container: Container, nowMs: number): number | undefined {
   if (container.state !== 'running') return undefined;
-  const due = [crashAtMs(container), container.init?.endsAtMs].filter((atMs) => atMs !== undefined && atMs > nowMs);
+  const due = [crashAtMs(container), container.init?.endsAtMs, startCommandOf(container)?.endsAtMs].filter(
+    (atMs) => atMs !== undefined && atMs > nowMs,
+  );
   return due.length === 0 ? undefined : Math.min(...due.map((atMs) => atMs ?? Infinity));
 }
 

@@ -27,7 +27,7 @@ function logVerbs({ host, call, find, requireRunning, stopped }: EngineContext):
   function withLog(id: InstanceId, source: EngineLogSource): Container {
     const container = find(id);
     if (container === undefined) throw simulatedFault('not_found', `${id} does not exist`);
-    return source === 'init' ? requireRunning(id) : container;
+    return source === 'console' ? container : requireRunning(id);
   }
 
   return {

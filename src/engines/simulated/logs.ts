@@ -2,12 +2,14 @@
 import { untilAborted } from '../../async/abort.ts';
 import type { LogLine, LogRange, EngineLogSource } from '../contract.ts';
 import type { EngineFault } from '../../domain/engine-fault.ts';
-import type { Container, Line } from './container.ts';
+import { startCommandOf, type Container, type Line } from './container.ts';
 import { aborted } from './injected-faults.ts';
 import type { SimulatedHost } from './host.ts';
 
-const linesIn = (container: Container, source: EngineLogSource): readonly Line[] =>
-  source === 'console' ? container.console : container.initLog;
+function linesIn(container: Container, source: EngineLogSource): readonly Line[] {
+  if (source === 'start') return startCommandOf(container)?.lines ?? [];
+  return source === 'console' ? container.console : container.initLog;
+}
 
 const toLogLine = ({ atMs, text }: Line, source: EngineLogSource): LogLine => ({
   atMs: source === 'console' ? atMs : null,
@@ -57,10 +59,14 @@ export async function* follow(
       untilMs = nowMs;
       if (signal.aborted) return;
       if (fault !== undefined && fault.kind !== 'not_found') throw fault;
-      if (runEnd.signal.aborted || container.state !== 'running' || (source === 'init' && initIsOver(container, nowMs)))
+      if (
+        runEnd.signal.aborted ||
+        container.state !== 'running' ||
+        (source !== 'console' && scriptEndMs(container, source) <= nowMs)
+      )
         return;
       const next = Math.min(...linesIn(container, source).map(({ atMs }) => (atMs > nowMs ? atMs : Infinity)));
-      const wakeMs = source === 'init' ? Math.min(next, container.init?.endsAtMs ?? Infinity) : next;
+      const wakeMs = source === 'console' ? next : Math.min(next, scriptEndMs(container, source));
       if (wakeMs === Infinity) await untilAborted(ended);
       else await clock.sleep(wakeMs - nowMs, ended).catch(() => {});
     }
@@ -71,5 +77,9 @@ export async function* follow(
 
 export async function* emptyLog(): AsyncGenerator<LogLine> {}
 
-const initIsOver = ({ init }: Container, nowMs: number): boolean =>
-  init === undefined || init.lost || init.endsAtMs <= nowMs;
+/** -Infinity without a script that runs or will run. */
+function scriptEndMs(container: Container, script: 'init' | 'start'): number {
+  if (script === 'start') return startCommandOf(container)?.endsAtMs ?? -Infinity;
+  const { init } = container;
+  return init === undefined || init.lost ? -Infinity : init.endsAtMs;
+}

@@ -101,6 +101,7 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
   dockerStorageGB: z.number(),
   initScript: z.string(),
   cpuOnlyPriceMicros,
+  startCommand: z.string().default(''),
 });
 
 export const nodePorts: z.ZodType<NodePort[]> = z.array(z.object({ port: z.number(), nodePort: z.number() }));
@@ -133,6 +134,9 @@ export const observed: z.ZodType<Observed> = z.object({
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),
+  initFailure: z.string().default(''),
+  startExit: z.number().nullable().default(null),
+  startFailure: z.string().default(''),
   progress: progress.nullable(),
 });
 

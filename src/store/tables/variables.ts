@@ -5,7 +5,6 @@ import type { Db } from '../store.ts';
 
 export type VariableRow = Selectable<VariableTable>;
 
-/** By name. */
 export const variablesOf = (db: Db, holderIds: readonly string[]): Promise<VariableRow[]> =>
   db.selectFrom('variable').selectAll().where('holderId', 'in', holderIds).orderBy('name').execute();
 

@@ -3,7 +3,7 @@
  * reported.
  */
 import { expect, test } from 'vitest';
-import { consoleOf, initLogOf } from '../../../src/control/inside/logs/engine-logs.ts';
+import { consoleOf, scriptLogOf } from '../../../src/control/inside/logs/engine-logs.ts';
 import type { LogSelection, LogReader, PositionedLine, LogStart } from '../../../src/control/inside/logs/log-reader.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
@@ -86,7 +86,7 @@ async function readInPieces(reader: LogReader, how: 'read' | 'follow', count: nu
 
 const kinds: [string, (engine: Pick<Engine, 'logs' | 'followLogs'>) => LogReader, boolean][] = [
   ['console', (engine) => consoleOf(engine, id, realTime), true],
-  ['init', (engine) => initLogOf(engine, id), false],
+  ['init', (engine) => scriptLogOf(engine, id, 'init'), false],
 ];
 for (const [name, make, timed] of kinds) {
   for (const how of ['read', 'follow'] as const)

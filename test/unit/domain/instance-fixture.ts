@@ -45,6 +45,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     dockerStorageGB: 0,
     initScript: '',
     cpuOnlyPriceMicros: null,
+    startCommand: '',
   },
   priceMicros: 20_000n,
   nodePorts: [{ port: 22, nodePort: 0 }],
@@ -79,6 +80,9 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     progress: null,
     answersBy: 'ssh',
     sshFront: false,
+    initFailure: '',
+    startExit: null,
+    startFailure: '',
   },
   ...over,
 });

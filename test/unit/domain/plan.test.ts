@@ -58,7 +58,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
 
 /** Steps that a desired state allows, apart from `mark`. */
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
-  running: ['rest', 'ensure', 'checkReady', 'checkInit', 'halt', 'failPermanently'],
+  running: ['rest', 'ensure', 'checkReady', 'checkScripts', 'halt', 'failPermanently'],
   stopped: ['rest', 'halt', 'settle'],
   archived: ['rest', 'halt', 'saveRoot', 'removeSaved', 'settle'],
   released: ['rest', 'destroy'],

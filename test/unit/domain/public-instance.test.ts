@@ -63,6 +63,9 @@ const instances: fc.Arbitrary<Instance> = fc
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
       sshFront: fc.boolean(),
+      initFailure: fc.constant(''),
+      startExit: fc.constant(null),
+      startFailure: fc.constant(''),
       progress: fc.constant(null),
     }),
   })

@@ -17,20 +17,28 @@ export const isStartedOrStarting = ({ observed }: Instance): boolean => UP.has(o
 export const hasLog = (instance: Instance, source: LogSource): boolean =>
   source === 'events' || (instance.everEnsured && (source === 'console' || isStartedOrStarting(instance)));
 
-export const isComplete = ({ desired, initExit }: Instance, source: LogSource): boolean =>
-  source === 'events' ? desired === 'released' : source === 'init' && initExit !== null;
+export function isComplete({ desired, initExit, observed }: Instance, source: LogSource): boolean {
+  if (source === 'events') return desired === 'released';
+  return source === 'init' ? initExit !== null : source === 'start' && observed.startExit !== null;
+}
+
+const logNames = {
+  console: 'the console',
+  init: 'the log of the init script',
+  start: 'the log of the start command',
+} as const;
 
 export function missingLogReason(
   { id, desired, everEnsured, observed: { status } }: Instance,
   source: LogSource,
 ): string | null {
   if (source === 'events') return null;
-  const log = source === 'console' ? 'the console' : 'the log of the init script';
+  const log = logNames[source];
   const instead = 'send source "events" for the history of the instance';
   if (desired === 'released') return `instance ${id} is terminated, and ${log} was removed; ${instead}`;
   if (source === 'console' && status === 'Archived')
     return `instance ${id} is Archived, and ${log} was removed with the container; the next start begins a new console; ${instead}`;
-  if (source === 'init' && everEnsured && AT_REST.has(status))
+  if (source !== 'console' && everEnsured && AT_REST.has(status))
     return `${log} is on the root disk of instance ${id}, and readable only while the instance runs; the instance is ${status}: start it, or read its console`;
   return null;
 }

@@ -1,4 +1,4 @@
-/** Logs that the engine stores: the console, and the log of the init script. */
+/** Logs that the engine stores: the console, the init script's and the start command's. */
 import {
   DISORDER_MS,
   makeLogPositions,
@@ -146,9 +146,13 @@ async function* resume(
   }
 }
 
-export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: InstanceId): LogReader {
+export function scriptLogOf(
+  engine: Pick<Engine, 'logs' | 'followLogs'>,
+  id: InstanceId,
+  script: 'init' | 'start',
+): LogReader {
   const now = async (signal: AbortSignal): Promise<AsyncIterable<PositionedLine>> =>
-    numbered(await engine.logs(id, 'init', {}, signal));
+    numbered(await engine.logs(id, script, {}, signal));
 
   return {
     async *read(from, _untilMs, signal) {
@@ -156,7 +160,7 @@ export function initLogOf(engine: Pick<Engine, 'logs' | 'followLogs'>, id: Insta
       else yield* behind(await now(signal), skippedBy(from));
     },
     async *follow(from, signal) {
-      yield* behind(numbered(await engine.followLogs(id, 'init', {}, signal)), skippedBy(from));
+      yield* behind(numbered(await engine.followLogs(id, script, {}, signal)), skippedBy(from));
     },
   };
 }

@@ -6,7 +6,7 @@ import { instanceNotFound, Refusal } from '../../../domain/refusal.ts';
 import type { LogLine } from '../../../engines/contract.ts';
 import { instanceFromRow, instanceRow } from '../../../store/tables/instances.ts';
 import type { AccountVersions } from '../../events/account-versions.ts';
-import { consoleOf, initLogOf } from './engine-logs.ts';
+import { consoleOf, scriptLogOf } from './engine-logs.ts';
 import { eventsOf } from './events.ts';
 import { followInstance, type FollowedLog, type OpenedLog } from './follow.ts';
 import type { LogSource } from '../../../domain/log-position.ts';
@@ -82,7 +82,8 @@ export function makeLogs({ store, regions, time, accountVersions, notebookTokens
       case 'console':
         return consoleOf(engine, instance.id, time);
       case 'init':
-        return initLogOf(engine, instance.id);
+      case 'start':
+        return scriptLogOf(engine, instance.id, source);
       case 'events':
         return eventsOf({ store, accountVersions, time }, instance);
       default:

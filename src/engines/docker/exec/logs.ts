@@ -37,7 +37,9 @@ async function* lastOf(lines: AsyncIterable<LogLine>, count: number): AsyncGener
 
 export async function openLog(options: OpenLogOptions): Promise<AsyncIterable<LogLine>> {
   const { sinceMs = -Infinity, untilMs = Infinity } = options.range;
-  const lines = await (options.source === 'console' ? openConsole(options) : openInit(options));
+  const lines = await (options.source === 'console'
+    ? openConsole(options)
+    : openScriptLog(options, scriptFiles[options.source]));
   return filter(lines, ({ atMs }) => atMs === null || (atMs >= sinceMs && atMs < untilMs));
 }
 
@@ -63,30 +65,36 @@ async function openConsole({ client, info, range, follow, signal }: OpenLogOptio
 }
 
 /** Above the log's own 10 MiB; root inside may have put any file in its place. */
-export const MAX_INIT_BYTES = 11 * 1024 * 1024;
+export const MAX_SCRIPT_LOG_BYTES = 11 * 1024 * 1024;
 
 /**
- * Arguments: number of lines, and `follow`: until two seconds after the script's end, as some
- * `tail`s poll once a second. Without `follow` exits with 1 while the script runs.
+ * Arguments: number of lines; `once`, or `follow` (until two seconds after the script's end, as
+ * some `tail`s poll once a second); names of log and script. `once` exits with 1 while the script
+ * runs.
  */
-const READ_INIT = `
-log=/var/log/berth/init.log
+const READ_SCRIPT_LOG = `
+log=/var/log/berth/$3.log
 if [ "$2" != follow ]; then
-  [ -e /var/log/berth/init.exit ]
+  [ -e /var/log/berth/$3.exit ]
   code=$?
-  [ ! -e "$log" ] || head -c ${MAX_INIT_BYTES} "$log" | tail -n "$1"
+  [ ! -e "$log" ] || head -c ${MAX_SCRIPT_LOG_BYTES} "$log" | tail -n "$1"
   exit $code
 fi
-[ -e "$log" ] || [ -s /etc/berth/init-script ] || exit 0
+[ -e "$log" ] || [ -s "/etc/berth/$4" ] || exit 0
 tail -n "$1" -F "$log" 2>/dev/null &
-while [ ! -e /var/log/berth/init.exit ]; do sleep 1; done
+while [ ! -e /var/log/berth/$3.exit ]; do sleep 1; done
 sleep 2
 kill $!`;
 
-async function openInit({ client, info, range, follow, signal }: OpenLogOptions): Promise<AsyncIterable<LogLine>> {
+const scriptFiles = { init: 'init-script', start: 'start-command' } as const;
+
+async function openScriptLog(
+  { client, info, source, range, follow, signal }: OpenLogOptions,
+  script: string,
+): Promise<AsyncIterable<LogLine>> {
   const { tail } = range;
   const lines = tail === undefined ? '+1' : String(toCount(tail));
-  const command = ['/bin/sh', '-c', READ_INIT, 'sh', lines, follow ? 'follow' : 'once'];
+  const command = ['/bin/sh', '-c', READ_SCRIPT_LOG, 'sh', lines, follow ? 'follow' : 'once', source, script];
   const request = { command, env: {}, terminal: null };
   const stopping = new AbortController();
   const exec = await openExec({ client, info, request, signal, stopping: stopping.signal });
@@ -102,7 +110,7 @@ async function openInit({ client, info, range, follow, signal }: OpenLogOptions)
   async function* read(): AsyncGenerator<LogLine> {
     try {
       const lines = makeLineReader();
-      let remaining = MAX_INIT_BYTES;
+      let remaining = MAX_SCRIPT_LOG_BYTES;
       async function* bounded(): AsyncGenerator<Buffer> {
         for await (const chunk of exec.stdout) {
           const bytes = Buffer.from(chunk).subarray(0, remaining);
