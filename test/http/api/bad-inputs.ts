@@ -4,6 +4,7 @@
  */
 import { launchRequest } from './harness.ts';
 import { ids } from './control-fixture.ts';
+import { labels, LONG, names, pageNumbers } from './bad-values.ts';
 
 export interface BadInput {
   name: string;
@@ -11,67 +12,6 @@ export interface BadInput {
   /** A string is sent as is, for bodies that `JSON.stringify` can't write. */
   body: unknown;
 }
-
-const LONG = 10_000;
-const names: Record<string, string> = {
-  empty: '',
-  'one space': ' ',
-  'leading space': ' a',
-  'trailing space': 'a ',
-  NUL: 'a\0b',
-  newline: 'a\nb',
-  tab: 'a\tb',
-  escape: '\u001b[31mred',
-  'C1 control': 'a\u0085b',
-  'line separator': 'a\u2028b',
-  'right-to-left override': 'a\u202egpj.exe',
-  'bidi isolate': 'a\u2066b\u2069',
-  'zero width joiner alone': '\u200d',
-  'lone high surrogate': 'a\ud800',
-  'lone low surrogate': '\udc00a',
-  emoji: 'rocket 🚀',
-  'emoji family': '👨‍👩‍👧',
-  'NFC twin': 'caf\u00e9',
-  'NFD twin': 'cafe\u0301',
-  'not Latin': 'данные 数据',
-  slash: 'a/b',
-  'dot dot': '..',
-  quote: `a"b'c`,
-  'angle brackets': '<script>',
-  'template text': '${x}{{y}}',
-  '64 characters': 'n'.repeat(64),
-  '300 characters': 'n'.repeat(300),
-  'at most as long': 'n'.repeat(128),
-  'one too long': 'n'.repeat(129),
-  '64 letters with a mark, NFD': 'e\u0301'.repeat(64),
-  '128 letters with a mark, NFD': 'e\u0301'.repeat(128),
-  '129 letters with a mark, NFD': 'e\u0301'.repeat(129),
-  'much too long': 'n'.repeat(LONG),
-};
-
-const pageNumbers: Record<string, string> = {
-  zero: '0',
-  'minus one': '-1',
-  'minus zero': '-0',
-  fraction: '1.5',
-  'whole as fraction': '1.0',
-  'whole as power': '1e0',
-  'just over 500': '501',
-  huge: '1e308',
-  'beyond all numbers': '1e400',
-  'two to the 53': '9007199254740992',
-  'number as text': '"10"',
-  null: 'null',
-  true: 'true',
-  'NaN, bare': 'NaN',
-  'NaN as text': '"NaN"',
-  'Infinity, bare': 'Infinity',
-  'leading zero': '010',
-  'leading plus': '+1',
-  hexadecimal: '0x10',
-  array: '[1]',
-  object: '{"$gt":0}',
-};
 
 const substituted = (body: object, mark: string, json: string): string =>
   JSON.stringify(body).replace(JSON.stringify(mark), () => json);
@@ -109,30 +49,14 @@ const RENAME = '/storage/volume/rename';
 const COPY = '/storage/volume/copy';
 const SNAPSHOT = '/storage/snapshot/create';
 const RESTORE = '/storage/snapshot/restore';
-const NO_INSTANCE = 'notebook-00000000-0000-4000-8000-000000000000';
 const LOGS = '/instance/logs';
 const CREATE = '/instance/create';
 const VOLUME = '/storage/volume/create';
 const of = (route: string, what: string, bodies: Record<string, unknown>): BadInput[] =>
   Object.entries(bodies).map(([name, body]) => ({ name: `${what}: ${name}`, route, body }));
-const each = (values: Record<string, string>, bodyOf: (value: string) => unknown): Record<string, unknown> =>
+const each = <T>(values: Record<string, T>, bodyOf: (value: T) => unknown): Record<string, unknown> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, bodyOf(value)]));
 
-const labels: Record<string, unknown> = {
-  null: null,
-  'an array': ['a'],
-  'a number as value': { a: 1 },
-  'null as value': { a: null },
-  'an empty key': { '': 'x' },
-  'a key with NUL': { 'a\0': 'x' },
-  'a key with two slashes': { 'a/b/c': 'x' },
-  'a long key': { ['k'.repeat(LONG)]: 'x' },
-  'a value with a space': { a: 'b c' },
-  'a value with NUL': { a: '\0' },
-  '10,000 labels': Object.fromEntries(Array.from({ length: LONG }, (_, at) => [`k${at}`, ''])),
-};
-const labelled = (bodyOf: (labels: unknown) => unknown): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, bodyOf(value)]));
 const FIRST_PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 
 export const badInputs: BadInput[] = [
@@ -367,26 +291,26 @@ export const badInputs: BadInput[] = [
     'no instance': {},
     'id as number': { instanceId: 7 },
     'NUL in the id': { instanceId: 'a\0b' },
-    'unknown instance': { instanceId: NO_INSTANCE },
-    'unknown source': { instanceId: NO_INSTANCE, source: 'stderr' },
-    'other case': { instanceId: NO_INSTANCE, source: 'Console' },
-    'source null': { instanceId: NO_INSTANCE, source: null },
-    'tail zero': { instanceId: NO_INSTANCE, tail: 0 },
-    'tail as text': { instanceId: NO_INSTANCE, tail: '5' },
-    'limit over the most': { instanceId: NO_INSTANCE, limit: 5_001 },
-    'half a line': { instanceId: NO_INSTANCE, limit: 0.5 },
-    'tail and limit': { instanceId: NO_INSTANCE, tail: 5, limit: 5 },
-    'since before time': { instanceId: NO_INSTANCE, sinceUnixMs: -1 },
-    'until beyond all dates': { instanceId: NO_INSTANCE, untilUnixMs: 8_640_000_000_000_001 },
-    'since after until': { instanceId: NO_INSTANCE, sinceUnixMs: 2, untilUnixMs: 1 },
-    'times of an init script': { instanceId: NO_INSTANCE, source: 'init', sinceUnixMs: 5 },
-    'after: empty': { instanceId: NO_INSTANCE, after: '' },
-    'after: of another source': { instanceId: NO_INSTANCE, source: 'events', after: '5.1' },
-    'after: very long': { instanceId: NO_INSTANCE, after: '9'.repeat(100_000) },
-    'after: not a place': { instanceId: NO_INSTANCE, after: '1e3.1' },
-    'after and since': { instanceId: NO_INSTANCE, after: '5.1', sinceUnixMs: 5 },
-    'after and tail': { instanceId: NO_INSTANCE, after: '5.1', tail: 5 },
-    'good, but no such instance': { instanceId: NO_INSTANCE, after: '5.1', limit: 5, untilUnixMs: 6 },
+    'unknown instance': { instanceId: NOBODY },
+    'unknown source': { instanceId: NOBODY, source: 'stderr' },
+    'other case': { instanceId: NOBODY, source: 'Console' },
+    'source null': { instanceId: NOBODY, source: null },
+    'tail zero': { instanceId: NOBODY, tail: 0 },
+    'tail as text': { instanceId: NOBODY, tail: '5' },
+    'limit over the most': { instanceId: NOBODY, limit: 5_001 },
+    'half a line': { instanceId: NOBODY, limit: 0.5 },
+    'tail and limit': { instanceId: NOBODY, tail: 5, limit: 5 },
+    'since before time': { instanceId: NOBODY, sinceUnixMs: -1 },
+    'until beyond all dates': { instanceId: NOBODY, untilUnixMs: 8_640_000_000_000_001 },
+    'since after until': { instanceId: NOBODY, sinceUnixMs: 2, untilUnixMs: 1 },
+    'times of an init script': { instanceId: NOBODY, source: 'init', sinceUnixMs: 5 },
+    'after: empty': { instanceId: NOBODY, after: '' },
+    'after: of another source': { instanceId: NOBODY, source: 'events', after: '5.1' },
+    'after: very long': { instanceId: NOBODY, after: '9'.repeat(100_000) },
+    'after: not a place': { instanceId: NOBODY, after: '1e3.1' },
+    'after and since': { instanceId: NOBODY, after: '5.1', sinceUnixMs: 5 },
+    'after and tail': { instanceId: NOBODY, after: '5.1', tail: 5 },
+    'good, but no such instance': { instanceId: NOBODY, after: '5.1', limit: 5, untilUnixMs: 6 },
   }),
   ...of('/user/login', 'login', {
     'no password': { username: 'admin' },
@@ -476,27 +400,27 @@ export const badInputs: BadInput[] = [
   ...of(
     CREATE,
     'labels',
-    labelled((given) => launchRequest({ labels: given } as object)),
+    each(labels, (given) => launchRequest({ labels: given } as object)),
   ),
   ...of('/storage/volume/label', 'labels', {
-    ...labelled((given) => ({ id: NO_VOLUME, labels: given })),
+    ...each(labels, (given) => ({ id: NO_VOLUME, labels: given })),
     none: { id: NO_VOLUME },
     'of an unknown volume': { id: NO_VOLUME, labels: {} },
   }),
   ...of('/instance/update', 'change', {
-    nothing: { instanceId: NO_INSTANCE },
+    nothing: { instanceId: NOBODY },
     'no instance': { name: 'x' },
-    'empty name': { instanceId: NO_INSTANCE, name: '' },
-    'NUL in the name': { instanceId: NO_INSTANCE, name: 'a\0b' },
-    'name of 129 characters': { instanceId: NO_INSTANCE, name: 'n'.repeat(129) },
-    'type as number': { instanceId: NO_INSTANCE, instanceTypeId: 7 },
-    'a port twice': { instanceId: NO_INSTANCE, nodePorts: [8080, 8080] },
-    '33 ports': { instanceId: NO_INSTANCE, nodePorts: Array.from({ length: 33 }, (_, n) => n + 1000) },
-    '33 volumes': { instanceId: NO_INSTANCE, remoteStorages: Array.from({ length: 33 }, () => ({})) },
-    'a volume without a path': { instanceId: NO_INSTANCE, remoteStorages: [{ remoteStorageId: 'x' }] },
+    'empty name': { instanceId: NOBODY, name: '' },
+    'NUL in the name': { instanceId: NOBODY, name: 'a\0b' },
+    'name of 129 characters': { instanceId: NOBODY, name: 'n'.repeat(129) },
+    'type as number': { instanceId: NOBODY, instanceTypeId: 7 },
+    'a port twice': { instanceId: NOBODY, nodePorts: [8080, 8080] },
+    '33 ports': { instanceId: NOBODY, nodePorts: Array.from({ length: 33 }, (_, n) => n + 1000) },
+    '33 volumes': { instanceId: NOBODY, remoteStorages: Array.from({ length: 33 }, () => ({})) },
+    'a volume without a path': { instanceId: NOBODY, remoteStorages: [{ remoteStorageId: 'x' }] },
   }),
-  ...of('/instance/start', 'withoutGpu', { 'as text': { instanceId: NO_INSTANCE, withoutGpu: 'yes' } }),
-  ...of('/instance/update', 'labels', { 'a bad key': { instanceId: NO_INSTANCE, labels: { '/': '' } } }),
+  ...of('/instance/start', 'withoutGpu', { 'as text': { instanceId: NOBODY, withoutGpu: 'yes' } }),
+  ...of('/instance/update', 'labels', { 'a bad key': { instanceId: NOBODY, labels: { '/': '' } } }),
   ...of('/instance/list', 'labels', { 'a bad value': { ...FIRST_PAGE, labels: { a: 'b c' } } }),
   ...of('/instance/list', 'name', {
     NUL: { ...FIRST_PAGE, name: 'a\0' },
