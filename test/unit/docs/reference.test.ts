@@ -1,6 +1,6 @@
 /**
  * The reference pages name every status, phase, reason, error code and setting of the code, and no
- * other; every page names only fields that exist.
+ * other; every page names only fields that exist; decisions have numbers of their own.
  */
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -47,6 +47,13 @@ test('docs/reference/settings.md lists exactly the settings of the server, and B
   );
   expect(schema.length).toBeGreaterThan(40);
   expect(listed.sort()).toEqual([...new Set(schema), 'BERTH_SETUP'].sort());
+});
+
+test('each decision has a number of its own, in its file name and its title', () => {
+  const files = globSync('docs/decisions/*.md', { cwd: root });
+  const titled = files.map((file) => /^# (\d+)\. /.exec(read(file))?.[1]?.padStart(4, '0'));
+  expect(titled).toEqual(files.map((file) => path.basename(file).slice(0, 4)));
+  expect(new Set(titled).size).toBe(files.length);
 });
 
 test('the documents name only fields and functions that exist', () => {
