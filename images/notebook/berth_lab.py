@@ -9,10 +9,14 @@ Shortens the time from the page to the first output of a cell, as an extension o
   second: they are done before.
 - JupyterLab asks for language servers; without jupyter-lsp the answer is that there are none, not a
   404 in the browser's console.
+- Scripts and fonts of the page come from the gateway, at an address that all instances with the same
+  build share, if the gateway says that it has this build: a browser has them from another instance,
+  compiled. Requests that come another way, and other builds, use the instance's own files.
 """
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -29,6 +33,20 @@ def _packages():
 
 def _user(env):
     return {name: value for name, value in env.items() if not name.startswith(("JPY_", "PYDEVD_"))}
+
+
+def _bundle(static_dir):
+    """The build of JupyterLab's page, of customize.sh; None for another page."""
+    with open(os.path.join(static_dir, "index.html")) as file:
+        found = re.search(r"<!-- berth-bundle ([0-9a-f]{32}) -->", file.read())
+    return found and found[1]
+
+
+def _share_bundle(handler, page_config):
+    """A hook of JupyterLab's page. The gateway sends X-Berth-Lab with what it has."""
+    offered = handler.request.headers.get("X-Berth-Lab", "").split()
+    bundle = _bundle(handler.extensionapp.static_dir) if offered else None
+    return {**page_config, "fullStaticUrl": f"/.berth/lab/{bundle}"} if bundle in offered else page_config
 
 
 class WarmKernel:
@@ -82,6 +100,7 @@ def _load_jupyter_server_extension(app):
         app.io_loop.call_later(UNUSED_S, warm.drop)
 
     app.io_loop.add_callback(listening)
+    app.web_app.settings.setdefault("page_config_hook", _share_bundle)
 
     class NoLanguageServers(APIHandler):
         @web.authenticated

@@ -33,6 +33,11 @@ printf '{"ServerApp":{"jpserver_extensions":{"kept_output":true,"berth_lab":true
   first="<script defer=\"defer\" src=\"{{page_config.fullStaticUrl}}/"
   sed -i "s#$first$main\"></script>#${first}start.$stamp\"></script>&#" index.html
   grep -q "start.$stamp" index.html
+  # Names this build of the page for the gateway, which serves it to all instances (berth_lab.py). A
+  # page of another build replaces the file, and with it the name.
+  bundle=$(find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c -32)
+  sed -i "s/<head>/&<!-- berth-bundle $bundle -->/" index.html
+  grep -q "berth-bundle $bundle" index.html
 )
 
 chroot "$root" python3 -m compileall -q -j 0 /usr/lib/python3/dist-packages

@@ -91,6 +91,9 @@ export async function makeDrivers(
   };
 }
 
+/** Tools for every image, and what the gateway serves of the notebook image. */
+export const toolsFolderOf = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'tools');
+
 export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>
   config.engine === 'docker' ? dockerEngine(config, installation, log) : simulatedEngine(config, installation);
 
@@ -140,7 +143,7 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
         : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
     linkLocal: config.linkLocal,
     tools: {
-      folder: join(config.dataFolder, 'tools'),
+      folder: toolsFolderOf(config),
       imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
     },
     sizes: config.sizes,

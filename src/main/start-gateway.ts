@@ -17,7 +17,7 @@ import { openTlsFiles } from '../edge/tls-files.ts';
 import { addressesOf } from './public-addresses.ts';
 import { bindPort } from './bind-port.ts';
 import type { Config } from './config.ts';
-import { makeEngine } from './drivers.ts';
+import { makeEngine, toolsFolderOf } from './drivers.ts';
 import { readFileShares } from './open-files.ts';
 
 /** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
@@ -52,6 +52,7 @@ export async function bindGateway(config: Config, log: Logger): Promise<BoundGat
         portDomain,
         trustedProxies: config.trustedProxies,
         tls,
+        toolsFolder: toolsFolderOf(config),
         limits: { ...config.gatewayLimits, connections },
       });
       await built.listenOn(bound.server);

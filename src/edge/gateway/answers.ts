@@ -117,6 +117,12 @@ export const nothingHere = (apiOrigin: string, portDomain: string | null): Answe
   link: toConsole(apiOrigin),
 });
 
+export const noSuchFile = (): Answer => ({
+  ...NOT_FOUND,
+  title: 'No such file',
+  message: 'the gateway has no such script of JupyterLab: reload the page of the notebook',
+});
+
 export const crossSite = (): Answer => ({
   ...FORBIDDEN,
   title: 'This request came from another page',

@@ -12,6 +12,8 @@
  * response head.
  * 5. `answers.ts` answers when no instance can; `revocation.ts` cuts what lost its access.
  *
+ * `lab-assets.ts` serves the scripts that notebooks have in common.
+ *
  * HTTP/2 clients pass the same way: `http2.ts` maps streams to `client-exchange.ts`.
  * Behavior and limits: `docs/reference/gateway.md`.
  */
@@ -46,6 +48,7 @@ import { IdleTimeouts } from './idle-timeouts.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
 import { upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
+import { LabAssets } from './lab-assets.ts';
 import { makeListener } from './listener.ts';
 import { open } from './open-link.ts';
 import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
@@ -72,6 +75,8 @@ export interface GatewayDeps {
   /** Lower-case parent domain of `<port>-<instanceId>` hosts, with a non-default port. */
   portDomain?: string | null | undefined;
   tls?: Certificates | undefined;
+  /** Folder with the scripts of JupyterLab; null: notebooks serve their own. */
+  toolsFolder?: string | null | undefined;
   limits?: Partial<GatewayLimits> | undefined;
   now?: (() => number) | undefined;
 }
@@ -107,6 +112,7 @@ export class Gateway {
   readonly #server: Server;
   readonly #connectionLimit: ConnectionLimit;
   readonly #http2: Http2Clients;
+  readonly #labAssets: LabAssets;
   readonly #pools: InstancePools;
   readonly #revocation: Revocation;
   readonly #idle: IdleTimeouts;
@@ -127,6 +133,7 @@ export class Gateway {
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiOrigin };
+    this.#labAssets = new LabAssets(deps.toolsFolder ?? null, this.#now);
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
@@ -284,6 +291,8 @@ export class Gateway {
         const answer = await open({ forwarding, apiOrigin, portDomain }, { method, head, query, at, ownOrigin });
         return sendAnswer(req, res, answer, head.accept);
       }
+      case 'lab':
+        return this.#labAssets.answer(req, res, head, target.path);
       case 'instance':
         return this.#answerFromInstance({ req, res, expectsContinue }, head, target, method, connection);
       default:
@@ -417,6 +426,7 @@ export class Gateway {
     const pool = this.#pools.acquire(portAddress);
     if (pool === null) return { refused: tooMany() };
     const headers = upstreamHeaders(head, target, authorized, sender, this.#deps.issuer);
+    if (target.mount === 'notebook') headers.push(...this.#labAssets.offer());
     return { authorized, portAddress, pool, target, host: sender.host, headers };
   }
 

@@ -31,6 +31,8 @@ export class Head {
   /** The browser fetches a service worker script. */
   serviceWorkerScript = false;
   accept = '';
+  acceptEncoding: string | null = null;
+  ifNoneMatch: string | null = null;
   /** Lower-case options of `Connection`: names of hop-by-hop headers. */
   connection = NONE;
   forwardedFor: string | null = null;
@@ -62,6 +64,12 @@ export function readHead(raw: readonly string[], method: string, httpVersion: st
         break;
       case 'accept':
         head.accept = value;
+        break;
+      case 'accept-encoding':
+        head.acceptEncoding = value;
+        break;
+      case 'if-none-match':
+        head.ifNoneMatch = value;
         break;
       case 'x-forwarded-for':
         // Repeated lines form one list (RFC 9110 §5.3); a proxy may append its own.

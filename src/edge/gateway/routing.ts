@@ -25,6 +25,8 @@ export type Target =
   | InstanceTarget
   /** `at`: port whose own host was addressed; null: the gateway's host. */
   | { kind: 'open'; query: string; at: { instanceId: InstanceId; port: number } | null }
+  /** `path`: of a script of JupyterLab, after the prefix. */
+  | { kind: 'lab'; path: string }
   | { kind: 'unknown' }
   | { kind: 'refused'; why: string };
 
@@ -32,6 +34,7 @@ const UNKNOWN: Target = { kind: 'unknown' };
 const INSTANCE_ID_LENGTH = 'notebook-'.length + 36;
 
 const OURS_ON_HOSTS = '/.berth/';
+const LAB = `${OURS_ON_HOSTS}lab/`;
 export const OPEN_ON_HOSTS = `${OURS_ON_HOSTS}open`;
 
 const SLASH = 0x2f;
@@ -56,6 +59,7 @@ export function targetOf(host: string, requestTarget: string, domain: string | n
     return hostTarget(host.slice(0, -domain.length - 1).toLowerCase(), requestTarget, mark);
   if (requestTarget.startsWith('/notebook/')) return notebookTarget(requestTarget, pathEnd);
   if (requestTarget.startsWith('/forward/')) return forwardTarget(requestTarget, pathEnd);
+  if (requestTarget.startsWith(LAB)) return { kind: 'lab', path: requestTarget.slice(LAB.length, pathEnd) };
   if (pathEnd === 5 && requestTarget.startsWith('/open')) {
     return { kind: 'open', query: mark < 0 ? '' : requestTarget.slice(mark + 1), at: null };
   }

@@ -26,6 +26,7 @@ const ENDS_HERE: ReadonlySet<string> = new Set([
   'forwarded',
   'x-real-ip',
   'x-berth-share',
+  'x-berth-lab',
 ]);
 
 export interface Peer {

@@ -3,8 +3,11 @@
  *
  * sftp-server and rsync, with loader and libraries, for images without them: a folder of the host,
  * mounted read-only at `/opt/berth`. A container without network copies the tools out of a default
- * image, once per version of that image (decision 27). The folder holds all versions, so running
- * instances see new ones; `bin` is a symlink, replaced by a rename.
+ * image, once per version of that image (decision 27). The folder holds this version and the one
+ * before, so running instances see new ones; `bin` is a symlink, replaced by a rename.
+ *
+ * `versions/<version>/lab/<build>/` has scripts and fonts of the image's JupyterLab, scripts also
+ * with gzip, for the gateway (`src/edge/gateway/lab-assets.ts`).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
@@ -38,6 +41,11 @@ for tool in /usr/lib/openssh/sftp-server /usr/bin/rsync; do
   done
   printf '#!/bin/sh\\nexec %s/lib/loader --library-path %s/lib %s/lib/%s "$@"\\n' "$1" "$1" "$1" "$name" >"/out/made/bin/$name"
 done
+static=/usr/share/jupyter/lab/static
+build=$(sed -n 's/.*<!-- berth-bundle \\([0-9a-f]*\\) -->.*/\\1/p' $static/index.html)
+mkdir -p "/out/made/lab/\${build:?}"
+cp $static/*.js $static/*.ttf $static/*.woff $static/*.woff2 "/out/made/lab/$build"
+gzip -n -k "/out/made/lab/$build"/*.js "/out/made/lab/$build"/*.ttf
 chmod 0755 /out/made /out/made/bin /out/made/lib /out/made/bin/* /out/made/lib/loader
 /out/made/lib/loader --library-path /out/made/lib /out/made/lib/rsync --version >/dev/null
 /out/made/lib/loader --list --library-path /out/made/lib /out/made/lib/sftp-server >/dev/null
@@ -96,7 +104,7 @@ export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Too
       await copyTools(signal);
       log.info(
         { folder, ms: Math.round(performance.now() - startedMs) },
-        'took sftp-server and rsync out of the default image',
+        'took sftp-server, rsync and the scripts of JupyterLab out of the default image',
       );
     }
     await activateVersion(folder, version);

@@ -1,0 +1,140 @@
+/**
+ * Scripts and fonts of JupyterLab, at `/.berth/lab/<build>/<file>`: an address that all instances
+ * with the same build share, so a browser has them, compiled, from an earlier instance.
+ *
+ * They lie in `<folder>/versions/<version>/lab/<build>/`, where the engine copies them out of the
+ * image that Berth built (`src/engines/docker/container/tools.ts`), never out of an instance. The
+ * gateway sends the builds that it has in `X-Berth-Lab` with each request to a notebook; a notebook
+ * with one of them refers to this address (`images/notebook/berth_lab.py`). The files are public:
+ * they are those of a Debian package.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { extname, join } from 'node:path';
+import { acceptsGzip } from '../http/compression.ts';
+import { badRequest, noSuchFile, sendAnswer } from './answers.ts';
+import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import type { Head } from './head.ts';
+
+const REREAD_MS = 5_000;
+/** Written at once, so that a slow client holds no copy of a file. */
+const CHUNK_BYTES = 64 * 1024;
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.ttf': 'font/ttf',
+  '.woff': 'font/woff',
+  '.woff2': 'font/woff2',
+};
+const BUILD = /^[0-9a-f]{32}$/;
+
+interface Build {
+  folder: string;
+  /** Names of regular files, the only ones served. */
+  files: ReadonlySet<string>;
+  /** Content by name; at most all files of a build, 20 MB. */
+  contents: Map<string, Promise<Buffer>>;
+}
+
+const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
+
+export class LabAssets {
+  readonly #folder: string | null;
+  readonly #now: () => number;
+  #builds: ReadonlyMap<string, Build> = new Map();
+  #readAtMs = -Infinity;
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(folder: string | null, now: () => number) {
+    this.#folder = folder;
+    this.#now = now;
+  }
+
+  /** Header for a notebook. Reads the folder again beside: a later request gets a new build. */
+  offer(): string[] {
+    void this.#reread();
+    return this.#builds.size === 0 ? [] : ['X-Berth-Lab', [...this.#builds.keys()].join(' ')];
+  }
+
+  /** `path`: after `/.berth/lab/`. */
+  async answer(req: ClientRequest, res: ClientResponse, head: Head, path: string): Promise<void> {
+    const method = req.method ?? 'GET';
+    if (method !== 'GET' && method !== 'HEAD') {
+      const refused = { ...badRequest('a script of JupyterLab is read with GET or HEAD', 405) };
+      return sendAnswer(req, res, { ...refused, headers: ['Allow', 'GET, HEAD'] }, head.accept);
+    }
+    const [name = '', ...rest] = path.split('/');
+    if (!this.#builds.has(name)) await this.#reread();
+    const build = this.#builds.get(name);
+    const file = rest.join('/');
+    const type = TYPES[extname(file)];
+    if (build === undefined || type === undefined || !build.files.has(file))
+      return sendAnswer(req, res, noSuchFile(), head.accept);
+    const packed = `${file}.gz`;
+    const isPacked = build.files.has(packed) && acceptsGzip(head.acceptEncoding ?? undefined);
+    const etag = `"${name}${isPacked ? '-gzip' : ''}"`;
+    const headers = ['Cache-Control', 'public, max-age=31536000, immutable', 'ETag', etag, 'Vary', 'Accept-Encoding'];
+    headers.push('X-Content-Type-Options', 'nosniff', 'Cross-Origin-Resource-Policy', 'same-origin');
+    if (head.ifNoneMatch !== null && isMatch(head.ifNoneMatch, etag)) {
+      res.writeHead(304, undefined, headers);
+      return void res.end();
+    }
+    const content = await contentOf(build, isPacked ? packed : file);
+    if (content === null) return sendAnswer(req, res, noSuchFile(), head.accept);
+    headers.push('Content-Type', type, 'Content-Length', String(content.length), 'Accept-Ranges', 'none');
+    if (isPacked) headers.push('Content-Encoding', 'gzip');
+    res.writeHead(200, undefined, headers);
+    if (method === 'HEAD') return void res.end();
+    await write(res, content);
+  }
+
+  #reread(): Promise<void> {
+    const nowMs = this.#now();
+    if (this.#folder !== null && nowMs - this.#readAtMs >= REREAD_MS) {
+      this.#readAtMs = nowMs;
+      this.#reading = this.#read(join(this.#folder, 'versions'));
+    }
+    return this.#reading;
+  }
+
+  async #read(versions: string): Promise<void> {
+    const found = new Map<string, Build>();
+    for (const version of await namesIn(versions)) {
+      const lab = join(versions, version, 'lab');
+      for (const name of (await namesIn(lab)).filter((one) => BUILD.test(one) && !found.has(one))) {
+        const folder = join(lab, name);
+        const known = this.#builds.get(name);
+        const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+        const files = new Set(entries.filter((entry) => entry.isFile()).map((entry) => entry.name));
+        found.set(name, known?.folder === folder ? known : { folder, files, contents: known?.contents ?? new Map() });
+      }
+    }
+    this.#builds = found;
+  }
+}
+
+/** RFC 9110 §13.1.2: weak comparison. */
+const isMatch = (ifNoneMatch: string, etag: string): boolean =>
+  ifNoneMatch.split(',').some((one) => ['*', etag].includes(one.trim().replace(/^W\//, '')));
+
+/** Null if the file was removed with its version. */
+async function contentOf({ folder, contents }: Build, file: string): Promise<Buffer | null> {
+  const content = contents.get(file) ?? readFile(join(folder, file));
+  contents.set(file, content);
+  try {
+    return await content;
+  } catch {
+    contents.delete(file);
+    return null;
+  }
+}
+
+async function write(res: ClientResponse, content: Buffer): Promise<void> {
+  for (let at = 0; at < content.length && !res.destroyed; at += CHUNK_BYTES) {
+    if (res.write(content.subarray(at, at + CHUNK_BYTES))) continue;
+    await new Promise<void>((resolve) => {
+      res.once('drain', resolve);
+      res.once('close', resolve);
+    });
+  }
+  res.end();
+}
