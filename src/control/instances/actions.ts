@@ -6,7 +6,7 @@ import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
-import { deleteSharesOf } from '../../store/tables/ports.ts';
+import { deleteSharesOf, releaseOtherNodePorts } from '../../store/tables/ports.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import {
@@ -118,7 +118,11 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
     holdsCapacity,
     releasedAtMs: action === 'terminate' ? nowMs : null,
   });
-  if (instance.pending !== null) await rewriteMounts(tx, next);
+  if (instance.pending !== null) {
+    await rewriteMounts(tx, next);
+    // Without a container to replace, nothing else releases them.
+    if (next.oldContainer === null) await releaseOtherNodePorts(tx, next);
+  }
   // After the row: the queue order depends on the account's held capacity.
   if (heldCapacity && !holdsCapacity) await releaseCapacity(tx, instance.spec, nowMs);
   const { waitsSinceMs } = instance;

@@ -158,6 +158,16 @@ onBothEngines('a changed instance', (open) => {
     },
   );
 
+  test('releases the node ports that a change removes from an archived instance', async () => {
+    const world = await makeWorld(await open());
+    const id = await launched(world, { nodePorts: [8000, 8001] });
+    await bring(world, id, 'archive');
+    await update(world, id, { nodePorts: [8001] });
+    await bring(world, id, 'start');
+    expect((await rowOf(world, id)).nodePorts.map(({ port }) => port)).toEqual([22, 8001]);
+    await becomesConsistent(world);
+  });
+
   test('keeps its container when only CPU and memory change, and its disks grow but never shrink', async () => {
     const world = await makeWorld(await open(), { machine: CPU_MACHINE });
     const [small, large] = world.types;
