@@ -21,11 +21,14 @@ beforeAll(async () => {
   server = await startServerProcess({ nodePorts: '32310-32319', gatewayApart: true });
   ({ client, token } = await login(server));
   port = Number(new URL(server.apiUrl).port);
+  await client.setEnvironment({ secrets: { TOKEN: SECRET } });
   ({ instanceId } = await launchFirst(client, { name: 'terminals' }));
 }, IMAGE_DEADLINE_MS);
 afterAll(async () => {
   await server?.stop();
 });
+
+const SECRET = `it's a "secret" \\ $HOME`;
 
 const open = (terminal: string, columns = 100, rows = 30): Promise<TerminalSocket> =>
   openTerminal(port, { instanceId, terminal, columns, rows }, { token });
@@ -38,6 +41,7 @@ test('returns exit codes, with stderr separate', async () => {
     stderr: 'err\n',
   });
   expect(await run('sh', '-c', 'exit 3')).toMatchObject({ exitCode: 3 });
+  expect(await run('printenv', 'TOKEN')).toMatchObject({ stdout: `${SECRET}\n` });
   expect(await run('no-such-command')).toMatchObject({
     exitCode: 127,
     stderr: expect.stringMatching(/^no-such-command: not found/),
@@ -104,6 +108,13 @@ test('a terminal has its size, resizes and the instance’s environment, and Ctr
   await one.waitForText('it was 130\r\n');
   one.type('echo "$HOME $TERM $BERTH_INSTANCE_ID $0"\r');
   await one.waitForText(new RegExp(`/root xterm-256color ${instanceId} \\S*bash\r\n`));
+  one.type('echo "<$TOKEN>"\r');
+  await one.waitForText(`<${SECRET}>\r\n`);
+  // A change reaches new commands at once.
+  const changed = { instanceId, secrets: { TOKEN: 'other' } };
+  expect(await client.setInstanceEnvironment(changed)).toEqual({ runningInstances: 1 });
+  const printed = await client.exec({ instanceId, command: ['printenv', 'TOKEN'] });
+  expect(printed.stdout).toBe('other\n');
   one.type('exit 9\r');
   expect(await one.closed).toEqual({ code: 1000, why: 'the shell ended' });
   expect(one.messages.at(-1)).toEqual({ type: 'exit', exitCode: 9 });

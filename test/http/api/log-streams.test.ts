@@ -270,13 +270,13 @@ test('refuses an invalid query before the stream starts', async () => {
     ['', /^field "instanceId" is not set$/],
     [
       `instanceId=${instanceId}&source=stderr`,
-      /^field "source" is "stderr": it must be one of "console", "init", "events"$/,
+      /^field "source" is "stderr": it must be one of "console", "init", "start", "events"$/,
     ],
     [`instanceId=${instanceId}&tail=-1`, /^type mismatch for field "tail"$/],
     [`instanceId=${instanceId}&tail=5001`, /^field "tail" is 5001: it must be a whole number from 0 to 5000$/],
     [`instanceId=${instanceId}&tail=1&tail=2`, /^type mismatch for field "tail"$/],
     [`instanceId=${instanceId}&after=3`, /^field "after" is "3": it must be what "next" said for the source "console"/],
-    [`instanceId=${instanceId}&source=init&sinceUnixMs=5`, /keeps no times/],
+    [`instanceId=${instanceId}&source=init&sinceUnixMs=5`, /keep no times/],
     [`instanceId=${instanceId}&untilUnixMs=5`, /must not be set for a stream, which goes on/],
     [`instanceId=${instanceId}&download=yes`, /^field "download" is "yes": it must be one of "true", "false"$/],
   ];
