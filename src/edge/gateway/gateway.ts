@@ -133,7 +133,6 @@ export class Gateway {
     this.#publicOrigin = origin && { origin: origin.origin, scheme: origin.protocol };
     this.#portDomain = deps.portDomain ?? null;
     this.#admission = { forwarding, authenticate, apiOrigin };
-    this.#labAssets = new LabAssets(deps.toolsFolder ?? null, this.#now);
     this.#pools = new InstancePools({
       dial: async (id, port, signal) => forwarding.dial(id, port, signal),
       limits: this.#limits,
@@ -141,6 +140,12 @@ export class Gateway {
     });
     const { clientIdleMs, instanceIdleMs, tunnelIdleMs } = this.#limits;
     this.#idle = new IdleTimeouts([clientIdleMs, instanceIdleMs, tunnelIdleMs], this.#now);
+    this.#labAssets = new LabAssets({
+      folder: deps.toolsFolder ?? null,
+      now: this.#now,
+      idle: this.#idle,
+      clientIdleMs,
+    });
     const onRevoked: Forwarding['onRevoked'] = (look) => forwarding.onRevoked(look);
     this.#revocation = new Revocation({ ...this.#admission, onRevoked, log: deps.log }, this.#limits.revocationMs);
     this.#http2 = new Http2Clients(this.#limits, (req, res, waits) => void this.#onRequest(req, res, waits));

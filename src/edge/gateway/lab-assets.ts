@@ -12,8 +12,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { acceptsGzip } from '../http/compression.ts';
 import { badRequest, noSuchFile, sendAnswer } from './answers.ts';
-import type { ClientRequest, ClientResponse } from './client-exchange.ts';
+import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import type { Head } from './head.ts';
+import { IdleWatched, type IdleTimeouts } from './idle-timeouts.ts';
 
 const REREAD_MS = 5_000;
 /** Written at once, so that a slow client holds no copy of a file. */
@@ -37,16 +38,28 @@ interface Build {
 
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
+export interface LabAssetsDeps {
+  folder: string | null;
+  now: () => number;
+  idle: IdleTimeouts;
+  /** Limit for a client that does not read; 0: none. */
+  clientIdleMs: number;
+}
+
 export class LabAssets {
   readonly #folder: string | null;
   readonly #now: () => number;
+  readonly #idle: IdleTimeouts;
+  readonly #clientIdleMs: number;
   #builds: ReadonlyMap<string, Build> = new Map();
   #readAtMs = -Infinity;
   #reading: Promise<void> = Promise.resolve();
 
-  constructor(folder: string | null, now: () => number) {
+  constructor({ folder, now, idle, clientIdleMs }: LabAssetsDeps) {
     this.#folder = folder;
     this.#now = now;
+    this.#idle = idle;
+    this.#clientIdleMs = clientIdleMs;
   }
 
   /** Header for a notebook. Reads the folder again beside: a later request gets a new build. */
@@ -84,7 +97,7 @@ export class LabAssets {
     if (isPacked) headers.push('Content-Encoding', 'gzip');
     res.writeHead(200, undefined, headers);
     if (method === 'HEAD') return void res.end();
-    await write(res, content);
+    new Sending(req, res, content, this.#clientIdleMs).begin(this.#idle);
   }
 
   #reread(): Promise<void> {
@@ -128,13 +141,46 @@ async function contentOf({ folder, contents }: Build, file: string): Promise<Buf
   }
 }
 
-async function write(res: ClientResponse, content: Buffer): Promise<void> {
-  for (let at = 0; at < content.length && !res.destroyed; at += CHUNK_BYTES) {
-    if (res.write(content.subarray(at, at + CHUNK_BYTES))) continue;
-    await new Promise<void>((resolve) => {
-      res.once('drain', resolve);
-      res.once('close', resolve);
-    });
+class Sending extends IdleWatched {
+  readonly #req: ClientRequest;
+  readonly #res: ClientResponse;
+  readonly #content: Buffer;
+  readonly #limitMs: number;
+  #sent = 0;
+
+  constructor(req: ClientRequest, res: ClientResponse, content: Buffer, limitMs: number) {
+    super();
+    this.#req = req;
+    this.#res = res;
+    this.#content = content;
+    this.#limitMs = limitMs;
   }
-  res.end();
+
+  begin(idle: IdleTimeouts): void {
+    idle.watch(this);
+    this.#res.once('close', () => idle.done(this));
+    this.#send();
+  }
+
+  #send(): void {
+    while (this.#sent < this.#content.length && !this.#res.destroyed) {
+      const from = this.#sent;
+      this.#sent += CHUNK_BYTES;
+      if (!this.#res.write(this.#content.subarray(from, this.#sent)))
+        return void this.#res.once('drain', () => this.#send());
+    }
+    this.#res.end();
+  }
+
+  override moves(): number {
+    return this.#sent;
+  }
+
+  override limitMs(): number {
+    return this.#limitMs;
+  }
+
+  override expire(): void {
+    abort(this.#req, this.#res);
+  }
 }

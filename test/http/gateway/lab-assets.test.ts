@@ -1,3 +1,4 @@
+import { request, type IncomingMessage } from 'node:http';
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -159,4 +160,19 @@ test("a port's own host has no scripts of the gateway, and without a folder noth
   );
   expect(seen.headers['x-berth-lab']).toBeUndefined();
   expect((await ask(without, `${AT}/start.js`)).status).toBe(404);
+});
+
+test('a client that does not read a script is disconnected', async () => {
+  const { harness, folder } = await withAssets({ limits: { clientIdleMs: 200 }, now: Date.now });
+  await writeFile(join(folder, 'versions/1/lab', BUILD, 'large.js'), 'x'.repeat(20_000_000));
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    request({ port: harness.port, host: '127.0.0.1', path: `${AT}/large.js`, agent: false }, resolve)
+      .on('error', reject)
+      .end();
+  });
+  response.on('error', () => {}).pause();
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  response.resume();
+  await new Promise((resolve) => response.once('close', resolve));
+  expect(response.complete).toBe(false);
 });
