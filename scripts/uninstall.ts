@@ -5,8 +5,9 @@
 import { existsSync, readFileSync, realpathSync, rmdirSync } from 'node:fs';
 import path from 'node:path';
 import { createInterface } from 'node:readline/promises';
+import { DatabaseSync } from 'node:sqlite';
 import Docker from 'dockerode';
-import { poolNames } from '../src/domain/disk.ts';
+import { diskKinds, poolNames } from '../src/domain/disk.ts';
 import { installationLabel } from '../src/engines/labels.ts';
 import { readConfig } from '../src/main/config.ts';
 import { lockFolder } from '../src/store/db/folder-lock.ts';
@@ -16,7 +17,26 @@ import { runCommand, say, Unready } from './lib/run.mjs';
 
 const config = readConfig(process.env);
 
-/** Folders of the pools that bear the marker of one installation, and that installation. */
+/** What Berth keeps in a pool, which may have files of others beside. */
+const OF_POOLS = [...diskKinds, '.empty', '.reflink', '.berth-installation'];
+
+/** Null if the folder is not, or no longer, the data folder of an installation. */
+function installationOfData(): string | null {
+  const file = path.join(config.dataFolder, 'berth.db');
+  if (!existsSync(file)) return null;
+  const database = new DatabaseSync(file, { readOnly: true });
+  try {
+    const row = database.prepare(`select value from setting where name = 'installation'`).get();
+    return typeof row?.['value'] === 'string' ? row['value'] : null;
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * The installation, and folders of its pools. A pool alone names none: its installation may have
+ * another data folder, and a server that runs.
+ */
 function findPools(): { installation: string; roots: string[] } {
   const marked = poolNames.flatMap((name) => {
     const folder = name === 'default' ? 'disks' : `disks-${name}`;
@@ -24,19 +44,21 @@ function findPools(): { installation: string; roots: string[] } {
     const marker = path.join(root, '.berth-installation');
     return existsSync(marker) ? [{ root: realpathSync(root), installation: readFileSync(marker, 'utf8').trim() }] : [];
   });
-  const [first] = marked;
-  if (first === undefined)
+  // With PostgreSQL, the markers name the installation, and the folder has its key.
+  const hasKey = config.databaseUrl !== null && existsSync(path.join(config.dataFolder, 'secrets.key'));
+  const installation = hasKey ? marked[0]?.installation : installationOfData();
+  if (installation === undefined || installation === null)
     throw new Unready(
-      `No disk pool of an installation was found for ${config.dataFolder}; set BERTH_DATA and BERTH_POOL… as for the server`,
+      `${config.dataFolder} is not the data folder of an installation; set BERTH_DATA, BERTH_DATABASE_URL and BERTH_POOL… as for the server`,
     );
-  const foreign = marked.find(({ installation }) => installation !== first.installation);
+  const foreign = marked.find((pool) => pool.installation !== installation);
   if (foreign)
     throw new Unready(`The pool ${foreign.root} belongs to another installation; set BERTH_POOL… as for the server`);
-  return { installation: first.installation, roots: marked.map(({ root }) => root) };
+  return { installation, roots: [...new Set(marked.map(({ root }) => root))] };
 }
 
 async function confirm(installation: string, roots: readonly string[]): Promise<void> {
-  const what = `installation ${installation}: instances, volumes and all files in ${[...new Set([...roots, config.dataFolder])].join(', ')}`;
+  const what = `installation ${installation}: instances, volumes, ${roots.map((root) => `the disks in ${root}, `).join('')}all files in ${config.dataFolder}`;
   if (process.argv.includes('--yes')) return say(`Removing ${what}`);
   if (!process.stdin.isTTY) throw new Unready(`This would remove ${what}. Add -- --yes to do so`);
   const reader = createInterface({ input: process.stdin, output: process.stdout });
@@ -78,7 +100,7 @@ await runCommand(async () => {
   if (config.engine === 'docker') await removeEngineObjects(installation);
   await removeChains(installation);
   removeEmptyGroup();
-  for (const root of roots) removeDataFolder(root);
+  for (const root of roots) removeDataFolder(root, OF_POOLS);
   lock.release();
   removeDataFolder(realpathSync(config.dataFolder));
   say('Removed. Raised limits of the kernel last until the host restarts.');

@@ -3,19 +3,29 @@
  * removed.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
 
-/** @param {string} folder absolute, with nothing in its path that a mount table writes otherwise */
-export function removeDataFolder(folder) {
+/** The kernel escapes space, tab, newline and backslash in octal. */
+const unescapeOctal = (/** @type {string} */ text) =>
+  text.replace(/\\([0-7]{3})/g, (_, digits) => String.fromCodePoint(Number.parseInt(digits, 8)));
+
+/**
+ * Leaves the folder if it is a mount point, or has other files than `names`.
+ *
+ * @param {string} folder absolute, without symlinks
+ * @param {readonly string[]} [names] of files and folders in it; default: all
+ */
+export function removeDataFolder(folder, names) {
   const points = readFileSync('/proc/self/mountinfo', 'utf8')
     .split('\n')
-    .map((line) => line.split(' ')[4] ?? '')
-    .filter((point) => point.startsWith(`${folder}/`));
+    .map((line) => unescapeOctal(line.split(' ')[4] ?? ''))
+    .filter((point) => isInside(folder, names, point));
   // Innermost first.
   for (const point of points.toReversed()) execFileSync('umount', [point]);
   for (const device of readdirSync('/sys/block').filter((name) => name.startsWith('loop'))) {
     const backing = `/sys/block/${device}/loop/backing_file`;
-    const isAttached = () => existsSync(backing) && readFileSync(backing, 'utf8').startsWith(`${folder}/`);
+    const isAttached = () => existsSync(backing) && isInside(folder, names, readFileSync(backing, 'utf8').trimEnd());
     if (!isAttached()) continue;
     try {
       execFileSync('losetup', ['-d', `/dev/${device}`]);
@@ -24,5 +34,20 @@ export function removeDataFolder(folder) {
       if (isAttached()) throw error;
     }
   }
-  rmSync(folder, { recursive: true, force: true });
+  if (!existsSync(folder)) return;
+  for (const name of names ?? readdirSync(folder)) rmSync(path.join(folder, name), { recursive: true, force: true });
+  try {
+    rmdirSync(folder);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && ['EBUSY', 'ENOTEMPTY'].includes(String(error.code))))
+      throw error;
+  }
 }
+
+const isInside = (
+  /** @type {string} */ folder,
+  /** @type {readonly string[] | undefined} */ names,
+  /** @type {string} */ file,
+) =>
+  file.startsWith(`${folder}/`) &&
+  (names === undefined || names.includes(file.slice(folder.length + 1).split('/')[0] ?? ''));

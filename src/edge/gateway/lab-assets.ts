@@ -1,12 +1,7 @@
 /**
- * Scripts and fonts of JupyterLab, at `/.berth/lab/<build>/<file>`: an address that all instances
- * with the same build share, so a browser has them, compiled, from an earlier instance.
- *
- * They lie in `<folder>/versions/<version>/lab/<build>/`, where the engine copies them out of the
- * image that Berth built (`src/engines/docker/container/tools.ts`), never out of an instance. The
- * gateway sends the builds that it has in `X-Berth-Lab` with each request to a notebook; a notebook
- * with one of them refers to this address (`images/notebook/berth_lab.py`). The files are public:
- * they are those of a Debian package.
+ * Scripts and fonts of JupyterLab, at `/.berth/lab/<build>/<file>`: browsers keep them for later
+ * instances with the same build. Public, and copied out of the image that Berth built, never out of
+ * an instance. `X-Berth-Lab` names the builds to notebooks (`images/notebook/berth_lab.py`).
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
@@ -17,7 +12,7 @@ import type { Head } from './head.ts';
 import { IdleWatched, type IdleTimeouts } from './idle-timeouts.ts';
 
 const REREAD_MS = 5_000;
-/** Written at once, so that a slow client holds no copy of a file. */
+/** Written at once: a slow client holds no copy of a file. */
 const CHUNK_BYTES = 64 * 1024;
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -42,7 +37,6 @@ export interface LabAssetsDeps {
   folder: string | null;
   now: () => number;
   idle: IdleTimeouts;
-  /** Limit for a client that does not read; 0: none. */
   clientIdleMs: number;
 }
 
@@ -68,7 +62,6 @@ export class LabAssets {
     return this.#builds.size === 0 ? [] : ['X-Berth-Lab', [...this.#builds.keys()].join(' ')];
   }
 
-  /** `path`: after `/.berth/lab/`. */
   async answer(req: ClientRequest, res: ClientResponse, head: Head, path: string): Promise<void> {
     const method = req.method ?? 'GET';
     if (method !== 'GET' && method !== 'HEAD') {
