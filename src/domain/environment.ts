@@ -14,6 +14,25 @@ export const mergeEnvironment = (...layers: readonly Environment[]): Environment
 export const shellExports = (environment: Environment): string =>
   [...environment].map(([name, value]) => `export ${name}='${value.replaceAll("'", `'\\''`)}'\n`).join('');
 
+/** Characters. Shorter texts are in too many words. */
+const SHORTEST_HIDDEN = 4;
+/** Replaces lines of secrets, also one that a limit on the text has cut at its begin or end. */
+export function hideSecrets(text: string, secrets: Environment): string {
+  const lines = [...secrets]
+    .flatMap(([name, value]) => value.split('\n').map((line) => ({ name, line: line.trim() })))
+    .filter(({ line }) => line.length >= SHORTEST_HIDDEN)
+    .toSorted((a, b) => b.line.length - a.line.length);
+  let shown = lines.reduce((before, { name, line }) => before.replaceAll(line, `[${name}]`), text);
+  for (const { name, line } of lines) {
+    if (shown.length >= SHORTEST_HIDDEN && line.includes(shown)) return `[${name}]`;
+    for (let length = Math.min(line.length, shown.length); length >= SHORTEST_HIDDEN; length--) {
+      if (shown.endsWith(line.slice(0, length))) shown = `${shown.slice(0, -length)}[${name}]`;
+      if (shown.startsWith(line.slice(-length))) shown = `[${name}]${shown.slice(length)}`;
+    }
+  }
+  return shown;
+}
+
 const KIB = 1024;
 /**
  * Limits of a layer. Linux refuses to start a program whose arguments and environment exceed 2 MiB

@@ -2,7 +2,13 @@
  * The environment of an instance's programs: Berth's own variables, then those of the installation,
  * the account and the instance, sealed in their rows.
  */
-import { mergeEnvironment, refusalOfLayer, type Environment, type VariableSource } from '../../domain/environment.ts';
+import {
+  hideSecrets,
+  mergeEnvironment,
+  refusalOfLayer,
+  type Environment,
+  type VariableSource,
+} from '../../domain/environment.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { ownVariables } from '../../domain/own-variables.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
@@ -54,8 +60,6 @@ export interface Environments {
 }
 
 const INSTALLATION = 'installation';
-/** Characters. Shorter texts are in too many words. */
-const SHORTEST_HIDDEN = 4;
 
 type WithVariables = Pick<Instance, 'id' | 'ownerId' | 'spec'>;
 
@@ -93,12 +97,8 @@ export function makeVariables({ seal, regions }: { seal: Seal; regions: Regions 
     },
 
     async redact(db, { id, ownerId }, text) {
-      const secrets = (await variablesOf(db, [INSTALLATION, ownerId, id])).filter(({ isSecret }) => isSecret === 1);
-      return secrets
-        .flatMap((row) => (open(row) ?? '').split('\n').map((line) => ({ name: row.name, line: line.trim() })))
-        .filter(({ line }) => line.length >= SHORTEST_HIDDEN)
-        .toSorted((a, b) => b.line.length - a.line.length)
-        .reduce((shown, { name, line }) => shown.replaceAll(line, `[${name}]`), text);
+      const rows = (await variablesOf(db, [INSTALLATION, ownerId, id])).filter(({ isSecret }) => isSecret === 1);
+      return [INSTALLATION, ownerId, id].reduce((shown, holderId) => hideSecrets(shown, layerOf(rows, holderId)), text);
     },
 
     async write(tx, holderId, { environment, secrets, names }, nowMs) {

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 import {
   environmentLimits,
+  hideSecrets,
   mergeEnvironment,
   refusalOfLayer,
   refusalOfVariables,
@@ -69,4 +70,24 @@ it('refuses a layer that is too large as a whole', () => {
   expect(refusalOfLayer(layer(5))).toMatch(/163\d\d\d bytes together, and the limit is 131072; delete some/);
   const many: Environment = new Map(Array.from({ length: 257 }, (_, at) => [`N${at}`, '']));
   expect(refusalOfLayer(many)).toMatch(/257 variables, and the limit is 256/);
+});
+
+const CUT = `${'0123456789'.repeat(60)}end`;
+it.each([
+  ['got hunter2!', 'got [TOKEN]!'],
+  ['both lines', 'both [KEY]'],
+  [`the key is ${CUT}`.slice(0, 500), 'the key is [LONG]'],
+  [CUT.slice(3, 503), '[LONG]'],
+  [`${CUT} is the key`.slice(200), '[LONG] is the key'],
+  ['for hunt', 'for [TOKEN]'],
+  ['not a word of it: cat', 'not a word of it: cat'],
+  ['', ''],
+])('hides secrets in %j', (text, shown) => {
+  const secrets = new Map([
+    ['TOKEN', 'hunter2'],
+    ['LONG', CUT],
+    ['KEY', 'two\n lines '],
+    ['SHORT', 'cat'],
+  ]);
+  expect(hideSecrets(text, secrets)).toBe(shown);
 });
