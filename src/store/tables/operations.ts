@@ -58,7 +58,7 @@ export async function archiveOperation(
   });
 }
 
-/** Deletes a leased row, and archives its operation as done. Returns false when superseded. */
+/** Deletes a leased row with its labels; archives its operation as done. False when superseded. */
 export async function deleteLeasedRow(
   tx: Db,
   table: VolumeSourceKind,
@@ -68,6 +68,7 @@ export async function deleteLeasedRow(
 ): Promise<boolean> {
   const result = await tx.deleteFrom(table).where(isLeaseHeld(lease)).executeTakeFirst();
   if (result.numDeletedRows === 0n) return false;
+  await tx.deleteFrom('label').where('subjectId', '=', subject.id).execute();
   const operation = endOperation(subject.operation, 'Succeeded', nowMs);
   await archiveOperation(tx, subject.ownerId, { ...subject, subjectId: subject.id, operation }, nowMs);
   return true;

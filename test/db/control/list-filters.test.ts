@@ -150,5 +150,9 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
     expect(JSON.parse(volumeText)).toMatchObject({ labels: { team: 'a', x: '' } });
     const ada = await world.account('ada');
     await expect(volumes.setLabels(ada, { id, labels: {} })).rejects.toMatchObject({ code: 'not_found' });
+    await volumes.delete(world.caller, { id: plain }, null);
+    await settled(world);
+    const rows = await world.store.read.selectFrom('label').select('subjectId').execute();
+    expect(rows).toEqual([{ subjectId: id }]);
   });
 });
