@@ -51,9 +51,13 @@ export async function until(
 const seen = (berth: Berth, instanceId: string, status: string, phase: string): Promise<null> =>
   berth.child.ask({ instanceId, status, phase, deadlineMs: LAUNCH_DEADLINE_MS }, z.null());
 
-export async function launched(berth: Berth, client: Client): Promise<{ id: string; readyMs: number }> {
+export async function launched(
+  berth: Berth,
+  client: Client,
+  instanceTypeId = berth.example.instanceTypeId,
+): Promise<{ id: string; readyMs: number }> {
   const beganMs = performance.now();
-  const { instanceId: id } = await client.launch(launchBody(berth));
+  const { instanceId: id } = await client.launch({ ...launchBody(berth), instanceTypeId });
   await seen(berth, id, 'Running', 'Ready');
   return { id, readyMs: performance.now() - beganMs };
 }

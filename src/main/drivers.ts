@@ -91,7 +91,6 @@ export async function makeDrivers(
   };
 }
 
-/** Tools for every image, and what the gateway serves of the notebook image. */
 export const toolsFolderOf = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'tools');
 
 export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>

@@ -12,8 +12,6 @@
  * response head.
  * 5. `answers.ts` answers when no instance can; `revocation.ts` cuts what lost its access.
  *
- * `lab-assets.ts` serves the scripts that notebooks have in common.
- *
  * HTTP/2 clients pass the same way: `http2.ts` maps streams to `client-exchange.ts`.
  * Behavior and limits: `docs/reference/gateway.md`.
  */

@@ -5,9 +5,7 @@
  * mounted read-only at `/opt/berth`. A container without network copies the tools out of a default
  * image, once per version of that image (decision 27). The folder holds this version and the one
  * before, so running instances see new ones; `bin` is a symlink, replaced by a rename.
- *
- * `versions/<version>/lab/<build>/` has scripts and fonts of the image's JupyterLab, scripts also
- * with gzip, for the gateway (`src/edge/gateway/lab-assets.ts`).
+ * The gateway serves `versions/<version>/lab` (`src/edge/gateway/lab-assets.ts`).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
