@@ -297,9 +297,13 @@ run_script() {
   with_environment "$@" </dev/null >"$pipe" 2>&1
   code=$?
   sleep 0.1 2>/dev/null || sleep 1 # for the log's last lines
-  ended=$code$(how_failed | tr -d '\000-\037' | cut -c 1-500)
-  echo "$ended" >"$logs/$name.exit.new" && mv "$logs/$name.exit.new" "$logs/$name.exit"
-  echo "berth: $name exit $ended"
+  how_failed | tr -d '\000-\037' | cut -c 1-500 >"$logs/$name.failed"
+  echo "$code" >"$logs/$name.exit.new" && mv "$logs/$name.exit.new" "$logs/$name.exit"
+  said_exit "$name"
+}
+said_exit() {
+  failed=$(cat "$logs/$1.failed" 2>/dev/null)
+  echo "berth: $1 exit $(cat "$logs/$1.exit")${failed:+ $failed}"
 }
 # Sourced before a script by its shell. bash knows each failed command; other shells know the line
 # of the last one, if they know lines.
@@ -325,10 +329,10 @@ END
 how_failed() {
   log=$logs/$name.log
   if [ -s "$script.failed" ]; then
-    echo " $(cat "$script.failed")"
+    cat "$script.failed"
     tail -c 20000 "$log" | sed -n '/^berth: line [0-9].* ended with code /{x;p;x;d;};h' | tail -n 1 | sed 's/^./: &/'
   elif [ "$code" -ne 0 ]; then
-    tail -c 1000 "$log" | tail -n 1 | sed 's/^./ &/'
+    tail -c 1000 "$log" | tail -n 1 | sed 's/^./last output: &/'
   fi
 }
 # The limit of 10 MiB (20480 blocks) holds for the first cat only. The second reads the rest: the
@@ -423,7 +427,7 @@ if [ -n "$sshd" ]; then prepare_ssh; beside keep ssh_server; fi
 
 first=
 if [ -s "$logs/init.exit" ]; then
-  echo "berth: init exit $(cat "$logs/init.exit")"
+  said_exit init
 elif [ -e "$state/init-started" ]; then
   echo 'berth: init lost'
 elif [ -s /etc/berth/init-script ]; then

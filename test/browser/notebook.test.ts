@@ -93,7 +93,7 @@ test('a notebook with a volume, ports and ssh survives stop and start, and termi
   );
   await until(
     () => instance(instanceId),
-    (one) => one.instanceRuntimeInfo.message === 'the init script exited with code 7',
+    (one) => one.instanceRuntimeInfo.message === 'the init script exited with code 7; last output: done',
   );
   expect(await key.ssh(sshPort, 'cat /var/log/berth/init.log /var/log/berth/init.exit')).toBe('done\n7\n');
 

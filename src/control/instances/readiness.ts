@@ -235,7 +235,7 @@ async function endOf(
   return { ...ended, failure: await variables.redact(store.read, instance, ended.failure) };
 }
 
-/** Reads the start script's file: a talkative instance pushes the line off the console. */
+/** Reads the start script's files: a talkative instance pushes the line off the console. */
 async function exitFromFile(
   context: ReconcileContext,
   { id }: Instance,
@@ -243,7 +243,7 @@ async function exitFromFile(
 ): Promise<{ exit: number; failure: string } | null> {
   const { engine } = context.drivers;
   try {
-    const command = ['cat', `/var/log/berth/${script}.exit`];
+    const command = ['cat', ...['exit', 'failed'].map((name) => `/var/log/berth/${script}.${name}`)];
     const { exitCode, stdout } = await engine.exec(id, command, callDeadline(context));
     const ended = exitCode === 0 ? parseExit(stdout) : null;
     return typeof ended === 'object' ? ended : null;

@@ -29,7 +29,8 @@ import {
 /** Delay after a refused stop, as a share of the time since the stop was requested. */
 const STOP_RETRY_SHARE = 1 / 4;
 const RETRY_MS = 60_000;
-const DISK_IN_USE_RETRY_MS = 10_000;
+/** Factor of the engine's retry. */
+const DISK_IN_USE_RETRIES = 5;
 
 /** Stops the container. A refused stop is diagnosed and retried less and less often. */
 export async function haltContainer(
@@ -97,7 +98,7 @@ async function diskRemains(
   { kind }: DiskId,
   error: unknown,
 ): Promise<StepResult> {
-  const { log } = context.deps;
+  const { log, limits } = context.deps;
   const { id } = state.instance;
   if (error instanceof StorageFault && error.kind === 'busy') {
     const users = error.users.map(({ pid, command }) => `${command} (${pid})`).join(', ') || 'not found';
@@ -107,7 +108,10 @@ async function diskRemains(
     );
     const text = `a process of the host still uses the ${kind} disk`;
     const held = diagnosisFields('DiskInUse', text);
-    return { state: await writeObservation(context, state, { observed: held }), next: DISK_IN_USE_RETRY_MS };
+    return {
+      state: await writeObservation(context, state, { observed: held }),
+      next: DISK_IN_USE_RETRIES * limits.engineRetryMs,
+    };
   }
   log.error({ id, disk: kind, err: error }, 'could not remove a disk; Berth retries in a minute');
   const failed = diagnosisFields('DisksFailed', 'a disk could not be removed yet');

@@ -1,7 +1,7 @@
 /**
  * Commands with time and streams (`cat`, `sleep`, `head -c`, `stty size`, `env`), and a minimal
  * shell: simple commands with `;`, quotes, `$NAME`, `$?`, `$$` and `>&2`. A script that ends with
- * `exec "$SHELL"` becomes a shell. Other commands are in `commands.ts`.
+ * `exec "$SHELL" -l` becomes a shell. Other commands are in `commands.ts`.
  */
 import type { ExecRequest } from '../contract.ts';
 import type { Clock } from './clock.ts';
@@ -90,7 +90,7 @@ async function fail(io: Io, text: string, code = 1): Promise<number> {
 async function shell(context: ShellContext, args: readonly string[]): Promise<number> {
   const { io } = context;
   const script = args.find((arg) => !arg.startsWith('-'));
-  const becomesShell = script?.endsWith('exec "$SHELL"') === true;
+  const becomesShell = script?.endsWith('exec "$SHELL" -l') === true;
   if (!becomesShell && args.some((arg) => /^-[a-z]*c$/.test(arg))) return runLines(context, script ?? '', 0);
   if (script !== undefined && !becomesShell) return fail(io, `sh: ${script}: the simulation runs no scripts`, 127);
   const prompt = `root@${context.inside().container.spec.hostname}:~# `;

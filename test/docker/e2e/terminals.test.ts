@@ -193,7 +193,7 @@ test('after a megabyte of output a new viewer gets the last lines intact and no 
 
 test('a stopped instance ends its terminals, and a stopped gateway leaves no shell behind', async () => {
   const viewer = await open('last');
-  await viewer.waitForText('# ');
+  await viewer.waitForText('root@terminals:~# ');
   await client.exec({ instanceId, command: ['sh', '-c', 'echo seen'] });
   await server.gateway?.kill('SIGTERM');
   expect([4410, 4503]).toContain((await viewer.closed).code);

@@ -13,16 +13,18 @@ describe('the start command', () => {
       variables: new Map([['ODD', "it's"]]),
     });
     const last = async (): Promise<string | undefined> => (await instance.said()).at(-1);
-    await eventually(async () => expect(await last()).toBe('berth: start exit 6 to stderr'));
+    await eventually(async () => expect(await last()).toBe('berth: start exit 6 last output: to stderr'));
     expect((await instance.said()).slice(-4)).toEqual([
       'berth: init started',
       'berth: init exit 0',
       'berth: start started',
-      'berth: start exit 6 to stderr',
+      'berth: start exit 6 last output: to stderr',
     ]);
     await instance.container.restart();
     await eventually(async () => expect(await instance.ssh('cat order')).toBe("init\nstart it's\nstart it's\n"));
-    await eventually(async () => expect(await instance.ssh('cat /var/log/berth/start.exit')).toBe('6 to stderr\n'));
+    await eventually(async () =>
+      expect(await instance.ssh('cd /var/log/berth; cat start.exit start.failed')).toBe('6\nlast output: to stderr\n'),
+    );
     expect(await instance.ssh('cat /var/log/berth/start.log')).toBe('/root\nto stderr\n');
   });
 
@@ -54,8 +56,12 @@ describe('a failed command of a script', () => {
     ['output elsewhere', 'exec >/root/mine 2>&1\necho lost\nfalse', '1 line 3 ended with code 1: false'],
     ['none', 'if false; then :; fi\nfalse || true\n! true', '1'],
     ['a syntax error', 'echo a\nif\n', /^2 .*start-command: line 3: syntax error: unexpected end of file/],
-    ['dash, which does not know its lines', '#!/bin/sh\necho out\nls /missing\n', /^2 ls: cannot access '\/missing'/],
-    ['Python', '#!/usr/bin/env python3\nraise ValueError("bad")\n', '1 ValueError: bad'],
+    [
+      'dash, which does not know its lines',
+      '#!/bin/sh\necho out\nls /missing\n',
+      /^2 last output: ls: cannot access '\/missing'/,
+    ],
+    ['Python', '#!/usr/bin/env python3\nraise ValueError("bad")\n', '1 last output: ValueError: bad'],
     ['colors', 'printf "\\033[31mred\\033[0m\\n"; exit 2', /^2 .*red/],
   ];
   it.each(sampled(cases, { oneIn: 5 }))('is named with its line and output: %s', async (_, startCommand, expected) => {

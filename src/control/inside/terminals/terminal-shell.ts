@@ -4,7 +4,7 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import type { Log } from '../../base/logger.ts';
 import type { Time } from '../../base/time.ts';
 
-/** Adds the start script's environment (images/start.sh), and prefers bash. */
+/** A login shell, bash if there is one, with the start script's environment (images/start.sh). */
 const SCRIPT = `
 export HOME=/root USER=root LOGNAME=root LANG="\${LANG:-C.UTF-8}"
 for dir in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /opt/conda/bin; do
@@ -15,7 +15,7 @@ cd /root
 SHELL=$(command -v bash || command -v sh)
 export SHELL
 [ ! -r /etc/berth/env ] || . /etc/berth/env
-exec "$SHELL"`;
+exec "$SHELL" -l`;
 
 export const shellRequest = (name: string, holder: string, size: TerminalSize): ExecRequest => ({
   command: ['/bin/sh', '-c', SCRIPT],
