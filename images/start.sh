@@ -355,7 +355,7 @@ prepare_notebook() {
   cat >"$run/jupyter/jupyter_server_config.py" <<'PY'
 import hmac, os, shlex
 def read_environment():
-    with open("/etc/berth/env") as file:
+    with open("/etc/berth/env", newline="") as file:
         changed = os.fstat(file.fileno()).st_mtime_ns
         return changed, dict(word.split("=", 1) for word in shlex.split(file.read()) if word != "export")
 changed, variables = read_environment()

@@ -23,8 +23,8 @@ export const filesOf = (folder: string, volumeId: string): Promise<string> => {
 const isAsDesired: Readonly<Record<Desired, (one: InstanceObject) => boolean>> = {
   running: (one) =>
     statusOf(one) === 'Running' &&
-    one.instanceRuntimeInfo.message.startsWith('the init script') &&
-    !/running/.test(one.instanceRuntimeInfo.message),
+    /init script/.test(one.instanceRuntimeInfo.message) &&
+    !/is running/.test(one.instanceRuntimeInfo.message),
   stopped: (one) => statusOf(one) === 'Stopped',
   archived: (one) => statusOf(one) === 'Archived',
   released: (one) => statusOf(one) === 'Released' && one.instanceRuntimeInfo.phase === 'Cleaned',

@@ -121,14 +121,16 @@ describe('the environment', () => {
     const instance = await start({ variables: new Map(['OLD', 'BOTH'].map((name) => [name, 'x'])) });
     await eventually(async () => expect(await instance.ssh('echo $OLD$BOTH')).toBe('xx\n'));
     const text = await readFile(join(instance.control, 'env'), 'utf8');
-    const changed = text.replace(/^export OLD.*\n/m, '').replace("BOTH='x'", "BOTH='y'");
+    const changed = text.replace(/^export OLD.*\n/m, '').replace("BOTH='x'", "BOTH='y\r\nz'");
     await eventually(async () => expect((await instance.http('api/status')).status).toBe(200));
     // As Berth replaces it.
     await writeFile(join(instance.control, '.env'), changed);
     await rename(join(instance.control, '.env'), join(instance.control, 'env'));
-    expect(await instance.ssh('echo $OLD$BOTH')).toBe('y\n');
-    expect(await instance.login('echo $OLD$BOTH')).toBe('y\n');
-    expect(await instance.cell('import os; print(os.environ.get("OLD"), os.environ["BOTH"])')).toBe('None y\n');
+    expect(await instance.ssh('echo "$OLD$BOTH"')).toBe('y\r\nz\n');
+    expect(await instance.login('echo "$OLD$BOTH"')).toBe('y\r\nz\n');
+    expect(await instance.cell('import os; print(os.environ.get("OLD"), repr(os.environ["BOTH"]))')).toBe(
+      "None 'y\\r\\nz'\n",
+    );
   });
 
   it('reaches commands by ssh of other shells, without values of several lines', async () => {
