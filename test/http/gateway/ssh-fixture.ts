@@ -136,7 +136,9 @@ export async function openFixture(
         const exec: FakeExec = { command, env, terminal, resizes: [] };
         execs.push(exec);
         const [program = '', ...args] = command;
-        const child = spawn(program, args, { env: { PATH: '/usr/bin:/bin', ...env }, detached: true });
+        // With SHLVL, bash does not read the ~/.bashrc of the host's user, which may wait for a lock.
+        const own = { PATH: '/usr/bin:/bin', SHLVL: '5' };
+        const child = spawn(program, args, { env: { ...own, ...env }, detached: true });
         const { pid = 0 } = child;
         children.add(pid);
         const streams = { stdout: child.stdout.pipe(new PassThrough()), stderr: child.stderr.pipe(new PassThrough()) };
