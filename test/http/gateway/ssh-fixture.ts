@@ -136,7 +136,7 @@ export async function openFixture(
         const exec: FakeExec = { command, env, terminal, resizes: [] };
         execs.push(exec);
         const [program = '', ...args] = command;
-        // With SHLVL, bash does not read the ~/.bashrc of the host's user, which may wait for a lock.
+        // Then bash does not read the ~/.bashrc of the host's user, which may wait for a lock.
         const own = { PATH: '/usr/bin:/bin', SHLVL: '5' };
         const child = spawn(program, args, { env: { ...own, ...env }, detached: true });
         const { pid = 0 } = child;
