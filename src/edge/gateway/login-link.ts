@@ -1,7 +1,7 @@
 /**
  * Way of a visitor without access: a link to the login page of the API, which leads back to the
- * address that was asked for. The link has a path, and the label of a port's own host: whoever
- * takes it back adds its own configured host, and parses the path as the gateway does.
+ * address that was asked for. The link has a path, and the label of a port's own host. The
+ * login page adds the configured host, and parses the path as the gateway does.
  */
 import type { Answer } from './answers.ts';
 import { targetOf, type InstanceTarget } from './routing.ts';

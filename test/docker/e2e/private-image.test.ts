@@ -70,7 +70,7 @@ async function registered(client: Client, secret = credentials.secret): Promise<
 test('a private image without credentials waits and names the fix; with credentials the next start runs', async () => {
   const { client } = inside;
   const advised = { status: 400, message: expect.stringContaining('POST /api/registry/create') };
-  await expect(client.createImage({ name: 'tool', ref }), 'told at once').rejects.toMatchObject(advised);
+  await expect(client.createImage({ name: 'tool', ref }), 'refused at once').rejects.toMatchObject(advised);
   const { imageId } = await createDenied(client, ref);
   const id = await inside.launch({ imageId });
   const { instanceRuntimeInfo: waiting } = await inside.sees(id, { diagnosisReason: 'BackOff' });

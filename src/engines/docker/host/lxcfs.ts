@@ -1,4 +1,4 @@
-/** The lxcfs of the host: files in the form of `/proc`, with the limits of whoever reads them. */
+/** The lxcfs of the host: files in the form of `/proc`, with the limits of the reading process. */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
