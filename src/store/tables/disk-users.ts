@@ -31,7 +31,10 @@ export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<s
 
 const AT_ONCE = 500;
 
-/** Keys of disks of instances with desired running, status Running, a due time or a lease. */
+/**
+ * Keys of disks of instances with desired running or status Running, and of those with a due time or
+ * a lease whose container may still run.
+ */
 export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
   const needed = new Set<string>();
   for (let from = 0; from < disks.length; from += AT_ONCE) {
@@ -55,8 +58,9 @@ const instancesInUse = (db: Db) =>
       row.or([
         row('desired', '=', 'running'),
         row('status', '=', 'Running'),
-        row('dueAtMs', 'is not', null),
-        row('leaseOwner', 'is not', null),
+        row('status', 'not in', ['Stopped', 'Archived']).and(
+          row.or([row('dueAtMs', 'is not', null), row('leaseOwner', 'is not', null)]),
+        ),
       ]),
     );
 
