@@ -14,7 +14,7 @@ find_bundle() {
   bundle=/etc/ssl/certs/ca-certificates.crt
 }
 # The bundle is changed in place: variables of the instance lead to it, and what its owner adds counts,
-# too. The anchors are for the image's own program that writes the bundle anew. The record names what
+# too. The anchors are for the image's own program that rewrites the bundle. The record names what
 # a later start takes out again, also in a saved image.
 record=/var/lib/berth/ca.pem
 trust_certificates() {

@@ -194,7 +194,7 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
-# the files of /etc/berth belong to whoever runs Berth outside, and all users in here are root anyway
+# the files of /etc/berth belong to the user that runs Berth outside, and all users in here are root anyway
 StrictModes no
 UseDNS no
 AllowAgentForwarding yes
@@ -330,7 +330,7 @@ how_failed() {
   log=$logs/$name.log
   if [ -s "$script.failed" ]; then
     cat "$script.failed"
-    tail -c 20000 "$log" | sed -n '/^berth: line [0-9].* ended with code /{x;p;x;d;};h' | tail -n 1 | sed 's/^./: &/'
+    tail -c 20000 "$log" | sed -n '/^+/d;/^berth: line [0-9].* ended with code /{x;p;x;d;};h' | tail -n 1 | sed 's/^./: &/'
   elif [ "$code" -ne 0 ]; then
     tail -c 1000 "$log" | tail -n 1 | sed 's/^./last output: &/'
   fi
@@ -378,7 +378,7 @@ except ImportError:
     c.ServerApp.password = ""
 else:
     class GatewayIdentity(IdentityProvider):
-        """Whoever the gateway let in is the owner."""
+        """The owner: the gateway authorizes each request."""
         def is_token_authenticated(self, handler):
             given = handler.request.headers.get("Authorization", "")
             return hmac.compare_digest(given.encode(), secret.encode())

@@ -127,7 +127,7 @@ export function runInFront({ command, args, cwd = root, env = process.env }) {
 }
 
 /**
- * Ends this process by becoming another program: the same process id, so whoever started us signals
+ * Ends this process by becoming another program: the same process id, so the parent signals
  * and waits for the program itself. Node before 22.15 can't do that: there the program is a child,
  * signals are passed on and so is its end.
  * @param {{ command: string, args: string[], env: NodeJS.ProcessEnv }} what

@@ -16,6 +16,7 @@ import {
   type Client,
   type ServerProcess,
 } from '../fixtures/server-process.ts';
+import { longTest } from '../fixtures/long-test.ts';
 import { makeSshKey, type SshKey } from '../fixtures/ssh.ts';
 
 let server: ServerProcess;
@@ -198,39 +199,43 @@ nohup python3 /root/echo.py > /dev/null 2>&1 &`,
   expect((await client.listVolumes({ pager })).volumeList).toEqual([]);
 }, 300_000);
 
-test("a browser has the scripts of one instance's page for the next one", async () => {
-  // Copied out of the image at the start.
-  await until(
-    () => readdir(join(server.folder, 'tools')).catch((): string[] => []),
-    (names) => names.includes('bin'),
-  );
-  const launches = [await launchFirst(client, { name: 'one' }), await launchFirst(client, { name: 'two' })];
-  const browser = await launchBrowser();
-  try {
-    const context = await browser.newContext();
-    const fetched: number[] = [];
-    for (const { instanceId } of launches) {
-      const page = await context.newPage();
-      await page.goto((await client.open({ instanceId })).url);
-      await page.locator('.jp-LauncherCard[title*="Python 3"]').first().waitFor({ timeout: 60_000 });
-      const scripts = await page.evaluate<{ name: string; transferSize: number; decodedBodySize: number }[]>(
-        "performance.getEntriesByType('resource').map((one) => one.toJSON()).filter(({ name }) => name.endsWith('.js'))",
-      );
-      expect(scripts.filter(({ name }) => name.includes('/static/lab/'))).toEqual([]);
-      const shared = scripts.filter(({ name }) => name.includes('/.berth/lab/'));
-      const sum = (figure: 'transferSize' | 'decodedBodySize') => shared.reduce((all, one) => all + one[figure], 0);
-      expect(sum('decodedBodySize')).toBeGreaterThan(5_000_000);
-      fetched.push(sum('transferSize'));
+longTest(
+  "a browser has the scripts of one instance's page for the next one",
+  async () => {
+    // Copied out of the image at the start.
+    await until(
+      () => readdir(join(server.folder, 'tools')).catch((): string[] => []),
+      (names) => names.includes('bin'),
+    );
+    const launches = [await launchFirst(client, { name: 'one' }), await launchFirst(client, { name: 'two' })];
+    const browser = await launchBrowser();
+    try {
+      const context = await browser.newContext();
+      const fetched: number[] = [];
+      for (const { instanceId } of launches) {
+        const page = await context.newPage();
+        await page.goto((await client.open({ instanceId })).url);
+        await page.locator('.jp-LauncherCard[title*="Python 3"]').first().waitFor({ timeout: 60_000 });
+        const scripts = await page.evaluate<{ name: string; transferSize: number; decodedBodySize: number }[]>(
+          "performance.getEntriesByType('resource').map((one) => one.toJSON()).filter(({ name }) => name.endsWith('.js'))",
+        );
+        expect(scripts.filter(({ name }) => name.includes('/static/lab/'))).toEqual([]);
+        const shared = scripts.filter(({ name }) => name.includes('/.berth/lab/'));
+        const sum = (figure: 'transferSize' | 'decodedBodySize') => shared.reduce((all, one) => all + one[figure], 0);
+        expect(sum('decodedBodySize')).toBeGreaterThan(5_000_000);
+        fetched.push(sum('transferSize'));
+      }
+      // Compressed the first time, from the browser's cache the second.
+      expect(fetched[0]).toBeGreaterThan(1_000_000);
+      expect(fetched[0]).toBeLessThan(2_500_000);
+      expect(fetched[1]).toBe(0);
+    } finally {
+      await browser.close();
     }
-    // Compressed the first time, from the browser's cache the second.
-    expect(fetched[0]).toBeGreaterThan(1_000_000);
-    expect(fetched[0]).toBeLessThan(2_500_000);
-    expect(fetched[1]).toBe(0);
-  } finally {
-    await browser.close();
-  }
-  for (const { instanceId } of launches) await client.terminate({ instanceId });
-}, 300_000);
+    for (const { instanceId } of launches) await client.terminate({ instanceId });
+  },
+  300_000,
+);
 
 test('a browser opens JupyterLab by an API link, runs cells and loses nothing in a reload; the link works once', async () => {
   const { instanceId } = await launchFirst(client, { name: 'browser' });
@@ -271,6 +276,8 @@ test('a browser opens JupyterLab by an API link, runs cells and loses nothing in
       '',
     ]);
     expect(errors).toEqual([]);
+    const scripts = await page.evaluate<string[]>('[...document.scripts].map(({ src }) => src)');
+    expect(scripts.filter((src) => src.includes('/.berth/lab/'))).not.toEqual([]);
   } finally {
     await browser.close();
   }

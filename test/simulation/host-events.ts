@@ -40,7 +40,7 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
       if (id) void world.engine.host.crash(id, world.schedule.between(0, 255));
     },
   ],
-  [1, 'the engine is set up anew, and all is lost', ({ engine }) => void engine.host.forgetAll()],
+  [1, 'the engine is reinstalled, and all is lost', ({ engine }) => void engine.host.forgetAll()],
   [
     1,
     'the engine will be restored to what it is now',

@@ -223,7 +223,7 @@ const NOTIFIED_AT_ONCE = 16;
 
 /**
  * Re-evaluates the queue behind an entry that left. Locks only later rows, so two leavers never
- * deadlock. The region may be unlocked: whoever changes its usage re-evaluates, too.
+ * deadlock. The region may be unlocked: an operation that changes its usage re-evaluates, too.
  */
 export async function advanceQueue(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
   let notified = 0;

@@ -133,7 +133,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
           const data = { name, formerName: volume.name };
           await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.renamed', subjectId: id, data });
         }
-        return { volumeText: JSON.stringify(publicVolume(next)) };
+        return { volumeText: await publicText(tx, next) };
       });
       return renamed.catch((error: unknown) => {
         throw isUniqueViolation(error) ? volumeNameTaken() : error;
@@ -151,6 +151,9 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
   };
 };
 
+const publicText = async (db: Db, volume: Volume): Promise<string> =>
+  withLabels(JSON.stringify(publicVolume(volume)), await storedLabels(db, volume.id));
+
 const getVolume =
   ({ store, regions }: VolumeDeps): Volumes['get'] =>
   async ({ accountId }, { id }) => {
@@ -163,7 +166,7 @@ const getVolume =
     const { sizeLimit, copies } = pool.storage.capabilities();
     const mounters = await mountersOf(store.read, id);
     return {
-      volumeText: withLabels(JSON.stringify(publicVolume(volume)), await storedLabels(store.read, id)),
+      volumeText: await publicText(store.read, volume),
       pool: pool.name,
       sizeLimit,
       copies,
@@ -191,7 +194,7 @@ const expandVolume =
       const pool = poolNamed(drivers, disk.pool);
       const { sizeLimit } = pool.storage.capabilities();
       if (sizeGB === volume.sizeGB) {
-        const volumeText = JSON.stringify(publicVolume(volume));
+        const volumeText = await publicText(tx, volume);
         return { volumeText, sizeLimit, operationId: operationId(id, volume.generation) };
       }
       freeSpace.refuseIfNearlyFull([pool]);
@@ -211,7 +214,7 @@ const expandVolume =
       await allotMore(tx, pool, disk, promised(sizeGB), `the volume needs ${sizeGB - volume.sizeGB} GB more`);
       const data = { sizeGB, fromGB: volume.sizeGB };
       await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
-      const volumeText = JSON.stringify(publicVolume(larger));
+      const volumeText = await publicText(tx, larger);
       return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
     });
 

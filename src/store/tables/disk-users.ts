@@ -32,8 +32,8 @@ export async function instancesWithDisk(db: Db, { kind, id }: DiskId): Promise<s
 const AT_ONCE = 500;
 
 /**
- * Keys of disks of instances with desired running or status Running, and of those with a due time or
- * a lease whose container may still run.
+ * Keys of disks whose instance has desired running or status Running, or is neither Stopped nor
+ * Archived and has a due time or a lease.
  */
 export async function disksInUse(db: Db, disks: readonly DiskId[]): Promise<Set<string>> {
   const needed = new Set<string>();

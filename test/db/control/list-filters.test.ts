@@ -144,7 +144,11 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
     expect(await listed({ name: 'äRGER_' })).toEqual([[id, { team: 'a' }]]);
     expect(await listed({ name: '%' })).toEqual([]);
     await volumes.setLabels(world.caller, { id: plain, labels: { team: 'a', x: '' } });
-    await volumes.rename(world.caller, { id: plain, name: 'other' }, null);
+    const renamed = await volumes.rename(world.caller, { id: plain, name: 'other' }, null);
+    await settled(world);
+    const expanded = await volumes.expand(world.caller, { id: plain, sizeGB: 20 }, null);
+    for (const { volumeText } of [renamed, expanded])
+      expect(JSON.parse(volumeText)).toMatchObject({ labels: { team: 'a', x: '' } });
     expect(await listed({ labels: { team: 'a' }, name: 'OTHER' })).toEqual([[plain, { team: 'a', x: '' }]]);
     const { volumeText } = await volumes.get(world.caller, { id: plain });
     expect(JSON.parse(volumeText)).toMatchObject({ labels: { team: 'a', x: '' } });

@@ -25,8 +25,8 @@ import {
   type ServerProcess,
 } from '../../fixtures/server-process.ts';
 
-const OUTAGE_MS = atLevel({ short: 5_000, long: 10_000, soak: 60_000 });
-const LAUNCHES = atLevel({ short: 10, long: 20 });
+const OUTAGE_MS = atLevel({ short: 3_000, long: 10_000, soak: 60_000 });
+const LAUNCHES = atLevel({ short: 6, long: 20 });
 const MOST_RESTARTS = 4;
 const SETTLE_DEADLINE_MS = 120_000;
 const pager = { currentPage: 1, pageSize: 500 };

@@ -11,6 +11,7 @@ import type { Limits } from '../../../src/domain/instance-states.ts';
 import { credentials, startDebianRegistries, type DebianRegistries } from '../engines/debian-registry.ts';
 import { importBusybox } from '../engines/docker-fixture.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
+import { sampled } from '../../fixtures/level.ts';
 import { docker, login, until, type Client } from '../../fixtures/server-process.ts';
 
 const limits = {
@@ -89,7 +90,7 @@ test('a private image without credentials waits and names the fix; with credenti
   await inside.removeAll(id);
 });
 
-test.each(['tag', 'digest'] as const)(
+test.each(sampled(['digest', 'tag'] as const, { oneIn: 2 }))(
   'refuses a private image by %s to another account, although the host has it',
   async (by) => {
     const name = by === 'tag' ? ref : digestRef;

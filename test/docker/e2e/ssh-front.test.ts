@@ -8,6 +8,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { atLevel, isLong } from '../../fixtures/level.ts';
+import { longTest } from '../../fixtures/long-test.ts';
 import { lastingConnections } from '../../../src/control/auto-stop/tcp-connections.ts';
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
@@ -82,6 +83,8 @@ const LARGE_MB = atLevel({ short: 20, long: 60, soak: 200 });
 
 // The short level tests the front and sshd once each.
 describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ image, hasSshd, hasBash }) => {
+  // Transfers through sshd pass no code of Berth.
+  const transferTest = hasSshd ? longTest : test;
   let id: string;
   let port: number;
   const ssh = (command: string, stdin?: string) => user.sh(port, `$SSH '${command}'`, stdin);
@@ -168,7 +171,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect((await resized.ended).stdout).toContain('30 100');
   });
 
-  test(`${LARGE_MB} MB go in and come back intact`, async () => {
+  transferTest(`${LARGE_MB} MB go in and come back intact`, async () => {
     const file = join(user.folder, 'large');
     const bytes = randomBytes(LARGE_MB * 1_000_000);
     await writeFile(file, bytes);
@@ -185,7 +188,7 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     process.stderr.write(`${LARGE_MB} MB in: ${Math.round(inMs)} ms (${hasSshd ? 'sshd' : 'front'})\n`);
   });
 
-  test('scp, sftp and rsync work both ways, across key re-exchanges', async () => {
+  transferTest('scp, sftp and rsync work both ways, across key re-exchanges', async () => {
     const bytes = randomBytes(10_000_000);
     await writeFile(join(user.folder, 'file'), bytes);
     const scp = await user.sh(
@@ -207,50 +210,53 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     expect(scp).toEqual({ code: 0, stdout: 'done\n', stderr: '' });
   });
 
-  test('forwards ports: -L and -D to 127.0.0.1 inside with many connections at once, -R from a port inside', async () => {
-    const server = user.begin(
-      port,
-      `$SSH 'mkdir -p /tmp/www; head -c 300000 /dev/zero >/tmp/www/file; ${hasBash ? 'cd /tmp/www && exec python3 -m http.server -b 127.0.0.1 7070' : 'exec httpd -f -p 127.0.0.1:7070 -h /tmp/www'}'`,
-    );
-    await until(
-      () => ssh('cat /proc/net/tcp | grep -c 0100007F:1B9E.*0A'),
-      ({ stdout }) => stdout.trim() !== '0',
-    );
-    const [l, d] = [await freePort(), await freePort()];
-    const way = user.begin(port, `exec $SSH -N -L ${l}:localhost:7070 -D ${d} -o ExitOnForwardFailure=yes`);
-    const many = await until(
-      () =>
-        user.sh(
-          port,
-          `for n in $(seq 20); do curl -sf http://127.0.0.1:${l}/file | wc -c & curl -sf --socks5-hostname 127.0.0.1:${d} http://localhost:7070/file | wc -c & done; wait`,
-        ),
-      ({ stdout }) => stdout !== '' && !stdout.startsWith('0'),
-    );
-    expect(many.stdout.trim().split('\n')).toEqual(Array.from({ length: 40 }, () => '300000'));
-    const dead = await user.sh(port, `curl -sS --max-time 10 --socks5-hostname 127.0.0.1:${d} http://127.0.0.1:9/`);
-    expect(dead.code).not.toBe(0);
-    way.child.kill();
+  transferTest(
+    'forwards ports: -L and -D to 127.0.0.1 inside with many connections at once, -R from a port inside',
+    async () => {
+      const server = user.begin(
+        port,
+        `$SSH 'mkdir -p /tmp/www; head -c 300000 /dev/zero >/tmp/www/file; ${hasBash ? 'cd /tmp/www && exec python3 -m http.server -b 127.0.0.1 7070' : 'exec httpd -f -p 127.0.0.1:7070 -h /tmp/www'}'`,
+      );
+      await until(
+        () => ssh('cat /proc/net/tcp | grep -c 0100007F:1B9E.*0A'),
+        ({ stdout }) => stdout.trim() !== '0',
+      );
+      const [l, d] = [await freePort(), await freePort()];
+      const way = user.begin(port, `exec $SSH -N -L ${l}:localhost:7070 -D ${d} -o ExitOnForwardFailure=yes`);
+      const many = await until(
+        () =>
+          user.sh(
+            port,
+            `for n in $(seq 20); do curl -sf http://127.0.0.1:${l}/file | wc -c & curl -sf --socks5-hostname 127.0.0.1:${d} http://localhost:7070/file | wc -c & done; wait`,
+          ),
+        ({ stdout }) => stdout !== '' && !stdout.startsWith('0'),
+      );
+      expect(many.stdout.trim().split('\n')).toEqual(Array.from({ length: 40 }, () => '300000'));
+      const dead = await user.sh(port, `curl -sS --max-time 10 --socks5-hostname 127.0.0.1:${d} http://127.0.0.1:9/`);
+      expect(dead.code).not.toBe(0);
+      way.child.kill();
 
-    const r = await freePort();
-    const fetched = hasBash
-      ? 'exec python3 -c "import urllib.request as r; print(r.urlopen(\\"http://127.0.0.1:7171/known_hosts\\").read().decode()[0], end=\\"\\")"'
-      : 'wget -q -O - http://127.0.0.1:7171/known_hosts | head -c 1';
-    const local = createServer((_asked, answer) => void answer.end('[')).listen(r, '127.0.0.1');
-    const back = user.begin(port, `exec $SSH -N -R 7171:127.0.0.1:${r} -o ExitOnForwardFailure=yes`);
-    await until(
-      () => ssh(fetched),
-      ({ stdout }) => stdout === '[',
-    );
-    const chosen = await user.sh(
-      port,
-      `timeout 3 ssh -o LogLevel=INFO $SSH_OPTIONS -p $PORT root@127.0.0.1 -N -R 0:127.0.0.1:${r}`,
-    );
-    expect(chosen.stderr).toMatch(/Allocated port [1-9]\d* for remote forward/);
-    const taken = await user.sh(port, `$SSH -N -R 7171:127.0.0.1:${r} -o ExitOnForwardFailure=yes`);
-    expect(taken.stderr).toMatch(/remote port forwarding failed/);
-    for (const one of [back, server]) one.child.kill();
-    local.close();
-  });
+      const r = await freePort();
+      const fetched = hasBash
+        ? 'exec python3 -c "import urllib.request as r; print(r.urlopen(\\"http://127.0.0.1:7171/known_hosts\\").read().decode()[0], end=\\"\\")"'
+        : 'wget -q -O - http://127.0.0.1:7171/known_hosts | head -c 1';
+      const local = createServer((_asked, answer) => void answer.end('[')).listen(r, '127.0.0.1');
+      const back = user.begin(port, `exec $SSH -N -R 7171:127.0.0.1:${r} -o ExitOnForwardFailure=yes`);
+      await until(
+        () => ssh(fetched),
+        ({ stdout }) => stdout === '[',
+      );
+      const chosen = await user.sh(
+        port,
+        `timeout 3 ssh -o LogLevel=INFO $SSH_OPTIONS -p $PORT root@127.0.0.1 -N -R 0:127.0.0.1:${r}`,
+      );
+      expect(chosen.stderr).toMatch(/Allocated port [1-9]\d* for remote forward/);
+      const taken = await user.sh(port, `$SSH -N -R 7171:127.0.0.1:${r} -o ExitOnForwardFailure=yes`);
+      expect(taken.stderr).toMatch(/remote port forwarding failed/);
+      for (const one of [back, server]) one.child.kill();
+      local.close();
+    },
+  );
 
   test('forwards the agent for as long as its connection', async () => {
     // An image without ssh has no ssh-add, so a small client speaks the agent protocol.

@@ -24,6 +24,7 @@ import {
   type Subject,
   type SpecOptions,
 } from '../../conformance/subject.ts';
+import { atLevel } from '../../fixtures/level.ts';
 import { endpoint, isolation, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { makeCuttable, withSocket } from './sockets.ts';
 
@@ -32,6 +33,7 @@ let subject: Subject;
 onDocker((made) => ({ fixture, subject } = made));
 
 const loopback = '127.0.0.1';
+const CONNECTIONS = atLevel({ short: 200, long: 1_000 });
 const echo = { host: loopback, port: echoPort };
 
 async function joined(options?: SpecOptions): Promise<{ spec: EngineSpec; network: InstanceNetwork }> {
@@ -155,11 +157,11 @@ describe('connections and listeners in an instance’s network', () => {
     await expectFault(network.connect({ host: os.hostname(), port: echoPort }, deadline()), 'not_found');
   });
 
-  it('leave no handle and no process after a thousand connections', { timeout: 120_000 }, async () => {
+  it(`leave no handle and no process after ${CONNECTIONS} connections`, { timeout: 120_000 }, async () => {
     const { network } = await joined();
     await says(network, echo);
     const before = await handles();
-    for (let n = 0; n < 1_000; n++) expect(await says(network, echo, `I am ${n}`)).toBe(`I am ${n}`);
+    for (let n = 0; n < CONNECTIONS; n++) expect(await says(network, echo, `I am ${n}`)).toBe(`I am ${n}`);
     await until('all connections are closed', async () => (await handles()) <= before);
     const one = await child();
     expect((await readdir(`/proc/${one}/fd`)).length).toBeLessThan(40);

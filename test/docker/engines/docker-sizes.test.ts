@@ -109,7 +109,7 @@ describe('an instance with whole processors', () => {
     expect(await output(spec, 'cat /sys/devices/system/cpu/online')).toMatch(/^\d+$/);
   });
 
-  it('has another one than a neighbor, and follows the load at its next start', async () => {
+  longTest('has another one than a neighbor, and follows the load at its next start', async () => {
     const specs = [await launch(), await launch()];
     const sets = async () =>
       Promise.all(specs.map(async ({ id }) => (await fixture.inspect(id)).HostConfig.CpusetCpus));

@@ -50,6 +50,11 @@ describe('a failed command of a script', () => {
       `#!/bin/bash\nset -euo pipefail\n${failing}`,
       /^2 line 6 ended with code 2: ls \/missing: ls: /,
     ],
+    [
+      'bash with set -x',
+      'set -x\nls /missing\n',
+      /^2 line 2 ended with code 2: ls \/missing: ls: cannot access '\/missing'/,
+    ],
     ['env bash -e', `#!/usr/bin/env -S bash -e\nfalse\n`, '1 line 2 ended with code 1: false'],
     ['a function', 'f() {\n  return 4\n}\nf\nexit 3', '3 line 4 ended with code 4: return 4'],
     ['a sourced file', 'echo false >/tmp/more\n. /tmp/more\ntrue', /^0 line 2 ended with code 1: \. \/tmp\/more$/],

@@ -126,7 +126,7 @@ describe.each(['owner', 'signedIn', 'public'] as const)('a port with access %s',
       }
       expect(got).toEqual(wanted);
       expect(heads).toHaveLength(Object.values(wanted).filter((status) => status === 200).length);
-      // No token, session or key is forwarded, whoever is authorized.
+      // No token, session or key is forwarded, for any authorized visitor.
       expect(heads.join('\n')).not.toMatch(/berth|good|=notebook|ended|session-[am]|port-81/);
     },
   );
