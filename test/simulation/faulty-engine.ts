@@ -159,7 +159,7 @@ export function faultyEngine(life: ServerRun): Engine {
     async pushImage(ref, onProgress, signal, credentials) {
       const fn = (by: AbortSignal): Promise<void> => engine.pushImage(ref, reported(onProgress), by, credentials);
       await ask({ verb: 'pushImage', about: ref, signal, fn });
-      world.preconditions.markSaved(ref);
+      world.preconditions.markPushed(ref);
     },
     removeImage(ref, signal) {
       world.preconditions.mayRemoveImage(ref);
@@ -182,7 +182,7 @@ export function faultyEngine(life: ServerRun): Engine {
       world.preconditions.maySave(id, ref);
       const fn = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
       const saved = await ask({ verb: 'saveImage', about: id, signal, fn });
-      if (!world.pushes) world.preconditions.markSaved(ref);
+      world.preconditions.markSaved(id, ref);
       return saved;
     },
     watch(onHint, signal) {

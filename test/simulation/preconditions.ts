@@ -19,8 +19,10 @@ export interface Preconditions {
   mayCreateDisk(disk: DiskId): void;
   mayDestroyDisk(disk: DiskId): void;
   mayUnmount(disk: DiskId): void;
-  /** The engine reports that the image holds a root disk, in its final registry. */
-  markSaved(ref: string): void;
+  /** The engine reports that the image holds the root disk of the instance. */
+  markSaved(id: string, ref: string): void;
+  /** The registry holds the image. */
+  markPushed(ref: string): void;
 }
 
 export function makePreconditions(
@@ -30,7 +32,11 @@ export function makePreconditions(
 ): Preconditions {
   const savedRefs = new Set<string>();
   return {
-    markSaved: (ref) => void savedRefs.add(ref),
+    markSaved(id, ref) {
+      // The root disk of an instance that is to run again stays on the host.
+      if (!world.pushes || checker.instances.get(id)?.instance.desired === 'running') savedRefs.add(ref);
+    },
+    markPushed: (ref) => void savedRefs.add(ref),
     mayEnsure({ id, generation, nodePorts }) {
       const stored = checker.instances.get(id);
       if (!stored) return wrong(`the engine is asked to make ${id}, which is not written down`);
