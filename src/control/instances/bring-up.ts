@@ -65,12 +65,17 @@ function retryDisks({ deps }: ReconcileContext, state: InstanceState, error: unk
   return { state, next: deps.limits.engineRetryMs };
 }
 
-/** Clears the mark after the engine has the files. A change meanwhile leaves it set: true. */
+/**
+ * Clears the mark after the engine has the files. A change meanwhile sets it again: true. The first
+ * write locks the row, so a concurrent change has committed, or sets the mark later.
+ */
 async function changedSince(tx: Db, context: ReconcileContext, instance: Instance, spec: EngineSpec): Promise<boolean> {
-  if (await areFilesStale(tx, context, instance, spec)) return true;
-  if ((await instanceRow(tx, instance.id))?.revision !== instance.revision) return true;
   await setFilesStale(tx, instance.id, false);
-  return false;
+  const changed =
+    (await areFilesStale(tx, context, instance, spec)) ||
+    (await instanceRow(tx, instance.id))?.revision !== instance.revision;
+  if (changed) await setFilesStale(tx, instance.id, true);
+  return changed;
 }
 
 export async function ensureContainer(

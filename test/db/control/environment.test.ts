@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { VariableChange } from '../../../src/control/instances/environment.ts';
 import { makeSeal } from '../../../src/control/base/seal.ts';
+import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -83,6 +84,17 @@ onBothEngines('environment', (open) => {
     await instances.start(caller, { instanceId: stopped }, null);
     await world.until(stopped, hasStatus('Running'));
     expect(await fileOf(world, stopped)).toMatch(/export B='2'\nexport S='s'\n$/);
+  });
+
+  test('brings the last of many quick changes', async () => {
+    const world = await makeWorld(await open());
+    const { environments } = world.running.control;
+    const id = await launched(world);
+    for (let last = 1; last <= atLevel({ short: 20, long: 100 }); last++) {
+      const given = change({ environment: { LAST: String(last) } });
+      await environments.change(world.caller, { instanceId: id }, given, null);
+      if (last % 10 === 0) await eventually(async () => (await fileOf(world, id)).endsWith(`LAST='${last}'\n`));
+    }
   });
 
   test('keeps a secret out of every row, and deletes it with its instance', async () => {
