@@ -1,6 +1,5 @@
 /** A map bounded by entries and bytes; evicts the least recently used entry first. */
 export interface BoundedMap<Value> {
-  /** Marks the entry as used. */
   get(key: string): Value | undefined;
   /** Does not mark the entry as used. */
   peek(key: string): Value | undefined;

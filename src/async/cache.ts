@@ -24,7 +24,6 @@ export interface Cache<Value> {
   peek(key: string): Value | undefined;
   /** The fresh value; else loads it, or joins the load in flight. */
   get(key: string): Promise<Value>;
-  /** Ignores the cache. */
   reload(key: string): Promise<Value>;
   /** Drops matching entries, and disowns loads in flight, which may predate the change. */
   invalidate(matches: (value: Value, key: string) => boolean): void;

@@ -33,7 +33,6 @@ export function makeRechecker<Key>(check: (keys: ReadonlySet<Key>) => Promise<vo
  */
 export function makeCoalescingQueue<T>(fn: (value: T) => Promise<unknown>): {
   add(value: T): void;
-  /** Drops the values that wait. */
   replace(value: T): void;
 } {
   const waiting = new Set<T>();

@@ -22,9 +22,7 @@ export function makeLimit(max: number, parent: TryAcquire = () => () => {}): Try
 
 export interface KeyedLimit {
   tryAcquire(key: string): Release | null;
-  /** Permits held by the key. */
   countOf(key: string): number;
-  /** Permits held by all keys. */
   readonly total: number;
 }
 

@@ -12,7 +12,6 @@ export interface BackOffOptions {
 
 export interface RetryOptions extends BackOffOptions {
   signal: AbortSignal;
-  /** Called before each pause. */
   onError?: (error: unknown, pauseMs: number) => void;
   /** May reject when the signal aborts. */
   sleep?: (ms: number, signal: AbortSignal) => Promise<unknown>;

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { fileKinds } from '../domain/paths.ts';
 import { answer, flag, id, integer, request, text, textOrNull, unixMs, wholeNumber } from './common.ts';
 
-/** URI template. */
 export const FILE_PATH = '/storage/volume/{id}/files/{path}';
 /** Type of every download: a browser must not render a file as a page of the API's origin. */
 export const FILE_TYPE = 'application/octet-stream';
@@ -62,7 +61,6 @@ export interface FileCalls {
     volumeId: string,
     path: string,
     options?: FileOptions & {
-      /** First byte. */
       from?: number;
       /** ETag that `from` refers to; the whole file follows after a change. */
       ifSame?: string;

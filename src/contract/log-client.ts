@@ -17,7 +17,6 @@ export type LogStreamItem =
   | { type: 'gap'; why: string }
   /** Its run has ended, or another begins. */
   | { type: 'status'; status: string }
-  /** The last. */
   | { type: 'end'; why: string };
 
 export interface LogOptions {

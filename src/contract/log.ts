@@ -123,7 +123,6 @@ export const logsAnswer = answer('LogsAnswer', {
   gap: flag('Whether lines after the given cursor were dropped'),
 });
 
-/** Event names of a stream. */
 export const LOG_LINE_EVENT = 'line';
 export const LOG_GAP_EVENT = 'gap';
 export const LOG_STATUS_EVENT = 'status';

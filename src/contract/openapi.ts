@@ -3,7 +3,6 @@
  * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
 import { z } from 'zod';
-import { ADMIN_ROLE } from '../domain/roles.ts';
 import {
   MAX_BODY_BYTES,
   errorCodes,
@@ -283,7 +282,8 @@ const describe = (name: RouteName, { summary, details, source, who, path }: Rout
 const whoMayCall: Record<Route['who'], string> = {
   anyone: 'Needs no login.',
   account: "Needs a login or an API key; concerns the caller's own resources.",
-  admin: `Needs a login or an API key of an account in the group \`${ADMIN_ROLE}\`.`,
+  operator: 'Needs a login or an API key of an account in the group `operator` or `admin`.',
+  admin: 'Needs a login or an API key of an account in the group `admin`.',
 };
 
 /** One response for each status; its description lists the error codes. */

@@ -1,18 +1,24 @@
 /** Rows of the route table: their types and builders. The table itself is `routes.ts`. */
 import type { z } from 'zod';
+import type { Role } from '../domain/roles.ts';
+import type { Subject } from '../domain/scopes.ts';
 import type { ErrorCode } from './common.ts';
 
-export type Who = 'anyone' | 'account' | 'admin';
+/** The role that a caller needs; `account`: any. */
+export type Who = 'anyone' | 'account' | Exclude<Role, 'user'>;
 
 interface Row<Kind extends string, Caller extends Who> {
   kind: Kind;
   /** Below `/api`; a URI template. */
   path: string;
   who: Caller;
+  /** Changes nothing but the time of the last use. */
+  reads: boolean;
+  /** Subject of the scopes that an API key needs (`domain/scopes.ts`). */
+  subject: Subject;
   /** `plain`: `{message}`. `problem`: RFC 9457 with `message`. */
   errors: 'plain' | 'problem';
   summary: string;
-  /** Further sentences for the API document. */
   details?: string;
   /** Origin of the rule: `ours`, or a section of `docs/interface.md`. */
   source: string;
@@ -27,7 +33,6 @@ export interface JsonRoute<
   method: 'GET' | 'POST';
   body: Body;
   answer: Answer;
-  /** Accepts an `Idempotency-Key`. */
   idempotent: boolean;
   /** Starts an operation, which `X-Operation-Id` names. */
   operation: Starts;
@@ -35,7 +40,6 @@ export interface JsonRoute<
   waits: boolean;
   /** Writes into a volume, which may be full. */
   fills: boolean;
-  /** Sets or clears the access cookie. */
   setsCookie: boolean;
   /** Sends large answers with gzip: they hold no secret (decision 33). */
   compressed: boolean;
@@ -72,7 +76,6 @@ export interface EventsRoute<Query extends z.ZodType = z.ZodType> extends Stream
 
 export interface SocketRoute<Query extends z.ZodType = z.ZodType> extends StreamRow<'socket', Query> {
   method: 'GET';
-  /** WebSocket subprotocol. */
   protocol: string;
 }
 
@@ -87,10 +90,37 @@ export interface BytesRoute<Query extends z.ZodType = z.ZodType> extends StreamR
 export type Route = JsonRoute | EventsRoute | SocketRoute | BytesRoute;
 
 type Description = Pick<JsonRoute, 'summary'> &
-  Partial<Omit<JsonRoute, 'kind' | 'path' | 'who' | 'body' | 'answer' | 'operation'>>;
+  Partial<Omit<JsonRoute, 'kind' | 'path' | 'who' | 'reads' | 'subject' | 'body' | 'answer' | 'operation'>>;
+
+/** Source of a rule, for `Row.source`. */
+export const decision = (subject: string): string => `docs/interface.md §10, ${subject}`;
+
+const subjects: Readonly<Record<string, Subject>> = {
+  admin: 'admin',
+  balance: 'billing',
+  events: 'account',
+  image: 'instances',
+  instance: 'instances',
+  operation: 'instances',
+  region: 'instances',
+  registry: 'account',
+  resource: 'instances',
+  storage: 'volumes',
+  user: 'account',
+};
+
+/** By the first part of the path, and `admin` for all that needs a role. */
+function subjectOf(who: Who, path: string): Subject {
+  const subject = who === 'operator' || who === 'admin' ? 'admin' : subjects[path.split('/')[1] ?? ''];
+  if (subject === undefined) throw new Error(`the path ${path} begins with no known subject: add it to route.ts`);
+  return subject;
+}
 
 const jsonRouteFor =
-  <Caller extends Who, Starts extends boolean>(who: Caller, operation: Starts) =>
+  <Caller extends Who, Starts extends boolean>(
+    who: Caller,
+    { operation, reads = false }: { operation: Starts; reads?: boolean },
+  ) =>
   <Body extends z.ZodType, Answer extends z.ZodType>(
     path: string,
     body: Body,
@@ -101,6 +131,8 @@ const jsonRouteFor =
     method: 'POST',
     path,
     who,
+    reads,
+    subject: subjectOf(who, path),
     body,
     answer,
     idempotent: operation,
@@ -114,24 +146,36 @@ const jsonRouteFor =
     ...description,
   });
 
-export const openRoute = jsonRouteFor('anyone', false);
-export const adminRoute = jsonRouteFor('admin', false);
-export const jsonRoute = jsonRouteFor('account', false);
+export const openRoute = jsonRouteFor('anyone', { operation: false });
+export const readRoute = jsonRouteFor('account', { operation: false, reads: true });
+export const jsonRoute = jsonRouteFor('account', { operation: false });
 /** Starts an operation and accepts an idempotency key. */
-export const operationRoute = jsonRouteFor('account', true);
+export const operationRoute = jsonRouteFor('account', { operation: true });
+export const operatorReadRoute = jsonRouteFor('operator', { operation: false, reads: true });
+export const operatorRoute = jsonRouteFor('operator', { operation: false });
+export const adminReadRoute = jsonRouteFor('admin', { operation: false, reads: true });
+export const adminRoute = jsonRouteFor('admin', { operation: false });
 
 const streamDefaults = { who: 'account', errors: 'problem', method: 'GET', source: 'ours', headers: [] } as const;
 
 type StreamDescription<Kind extends StreamRow<string>> = Omit<
   Kind,
-  'kind' | 'method' | 'who' | 'errors' | 'source' | 'headers' | 'path' | 'query'
+  'kind' | 'method' | 'who' | 'reads' | 'subject' | 'errors' | 'source' | 'headers' | 'path' | 'query'
 > & { headers?: readonly HeaderParameter[] };
 
 export const eventsRoute = <Query extends z.ZodType>(
   path: string,
   query: Query,
   description: StreamDescription<EventsRoute>,
-): EventsRoute<Query> => ({ kind: 'events', ...streamDefaults, path, query, ...description });
+): EventsRoute<Query> => ({
+  kind: 'events',
+  ...streamDefaults,
+  reads: true,
+  subject: subjectOf('account', path),
+  path,
+  query,
+  ...description,
+});
 
 export const socketRoute = <Query extends z.ZodType>(
   path: string,
@@ -140,6 +184,8 @@ export const socketRoute = <Query extends z.ZodType>(
 ): SocketRoute<Query> => ({
   kind: 'socket',
   ...streamDefaults,
+  reads: false,
+  subject: subjectOf('account', path),
   path,
   query,
   protocol,
@@ -152,4 +198,13 @@ export const bytesRoute = <Query extends z.ZodType>(
   path: string,
   query: Query,
   description: StreamDescription<BytesRoute>,
-): BytesRoute<Query> => ({ kind: 'bytes', ...streamDefaults, method, path, query, ...description });
+): BytesRoute<Query> => ({
+  kind: 'bytes',
+  ...streamDefaults,
+  reads: method === 'GET' || method === 'HEAD',
+  subject: subjectOf('account', path),
+  method,
+  path,
+  query,
+  ...description,
+});

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import * as account from './account.ts';
+import { accountRoutes } from './account-routes.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
 import * as environment from './environment.ts';
@@ -15,9 +16,9 @@ import * as labels from './list-filters.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
-import * as admin from './admin.ts';
+import { adminRoutes } from './admin-routes.ts';
 import * as port from './port.ts';
-import { adminRoute, jsonRoute, openRoute, operationRoute } from './route.ts';
+import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
 import * as stopPolicy from './stop-policy.ts';
 import { streamRoutes } from './stream-routes.ts';
@@ -25,8 +26,6 @@ import * as volume from './volume.ts';
 
 export const BASE_PATH = '/api';
 export const ACCESS_COOKIE = 'AccessToken';
-
-const decision = (subject: string) => `docs/interface.md §10, ${subject}`;
 
 const act = (name: string, summary: string) =>
   operationRoute(`/instance/${name}`, instance.instanceIdBody, instance.instanceIdAnswer, {
@@ -42,13 +41,13 @@ export const routes = {
     summary: 'Launch an instance',
     source: 'docs/interface.md §4.1',
   }),
-  listInstances: jsonRoute('/instance/list', labels.instanceListRequest, instance.instanceListAnswer, {
+  listInstances: readRoute('/instance/list', labels.instanceListRequest, instance.instanceListAnswer, {
     compressed: true,
     errors: 'plain',
     summary: "List the caller's instances, newest first",
     source: 'docs/interface.md §4.2',
   }),
-  listVolumes: jsonRoute('/storage/volume/list', labels.volumeListRequest, volume.volumeListAnswer, {
+  listVolumes: readRoute('/storage/volume/list', labels.volumeListRequest, volume.volumeListAnswer, {
     compressed: true,
     errors: 'plain',
     summary: "List the caller's volumes, newest first",
@@ -66,7 +65,7 @@ export const routes = {
     summary: 'Delete a storage volume that no instance mounts',
     source: decision('volumes'),
   }),
-  getVolume: jsonRoute('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
+  getVolume: readRoute('/storage/volume/get', volume.volumeIdBody, volume.volumeGetAnswer, {
     summary: 'Return a volume with its mounts, snapshots and last operation',
   }),
   expandVolume: operationRoute('/storage/volume/expand', volume.volumeExpandRequest, volume.volumeExpandAnswer, {
@@ -86,7 +85,7 @@ export const routes = {
     volume.snapshotCreateAnswer,
     { summary: 'Take a snapshot of a volume, even while instances write to it' },
   ),
-  listSnapshots: jsonRoute('/storage/snapshot/list', instance.pageRequest, volume.snapshotListAnswer, {
+  listSnapshots: readRoute('/storage/snapshot/list', instance.pageRequest, volume.snapshotListAnswer, {
     compressed: true,
     summary: "List the caller's snapshots, newest first",
   }),
@@ -96,7 +95,7 @@ export const routes = {
   restoreSnapshot: operationRoute('/storage/snapshot/restore', volume.volumeCopyRequest, volume.volumeCreateAnswer, {
     summary: 'Create a volume with the files of a snapshot',
   }),
-  listFiles: jsonRoute('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
+  listFiles: readRoute('/storage/files/list', file.fileListRequest, file.fileListAnswer, {
     compressed: true,
     summary: 'List a folder of a volume by name, page by page',
   }),
@@ -125,13 +124,13 @@ export const routes = {
     summary: 'Grow the data disk or the Docker disk of an instance, even while it runs',
     source: 'ours; docs/interface.md §2.1 and §4.1 have the sizes',
   }),
-  getInstance: jsonRoute('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
+  getInstance: readRoute('/instance/get', instance.instanceIdBody, operation.instanceGetAnswer, {
     summary: 'Return an instance with the timeline of its last start',
   }),
-  getOperation: jsonRoute('/operation/get', operation.operationIdBody, operation.operationAnswer, {
+  getOperation: readRoute('/operation/get', operation.operationIdBody, operation.operationAnswer, {
     summary: 'Return an operation: stages, progress and the cause of a failure',
   }),
-  listOperations: jsonRoute('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
+  listOperations: readRoute('/operation/list', operation.operationListRequest, operation.operationListAnswer, {
     compressed: true,
     summary: 'List the operations of one instance, volume, snapshot or image, newest first',
   }),
@@ -143,15 +142,15 @@ export const routes = {
       'Set and return the stop policy of an instance: a field left out stays, null removes it. A start removes a stopAtUnixMs in the past',
     source: 'ours; docs/interface.md §2.1 has scheduledStopTimestamp',
   }),
-  activity: jsonRoute('/instance/activity', instance.instanceIdBody, stopPolicy.activityAnswer, {
+  activity: readRoute('/instance/activity', instance.instanceIdBody, stopPolicy.activityAnswer, {
     summary: 'Return whether an instance is in use, by which signal, and the time of its idle stop',
   }),
-  metrics: jsonRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
+  metrics: readRoute('/instance/metrics', metrics.metricsRequest, metrics.metricsAnswer, {
     compressed: true,
     summary:
       'Return the resource usage of an instance over the last 24 hours: by 15 seconds for an hour, then by the minute',
   }),
-  logs: jsonRoute('/instance/logs', log.logsRequest, log.logsAnswer, {
+  logs: readRoute('/instance/logs', log.logsRequest, log.logsAnswer, {
     summary:
       'Read the console, init script log or events of an instance by page; GET the same path for a stream or download',
   }),
@@ -159,7 +158,7 @@ export const routes = {
     summary:
       'Run a command inside a running instance and return its output; it is killed at its timeout or when the client disconnects',
   }),
-  listTerminals: jsonRoute('/instance/terminal/list', instance.instanceIdBody, exec.terminalListAnswer, {
+  listTerminals: readRoute('/instance/terminal/list', instance.instanceIdBody, exec.terminalListAnswer, {
     summary: 'List the open terminals of an instance',
   }),
   closeTerminal: jsonRoute('/instance/terminal/close', exec.terminalBody, account.emptyAnswer, {
@@ -176,21 +175,21 @@ export const routes = {
     summary: 'Set the access to a port through the gateway: owner, any account (signedIn), public or default',
     source: 'ours; nodePorts of docs/interface.md §4.1 are the default',
   }),
-  listPorts: jsonRoute('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
+  listPorts: readRoute('/instance/port/list', instance.instanceIdBody, port.portListAnswer, {
     summary: 'List the ports in nodePorts and those with a setting or link, with access and URLs',
   }),
   sharePort: jsonRoute('/instance/port/share', port.shareRequest, port.shareAnswer, {
     idempotent: true,
     summary: 'Create a link that opens a port without login until it expires or is revoked',
   }),
-  listShares: jsonRoute('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
+  listShares: readRoute('/instance/port/shares', instance.instanceIdBody, port.shareListAnswer, {
     summary: 'List the links to ports of an instance, oldest first, without tokens',
   }),
   unsharePort: jsonRoute('/instance/port/unshare', port.unshareRequest, account.emptyAnswer, {
     idempotent: true,
     summary: 'Revoke a link to a port and disconnect its users',
   }),
-  listInstanceEnvironment: jsonRoute(
+  listInstanceEnvironment: readRoute(
     '/instance/environment/list',
     instance.instanceIdBody,
     environment.environmentListAnswer,
@@ -208,13 +207,13 @@ export const routes = {
     environment.environmentChangeAnswer,
     { idempotent: true, summary: 'Delete environment variables of an instance' },
   ),
-  catalog: jsonRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
+  catalog: readRoute('/resource/user/instance/list', empty, catalog.catalogAnswer, {
     compressed: true,
     errors: 'plain',
     summary: 'List instance types, regions, prices and stock',
     source: decision('catalog'),
   }),
-  listImages: jsonRoute('/image/list', instance.pageRequest, image.imageListAnswer, {
+  listImages: readRoute('/image/list', instance.pageRequest, image.imageListAnswer, {
     compressed: true,
     summary: "List the images for launches: the operator's, then the caller's own",
     source: decision('catalog'),
@@ -233,133 +232,20 @@ export const routes = {
     idempotent: true,
     summary: 'Store credentials for a registry of your images, one for each server',
   }),
-  listRegistries: jsonRoute('/registry/list', empty, image.registryListAnswer, {
+  listRegistries: readRoute('/registry/list', empty, image.registryListAnswer, {
     summary: "List the caller's registry credentials, without their secrets",
   }),
   deleteRegistry: jsonRoute('/registry/delete', account.idBody, account.emptyAnswer, {
     idempotent: true,
     summary: 'Delete registry credentials',
   }),
-  listRegions: jsonRoute('/region/list', empty, catalog.regionListAnswer, {
+  listRegions: readRoute('/region/list', empty, catalog.regionListAnswer, {
     compressed: true,
     summary: 'List regions and their capabilities',
     source: decision('catalog'),
   }),
-  login: openRoute('/user/login', account.loginRequest, account.loginAnswer, {
-    setsCookie: true,
-    errors: 'plain',
-    summary: 'Log in; also sets the AccessToken cookie',
-    source: decision('authentication'),
-  }),
-  logout: jsonRoute('/user/logout', empty, account.emptyAnswer, {
-    setsCookie: true,
-    summary: 'Log out: revoke the token',
-    source: decision('authentication'),
-  }),
-  changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
-    setsCookie: true,
-    summary: 'Change the password and end every login of the account',
-    source: decision('authentication'),
-  }),
-  userInfo: jsonRoute('/user/info', empty, account.userInfoAnswer, {
-    errors: 'plain',
-    summary: 'Return the account of the caller',
-    source: decision('account'),
-  }),
-  createUser: adminRoute('/user/create', account.userCreateRequest, account.userInfoAnswer, {
-    idempotent: true,
-    summary: 'Create an account (administrators)',
-  }),
-  listStrays: adminRoute('/admin/stray/list', empty, admin.orphanListAnswer, {
-    summary: 'List orphans: resources of this installation without a record (administrators)',
-  }),
-  handleStray: adminRoute('/admin/stray/handle', admin.orphanHandleRequest, admin.orphanHandleAnswer, {
-    summary:
-      'Adopt, stop or delete an orphan; an adopted instance keeps its mounts while its container lives (administrators)',
-  }),
-  listHeldDisks: adminRoute('/admin/disk/held', empty, admin.heldDiskListAnswer, {
-    summary: 'List disks that processes of the host keep from being removed (administrators)',
-  }),
-  listTasks: adminRoute('/admin/task/list', empty, admin.taskListAnswer, {
-    summary: 'List background tasks of the server and how their last run went (administrators)',
-  }),
-  listInstallationEnvironment: adminRoute('/admin/environment/list', empty, environment.environmentListAnswer, {
-    summary: "List the installation's environment variables (administrators)",
-  }),
-  setInstallationEnvironment: adminRoute(
-    '/admin/environment/set',
-    environment.environmentSetRequest,
-    environment.environmentChangeAnswer,
-    { idempotent: true, summary: 'Set environment variables for all instances; others stay (administrators)' },
-  ),
-  deleteInstallationEnvironment: adminRoute(
-    '/admin/environment/delete',
-    environment.environmentDeleteRequest,
-    environment.environmentChangeAnswer,
-    { idempotent: true, summary: "Delete the installation's environment variables (administrators)" },
-  ),
-  listEnvironment: jsonRoute('/user/environment/list', empty, environment.environmentListAnswer, {
-    summary: "List the account's environment variables",
-  }),
-  setEnvironment: jsonRoute(
-    '/user/environment/set',
-    environment.environmentSetRequest,
-    environment.environmentChangeAnswer,
-    { idempotent: true, summary: 'Set environment variables for all instances of the account; others stay' },
-  ),
-  deleteEnvironment: jsonRoute(
-    '/user/environment/delete',
-    environment.environmentDeleteRequest,
-    environment.environmentChangeAnswer,
-    { idempotent: true, summary: "Delete the account's environment variables" },
-  ),
-  createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {
-    idempotent: true,
-    errors: 'plain',
-    summary: 'Create an API key; only this answer has the full key',
-    source: decision('account'),
-  }),
-  listApiKeys: jsonRoute('/user/key/list', empty, account.keyListAnswer, {
-    errors: 'plain',
-    summary: "List the caller's API keys",
-    source: decision('account'),
-  }),
-  deleteApiKey: jsonRoute('/user/key/delete', account.idBody, account.emptyAnswer, {
-    idempotent: true,
-    errors: 'plain',
-    summary: 'Delete an API key and revoke it',
-    source: decision('account'),
-  }),
-  createSshKey: jsonRoute('/user/sshkey/create', account.sshKeyCreateRequest, account.sshKeyCreateAnswer, {
-    idempotent: true,
-    errors: 'plain',
-    summary: "Register an ssh public key; it opens the caller's instances within seconds",
-    source: decision('account'),
-  }),
-  listSshKeys: jsonRoute('/user/sshkey/list', empty, account.sshKeyListAnswer, {
-    errors: 'plain',
-    summary: "List the caller's ssh keys",
-    source: decision('account'),
-  }),
-  deleteSshKey: jsonRoute('/user/sshkey/delete', account.idBody, account.emptyAnswer, {
-    idempotent: true,
-    errors: 'plain',
-    summary: 'Delete an ssh key',
-    source: decision('account'),
-  }),
-  listSessions: jsonRoute('/user/session/list', empty, account.sessionListAnswer, {
-    summary: "List the caller's browser sessions at the gateway, the last used first",
-  }),
-  revokeSession: jsonRoute('/user/session/revoke', account.idBody, account.emptyAnswer, {
-    idempotent: true,
-    summary: 'End a session at the gateway and close its connections',
-  }),
-  balance: jsonRoute('/balance', empty, account.balanceAnswer, {
-    method: 'GET',
-    errors: 'plain',
-    summary: 'Return the balance of the caller in dollars',
-    source: decision('account'),
-  }),
+  ...accountRoutes,
+  ...adminRoutes,
   ...streamRoutes,
 } as const;
 
@@ -367,11 +253,9 @@ export type RouteName = keyof typeof routes;
 type NamesOf<Kind> = { [Name in RouteName]: (typeof routes)[Name]['kind'] extends Kind ? Name : never }[RouteName];
 export type JsonRouteName = NamesOf<'json'>;
 export type StreamRouteName = Exclude<RouteName, JsonRouteName>;
-/** Routes that need no login. */
 export type OpenRouteName = {
   [Name in JsonRouteName]: (typeof routes)[Name]['who'] extends 'anyone' ? Name : never;
 }[JsonRouteName];
-/** Routes that start an operation. */
 export type OperationRouteName = {
   [Name in JsonRouteName]: (typeof routes)[Name]['operation'] extends true ? Name : never;
 }[JsonRouteName];

@@ -31,13 +31,11 @@ export interface ExecStreams {
   stderr: ReadableStream<Bytes>;
   /** Resolves once at most 1 MiB waits to be sent. */
   write(bytes: Bytes): Promise<void>;
-  /** Closes stdin. */
   end(): void;
   resize(size: Size): void;
   signal(name: ProcessSignal): void;
   /** Exit code of the command. Rejects with a `SocketClosed`. */
   exited: Promise<number>;
-  /** Kills the command. */
   close(): void;
 }
 

@@ -41,7 +41,6 @@ export interface RunningControl {
   access: InternalAccess;
   imagePulls: ImagePulls;
   freeSpace: FreeSpaceMonitor;
-  /** Starts loops, watches and tasks. */
   start(): Promise<void>;
   stop(): Promise<void>;
 }

@@ -37,7 +37,6 @@ export interface Image {
   type: string;
 }
 
-/** States in the list of images. */
 export const imageStates = ['Ready', 'Absent', 'Preparing', 'Failed', 'Saving'] as const;
 /** States of an image of an account. `Failed` has a reason; lists omit `Deleting`. */
 export const ownImageStates = ['Saving', 'Ready', 'Failed', 'Deleting'] as const;

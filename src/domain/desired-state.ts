@@ -83,7 +83,6 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
 const hadContainer = ({ everEnsured, observed }: Instance): boolean =>
   (everEnsured && observed.status !== 'InitializationFailed') || observed.status === 'Archived';
 
-/** An absent size stays unchanged. */
 export interface DiskSizes {
   dataDiskGB?: number | undefined;
   dockerStorageGB?: number | undefined;

@@ -47,11 +47,9 @@ type MeasuredDisk = Pick<Disk, 'kind' | 'id' | 'sizeGB' | 'usageBytes'>;
 
 export interface RootDiskUsage {
   bytes: number;
-  /** Null while unknown. */
   biggest: DiskEntry[] | null;
 }
 
-/** Every disk except the root disk. */
 export const diskIdsOf = (instance: Pick<Instance, 'id' | 'ownerId' | 'spec'>): DiskId[] => [
   ...ownDisks(instance, 0).map(({ kind, id }) => ({ kind, id })),
   ...instance.spec.mounts.map(({ volumeId }): DiskId => ({ kind: 'volume', id: volumeId })),

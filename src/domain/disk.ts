@@ -56,7 +56,6 @@ export interface FullDisk {
   disk: 'root' | DiskKind;
   mountPath: string;
   percent: number;
-  /** Empty while unknown. */
   biggest: DiskEntry[];
 }
 

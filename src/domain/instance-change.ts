@@ -66,7 +66,6 @@ export function resizedSpec(spec: InstanceSpec, type: InstanceSpec['type']): Ins
   return { ...spec, type: { ...type, rootDiskGB }, extraDataDiskGB };
 }
 
-/** Null for a change without members. */
 export const pendingOrNull = (pending: PendingChange): PendingChange | null =>
   Object.keys(pending).length === 0 ? null : pending;
 

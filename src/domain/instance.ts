@@ -41,7 +41,6 @@ export interface InstanceSpec {
 export interface PendingChange {
   resize?: { type: InstanceSpec['type']; priceMicros: number };
   mounts?: Mount[];
-  /** Includes port 22. */
   ports?: number[];
 }
 

@@ -15,7 +15,6 @@ export interface InstanceNetwork {
   noProxy?: readonly string[] | undefined;
   pipIndex?: string | undefined;
   aptMirror?: string | undefined;
-  /** Addresses of name servers. */
   dns?: readonly string[] | undefined;
 }
 

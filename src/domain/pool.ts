@@ -17,7 +17,6 @@ export interface PoolRules {
 
 export interface Space {
   totalBytes: number;
-  /** Writable by this process. */
   freeBytes: number;
   /** Equal for two paths on one file system; absent: on no other path's. */
   device?: number;

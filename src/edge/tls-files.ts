@@ -12,10 +12,8 @@ export interface TlsPair {
   key: string;
 }
 
-/** Certificate of a server, with renewals. */
 export interface Certificates {
   readonly first: TlsPair;
-  /** Calls back with each renewed pair. */
   follow: (taken: (pair: TlsPair) => void) => void;
 }
 

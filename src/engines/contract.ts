@@ -25,7 +25,6 @@ import type { ProcessSignal } from '../domain/process-signals.ts';
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
   rootDiskLimit: 'hard' | 'none';
-  /** Docker inside an instance (`enableDocker`). */
   dockerInside: boolean;
   /** Why `dockerInside` is false, and what would help: the end of a sentence about the region. */
   whyNoDocker?: string;
@@ -79,7 +78,6 @@ export interface Probe {
 export interface HostMount {
   /** Existing folder of the host, created by the storage driver. */
   source: string;
-  /** Absolute path inside the instance. */
   target: string;
   readOnly: boolean;
 }
@@ -193,7 +191,6 @@ export interface Usage {
   cpuTimeMs: number;
   /** Working set: without the page cache that the kernel reclaims first. */
   memoryBytes: number;
-  /** Null when not reported. */
   memoryLimitBytes: number | null;
   /** Counters over all network interfaces. */
   receivedBytes: number;
@@ -219,7 +216,6 @@ export interface UsageOptions {
   countersOnly?: boolean;
 }
 
-/** Null: not reported by this GPU. */
 export interface GpuUsage {
   busyPercent: number | null;
   memoryUsedBytes: number | null;
@@ -340,7 +336,6 @@ export interface Engine {
   /** Image that must be present before `ensure` of an instance with Docker; absent: none. */
   readonly dockerImageRef?: string | undefined;
 
-  /** Reports health, capacity, devices and capabilities. */
   probe(signal: AbortSignal): Promise<Probe>;
 
   /** Lists every object with this installation's label, in any state. Throws if incomplete. */

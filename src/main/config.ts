@@ -76,7 +76,6 @@ const whole = (min: number, max: number, bounds = `${min} to ${max}`) =>
     .min(min)
     .max(max);
 const wholeUpTo = (max: number) => whole(1, max);
-/** 0 disables the limit. */
 const idleSeconds = whole(0, DAY_SECONDS, `0 (no limit) to ${DAY_SECONDS}`);
 
 const gatewayDomain = text((given) => {
@@ -256,7 +255,6 @@ function configOf(data: Settings) {
      */
     domain: data.BERTH_DOMAIN ?? null,
     gatewayUrl: data.BERTH_GATEWAY_URL ?? null,
-    /** PEM files; null: plain HTTP. */
     gatewayTls: tlsOf(pairOf(data, 'BERTH_GATEWAY_TLS_CERT', 'BERTH_GATEWAY_TLS_KEY')),
     /** Concurrency limits and idle timeouts of the gateway; a timeout of 0 is disabled. */
     gatewayLimits: {

@@ -28,7 +28,6 @@ export interface Drivers {
   drivers: RegionDrivers;
   /** The first one is the default, which is built at the start; the others with their first use. */
   images: readonly [OfferedImage, ...OfferedImage[]];
-  /** Concurrent calls to the engine. */
   width: number;
 }
 

@@ -47,7 +47,6 @@ const GPU_PRICE = 0.8;
 export interface Machine {
   cpuCores: number;
   memoryMiB: number;
-  /** `amd64`, `arm64`. */
   architecture: string;
   gpus: { name: string }[];
 }

@@ -53,7 +53,6 @@ export interface DiskToMake extends DiskId {
   promisedGB?: number | undefined;
 }
 
-/** Bytes of the host's file system. */
 export interface Allocation {
   heldBytes: number;
   /** Held once the whole disk is written. */

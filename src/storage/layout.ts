@@ -34,7 +34,6 @@ const MARKER = '.berth-installation';
 export interface DiskRoot {
   root: string;
   installation: string;
-  /** Default null. */
   reserveShare?: ReserveShare;
 }
 
@@ -153,7 +152,6 @@ export const ifMissing =
 export const isFolder = (folder: string): Promise<boolean> =>
   lstat(folder).then((stat) => stat.isDirectory(), ifMissing(false));
 
-/** Survives a power cut. */
 export async function moveDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
   const parent = await open(dirname(to));

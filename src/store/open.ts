@@ -27,7 +27,6 @@ export async function openStore(options: {
   url?: string | undefined;
   file?: string | undefined;
   log: StoreLog;
-  /** Options of PostgreSQL. */
   connectTimeoutMs?: number | undefined;
 }): Promise<Store> {
   const { url, file, log, connectTimeoutMs } = options;

@@ -55,6 +55,7 @@ export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   email: '',
   roles: ['user'],
   sessionId: null,
+  scopes: null,
 }));
 
 /** Bytes of the database file. */

@@ -50,6 +50,7 @@ const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | '
     username: holder.username,
     email: holder.email,
     roles: Object.freeze(parseRoles(holder.roles, holder.accountId)),
+    scopes: null,
     ...from,
   });
 

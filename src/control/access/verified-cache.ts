@@ -15,7 +15,6 @@ export interface VerifiedCache<Subject> {
   fresh(credential: string): Subject | null;
   /** Verifies what is not fresh, once for concurrent callers. Null for an invalid credential. */
   find(credential: string): Promise<Subject | null>;
-  /** Verifies now, whatever is cached. */
   revalidate(credential: string): Promise<Subject | null>;
   /** Drops matching entries, and caches no result of a verification that began earlier. */
   invalidate(matches: (subject: Subject) => boolean): void;

@@ -1,10 +1,15 @@
+import type { Scope } from '../../domain/scopes.ts';
+
 /** Caller of every use case, from `access.authenticate`. */
+
 export interface Caller {
   accountId: string;
   username: string;
   email: string;
   roles: readonly string[];
   sessionId: string | null;
+  /** Null: no limits. */
+  scopes: readonly Scope[] | null;
   /** Absent for a token. Deleting the key ends what was opened with it. */
   apiKeyId?: string;
 }

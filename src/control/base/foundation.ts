@@ -55,7 +55,6 @@ export interface ControlDeps
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   dataSpace: () => Promise<Space>;
-  /** Default null. */
   diskReserveShare?: ReserveShare;
   limits?: Partial<Limits>;
   stopPolicyRules?: StopPolicyRules;

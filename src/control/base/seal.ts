@@ -7,7 +7,6 @@ import { createCipheriv, createDecipheriv, createSecretKey } from 'node:crypto';
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** Version prefix of sealed texts. */
 const FORM = 'v1.';
 
 export const isSealed = (text: string): boolean => text.startsWith(FORM);

@@ -6,7 +6,6 @@ export interface Time {
   now(): number;
   /** Monotonic milliseconds, for durations. */
   elapsed(): number;
-  /** Rejects when the signal aborts. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
   deadline(ms: number): AbortSignal;
   after(ms: number, fn: () => void): () => void;

@@ -29,7 +29,6 @@ export type GivenVariables = Readonly<Record<string, string>>;
 export interface VariableChange {
   environment: GivenVariables;
   secrets: GivenVariables;
-  /** Names to delete. */
   names: readonly string[];
 }
 

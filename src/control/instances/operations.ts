@@ -16,7 +16,6 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { writeAction } from './actions.ts';
 
-/** Exactly one member is set. */
 export type OperationSubject = { [Kind in SubjectKind as `${Kind}Id`]?: string | undefined };
 
 export interface Operations {

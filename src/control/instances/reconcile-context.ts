@@ -32,7 +32,6 @@ export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick
   variables: Pick<Variables, 'environmentOf' | 'redact'>;
 }
 
-/** Fixed during one reconcile. */
 export interface ReconcileContext {
   readonly deps: InstanceReconcilerDeps;
   readonly drivers: RegionDrivers;
@@ -48,7 +47,6 @@ export interface ReconcileContext {
 export interface InstanceState {
   /** May hold changes that the next write persists. */
   readonly instance: Instance;
-  /** Content of the row. */
   readonly written: Instance;
   readonly holdsCapacity: boolean;
 }

@@ -1,4 +1,3 @@
-/** Types between control and the gateway. */
 import type { Duplex } from 'node:stream';
 import type { InstanceId } from '../../domain/ids.ts';
 import type { AccessByPort, PortAccess, SessionCredential } from '../../domain/port-access.ts';
@@ -74,7 +73,6 @@ export interface GatewayRoute {
 }
 
 export interface SshIdentity {
-  /** OpenSSH private key, ed25519. */
   hostKey: string;
   /** Base64 blobs of the public keys. */
   keys: string[];

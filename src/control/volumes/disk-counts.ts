@@ -13,7 +13,6 @@ const METADATA_BYTES = 100 * 1024 ** 2;
 
 export interface CountRequest {
   instances: readonly Instance[];
-  /** Pools on the file system. */
   pools: readonly PoolDrivers[];
   /** Whether root disks are on the file system. */
   holdsRoots: boolean;

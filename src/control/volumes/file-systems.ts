@@ -6,7 +6,6 @@ import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 
 export interface FileSystem {
   space: Space;
-  /** Pools on the file system. */
   pools: PoolDrivers[];
   holdsRoots: boolean;
 }

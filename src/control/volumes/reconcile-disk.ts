@@ -36,7 +36,6 @@ export interface Failure {
 
 export type AttemptResult = 'done' | { retryInMs: number } | { failure: Failure };
 
-/** One reconcile under a lease. */
 export interface DiskWork<OneSubject> {
   subject: OneSubject;
   guard: LeaseGuard;

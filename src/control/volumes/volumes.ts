@@ -36,7 +36,6 @@ export interface Volumes {
     { volumeText: string }
   >;
   list(caller: Caller, pager: Pager, filter?: ListFilter): Promise<TextPage<string>>;
-  /** Replaces all labels. */
   setLabels(caller: Caller, body: LabelledVolume): Promise<LabelledVolume>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
   /** Works while mounted. The current size is accepted and changes nothing. */

@@ -13,7 +13,6 @@ export interface Answer {
   /** Remedies: a list on a page, the rest of the sentence for programs. */
   help?: readonly string[];
   retryAfterS?: number;
-  /** Seconds until the page reloads. */
   refreshS?: number;
   link?: { href: string; text: string };
   headers?: readonly string[];

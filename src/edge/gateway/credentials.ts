@@ -8,7 +8,6 @@ const MAX_CACHED_LENGTH = 4_096;
 
 export interface Presented {
   credential: Credential;
-  /** True if the shape is Berth's. */
   ours: boolean;
 }
 

@@ -25,7 +25,6 @@ export const defaultGatewayLimits = {
   headMs: 30_000,
   /** Concurrent client connections, if the limit of open files allows. */
   connections: 20_000,
-  /** Concurrent HTTP/2 streams of a connection. */
   streams: 128,
   revocationMs: 30_000,
   stopGraceMs: 10_000,

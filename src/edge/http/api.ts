@@ -40,7 +40,6 @@ import { isSocketRequest, mountSockets } from './sockets.ts';
 import { WireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
 import type { Certificates } from '../tls-files.ts';
 
-/** Applies to all bodies but files. */
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
 /** Ends an incomplete head within 10 s: timeouts are checked every 2 s. */
 const HEADERS_TIMEOUT_MS = 8_000;
@@ -80,7 +79,6 @@ export interface ApiOptions {
   corsOrigins?: readonly string[];
   /** Addresses and CIDR ranges of proxies with a trusted `X-Forwarded-For`. */
   trustedProxies?: string[];
-  /** Concurrent client connections. */
   connections?: number;
   bodyTimeoutMs?: number;
   /** Longest pause within the transfer of a file. */

@@ -1,4 +1,3 @@
-/** Conditional requests (RFC 9110, 13). */
 import type { IncomingHttpHeaders } from 'node:http';
 
 /** The three forms of RFC 9110, 5.6.7. */

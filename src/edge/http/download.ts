@@ -11,7 +11,6 @@ export const DEFAULT_STALLED_MS = 60_000;
 const DISCONNECT_CODES: ReadonlySet<unknown> = new Set(['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE']);
 
 interface Download {
-  /** Subject of the log line. */
   what: string;
   request: FastifyRequest;
   reply: FastifyReply;

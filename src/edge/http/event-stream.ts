@@ -16,7 +16,7 @@ export function mountEventStream(app: FastifyInstance, { control, streams, autho
   app.route({
     ...rowOptions(routes.events),
     async handler(request, reply) {
-      const caller = await authorize(request, routes.events.who);
+      const caller = await authorize(request, routes.events);
       const after = parseAfter(request);
       await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {
         await using pages = control.events.follow(caller, after, abort.signal);

@@ -20,7 +20,6 @@ export function tlsServer(options: ServerOptions, { first, follow }: Certificate
 /** Tracks connections without a request, which Node counts as busy: a closing server would wait. */
 export function watchUnusedConnections(server: Pick<Server, 'on'>): () => void {
   const sockets = new Set<Socket>();
-  /** TLS connections after the handshake. */
   const secured = new Set<Socket>();
   const watch =
     (among: Set<Socket>) =>

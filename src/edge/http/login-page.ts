@@ -33,7 +33,6 @@ interface LoginPageDeps {
   secureCookies: boolean;
 }
 
-/** Where a visitor returns to. */
 interface Return {
   to: string;
   /** `<port>-<instanceId>`; empty: the gateway's host. */

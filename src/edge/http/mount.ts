@@ -5,10 +5,11 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
-import type { Route, Who } from '../../contract/route.ts';
+import type { Route } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
-import { ADMIN_ROLE } from '../../domain/roles.ts';
+import { hasRole } from '../../domain/roles.ts';
+import { mayUse, scopesFor } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
 import { encodeBody } from './compression.ts';
@@ -23,7 +24,7 @@ import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
 import { makeValidate } from './validate.ts';
 
-export type Authorize = (request: FastifyRequest, who?: Exclude<Who, 'anyone'>) => Promise<Caller>;
+export type Authorize = (request: FastifyRequest, route: Pick<Route, 'who' | 'reads' | 'subject'>) => Promise<Caller>;
 
 export function makeAuthorize(
   access: Pick<Access, 'authenticate'>,
@@ -31,12 +32,13 @@ export function makeAuthorize(
   connectionLimit: Pick<ConnectionLimit, 'markLoggedIn'>,
 ): Authorize {
   // Not async: a missing or foreign credential throws before a promise is made.
-  return (request, who = 'account') => {
+  return (request, route) => {
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request, ownOrigins);
     return access.authenticate(credential).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket);
-      return who === 'admin' ? requireAdmin(caller) : caller;
+      refuseUnauthorized(caller, route);
+      return caller;
     });
   };
 }
@@ -57,7 +59,6 @@ export interface StreamParts {
   streams: Streams;
   slowSenders: SlowSenders;
   log: Pick<Log, 'warn'>;
-  /** Longest pause within a transfer. */
   stalledMs: number | undefined;
 }
 
@@ -103,7 +104,7 @@ function mount<Name extends JsonRouteName>(
           done();
           return;
         }
-        authorize(request, who).then((caller) => {
+        authorize(request, route).then((caller) => {
           request.caller = caller;
           done();
         }, done);
@@ -161,7 +162,17 @@ function clientGoneSignal(response: ServerResponse): AbortSignal {
 
 const isOpen = (name: JsonRouteName): name is OpenRouteName => routes[name].who === 'anyone';
 
-function requireAdmin(caller: Caller): Caller {
-  if (caller.roles.includes(ADMIN_ROLE)) return caller;
-  throw new Refusal('forbidden', `only accounts of the group "${ADMIN_ROLE}" may do this; you are ${caller.username}`);
+function refuseUnauthorized(
+  { roles, username, scopes }: Caller,
+  route: Pick<Route, 'who' | 'reads' | 'subject'>,
+): void {
+  const { who } = route;
+  if (who !== 'anyone' && who !== 'account' && !hasRole(roles, who))
+    throw new Refusal('forbidden', `only accounts of the group "${who}" may do this; you are ${username}`);
+  if (mayUse(scopes, route)) return;
+  const needed = scopesFor(route).map((scope) => `"${scope}"`);
+  throw new Refusal(
+    'forbidden',
+    `the API key lacks the scope ${needed.join(' or ')}; use a login, or create a key with this scope`,
+  );
 }

@@ -14,7 +14,6 @@ interface Field {
   shape: Shape;
 }
 
-/** Strips optional, nullable, default and transform. */
 export function unwrapSchema(schema: z.core.$ZodType): z.core.$ZodType {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
     return unwrapSchema(schema.unwrap());

@@ -24,7 +24,6 @@ export interface LinkClient {
 interface LinkClientDeps {
   socketPath: string;
   headers: Record<string, string>;
-  /** Longest wait for an answer. */
   timeoutMs: number;
   /** Message of `unavailable`. */
   away: string;

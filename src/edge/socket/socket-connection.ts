@@ -31,7 +31,6 @@ export interface SocketConnection {
   /** Rejects once closed. Bytes are sent as binary after `head`, a string as text. */
   send(data: Uint8Array | string, head?: Uint8Array): Promise<void>;
   close(code: number, why: string): void;
-  /** Resolves when the socket is closed. */
   closed: Promise<{ code: number; why: string }>;
   /** Resolves when the socket is closed and all received messages are handled. */
   settled: Promise<{ code: number; why: string }>;
@@ -41,7 +40,6 @@ export interface SocketConnectionDeps {
   socket: WebSocket;
   /** Called for one message at a time. An error closes the socket. */
   onMessage: (data: Buffer, isText: boolean) => Promise<void> | void;
-  /** Close code of a `BadMessage`. */
   badMessage: number;
   heartbeatMs?: number | undefined;
   /** Called at each heartbeat. A returned reason closes the socket. */

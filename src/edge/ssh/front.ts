@@ -72,7 +72,6 @@ const algorithms = {
   compress: ['none'],
 } satisfies ConstructorParameters<typeof ssh2.Server>[0]['algorithms'];
 
-/** Normal end of a run. */
 class RunEnded extends Error {}
 
 export function startFront(deps: FrontDeps): Front {
@@ -233,7 +232,6 @@ function makeSockets({ id, unauthenticated, limits }: FrontDeps, takeToken: () =
   };
 }
 
-/** Logs a repeated failure once. */
 function makeFailureLog({ id, log }: FrontDeps): (error: unknown) => void {
   let loggedMessage = '';
   return (error) => {

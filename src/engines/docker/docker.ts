@@ -58,7 +58,6 @@ export interface DockerEngineOptions {
   installation: string;
   /** Absolute folder for control files; the engine sees the same path. */
   stateFolder: string;
-  /** Builds images with refs under `berth.local/`. */
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
   dockerInside?: DockerInsideConfig | undefined;

@@ -18,5 +18,4 @@ export const realClock: Clock = {
   },
 };
 
-/** Numbers in [0, 1). */
 export type Random = () => number;

@@ -41,7 +41,6 @@ export type SimulatedFault =
   | { mode: 'lost' }
   /** No effect, and a fault (default `unreachable`). */
   | { mode: 'failBefore'; kind?: FaultKind }
-  /** Takes effect, and a fault. */
   | { mode: 'failAfter'; kind?: FaultKind }
   /** `ensure` creates without starting, `destroy` stops without removing, others have no effect. */
   | { mode: 'halfway' }
@@ -49,7 +48,6 @@ export type SimulatedFault =
   | { mode: 'lying' }
   /** The container with its root disk was lost before the call. */
   | { mode: 'forgetful' }
-  /** The engine is away for `ms`. */
   | { mode: 'unreachable'; ms: number };
 
 export type FaultMode = SimulatedFault['mode'];

@@ -34,7 +34,6 @@ export interface SimulatedEngineOptions extends HostOptions {
 }
 
 export interface SimulatedEngine extends Engine {
-  /** Controls the simulation. */
   readonly host: SimulatedHost;
   /** Applies faults from now on; undefined: none. */
   misbehave(faults: Faults | undefined): void;

@@ -127,7 +127,6 @@ export function makeTemplates({ root, build, discard }: TemplateDeps) {
     return template;
   }
 
-  /** Writes and syncs a new image. */
   return async (path: string, sizeGB: number): Promise<EmptyUsage> => {
     await (cleanup ??= deleteExpired());
     const template = await templateOf(sizeGB);

@@ -10,7 +10,6 @@ import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
 
-/** See `leases.ts`. */
 interface LeaseColumns {
   dueAtMs: number | null;
   leaseOwner: string | null;
@@ -230,7 +229,6 @@ export interface InstanceTable extends LeaseColumns {
   archive: string | null;
   /** Changes of name, pending changes and stop policy, which keep the generation. */
   revision: Generated<number>;
-  /** `PendingChange`. */
   pending: string | null;
   /** `ContainerShape`, until that container is removed. */
   oldContainer: string | null;
@@ -251,7 +249,6 @@ export interface InstanceTable extends LeaseColumns {
 }
 
 export interface LabelTable {
-  /** An instance or a volume. */
   subjectId: string;
   key: string;
   value: string;

@@ -22,7 +22,6 @@ export interface NewEvent {
 export interface AppendedEvent {
   seq: number;
   version: number;
-  /** Balance, vouchers and credit together. */
   availableMicros: number;
 }
 

@@ -92,7 +92,8 @@ onBothEngines('environment', (open) => {
     const id = await launched(world);
     for (let last = 1; last <= atLevel({ short: 20, long: 100 }); last++) {
       const given = change({ environment: { LAST: String(last) } });
-      await environments.change(world.caller, { instanceId: id }, given, null);
+      const changed = await environments.change(world.caller, { instanceId: id }, given, null);
+      expect(changed).toEqual({ runningInstances: 1 });
       if (last % 10 === 0) await eventually(async () => (await fileOf(world, id)).endsWith(`LAST='${last}'\n`));
     }
   });

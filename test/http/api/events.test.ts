@@ -373,7 +373,7 @@ onBothEngines('the feed', (open) => {
     const ignore = (): void => {};
     const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
     const feed = makeEventFeed({ store, accountVersions: makeAccountVersions({ store, time, log }) });
-    const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null };
+    const caller = { accountId: 'ann', username: 'ann', email: '', roles: [], sessionId: null, scopes: null };
     const endings = range(1, 3).map(() => new AbortController());
     const seqs: number[] = [];
     const reading = endings.map(async ({ signal }) => {

@@ -16,6 +16,7 @@ export const fakeCaller: Caller = {
   email: 'alice@example.org',
   roles: ['user'],
   sessionId: 'session-1',
+  scopes: null,
 };
 
 type Parts = { [Part in keyof Control]?: Control[Part] extends object ? Partial<Control[Part]> : never };

@@ -184,7 +184,7 @@ async function authenticate(credential: Credential): Promise<Caller> {
   for (const accountId of [ALICE, MALLORY]) {
     const good =
       credential.kind === 'token' ? credential.token === jwtOf(accountId) : credential.key === keyOf(accountId);
-    if (good) return { accountId, username: accountId, email: '', roles: [], sessionId: null };
+    if (good) return { accountId, username: accountId, email: '', roles: [], sessionId: null, scopes: null };
   }
   throw new Refusal('not_logged_in', 'you are not logged in');
 }

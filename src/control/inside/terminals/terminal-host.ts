@@ -24,7 +24,6 @@ export interface TerminalInfo extends TerminalSize {
 
 export type TerminalMessage =
   | { kind: 'output'; bytes: Uint8Array }
-  /** Clear the screen; a replay follows. */
   | { kind: 'reset' }
   | ({ kind: 'size' } & TerminalSize)
   | { kind: 'ended'; exitCode: number | null; why: string }

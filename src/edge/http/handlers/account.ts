@@ -1,4 +1,3 @@
-/** Login, account, keys and sessions. */
 import type { Access } from '../../../control/index.ts';
 import { accessCookie } from '../credentials.ts';
 import { nothing, type ClosedHandlers, type OpenHandlers } from './handler.ts';

@@ -1,4 +1,3 @@
-/** Volumes, snapshots and files. */
 import type { Control } from '../../../control/index.ts';
 import type { ListPages } from '../list-pages.ts';
 import { isFilter, nothing, started, Started, type ClosedHandlers } from './handler.ts';

@@ -21,7 +21,6 @@ import { CONTROL_FOLDER } from './create-options.ts';
 export interface IdMappedMounts {
   /** Makes the mounts of a container until `close`; returns the request that binds them. */
   open(request: ContainerCreateOptions, range: IdRange | null): Promise<ContainerCreateOptions>;
-  /** Removes the mounts of these containers. */
   close(...containers: string[]): Promise<void>;
   stop(): Promise<void>;
 }

@@ -12,7 +12,6 @@ import { makeWarnings } from './warnings.ts';
 
 export interface IsolationConfig {
   kernelLimits: KernelLimitsMode;
-  /** Memory for the host's own programs. */
   hostMemoryMiB: number;
   /** Limits of each instance; empty: none. */
   diskRates: readonly DiskRate[];
