@@ -14,12 +14,12 @@ export const accountRoutes = {
   logout: jsonRoute('/user/logout', empty, account.emptyAnswer, {
     setsCookie: true,
     summary: 'Log out: revoke the token',
-    source: decision('authentication'),
+    source: 'ours; docs/interface.md §10 has the revocation',
   }),
   changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
     setsCookie: true,
     summary: 'Change the password and end every login of the account',
-    source: decision('authentication'),
+    source: 'ours; docs/interface.md §10 has the revocation',
   }),
   userInfo: readRoute('/user/info', empty, account.userInfoAnswer, {
     errors: 'plain',

@@ -14,10 +14,11 @@ import {
   type ErrorCode,
   type UnroutedCode,
 } from './common.ts';
+import { closed, componentsOf } from './closed-schemas.ts';
 import { exampleIds, exampleOf, type Json } from './examples.ts';
 import { FILE_TYPE } from './file.ts';
 import { OPERATION_HEADER } from './operation.ts';
-import type { JsonRoute, Route, Success } from './route.ts';
+import { IGNORED_HEADER, isOfInterface, type JsonRoute, type Route, type Success } from './route.ts';
 import { ACCESS_COOKIE, BASE_PATH, routeNames, routeOf } from './routes.ts';
 import type { RouteName } from './routes.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from './instance.ts';
@@ -32,6 +33,8 @@ interface Context {
   errorKinds: ErrorKinds;
   /** Named schemas, collected while operations are written. */
   schemas: JsonObject;
+  /** Schemas of routes that ignore unknown members. */
+  open: ReadonlySet<string>;
 }
 
 const ref = (kind: string, name: string): JsonObject => ({ $ref: `#/components/${kind}/${name}` });
@@ -51,7 +54,7 @@ const tags: Record<string, string> = {
 };
 
 export function openapiDocument({ version, errorKinds }: { version: string; errorKinds: ErrorKinds }): JsonObject {
-  const context: Context = { errorKinds, schemas: {} };
+  const context: Context = { errorKinds, schemas: {}, open: openComponents(errorKinds) };
   const paths: JsonObject = {};
   for (const name of routeNames) {
     const route = routeOf(name);
@@ -85,6 +88,16 @@ export function openapiDocument({ version, errorKinds }: { version: string; erro
       headers: headerComponents,
     },
   };
+}
+
+function openComponents(errorKinds: ErrorKinds): Set<string> {
+  const context: Context = { errorKinds, schemas: {}, open: new Set() };
+  const bodies = routeNames
+    .map(routeOf)
+    .flatMap((route) =>
+      route.kind === 'json' && isOfInterface(route) ? [schemaOf(route.body, 'input', context)] : [],
+    );
+  return componentsOf(bodies, context.schemas);
 }
 
 /** RFC 9110, 5.5. All headers together have at most 16 KiB. */
@@ -139,6 +152,12 @@ const headerComponents: JsonObject = {
       'Absent if nothing was left to do',
     schema: { type: 'string', maxLength: 100 },
   },
+  IgnoredFields: {
+    description:
+      'Paths of unknown members of the body, sorted and percent-encoded, at most 20; ends in `...` if there are more. ' +
+      'Absent if there are none',
+    schema: { type: 'string', maxLength: 1_100 },
+  },
   RetryAfter: { description: 'Seconds before a retry may succeed', schema: { type: 'integer' } },
   ETag: { description: 'Changes with each change of the file', schema: { type: 'string', maxLength: 100 } },
   Allow: { description: 'Methods of the path', schema: { type: 'string', maxLength: 100 } },
@@ -151,6 +170,7 @@ const headerComponents: JsonObject = {
 const headerOf: Record<string, JsonObject> = {
   'X-Request-Id': ref('headers', 'RequestId'),
   [OPERATION_HEADER]: ref('headers', 'OperationId'),
+  [IGNORED_HEADER]: ref('headers', 'IgnoredFields'),
   ETag: ref('headers', 'ETag'),
   'Set-Cookie': ref('headers', 'SetCookie'),
 };
@@ -172,6 +192,7 @@ function jsonOperation(name: RouteName, route: JsonRoute, context: Context): Jso
         headers: headers(
           'X-Request-Id',
           ...(route.operation ? [OPERATION_HEADER] : []),
+          ...(route.method === 'POST' && isOfInterface(route) ? [IGNORED_HEADER] : []),
           ...(route.setsCookie ? ['Set-Cookie'] : []),
         ),
         content: {
@@ -186,11 +207,18 @@ function jsonOperation(name: RouteName, route: JsonRoute, context: Context): Jso
 
 const requestBodyOf = (route: JsonRoute, context: Context): JsonObject => ({
   required: !route.body.safeParse({}).success,
-  description: `At most ${MAX_BODY_BYTES} bytes; unknown members are ignored, null counts as not set`,
+  description:
+    `At most ${MAX_BODY_BYTES} bytes; null counts as not set. Unknown members are ` +
+    (isOfInterface(route) ? `ignored, and named in \`${IGNORED_HEADER}\`` : 'refused'),
   content: {
-    'application/json': { schema: schemaOf(route.body, 'input', context), example: exampleOf(route.body) },
+    'application/json': { schema: bodySchema(route, context), example: exampleOf(route.body) },
   },
 });
+
+function bodySchema(route: JsonRoute, context: Context): Json {
+  const schema = schemaOf(route.body, 'input', context);
+  return isOfInterface(route) ? schema : closed(schema, context.schemas, context.open);
+}
 
 function streamOperation(name: RouteName, route: StreamRoute, context: Context): JsonObject {
   return {

@@ -95,6 +95,11 @@ type Description = Pick<JsonRoute, 'summary'> &
 /** Source of a rule, for `Row.source`. */
 export const decision = (subject: string): string => `docs/interface.md §10, ${subject}`;
 
+/** Routes of docs/interface.md ignore unknown members; all others refuse them. */
+export const isOfInterface = ({ source }: Pick<Route, 'source'>): boolean => source.startsWith('docs/interface.md');
+/** Names the ignored members. */
+export const IGNORED_HEADER = 'X-Ignored-Fields';
+
 const subjects: Readonly<Record<string, Subject>> = {
   admin: 'admin',
   balance: 'billing',

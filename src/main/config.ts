@@ -9,6 +9,7 @@ import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
+import { unknownSettings } from './unknown-settings.ts';
 
 /** Equals the version of `package.json`. */
 export const VERSION = '0.1.0';
@@ -228,7 +229,9 @@ export type Config = ReturnType<typeof configOf>;
 export function readConfig(env: Record<string, string | undefined>): Config {
   const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const { data, error } = schema.safeParse(set);
-  if (error) throw wrong(error.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`));
+  const unknown = unknownSettings(Object.keys(set), Object.keys(schema.shape));
+  const invalid = error?.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`) ?? [];
+  if (!data || unknown.length > 0) throw wrong([...unknown, ...invalid]);
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
     const reason =
       'the simulated engine runs in the API process, and no other process can reach it: leave BERTH_ROLE out';

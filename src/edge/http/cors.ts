@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
+import { IGNORED_HEADER } from '../../contract/route.ts';
 import { pathOf } from './refusal-reply.ts';
 import { addVary } from './reply-headers.ts';
 import { allowedMethods } from './unrouted.ts';
@@ -29,6 +30,7 @@ const ANSWER_HEADERS = [
   'ETag',
   'Retry-After',
   'X-Error-Code',
+  IGNORED_HEADER,
   'X-Request-Id',
   OPERATION_HEADER,
 ].join(', ');

@@ -7,16 +7,19 @@ import { Refusal } from '../../domain/refusal.ts';
 import { parameterOf } from './request.ts';
 import { firstOf } from './server-sent.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
+import { makeRefuseUnknownParameters } from './unknown-members.ts';
 
 const SEQ = /^\d{1,15}$/;
 /** Events that may end the reader's own login: revalidate instead of trusting the cache. */
 const ENDINGS: ReadonlySet<string> = new Set(['account.loggedOut', 'account.passwordChanged', 'apiKey.deleted']);
 
 export function mountEventStream(app: FastifyInstance, { control, streams, authorize }: StreamParts): void {
+  const refuseUnknown = makeRefuseUnknownParameters(routes.events.query);
   app.route({
     ...rowOptions(routes.events),
     async handler(request, reply) {
       const caller = await authorize(request, routes.events);
+      refuseUnknown(request);
       const after = parseAfter(request);
       await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {
         await using pages = control.events.follow(caller, after, abort.signal);

@@ -89,7 +89,7 @@ function show(value: unknown): string {
 }
 
 /** Escapes control characters and lone surrogates as JSON does, and bidirectional marks. */
-function showText(text: string): string {
+export function showText(text: string): string {
   const characters = Array.from(text.slice(0, SHOWN_CHARACTERS * 2));
   const cut = characters.slice(0, SHOWN_CHARACTERS).join('');
   const quoted = JSON.stringify(cut).replace(UNSHOWABLE, escaped);

@@ -18,6 +18,7 @@ import { sendContinue } from './expect-header.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { streamHeaders } from './reply-headers.ts';
 import { rowOptions, type StreamParts } from './mount.ts';
+import { makeRefuseUnknownParameters } from './unknown-members.ts';
 
 const LENGTH = /^\d{1,15}$/;
 
@@ -49,6 +50,7 @@ export function mountFile(app: FastifyInstance, deps: StreamParts, name: FileRou
 
 function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName): void {
   const route = routes[name];
+  const refuseUnknown = makeRefuseUnknownParameters(route.query);
   scope.route<{ Params: { id: string; '*': string } }>({
     ...rowOptions(route),
     async onRequest(request) {
@@ -59,6 +61,7 @@ function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName
     async handler(request, reply) {
       const { caller, params } = request;
       if (!caller) throw new Error('a file was reached without a caller');
+      refuseUnknown(request);
       const volumeId = id.safeParse(params.id);
       if (!volumeId.success) throw volumeNotFound('of the path');
       const unwatch = deps.logins.watch({ request, caller }, () => request.raw.socket.destroy());

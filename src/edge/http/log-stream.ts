@@ -13,7 +13,7 @@ import { makeValidate } from './validate.ts';
 const BATCH_BYTES = 64 * 1024;
 const CHECK_EVERY_MS = 1_000;
 
-const validate = makeValidate(routes.followLogs.query);
+const validate = makeValidate(routes.followLogs.query, { unknown: 'refuse' });
 
 export function mountLogStream(app: FastifyInstance, deps: StreamParts): void {
   app.route({

@@ -43,7 +43,7 @@ interface Return {
 export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
   const { control, secureCookies } = deps;
   const ownOrigins = new Set(deps.ownOrigins);
-  const validate = makeValidate(routes.login.body);
+  const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
 
   const returnOf = (to: unknown, host: unknown = ''): Return => {
     const known = typeof to === 'string' && typeof host === 'string';

@@ -5,7 +5,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
-import type { Route } from '../../contract/route.ts';
+import { IGNORED_HEADER, isOfInterface, type Route } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { hasRole } from '../../domain/roles.ts';
@@ -93,7 +93,7 @@ function mount<Name extends JsonRouteName>(
 ): void {
   const route = jsonRouteOf(name);
   const { who } = route;
-  const validate = makeValidate(route.body);
+  const validate = makeValidate(route.body, { unknown: isOfInterface(route) ? 'ignore' : 'refuse' });
   app.route({
     ...rowOptions(route),
     onRequest(request, _reply, done) {
@@ -119,7 +119,7 @@ function mount<Name extends JsonRouteName>(
     },
     async handler(request, reply) {
       const startedMs = performance.now();
-      const body = validate(jsonOf(request));
+      const body = validate(jsonOf(request), (names) => void reply.header(IGNORED_HEADER, names));
       const idempotency = route.idempotent ? idempotencyOf(request.headers['idempotency-key'], route.path, body) : null;
       const result = await run(request, {
         body,

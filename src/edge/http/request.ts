@@ -7,7 +7,7 @@ import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { shapeOf } from './schema-shape.ts';
+import { isObject, shapeOf } from './schema-shape.ts';
 
 const LOGGABLE_ID = /^[A-Za-z0-9._~-]{1,100}$/;
 
@@ -64,11 +64,11 @@ const WHOLE_NUMBER = /^\d{1,16}$/;
 export const parameterOf = ({ query }: FastifyRequest, name: string): unknown =>
   typeof query === 'object' && query !== null && Object.hasOwn(query, name) ? Reflect.get(query, name) : undefined;
 
-/** Converts text to the numbers, booleans and arrays of the schema; drops unknown names. */
+/** Converts text to the numbers, booleans and arrays of the schema; retains unknown names. */
 export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<string, unknown> {
   const shape = shapeOf(schema);
   if (shape.type !== 'object') throw new Error('the schema of a query must be an object');
-  return Object.fromEntries(
+  const converted = Object.fromEntries(
     shape.fields.map(({ name, shape: { type } }) => {
       const value = parameterOf(request, name);
       if (type === 'array' && typeof value === 'string') return [name, [value]];
@@ -77,6 +77,7 @@ export function queryOf(request: FastifyRequest, schema: z.ZodType): Record<stri
       return [name, value];
     }),
   );
+  return { ...(isObject(request.query) ? request.query : {}), ...converted };
 }
 
 const BYTE_ORDER_MARK = 0xfeff;

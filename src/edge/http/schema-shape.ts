@@ -3,7 +3,7 @@ import { z } from 'zod';
 
 export type Shape =
   | { type: 'string' | 'number' | 'boolean' | 'record' }
-  | { type: 'object'; fields: Field[] }
+  | { type: 'object'; fields: Field[]; byName: ReadonlyMap<string, Shape> }
   | { type: 'array'; item: Shape };
 
 interface Field {
@@ -31,7 +31,7 @@ export function shapeOf(schema: z.core.$ZodType): Shape {
       nullable: z.safeParse(field, null).success,
       shape: shapeOf(field),
     }));
-    return { type: 'object', fields };
+    return { type: 'object', fields, byName: new Map(fields.map(({ name, shape }) => [name, shape])) };
   }
   if (inner instanceof z.ZodArray) return { type: 'array', item: shapeOf(inner.element) };
   const { type } = inner._zod.def;

@@ -93,7 +93,7 @@ export function mountSockets(
   });
 
   return ({ route, ...handler }) => {
-    const validate = makeValidate(route.query);
+    const validate = makeValidate(route.query, { unknown: 'refuse' });
     protocols.add(route.protocol);
     app.route({
       ...rowOptions(route),

@@ -3,24 +3,34 @@
  *
  * A valid body costs one `safeParse`. Another is walked in the order of the interface's tables,
  * level by level: for a missing field, a wrong JSON type, then a value out of bounds. Null counts
- * as not set: nulls in optional fields are removed and the rest parsed again.
+ * as not set: nulls in optional fields are removed and the rest parsed again. Unknown members come
+ * first: routes of docs/interface.md ignore and name them, all others refuse them.
  */
 import type { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
 import { explainValue } from './explain-value.ts';
 import { hasType, isObject, shapeOf, type JsonObject, type Shape } from './schema-shape.ts';
+import { ignoredFieldsHeader, refuseUnknown, unknownMembers } from './unknown-members.ts';
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
 /** `raw` is undefined for an empty body, valid where no field is required. */
-export type Validate<Body> = (raw: unknown) => Body;
+export type Validate<Body> = (raw: unknown, nameIgnored?: (header: string) => void) => Body;
 
-export function makeValidate<Body>(schema: z.ZodType<Body>): Validate<Body> {
+export function makeValidate<Body>(
+  schema: z.ZodType<Body>,
+  { unknown: policy }: { unknown: 'ignore' | 'refuse' },
+): Validate<Body> {
   const shape = shapeOf(schema);
   if (shape.type !== 'object') throw new Error('a body schema must be an object');
   const isEmptyValid = shape.fields.every((field) => !field.required);
-  return (raw) => {
+  return (raw, nameIgnored) => {
     const body = raw === undefined && isEmptyValid ? {} : raw;
+    const unknown = unknownMembers(shape, body);
+    if (unknown[0] !== undefined) {
+      if (policy === 'refuse') refuseUnknown(unknown[0]);
+      nameIgnored?.(ignoredFieldsHeader(unknown));
+    }
     const parsed = schema.safeParse(body);
     if (parsed.success) return parsed.data;
     if (body === undefined)

@@ -42,9 +42,13 @@ test('a launch with secrets shows them nowhere: in no answer, event, operation o
   await client.deleteInstanceEnvironment({ instanceId, names: ['PLAIN'] });
   const pager = { currentPage: 1, pageSize: 10 };
   const answers = await Promise.all(
-    ['/instance/list', '/instance/get', '/instance/environment/list', '/operation/list', '/user/environment/list'].map(
-      async (route) => (await api.post(route, { instanceId, pager }, { token })).text,
-    ),
+    Object.entries({
+      '/instance/list': { pager },
+      '/instance/get': { instanceId },
+      '/instance/environment/list': { instanceId },
+      '/operation/list': { instanceId, pager },
+      '/user/environment/list': {},
+    }).map(async ([route, body]) => (await api.post(route, body, { token })).text),
   );
   answers.push(JSON.stringify(api.logged));
   const tooMuch = { instanceId, secrets: { A: `${SECRET}\0` } };

@@ -267,8 +267,8 @@ test('refuses unauthorized callers and invalid requests before the upgrade', asy
   for (const [name, query, asking, status, words] of cases)
     expect(await refusal(api.port, query, asking), name).toMatchObject({ status, text: expect.stringMatching(words) });
   expect((await admin.client.listTerminals({ instanceId })).terminals).toEqual([]);
-  for (const route of ['list', 'close']) {
-    const reply = await api.post(`/instance/terminal/${route}`, { instanceId, terminal: 'main' }, mallory);
+  for (const [route, body] of Object.entries({ list: { instanceId }, close: { instanceId, terminal: 'main' } })) {
+    const reply = await api.post(`/instance/terminal/${route}`, body, mallory);
     expect(reply).toMatchObject({ status: 404, json: { message: 'ent: instance not found' } });
   }
 });

@@ -21,6 +21,14 @@ export const bodyOf = (ids: Record<string, string | undefined>): object => ({
   labels: {},
 });
 
+/** Members of a body that the route has. */
+export const fieldsOf = (name: RouteName, body: object): object => {
+  const route = routeOf(name);
+  const schema = route.kind === 'json' ? route.body : route.query;
+  const shape: object = 'shape' in schema ? Object(schema.shape) : {};
+  return Object.fromEntries(Object.entries(body).filter(([field]) => field in shape));
+};
+
 /** Fields of a route that hold an id. */
 export const idsOf = (name: RouteName): string[] => {
   const route = routeOf(name);

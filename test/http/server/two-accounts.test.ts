@@ -13,7 +13,7 @@ import { fileUrl } from '../../../src/contract/file.ts';
 import { exchange, M as OTHER, plain, upgrade, DOMAIN } from '../gateway/access-matrix.ts';
 import { hosts, spellings } from '../gateway/path-spellings.ts';
 import { firstLaunchRequest, running } from '../../fixtures/first-launch.ts';
-import { bodyOf, idsOf, streamTarget } from './route-requests.ts';
+import { bodyOf, fieldsOf, idsOf, streamTarget } from './route-requests.ts';
 import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 
 interface Person {
@@ -187,7 +187,7 @@ test('the API: every route with an id answers Mallory for Alice’s id as for an
     const answer = await fetch(`${server.apiUrl}${BASE_PATH}${target}`, {
       method: route.method,
       headers: { authorization: `Bearer ${token}`, ...(isJson ? { 'content-type': 'application/json' } : {}) },
-      ...(isJson ? { body: JSON.stringify(body) } : {}),
+      ...(isJson ? { body: JSON.stringify(fieldsOf(name, body)) } : {}),
     });
     return `${answer.status} ${await answer.text()}`;
   };
@@ -293,7 +293,7 @@ test('the API: Mallory’s lists and event stream hold nothing of Alice’s', as
         await fetch(`${server.apiUrl}${BASE_PATH}${path}`, {
           method,
           headers: { authorization: `Bearer ${token}` },
-          body: JSON.stringify({ pager }),
+          body: JSON.stringify(fieldsOf(name, { pager })),
         })
       ).text();
     const [own, others] = await Promise.all([ask(alice), ask(mallory)]);

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
 import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
+import { foreignVariables } from '../../../src/main/unknown-settings.ts';
 import { welcome } from '../../../src/main/welcome.ts';
 import { isolated } from '../../fixtures/isolation.ts';
 
@@ -24,6 +25,19 @@ describe('the configuration', () => {
       lostSecretsKey: null,
       adminPassword: null,
     });
+  });
+
+  test('refuses unknown variables of its own, and names the nearest setting', () => {
+    const unknown = { BERTH_LISTN: '127.0.0.1:1', BERTH_WEATHER: 'fair', BERTH_ENGINE: 'podman', BERTHA: 'x' };
+    expect(() => readConfig(unknown)).toThrow(
+      /wrong:\n {2}BERTH_LISTN: is not a setting; did you mean BERTH_LISTEN\?\n {2}BERTH_WEATHER: is not a setting; docs\/reference\/settings.md lists all\n {2}BERTH_ENGINE: [^\n]*$/,
+    );
+    expect(() => readConfig({ BERTH_LISTN: '' })).not.toThrow();
+  });
+
+  test.each(Object.entries(foreignVariables))('accepts %s, which %s has', async (name, file) => {
+    expect(() => readConfig({ [name]: 'x' })).not.toThrow();
+    expect(await readFile(new URL(`../../../${file}`, import.meta.url), 'utf8')).toMatch(new RegExp(`\\b${name}\\b`));
   });
 
   test('takes the id of a lost key as the failed start prints it', () => {
