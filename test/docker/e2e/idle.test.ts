@@ -61,10 +61,12 @@ async function outlastsIdleness(instanceId: string): Promise<void> {
  * JupyterLab sends a kernel request of its own on connect. An answer to it that arrives after code
  * has begun to run makes the kernel look idle to Jupyter until the code ends.
  */
-async function atRest(kernelUrl: string): Promise<void> {
+async function atRest(kernelUrl: string, socket: WebSocket): Promise<void> {
   let before = '';
   await until(
     async () => {
+      // Jupyter misses states that a kernel reports before the subscription, and then knows none.
+      if (before.includes('"starting"')) socket.send(executeRequest('').text);
       await sleep(500);
       return (await fetch(kernelUrl, { headers })).text();
     },
@@ -84,7 +86,7 @@ async function runInNotebook(notebookUrl: string, path: string, code: string): P
   const { kernel } = (await made.json()) as { kernel: { id: string } };
   const socket = new WebSocket(`${notebookUrl.replace('http', 'ws')}api/kernels/${kernel.id}/channels`, { headers });
   await once(socket, 'open');
-  await atRest(`${notebookUrl}api/kernels/${kernel.id}`);
+  await atRest(`${notebookUrl}api/kernels/${kernel.id}`, socket);
   const request = executeRequest(code);
   socket.send(request.text);
   const begun = new Promise<void>((resolve) =>
