@@ -41,7 +41,7 @@ export const accountRoutes = {
     environment.environmentChangeAnswer,
     { idempotent: true, summary: "Delete the account's environment variables" },
   ),
-  createApiKey: jsonRoute('/user/key/create', account.nameBody, account.keyCreateAnswer, {
+  createApiKey: jsonRoute('/user/key/create', account.keyCreateRequest, account.keyCreateAnswer, {
     idempotent: true,
     errors: 'plain',
     summary: 'Create an API key; only this answer has the full key',

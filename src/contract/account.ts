@@ -1,7 +1,22 @@
 /** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
+import { apiKeyStates } from '../domain/api-key.ts';
 import { sessionCredentials } from '../domain/port-access.ts';
-import { answer, decimal, id, integer, label, plainText, request, secret, text, unixMs } from './common.ts';
+import { scopes } from '../domain/scopes.ts';
+import {
+  answer,
+  decimal,
+  id,
+  integer,
+  integerOrNull,
+  label,
+  oneOfText,
+  plainText,
+  request,
+  secret,
+  text,
+  unixMs,
+} from './common.ts';
 
 export const loginRequest = request('LoginRequest', {
   username: plainText(320).describe('Name or email address of the account'),
@@ -36,10 +51,43 @@ export const passwordRequest = request('ChangePasswordRequest', {
   newPassword: password.describe('New password'),
 });
 
-export const nameBody = request('NameRequest', { name: label(100).describe('Display name') });
 export const idBody = request('IdRequest', { id: id.describe('ID of the resource') });
 export const emptyAnswer = answer('EmptyAnswer', {}, 'No members');
 
+const MAX_RANGE = 50;
+const forms = z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()]);
+const addressRange = z
+  .string()
+  .refine((text) => forms.safeParse(text).success, {
+    error: 'must be an IP address such as 192.0.2.7, or a CIDR range such as 192.0.2.0/24',
+  })
+  .meta({ maxLength: MAX_RANGE });
+const MAX_ADDRESSES = 50;
+
+export const keyCreateRequest = request('CreateApiKeyRequest', {
+  name: label(100).describe('Display name'),
+  scopes: z
+    .array(z.enum(scopes))
+    .min(1)
+    .max(scopes.length)
+    .transform((given) => scopes.filter((scope) => given.includes(scope)))
+    .nullable()
+    .default(null)
+    .describe('What the key may do: reading, or changes of a subject; null: everything the account may do'),
+  expiresAtUnixMs: z
+    .int()
+    .min(0)
+    .nullable()
+    .default(null)
+    .describe('End of the key, Unix milliseconds; null: until it is deleted'),
+  addresses: z
+    .array(addressRange)
+    .min(1)
+    .max(MAX_ADDRESSES)
+    .nullable()
+    .default(null)
+    .describe('Addresses and CIDR ranges of clients that may use the key; null: from everywhere'),
+});
 export const keyCreateAnswer = answer('CreateApiKeyAnswer', {
   key: answer('NewApiKey', {
     id: text('Key ID'),
@@ -52,6 +100,12 @@ const apiKey = answer('ApiKey', {
   name: text('Display name'),
   lastFour: text('Last four characters of the key'),
   createdAt: unixMs('Creation time'),
+  prefix: text('First characters of the key; empty for a key of an earlier version'),
+  state: oneOfText(apiKeyStates, 'Whether the key is accepted'),
+  scopes: z.array(z.string()).nullable().describe('What the key may do; null: everything the account may do'),
+  expiresAtUnixMs: integerOrNull('End of the key, Unix milliseconds; null: until it is deleted'),
+  addresses: z.array(z.string()).nullable().describe('Clients that may use the key; null: from everywhere'),
+  lastUsedAtUnixMs: integerOrNull('Last use, Unix milliseconds, to the minute; null: not used yet'),
 });
 export const keyListAnswer = answer('ListApiKeysAnswer', { keys: z.array(apiKey).describe('API keys of the account') });
 

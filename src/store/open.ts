@@ -8,6 +8,7 @@ import { disksByRegion } from './migrations/0004-disks-by-region.ts';
 import { variables } from './migrations/0005-variables.ts';
 import { changes } from './migrations/0006-changes.ts';
 import { labels } from './migrations/0007-labels.ts';
+import { keyLimits } from './migrations/0009-key-limits.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -21,6 +22,7 @@ export const migrations: readonly Migration[] = [
   variables,
   changes,
   labels,
+  keyLimits,
 ];
 
 export async function openStore(options: {

@@ -1,18 +1,21 @@
 /** Authenticates tokens and API keys, with a cache for each. */
 import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
-import { holderOfApiKey } from '../../store/tables/keys.ts';
+import { holderOfApiKey, setLastUse } from '../../store/tables/keys.ts';
 import { holderOfSession, type CredentialHolder } from '../../store/tables/sessions.ts';
-import { parseRoles } from '../../store/tables/json-schemas.ts';
+import { parseKeyAddresses, parseKeyScopes, parseRoles } from '../../store/tables/json-schemas.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { sha256Hex, type RandomBytes } from './random.ts';
 import type { Tokens } from './tokens.ts';
+import type { KeyLimits } from '../../domain/api-key.ts';
+import type { Log } from '../base/logger.ts';
 import type { Caller, Credential, Idempotency } from '../base/caller.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 import type { Time } from '../base/time.ts';
 
 const MAX_CACHED = 10_000;
+const MINUTE_MS = 60_000;
 export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 
@@ -44,13 +47,24 @@ export const writeOwnAccount = <Answer>(
     return deps.idempotent(tx, accountId, idempotency, nowMs, () => fn(tx, nowMs));
   });
 
-const callerFrom = (holder: CredentialHolder, from: Pick<Caller, 'sessionId' | 'apiKeyId'>): Caller =>
+/** Undefined without limits. */
+export function limitsOf(
+  apiKeyId: string | null,
+  { expiresAtMs, addresses }: { expiresAtMs: number | null; addresses: string | null },
+): KeyLimits | undefined {
+  if (apiKeyId === null || (expiresAtMs === null && addresses === null)) return undefined;
+  return { expiresAtMs, addresses: addresses === null ? null : parseKeyAddresses(addresses, apiKeyId) };
+}
+
+const callerFrom = (
+  holder: CredentialHolder,
+  from: Pick<Caller, 'sessionId' | 'scopes' | 'apiKeyId' | 'limits'>,
+): Caller =>
   Object.freeze({
     accountId: holder.accountId,
     username: holder.username,
     email: holder.email,
     roles: Object.freeze(parseRoles(holder.roles, holder.accountId)),
-    scopes: null,
     ...from,
   });
 
@@ -59,8 +73,22 @@ export interface Callers {
   invalidate(which: (caller: Caller) => boolean): void;
 }
 
-export const makeCallers = (deps: { store: Store; time: Pick<Time, 'now'>; tokens: Tokens }): Callers => {
-  const { store, time, tokens } = deps;
+export const makeCallers = (deps: {
+  store: Store;
+  time: Pick<Time, 'now'>;
+  tokens: Tokens;
+  log: Pick<Log, 'warn'>;
+}): Callers => {
+  const { store, time, tokens, log } = deps;
+
+  /** Writes at most once a minute for each key. Requests don't wait for it. */
+  const recordUse = (apiKeyId: string, lastUsedAtMs: number | null, nowMs: number): void => {
+    const minuteMs = nowMs - (nowMs % MINUTE_MS);
+    if (lastUsedAtMs !== null && lastUsedAtMs >= minuteMs) return;
+    store
+      .write((tx) => setLastUse(tx, apiKeyId, minuteMs))
+      .catch((error: unknown) => log.warn({ err: error, apiKeyId }, 'the last use of an API key could not be stored'));
+  };
 
   const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({
     now: time.now,
@@ -72,7 +100,7 @@ export const makeCallers = (deps: { store: Store; time: Pick<Time, 'now'>; token
       const { sessionId, accountId, expiresAtMs } = claims;
       const holder = await holderOfSession(store.read, sessionId, time.now());
       if (holder?.accountId !== accountId) return null;
-      return { subject: { ...callerFrom(holder, { sessionId }), expiresAtMs }, expiresAtMs };
+      return { subject: { ...callerFrom(holder, { sessionId, scopes: null }), expiresAtMs }, expiresAtMs };
     },
   });
 
@@ -80,10 +108,15 @@ export const makeCallers = (deps: { store: Store; time: Pick<Time, 'now'>; token
     now: time.now,
     maxEntries: MAX_CACHED,
     async verify(key) {
-      const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key)) : undefined;
+      const nowMs = time.now();
+      const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key), nowMs) : undefined;
       if (holder === undefined) return null;
-      const subject = callerFrom(holder, { sessionId: null, apiKeyId: holder.apiKeyId });
-      return { subject, expiresAtMs: Infinity };
+      const { apiKeyId, expiresAtMs } = holder;
+      recordUse(apiKeyId, holder.lastUsedAtMs, nowMs);
+      const scopes = holder.scopes === null ? null : parseKeyScopes(holder.scopes, apiKeyId);
+      const limits = limitsOf(apiKeyId, holder);
+      const subject = callerFrom(holder, { sessionId: null, scopes, apiKeyId, ...(limits && { limits }) });
+      return { subject, expiresAtMs: expiresAtMs ?? Infinity };
     },
   });
 

@@ -5,7 +5,7 @@
  *
  * A session in use outlives its one-day token. It ends with its login's logout, a revocation, a
  * change of password, a disabled account, the release of its instance, or, if from an API key,
- * the deletion of any API key of the account.
+ * the key's deletion or expiry.
  */
 import { lockAccount } from '../../store/tables/accounts.ts';
 import {
@@ -24,9 +24,10 @@ import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Log } from '../base/logger.ts';
 import type { Forwarding, GatewaySessions } from '../routing/gateway-types.ts';
-import { lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
+import { limitsOf, lockOwnAccount, notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
+import type { KeyLimits } from '../../domain/api-key.ts';
 import type { Caller } from '../base/caller.ts';
 
 const HANDOVER_LIFE_MS = 60_000;
@@ -39,6 +40,7 @@ export interface GatewaySession {
   accountId: string;
   instanceId: string;
   sessionId: string | null;
+  limits?: KeyLimits;
 }
 
 export interface Grants extends GatewaySessions {
@@ -49,9 +51,11 @@ export interface Grants extends GatewaySessions {
   invalidate(which: (session: GatewaySession) => boolean): void;
 }
 
-const stillHolds = (tx: Db, caller: Caller): Promise<boolean> => {
+const stillHolds = (tx: Db, caller: Caller, nowMs: number): Promise<boolean> => {
   if (caller.sessionId !== null) return hasActiveSession(tx, caller.accountId, caller.sessionId);
-  return caller.apiKeyId === undefined ? Promise.resolve(false) : hasApiKey(tx, caller.accountId, caller.apiKeyId);
+  return caller.apiKeyId === undefined
+    ? Promise.resolve(false)
+    : hasApiKey(tx, caller.accountId, caller.apiKeyId, nowMs);
 };
 
 export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
@@ -78,8 +82,10 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
         ? await activeGrant(store.read, sha256Hex(secret), 'session', time.now())
         : undefined;
       if (grant === undefined) return null;
-      const { id, accountId, instanceId, sessionId } = grant;
-      return { subject: { id, accountId, instanceId, sessionId }, expiresAtMs: await extend(grant) };
+      const { id, accountId, instanceId, sessionId, keyExpiresAtMs, keyAddresses } = grant;
+      const limits = limitsOf(grant.apiKeyId, { expiresAtMs: keyExpiresAtMs, addresses: keyAddresses });
+      const subject = { id, accountId, instanceId, sessionId, ...(limits && { limits }) };
+      return { subject, expiresAtMs: Math.min(await extend(grant), keyExpiresAtMs ?? Infinity) };
     },
   });
 
@@ -89,8 +95,8 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
       const { accountId, sessionId } = caller;
       await store.write(async (tx) => {
         await lockOwnAccount(tx, accountId);
-        if (!(await stillHolds(tx, caller))) throw notLoggedIn();
         const nowMs = time.now();
+        if (!(await stillHolds(tx, caller, nowMs))) throw notLoggedIn();
         await insertGrant(tx, {
           id: uuidFrom(randomBytes),
           hash: sha256Hex(secret),
@@ -98,6 +104,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
           accountId,
           instanceId,
           sessionId,
+          apiKeyId: caller.apiKeyId ?? null,
           openedAtMs: nowMs,
           expiresAtMs: nowMs + HANDOVER_LIFE_MS,
         });
@@ -117,8 +124,9 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
         if (!grant || !(await deleteGrant(tx, hash))) return null;
         const expiresAtMs = nowMs + SESSION_LIFE_MS;
         const fields = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
-        await insertGrant(tx, { ...grant, ...fields, kind: 'session' });
-        return { session, accountId: grant.accountId, instanceId: grant.instanceId, expiresAtMs };
+        const { accountId, instanceId, sessionId, apiKeyId } = grant;
+        await insertGrant(tx, { ...fields, kind: 'session', accountId, instanceId, sessionId, apiKeyId });
+        return { session, accountId, instanceId, expiresAtMs };
       });
     },
 

@@ -1,8 +1,10 @@
 /** API keys, of which only hashes are stored, and public ssh keys of an account. */
+import { whyBeyond, whyNoSshKeys } from '../../domain/api-key.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { revokeGrantsOfApiKeys } from '../../store/tables/gateway-grants.ts';
+import { revokeGrantsOfApiKey } from '../../store/tables/gateway-grants.ts';
 import { deleteKey, insertApiKey, insertSshKey, keyRowsOf } from '../../store/tables/keys.ts';
+import { parseKeyAddresses, parseKeyScopes } from '../../store/tables/json-schemas.ts';
 import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
@@ -12,13 +14,23 @@ import { parseSshPublicKey } from './ssh-public-key.ts';
 import type { Db } from '../../store/store.ts';
 
 const MAX_API_KEYS = 50;
+/** Leaves 39 of the 43 random characters unknown. */
+const PREFIX_LENGTH = API_KEY_PREFIX.length + 4;
 
 export const makeApiKeys = (
   deps: CredentialDeps & { callers: Callers; grants: Grants },
 ): Pick<Access, 'createApiKey' | 'listApiKeys' | 'deleteApiKey'> => {
   const { store, randomBytes, callers, grants } = deps;
   return {
-    async createApiKey({ accountId }, { name }, idempotency) {
+    async createApiKey(caller, { name, scopes = null, expiresAtMs = null, addresses = null }, idempotency) {
+      const { accountId } = caller;
+      const why = whyBeyond(caller, { scopes, limits: { expiresAtMs, addresses } });
+      if (why !== null) throw new Refusal('forbidden', why);
+      const nowMs = deps.time.now();
+      if (expiresAtMs !== null && expiresAtMs <= nowMs) {
+        const message = `field "expiresAtUnixMs" is ${expiresAtMs}, which has passed: it must be after ${nowMs}, the time of the server`;
+        throw new Refusal('field_value', message);
+      }
       const fullKey = `${API_KEY_PREFIX}${secretFrom(randomBytes)}`;
       const id = uuidFrom(randomBytes);
       // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
@@ -29,8 +41,20 @@ export const makeApiKeys = (
           throw new Refusal('over_quota', message);
         }
         const lastFour = fullKey.slice(-4);
-        await insertApiKey(tx, { id, accountId, name, hash: sha256Hex(fullKey), lastFour, createdAtMs: nowMs });
-        const data = { name, lastFour };
+        await insertApiKey(tx, {
+          id,
+          accountId,
+          name,
+          hash: sha256Hex(fullKey),
+          prefix: fullKey.slice(0, PREFIX_LENGTH),
+          lastFour,
+          scopes: scopes && JSON.stringify(scopes),
+          addresses: addresses && JSON.stringify(addresses),
+          expiresAtMs,
+          lastUsedAtMs: null,
+          createdAtMs: nowMs,
+        });
+        const data = { name, lastFour, scopes, expiresAtUnixMs: expiresAtMs, addresses };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.created', subjectId: id, data });
         return { id };
       });
@@ -44,7 +68,18 @@ export const makeApiKeys = (
     async listApiKeys({ accountId }) {
       const rows = await keyRowsOf(store.read, 'apiKey', accountId);
       return {
-        keys: rows.map(({ id, name, lastFour, createdAtMs: createdAt }) => ({ id, name, lastFour, createdAt })),
+        keys: rows.map(({ id, name, lastFour, createdAtMs: createdAt, prefix, expiresAtMs, lastUsedAtMs, ...row }) => ({
+          id,
+          name,
+          lastFour,
+          createdAt,
+          prefix,
+          state: expiresAtMs === null || expiresAtMs > deps.time.now() ? 'active' : 'expired',
+          scopes: row.scopes === null ? null : parseKeyScopes(row.scopes, id),
+          expiresAtUnixMs: expiresAtMs,
+          addresses: row.addresses === null ? null : parseKeyAddresses(row.addresses, id),
+          lastUsedAtUnixMs: lastUsedAtMs,
+        })),
       };
     },
 
@@ -55,7 +90,7 @@ export const makeApiKeys = (
           const message = `API key ${JSON.stringify(id)} not found; POST /api/user/key/list lists yours`;
           throw new Refusal('not_found', message);
         }
-        await revokeGrantsOfApiKeys(tx, accountId);
+        await revokeGrantsOfApiKey(tx, accountId, id);
         const data = { name: row.name, lastFour: row.lastFour };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'apiKey.deleted', subjectId: id, data });
         return {};
@@ -81,7 +116,10 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
   // Instances before the account, as everywhere.
   const writeDeps = { ...deps, lockFirst: deps.onSshKeysChanged };
   return {
-    async createSshKey({ accountId }, { name, publicKey }, idempotency) {
+    async createSshKey(caller, { name, publicKey }, idempotency) {
+      const { accountId } = caller;
+      const why = whyNoSshKeys(caller);
+      if (why !== null) throw new Refusal('forbidden', why);
       const key = parseSshPublicKey(publicKey);
       const fingerprint = fingerprintOf(key.blob);
       const id = uuidFrom(deps.randomBytes);

@@ -1,5 +1,20 @@
 import type { GatewaySessions } from '../routing/gateway-types.ts';
+import type { ApiKeyState } from '../../domain/api-key.ts';
+import type { Scope } from '../../domain/scopes.ts';
 import type { Credential, Caller, Mutation } from '../base/caller.ts';
+
+export interface ApiKeyInfo {
+  id: string;
+  name: string;
+  lastFour: string;
+  createdAt: number;
+  prefix: string;
+  state: ApiKeyState;
+  scopes: Scope[] | null;
+  expiresAtUnixMs: number | null;
+  addresses: string[] | null;
+  lastUsedAtUnixMs: number | null;
+}
 
 export interface Access extends GatewaySessions {
   /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
@@ -15,8 +30,11 @@ export interface Access extends GatewaySessions {
     { username: string; email: string; password: string; balance: number },
     { userId: string; username: string; email: string; group: string[] }
   >;
-  createApiKey: Mutation<{ name: string }, { key: { id: string; name: string; fullKey: string } }>;
-  listApiKeys(caller: Caller): Promise<{ keys: { id: string; name: string; lastFour: string; createdAt: number }[] }>;
+  createApiKey: Mutation<
+    { name: string; scopes?: Scope[] | null; expiresAtMs?: number | null; addresses?: string[] | null },
+    { key: { id: string; name: string; fullKey: string } }
+  >;
+  listApiKeys(caller: Caller): Promise<{ keys: ApiKeyInfo[] }>;
   deleteApiKey: Mutation<{ id: string }, void>;
   createSshKey: Mutation<
     { name: string; publicKey: string },

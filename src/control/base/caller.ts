@@ -1,3 +1,4 @@
+import type { KeyLimits } from '../../domain/api-key.ts';
 import type { Scope } from '../../domain/scopes.ts';
 
 /** Caller of every use case, from `access.authenticate`. */
@@ -12,6 +13,8 @@ export interface Caller {
   scopes: readonly Scope[] | null;
   /** Absent for a token. Deleting the key ends what was opened with it. */
   apiKeyId?: string;
+  /** Absent for a token, and for a key of unlimited time and addresses. */
+  limits?: KeyLimits;
 }
 
 export type Credential = { kind: 'token'; token: string } | { kind: 'apiKey'; key: string };

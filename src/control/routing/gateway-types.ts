@@ -84,7 +84,7 @@ export type SshBackend = Pick<Engine, 'joinNetwork' | 'listenUnix' | 'openExec' 
 /** `poll`: requests of an open notebook page without a person's action. */
 export type TrafficKind = 'use' | 'poll';
 
-export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId'>>;
+export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller, 'accountId' | 'scopes' | 'limits'>>;
 
 export type RevocationSubject = { accountId: string } | { instanceId: string };
 
@@ -96,7 +96,7 @@ export interface Forwarding {
     handover: string,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** Null if unknown or ended, also with the login. */
-  session(secret: string): Promise<{ accountId: string } | null>;
+  session(secret: string): Promise<Pick<Caller, 'accountId' | 'limits'> | null>;
   share(token: string): Promise<OpenedPort | null>;
   /** Called at login and during sessions. Null for an unknown or released instance. */
   ssh(instanceId: string): Promise<SshIdentity | null>;

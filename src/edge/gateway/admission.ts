@@ -1,7 +1,17 @@
 import type { Credential, Forwarding, GatewayRoute, IdentifyCredential } from '../../control/index.ts';
 import { allowsAccount, type PortAccess } from '../../domain/port-access.ts';
+import { whyNotFrom, type KeyLimits } from '../../domain/api-key.ts';
+import { mayUse } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
-import { crossSite, linkEnded, notFound, notLoggedInHere, serviceWorkerRefused, type Answer } from './answers.ts';
+import {
+  crossSite,
+  keyLimited,
+  linkEnded,
+  notFound,
+  notLoggedInHere,
+  serviceWorkerRefused,
+  type Answer,
+} from './answers.ts';
 import { isSecure, sessionSecretOf, shareTokenOf } from './cookies.ts';
 import type { Credentials, Presented } from './credentials.ts';
 import type { Head } from './head.ts';
@@ -11,9 +21,14 @@ import type { InstanceTarget, PortAddress } from './routing.ts';
 /** Credential that authorized a request; rechecked while a long connection stays open. */
 export type AccessGrant =
   | { kind: 'public' }
-  | { kind: 'session'; secret: string; accountId: string }
-  | { kind: 'credential'; credential: Credential; accountId: string }
+  | ({ kind: 'session'; secret: string } & LoginFacts)
+  | ({ kind: 'credential'; credential: Credential } & LoginFacts)
   | { kind: 'share'; token: string };
+
+interface LoginFacts {
+  accountId: string;
+  limits?: KeyLimits;
+}
 
 /** Copies the credential so that it does not retain the header text it was sliced from. */
 export const detachedCopy = (accessGrant: AccessGrant): AccessGrant => structuredClone(accessGrant);
@@ -38,6 +53,8 @@ export interface AuthRequest {
   upgrade: boolean;
   /** Origin of this gateway's own pages, for instance `https://gateway.example`. */
   ownOrigin: string;
+  /** Address of the client, from trusted proxies if there are any. */
+  from: () => string;
 }
 
 export interface AdmissionDeps {
@@ -45,6 +62,9 @@ export interface AdmissionDeps {
   authenticate: IdentifyCredential;
   apiOrigin: string;
 }
+
+const NO_SCOPE =
+  'this API key lacks the scope "instances": create a key with this scope, or send the access token of a login';
 
 const PUBLIC: AccessGrant = { kind: 'public' };
 
@@ -75,7 +95,7 @@ async function authorizeAnybody(
   route: GatewayRoute,
 ): Promise<Authorized> {
   const login = await presentedLogin(deps, authRequest, authRequest.credentials.presentedBy(authRequest.head));
-  const owner = login !== null && login !== 'crossSite' && login.accountId === route.ownerId;
+  const owner = isLogin(login) && login.accountId === route.ownerId;
   return { route, accessGrant: PUBLIC, owner };
 }
 
@@ -92,14 +112,15 @@ async function authorizeCredential(
     route !== null && allowsAccount(access, by.accountId, route.ownerId)
       ? { route, accessGrant: by.accessGrant, owner: by.accountId === route.ownerId }
       : null;
-  const asAccount = login === null || login === 'crossSite' ? null : come(login);
+  const asAccount = isLogin(login) ? come(login) : null;
   if (asAccount !== null) return asAccount;
   const link = await presentedLink(deps, authRequest);
   if (link !== null && link !== 'crossSite' && route !== null) return { route, accessGrant: link, owner: false };
   if (login === 'crossSite' || link === 'crossSite') return { refused: crossSite() };
+  if (login !== null && 'limit' in login) return { refused: keyLimited(login.limit) };
   // An unrecognized credential can still be valid, for instance after the issuer was renamed.
-  const guessed = login === null && presented?.ours === false ? await loginBy(deps, presented.credential) : null;
-  const found = login ?? guessed;
+  const guessed = login === null && presented?.ours === false ? await loginBy(deps, authRequest, presented) : null;
+  const found = login ?? (isLogin(guessed) ? guessed : null);
   const { target, ownOrigin, shareToken } = authRequest;
   const visit = { apiOrigin: deps.apiOrigin, ownOrigin, target };
   if (found === null) return { refused: (shareToken === null ? notLoggedInHere : linkEnded)(loginLink(visit)) };
@@ -111,18 +132,47 @@ interface Login {
   accessGrant: AccessGrant;
 }
 
+/** A valid API key whose limits exclude this request. */
+interface Limited {
+  limit: string;
+}
+
+const isLogin = (login: Login | Limited | 'crossSite' | null): login is Login =>
+  login !== null && typeof login === 'object' && 'accountId' in login;
+
 /** Authenticates by a known credential, else by session. `crossSite`: unsafe, from another site. */
 const presentedLogin = (
   deps: AdmissionDeps,
   authRequest: AuthRequest,
   presented: Presented | null,
-): Promise<Login | 'crossSite' | null> =>
-  presented?.ours === true ? loginBy(deps, presented.credential) : sessionLogin(deps, authRequest);
+): Promise<Login | Limited | 'crossSite' | null> =>
+  presented?.ours === true ? loginBy(deps, authRequest, presented) : sessionLogin(deps, authRequest);
 
-async function loginBy({ authenticate }: AdmissionDeps, credential: Credential): Promise<Login | null> {
+async function loginBy(
+  deps: AdmissionDeps,
+  { from }: AuthRequest,
+  { credential }: Presented,
+): Promise<Login | Limited | null> {
+  const holder = await holderOf(deps, credential);
+  if (holder === null) return null;
+  const { accountId, scopes, limits } = holder;
+  if (!mayUse(scopes, { subject: 'instances', reads: false })) return { limit: NO_SCOPE };
+  const facts = { accountId, ...(limits && { limits }) };
+  return limitedTo(from, limits) ?? { accountId, accessGrant: { kind: 'credential', credential, ...facts } };
+}
+
+/** Finds the client's address for limited keys only. */
+function limitedTo(from: AuthRequest['from'], limits: KeyLimits | undefined): Limited | null {
+  const limit = limits?.addresses ? whyNotFrom(limits, from()) : null;
+  return limit === null ? null : { limit };
+}
+
+async function holderOf(
+  { authenticate }: AdmissionDeps,
+  credential: Credential,
+): Promise<Awaited<ReturnType<IdentifyCredential>> | null> {
   try {
-    const { accountId } = await authenticate(credential);
-    return { accountId, accessGrant: { kind: 'credential', credential, accountId } };
+    return await authenticate(credential);
   } catch (error) {
     if (error instanceof Refusal && error.code === 'not_logged_in') return null;
     throw error;
@@ -132,15 +182,16 @@ async function loginBy({ authenticate }: AdmissionDeps, credential: Credential):
 async function sessionLogin(
   { forwarding }: AdmissionDeps,
   authRequest: AuthRequest,
-): Promise<Login | 'crossSite' | null> {
+): Promise<Login | Limited | 'crossSite' | null> {
   const secret = sessionSecretOf(authRequest.head.cookies, isSecure(authRequest.ownOrigin));
   const weight = secret === null ? 'ignored' : cookieWeight(authRequest);
   if (weight === 'refused') return 'crossSite';
   if (secret === null || weight === 'ignored') return null;
   const session = await forwarding.session(secret);
   if (session === null) return null;
-  const { accountId } = session;
-  return { accountId, accessGrant: { kind: 'session', secret, accountId } };
+  const { accountId, limits } = session;
+  const facts = { accountId, ...(limits && { limits }) };
+  return limitedTo(authRequest.from, limits) ?? { accountId, accessGrant: { kind: 'session', secret, ...facts } };
 }
 
 async function presentedLink(deps: AdmissionDeps, authRequest: AuthRequest): Promise<AccessGrant | 'crossSite' | null> {
@@ -189,7 +240,7 @@ export async function isStillAuthorized(
     case 'session':
       return mayStay((await deps.forwarding.session(accessGrant.secret))?.accountId ?? null);
     case 'credential':
-      return mayStay((await loginBy(deps, accessGrant.credential))?.accountId ?? null);
+      return mayStay((await holderOf(deps, accessGrant.credential))?.accountId ?? null);
     case 'share':
       return mayStay(null) || opens(deps, accessGrant.token, target);
     default:

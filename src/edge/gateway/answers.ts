@@ -74,6 +74,12 @@ export const notLoggedInHere = (login: Answer['link'] | null): Answer => ({
   headers: ['WWW-Authenticate', 'Bearer realm="berth"'],
 });
 
+export const keyLimited = (why: string): Answer => ({
+  ...FORBIDDEN,
+  title: 'This API key does not open this',
+  message: why,
+});
+
 export const linkEnded = (login: Answer['link'] | null): Answer => ({
   ...notLoggedInHere(login),
   title: 'This link does not open this page',

@@ -44,7 +44,7 @@ import { hasBody, readHead, type Head } from './head.ts';
 import { Http2Clients } from './http2.ts';
 import { IdleTimeouts } from './idle-timeouts.ts';
 import { InstancePools, type PortPool } from './instance-pools.ts';
-import { upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
+import { clientAddressOf, upstreamHeaders, peerOf, senderOf, type Peer, type Sender } from './upstream-headers.ts';
 import { defaultGatewayLimits, type GatewayLimits } from './gateway-limits.ts';
 import { LabAssets } from './lab-assets.ts';
 import { makeListener } from './listener.ts';
@@ -53,6 +53,7 @@ import { addressWithout, isNavigation, takeShareToken } from './share-token.ts';
 import { Revocation, type OpenAccess } from './revocation.ts';
 import { targetOf, type InstanceTarget, type PortAddress } from './routing.ts';
 import { tunnel } from './upgrade.ts';
+import { atTime } from '../at-time.ts';
 import { makeAddressMatcher, type AddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { answerInTurn } from '../malformed-requests.ts';
@@ -390,8 +391,11 @@ export class Gateway {
     const endExchange = this.#connectionLimit.beginExchange(socket);
     const live: OpenAccess = { portAddress, accessGrant, cut, at: -1 };
     this.#revocation.watch(live);
+    const expiresAtMs = 'limits' in accessGrant ? accessGrant.limits?.expiresAtMs : null;
+    const endTimer = expiresAtMs ? atTime(expiresAtMs, cut) : null;
     const endTraffic = this.#deps.forwarding.beginTraffic(portAddress.instanceId, trafficKind(target, method, upgrade));
     return (): void => {
+      endTimer?.();
       endExchange();
       endTraffic();
       this.#revocation.done(live);
@@ -408,7 +412,8 @@ export class Gateway {
     const shown = takeShareToken(asked, head);
     const { target, token: shareToken } = shown;
     const ownOrigin = this.#ownOrigin(sender, target.mount === 'host');
-    const authRequest = { head, credentials, target, shareToken, method, upgrade, ownOrigin };
+    const from = (): string => clientAddressOf(sender, this.#isTrusted);
+    const authRequest = { head, credentials, target, shareToken, method, upgrade, ownOrigin, from };
     const authorized = await authorize(this.#admission, authRequest);
     if ('refused' in authorized) return authorized;
     const { route, accessGrant } = authorized;

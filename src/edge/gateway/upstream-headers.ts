@@ -50,6 +50,12 @@ export function senderOf(head: Head, { address, proto, trusted }: Peer): Sender 
   };
 }
 
+/** The last address that no trusted proxy has; the first, if all are proxies. */
+export function clientAddressOf({ address, forwardedFor }: Sender, isTrusted: AddressMatcher): string {
+  const hops = forwardedFor?.split(',').map((hop) => withoutMapping(hop.trim())) ?? [];
+  return hops.findLast((hop) => !isTrusted(hop)) ?? hops[0] ?? address;
+}
+
 const firstOf = (list: string | null): string | null => list?.split(',')[0]?.trim().toLowerCase() ?? null;
 
 export function upstreamHeaders(

@@ -3,11 +3,12 @@ import { makeRechecker } from '../../async/coalesce.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Caller, Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { atTime } from '../at-time.ts';
 import { presentedCredential } from './credentials.ts';
 
 export interface LoginHolder {
   request: Pick<FastifyRequest, 'headers'>;
-  caller: Pick<Caller, 'accountId'>;
+  caller: Pick<Caller, 'accountId' | 'limits'>;
 }
 
 export interface LoginWatch {
@@ -16,6 +17,8 @@ export interface LoginWatch {
   /** Calls `cut` once when the login ends. Returns the unwatch function. */
   watch(holder: LoginHolder, cut: (why: string) => void): () => void;
 }
+
+const ENDED = 'the login or key has ended: log in again';
 
 interface Watched {
   holder: LoginHolder;
@@ -30,7 +33,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Con
       const { accountId } = await access.authenticate(credential, options);
       return accountId === caller.accountId ? null : 'the login now belongs to another account';
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'not_logged_in') return 'the login or key has ended: log in again';
+      if (error instanceof Refusal && error.code === 'not_logged_in') return ENDED;
       throw error;
     }
   };
@@ -57,10 +60,11 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Con
   return {
     whyEnded,
     watch(holder, cut) {
-      const { accountId } = holder.caller;
+      const { accountId, limits } = holder.caller;
       const mine = byAccount.get(accountId) ?? new Set();
       byAccount.set(accountId, mine);
       const leave = (): void => {
+        endTimer?.();
         mine.delete(watched);
         if (mine.size === 0 && byAccount.get(accountId) === mine) byAccount.delete(accountId);
       };
@@ -73,6 +77,7 @@ export function makeLoginWatch(app: FastifyInstance, { access, forwarding }: Con
         },
       };
       mine.add(watched);
+      const endTimer = limits?.expiresAtMs ? atTime(limits.expiresAtMs, () => watched.cut(ENDED)) : undefined;
       return leave;
     },
   };

@@ -8,6 +8,7 @@ import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
 import { IGNORED_HEADER, isOfInterface, type Route } from '../../contract/route.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
+import { whyNotFrom } from '../../domain/api-key.ts';
 import { hasRole } from '../../domain/roles.ts';
 import { mayUse, scopesFor } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -37,7 +38,7 @@ export function makeAuthorize(
     if (byCookie) refuseCrossSite(request, ownOrigins);
     return access.authenticate(credential).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket);
-      refuseUnauthorized(caller, route);
+      refuseUnauthorized(caller, route, request);
       return caller;
     });
   };
@@ -163,9 +164,12 @@ function clientGoneSignal(response: ServerResponse): AbortSignal {
 const isOpen = (name: JsonRouteName): name is OpenRouteName => routes[name].who === 'anyone';
 
 function refuseUnauthorized(
-  { roles, username, scopes }: Caller,
+  { roles, username, scopes, limits }: Caller,
   route: Pick<Route, 'who' | 'reads' | 'subject'>,
+  { ip }: Pick<FastifyRequest, 'ip'>,
 ): void {
+  const why = whyNotFrom(limits, ip);
+  if (why !== null) throw new Refusal('forbidden', why);
   const { who } = route;
   if (who !== 'anyone' && who !== 'account' && !hasRole(roles, who))
     throw new Refusal('forbidden', `only accounts of the group "${who}" may do this; you are ${username}`);

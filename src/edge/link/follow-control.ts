@@ -18,6 +18,7 @@ import {
   makeRevocations,
   type Log,
 } from '../../control/index.ts';
+import type { KeyLimits } from '../../domain/api-key.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
 import { callerAnswer, redeemAnswer, routeMessage, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
@@ -145,10 +146,13 @@ interface Affected {
 
 /** Caches answers of the API: fresh for a second, or valid for a day while the API is away. */
 function makeAnswers({ ask, now, isApiUp }: { ask: Ask; now: () => number; isApiUp: () => boolean }) {
-  const cache = <Answer>(load: (question: string) => Promise<Answer>): Cache<Answer> =>
+  const cache = <Answer extends { limits?: KeyLimits } | object | null>(
+    load: (question: string) => Promise<Answer>,
+  ): Cache<Answer> =>
     makeCache({
       load,
       now,
+      expiresAtMs: (answer) => (answer && 'limits' in answer && answer.limits?.expiresAtMs) || Infinity,
       ttlMs: () => (isApiUp() ? ANSWER_TTL_MS : MAX_STALE_MS),
       maxEntries: MAX_CACHED,
       // Guessed secrets must not evict valid ones.

@@ -53,8 +53,8 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
     case 'GET /routes':
       return streamRoutes(served, gateway, res);
     case 'POST /authenticate': {
-      const { accountId } = await authenticate(authenticateQuestion.parse(await json(req)));
-      return { accountId };
+      const { accountId, scopes, limits } = await authenticate(authenticateQuestion.parse(await json(req)));
+      return { accountId, scopes, limits };
     }
     case 'POST /session':
       return forwarding.session(sessionQuestion.parse(await json(req)).secret);

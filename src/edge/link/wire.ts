@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { Caller, GatewayRoute, RouteUpdate, Log } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
+import { scopes } from '../../domain/scopes.ts';
 import { refusalCodes, Refusal } from '../../domain/refusal.ts';
 import type { ServerResponse } from 'node:http';
 
@@ -52,8 +53,13 @@ export const shareQuestion = z.object({ token: z.string() });
 export const redeemQuestion = z.object({ handover: z.string() });
 export const sshQuestion = z.object({ instanceId: z.string() });
 
-export const callerAnswer = z.object({ accountId: z.string() }) satisfies z.ZodType<Pick<Caller, 'accountId'>>;
-export const sessionAnswer = z.object({ accountId: z.string() }).nullable();
+const limits = z.object({ expiresAtMs: z.number().nullable(), addresses: z.array(z.string()).nullable() });
+export const callerAnswer = z.object({
+  accountId: z.string(),
+  scopes: z.array(z.enum(scopes)).nullable(),
+  limits: limits.exactOptional(),
+}) satisfies z.ZodType<Pick<Caller, 'accountId' | 'scopes' | 'limits'>>;
+export const sessionAnswer = z.object({ accountId: z.string(), limits: limits.exactOptional() }).nullable();
 export const shareAnswer = z.object({ instanceId: z.string(), port: z.number(), expiresAtMs: z.number() }).nullable();
 export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })

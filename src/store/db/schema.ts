@@ -65,7 +65,16 @@ export interface ApiKeyTable {
   name: string;
   /** SHA-256 of the full key, hex. */
   hash: string;
+  /** First characters of the key; empty for a key of an earlier version. */
+  prefix: string;
   lastFour: string;
+  /** JSON list; null: all rights. */
+  scopes: string | null;
+  /** JSON list of addresses and CIDR ranges; null: from everywhere. */
+  addresses: string | null;
+  expiresAtMs: number | null;
+  /** To the minute. */
+  lastUsedAtMs: number | null;
   createdAtMs: number;
 }
 
@@ -371,6 +380,8 @@ export interface GatewayGrantTable {
   instanceId: string;
   /** Login of origin, whose end deletes the grant; null for an API key. */
   sessionId: string | null;
+  /** API key of origin; null for a login, and for grants of earlier versions. */
+  apiKeyId: string | null;
   expiresAtMs: number;
   /** Public name: the owner never sees the secret again. */
   id: string;

@@ -12,23 +12,32 @@ export async function insertGrant(tx: Db, row: GatewayGrantRow): Promise<void> {
   await tx.insertInto('gatewayGrant').values(row).execute();
 }
 
-/** An unexpired grant of an active login and account, even with an expired login token. */
+export interface ActiveGrant extends GatewayGrantRow {
+  /** Limits of the API key of origin. */
+  keyExpiresAtMs: number | null;
+  keyAddresses: string | null;
+}
+
+/** An unexpired grant of an active login or key and account, even with an expired login token. */
 export async function activeGrant(
   db: Db,
   hash: string,
   kind: GatewayGrantRow['kind'],
   nowMs: number,
-): Promise<GatewayGrantRow | undefined> {
+): Promise<ActiveGrant | undefined> {
   return db
     .selectFrom('gatewayGrant')
     .innerJoin('account', 'account.id', 'gatewayGrant.accountId')
     .leftJoin('session', 'session.id', 'gatewayGrant.sessionId')
+    .leftJoin('apiKey', 'apiKey.id', 'gatewayGrant.apiKeyId')
     .selectAll('gatewayGrant')
+    .select(['apiKey.expiresAtMs as keyExpiresAtMs', 'apiKey.addresses as keyAddresses'])
     .where('gatewayGrant.hash', '=', hash)
     .where('gatewayGrant.kind', '=', kind)
     .where('gatewayGrant.expiresAtMs', '>', nowMs)
     .where('account.disabled', '=', 0)
     .where('session.revokedAtMs', 'is', null)
+    .where(({ or, eb }) => or([eb('apiKey.expiresAtMs', 'is', null), eb('apiKey.expiresAtMs', '>', nowMs)]))
     .executeTakeFirst();
 }
 
@@ -104,9 +113,14 @@ export async function revokeGrantsOfSession(tx: Db, sessionId: string): Promise<
   await tx.deleteFrom('gatewayGrant').where('sessionId', '=', sessionId).execute();
 }
 
-/** Deletes grants of all API keys of the account: a grant does not name its key. */
-export async function revokeGrantsOfApiKeys(tx: Db, accountId: string): Promise<void> {
-  await tx.deleteFrom('gatewayGrant').where('accountId', '=', accountId).where('sessionId', 'is', null).execute();
+/** Deletes grants of the key, and of any key of the account that an earlier version made. */
+export async function revokeGrantsOfApiKey(tx: Db, accountId: string, apiKeyId: string): Promise<void> {
+  await tx
+    .deleteFrom('gatewayGrant')
+    .where('accountId', '=', accountId)
+    .where('sessionId', 'is', null)
+    .where(({ or, eb }) => or([eb('apiKeyId', '=', apiKeyId), eb('apiKeyId', 'is', null)]))
+    .execute();
 }
 
 export async function revokeGrantsOfAccount(tx: Db, accountId: string): Promise<void> {

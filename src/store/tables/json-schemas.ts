@@ -1,4 +1,5 @@
 /** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
+import { scopes, type Scope } from '../../domain/scopes.ts';
 import { z } from 'zod';
 import { chargeModes } from '../../domain/catalog.ts';
 import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
@@ -206,6 +207,12 @@ export const parseOperation = (text: string, table: string, id: string): Operati
 
 export const parseTags = (text: string, imageRow: string): string[] =>
   parseJson(texts, text, { table: 'image', id: imageRow, column: 'tags' });
+
+export const parseKeyScopes = (text: string, apiKey: string): Scope[] =>
+  parseJson(z.array(z.enum(scopes)), text, { table: 'apiKey', id: apiKey, column: 'scopes' });
+
+export const parseKeyAddresses = (text: string, apiKey: string): string[] =>
+  parseJson(texts, text, { table: 'apiKey', id: apiKey, column: 'addresses' });
 
 export const parseRoles = (text: string, account: string): string[] =>
   parseJson(texts, text, { table: 'account', id: account, column: 'roles' });

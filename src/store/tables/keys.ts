@@ -1,6 +1,6 @@
 /** API keys, ssh keys and registry credentials of accounts. Registry secrets arrive sealed. */
-import { sql, type Selectable } from 'kysely';
-import type { ApiKeyTable, RegistryCredentialTable, SshKeyTable } from '../db/schema.ts';
+import { sql, type ExpressionBuilder, type Selectable } from 'kysely';
+import type { ApiKeyTable, RegistryCredentialTable, Schema, SshKeyTable } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
 import type { Db } from '../store.ts';
 
@@ -36,25 +36,42 @@ export async function insertApiKey(tx: Db, row: KeyRows['apiKey']): Promise<void
   await tx.insertInto('apiKey').values(row).execute();
 }
 
+interface ApiKeyHolder extends Pick<KeyRows['apiKey'], 'scopes' | 'addresses' | 'expiresAtMs' | 'lastUsedAtMs'> {
+  apiKeyId: string;
+}
+
+const isActive =
+  (nowMs: number) =>
+  ({ or, eb }: ExpressionBuilder<Schema, 'apiKey'>) =>
+    or([eb('apiKey.expiresAtMs', 'is', null), eb('apiKey.expiresAtMs', '>', nowMs)]);
+
+export async function setLastUse(tx: Db, apiKeyId: string, lastUsedAtMs: number): Promise<void> {
+  await tx.updateTable('apiKey').set({ lastUsedAtMs }).where('id', '=', apiKeyId).execute();
+}
+
 export async function holderOfApiKey(
   db: Db,
   hash: string,
-): Promise<(CredentialHolder & { apiKeyId: string }) | undefined> {
+  nowMs: number,
+): Promise<(CredentialHolder & ApiKeyHolder) | undefined> {
   return db
     .selectFrom('apiKey')
     .innerJoin('account', 'account.id', 'apiKey.accountId')
-    .select(['apiKey.id as apiKeyId', 'account.id as accountId', 'account.username', 'account.email', 'account.roles'])
+    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles'])
+    .select(['apiKey.id as apiKeyId', 'apiKey.scopes', 'apiKey.addresses', 'apiKey.expiresAtMs', 'apiKey.lastUsedAtMs'])
     .where('apiKey.hash', '=', hash)
+    .where(isActive(nowMs))
     .where('account.disabled', '=', 0)
     .executeTakeFirst();
 }
 
-export async function hasApiKey(db: Db, accountId: string, id: string): Promise<boolean> {
+export async function hasApiKey(db: Db, accountId: string, id: string, nowMs: number): Promise<boolean> {
   const row = await db
     .selectFrom('apiKey')
     .select('id')
     .where('id', '=', id)
     .where('accountId', '=', accountId)
+    .where(isActive(nowMs))
     .executeTakeFirst();
   return row !== undefined;
 }

@@ -190,13 +190,30 @@ onBothEngines('gateway grants', (open) => {
     const fixture = await openFixture(open);
     const { caller } = await annaOf(fixture);
     const { key } = await fixture.access.createApiKey(caller, { name: 'ci' }, null);
+    const { key: other } = await fixture.access.createApiKey(caller, { name: 'other' }, null);
     const program = await fixture.access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const otherProgram = await fixture.access.authenticate({ kind: 'apiKey', key: other.fullKey });
     const [byKey, byLogin] = [await sessionOf(fixture, program), await sessionOf(fixture, caller)];
+    const byOther = await sessionOf(fixture, otherProgram);
     await fixture.access.grants.session(byKey);
     await fixture.access.deleteApiKey(caller, { id: key.id }, null);
     expect(await fixture.access.grants.session(byKey)).toBeNull();
-    expect(await fixture.access.grants.session(byLogin)).not.toBeNull();
+    for (const secret of [byLogin, byOther]) expect(await fixture.access.grants.session(secret)).not.toBeNull();
     await expectRefused(fixture.access.grants.grant(program, INSTANCE), 'not_logged_in');
+  });
+
+  test('ends a session at the expiry of its API key, and tells its limits', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const limits = { expiresAtMs: fixture.clock.nowMs + 500, addresses: ['192.0.2.0/24'] };
+    const { key } = await fixture.access.createApiKey(caller, { name: 'ci', ...limits }, null);
+    const program = await fixture.access.authenticate({ kind: 'apiKey', key: key.fullKey });
+    const secret = await sessionOf(fixture, program);
+    const handover = await fixture.access.grants.grant(program, INSTANCE);
+    expect(await fixture.access.grants.session(secret)).toMatchObject({ accountId: caller.accountId, limits });
+    fixture.clock.nowMs = limits.expiresAtMs;
+    expect(await fixture.access.grants.session(secret)).toBeNull();
+    expect(await fixture.access.grants.redeem(handover)).toBeNull();
   });
 
   test('ends a session with its instance, within a second of the transaction that terminates', async () => {

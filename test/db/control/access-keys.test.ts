@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { authorizedKeysOf } from '../../../src/store/tables/keys.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {
+  MINUTE,
   SECOND,
   adminOf,
   annaOf,
@@ -15,6 +16,8 @@ import {
   setDisabled,
   type AccessFixture,
 } from './access-fixture.ts';
+
+const minuteOf = ({ clock }: AccessFixture): number => clock.nowMs - (clock.nowMs % MINUTE);
 
 const withKey = (fixture: AccessFixture, key: string) => fixture.access.authenticate({ kind: 'apiKey', key });
 
@@ -31,7 +34,20 @@ onBothEngines('API keys', (open) => {
       expiresAtMs: undefined,
     });
     expect(await fixture.access.listApiKeys(caller)).toEqual({
-      keys: [{ id: key.id, name: 'ci', lastFour: key.fullKey.slice(-4), createdAt: fixture.clock.nowMs }],
+      keys: [
+        {
+          id: key.id,
+          name: 'ci',
+          lastFour: key.fullKey.slice(-4),
+          createdAt: fixture.clock.nowMs,
+          prefix: key.fullKey.slice(0, 10),
+          state: 'active',
+          scopes: null,
+          expiresAtUnixMs: null,
+          addresses: null,
+          lastUsedAtUnixMs: expect.toSatisfy((at) => at === null || at === minuteOf(fixture)),
+        },
+      ],
     });
     const stored = await everythingIn(fixture.store);
     expect(stored).not.toContain(key.fullKey);
@@ -86,6 +102,68 @@ onBothEngines('API keys', (open) => {
       'apiKey.created',
       'apiKey.deleted',
     ]);
+  });
+
+  test('accepts an expiring key until its time, also from the cache and in another process', async () => {
+    const fixture = await openFixture(open);
+    const otherServer = await secondProcess(open, fixture);
+    const { caller } = await annaOf(fixture);
+    const expiresAtMs = fixture.clock.nowMs + 500;
+    const scopes = ['account' as const];
+    const wanted = { name: 'ci', scopes, expiresAtMs, addresses: ['192.0.2.0/24'] };
+    const { key } = await fixture.access.createApiKey(caller, wanted, null);
+    const program = await withKey(fixture, key.fullKey);
+    expect(program).toMatchObject({ scopes, limits: { expiresAtMs, addresses: ['192.0.2.0/24'] } });
+    await withKey(otherServer, key.fullKey);
+    fixture.clock.nowMs = expiresAtMs - 1;
+    await withKey(fixture, key.fullKey);
+    const state = async () => (await fixture.access.listApiKeys(caller)).keys[0];
+    expect(await state()).toMatchObject({ state: 'active', scopes, expiresAtUnixMs: expiresAtMs });
+    fixture.clock.nowMs = expiresAtMs;
+    for (const one of [fixture, otherServer]) await expectRefused(withKey(one, key.fullKey), 'not_logged_in');
+    expect(await state()).toMatchObject({ state: 'expired' });
+    await expectRefused(fixture.access.grants.grant(program, 'notebook-x'), 'not_logged_in');
+    await expectRefused(
+      fixture.access.createApiKey(caller, wanted, null),
+      'field_value',
+      /has passed: it must be after/,
+    );
+  });
+
+  test('creates no key beyond the key that asks, and no ssh key with a limited one', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const { key } = await fixture.access.createApiKey(caller, { name: 'ci', scopes: ['account'] }, null);
+    const program = await withKey(fixture, key.fullKey);
+    await expectRefused(fixture.access.createApiKey(program, { name: 'all' }, null), 'forbidden', /send "scopes"/);
+    await expectRefused(
+      fixture.access.createSshKey(program, { name: 'a', publicKey: queueEntries(1) }, null),
+      'forbidden',
+      /use a login/,
+    );
+    await fixture.access.createApiKey(program, { name: 'same', scopes: ['account'] }, null);
+    expect((await fixture.access.listApiKeys(caller)).keys).toHaveLength(2);
+    expect(fixture.keysChanged).toEqual([]);
+  });
+
+  test('stores the last use to the minute, once a minute', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const { key } = await fixture.access.createApiKey(caller, { name: 'ci' }, null);
+    const lastUse = async () => (await fixture.access.listApiKeys(caller)).keys[0]?.lastUsedAtUnixMs;
+    expect(await lastUse()).toBeNull();
+    for (let minute = 0; minute < 2; minute += 1) {
+      await withKey(fixture, key.fullKey);
+      await expect.poll(lastUse).toBe(minuteOf(fixture));
+      fixture.clock.nowMs += MINUTE;
+    }
+    const written: unknown[] = [];
+    const { write } = fixture.store;
+    fixture.store.write = (fn) => (written.push(fn), write(fn));
+    fixture.clock.nowMs -= MINUTE;
+    for (let second = 0; second < 5; second += 1)
+      await withKey(fixture, key.fullKey).then(() => (fixture.clock.nowMs += SECOND));
+    expect(written).toEqual([]);
   });
 
   test('refuses the keys of a disabled account within a second', async () => {

@@ -45,13 +45,14 @@ async function openAll(fixture: Fixture, instanceId: string, headers: Record<str
   return { ...streams, download };
 }
 
-for (const by of ['a logout', 'the end of an API key'] as const)
+for (const by of ['a logout', 'the end of an API key', 'the expiry of an API key'] as const)
   test(`${by} ends its commands, terminals, streams and downloads`, async () => {
     const fixture = await execFixture({}, noBeats);
     const { admin, api } = fixture;
     const instanceId = await admin.launch();
     const other = await admin.another();
-    const { key } = await admin.client.createApiKey({ name: 'mine' });
+    const expiry = by === 'the expiry of an API key' ? { expiresAtUnixMs: Date.now() + 1_500 } : {};
+    const { key } = await admin.client.createApiKey({ name: 'mine', ...expiry });
     const open = await openAll(
       fixture,
       instanceId,
@@ -59,7 +60,7 @@ for (const by of ['a logout', 'the end of an API key'] as const)
     );
     const stays = await openExec(api.port, sleep(instanceId), other);
     if (by === 'a logout') await admin.client.logout();
-    else await other.client.deleteApiKey({ id: key.id });
+    else if (by === 'the end of an API key') await other.client.deleteApiKey({ id: key.id });
     expect(await open.exec.closed).toEqual({ code: 4401, why: WHY });
     expect(await open.terminal.closed).toEqual({ code: 4401, why: WHY });
     expect(await open.log.ended).toBe('end');
@@ -67,6 +68,7 @@ for (const by of ['a logout', 'the end of an API key'] as const)
     expect(await open.events.ended).toBe('end');
     expect(await open.download.ended).toBe('cut');
     expect(open.download.text()).not.toContain(WHY);
+    if (expiry.expiresAtUnixMs) expect(Date.now() - expiry.expiresAtUnixMs).toBeLessThan(1_000);
     expect(stays.socket.readyState).toBe(stays.socket.OPEN);
     expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ALICE, MALLORY, ask, echoHead, idOf, jwtOf, keyOf, seenBy, serve, start, until } from './harness.ts';
+import type { Caller } from '../../../src/control/index.ts';
 import type { Harness } from './harness.ts';
 
 const A = idOf('a');
@@ -15,6 +16,17 @@ async function twoAccounts(): Promise<Harness> {
   harness.add(M, { owner: MALLORY, publicPorts: [80], ports });
   harness.sessions.set('session-a', ALICE);
   harness.sessions.set('session-m', MALLORY);
+  return harness;
+}
+
+/** Alice's instance, before a gateway that knows one key with these limits. */
+async function withLimitedKey(limited: Pick<Caller, 'scopes' | 'limits'>): Promise<Harness> {
+  const inside = await serve(echoHead);
+  const harness = await start({
+    authenticate: async () => ({ accountId: ALICE, ...limited }),
+    trustedProxies: ['127.0.0.1', '198.51.100.0/24'],
+  });
+  harness.add(A, { owner: ALICE, publicPorts: [80], ports: { 80: inside.port, 81: inside.port } });
   return harness;
 }
 
@@ -54,6 +66,37 @@ describe('access control', () => {
       expect([...bodies][0]).toMatch(/^\[404,/);
     },
   );
+
+  test('refuses a key without the scope "instances" where the owner alone is admitted', async () => {
+    const headers = { 'x-api-key': keyOf(ALICE) };
+    for (const scopes of [['read', 'volumes'], ['instances']] as const) {
+      const harness = await withLimitedKey({ scopes });
+      const answered = await ask(harness, `/forward/${A}/81/`, { headers });
+      expect(answered.status).toBe(scopes[0] === 'instances' ? 200 : 403);
+      if (answered.status === 403) expect(answered.body).toMatch(/lacks the scope .*instances.*: create a key/);
+      expect((await ask(harness, `/forward/${A}/80/`, { headers })).status).toBe(200);
+    }
+  });
+
+  test('refuses a key from other addresses than its own, as trusted proxies tell them', async () => {
+    const harness = await withLimitedKey({
+      scopes: null,
+      limits: { expiresAtMs: null, addresses: ['192.0.2.0/24'] },
+    });
+    const answers: [string, number][] = [
+      ['192.0.2.7', 200],
+      ['192.0.2.7, 198.51.100.1', 200],
+      ['192.0.2.7, 203.0.113.1', 403],
+      ['203.0.113.1', 403],
+      ['', 403],
+    ];
+    for (const [forwardedFor, status] of answers) {
+      const headers = { 'x-api-key': keyOf(ALICE), 'x-forwarded-for': forwardedFor };
+      const answered = await ask(harness, `/forward/${A}/81/`, { headers });
+      expect([forwardedFor, answered.status]).toEqual([forwardedFor, status]);
+      if (status === 403) expect(answered.body).toMatch(/may not be used from the address/);
+    }
+  });
 
   test.each([
     ['no credential', {}],

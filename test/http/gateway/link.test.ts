@@ -17,6 +17,11 @@ import { updateLine } from '../../../src/edge/link/wire.ts';
 import { ALICE, idOf, ISSUER, MALLORY } from './harness.ts';
 
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+const PROGRAM = {
+  accountId: ALICE,
+  scopes: ['read' as const],
+  limits: { expiresAtMs: 9_000_000_000_000, addresses: ['192.0.2.0/24'] },
+};
 const [ONE, TWO] = [idOf('1'), idOf('2')];
 const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRoute> = {}): GatewayRoute => ({
   instanceId,
@@ -100,7 +105,7 @@ async function api(
     forwarding,
     authenticate: async (credential) => {
       asked.push(credential.kind);
-      if (credential.kind === 'apiKey') return { accountId: ALICE };
+      if (credential.kind === 'apiKey') return PROGRAM;
       throw new Refusal('not_logged_in', 'not logged in');
     },
     issuer: ISSUER,
@@ -142,14 +147,14 @@ test('keeps its table during an API outage, and drops removed routes afterwards'
   const following = follow(() => nowMs);
   await following.ready;
   expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
-  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual(PROGRAM);
   await first.link.stop();
   nowMs += 3_600_000;
   // Long enough for failed reconnects.
   await sleep(600);
   expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
   expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
-  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual({ accountId: ALICE });
+  expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual(PROGRAM);
   await expect(following.forwarding.session('unknown')).rejects.toMatchObject({ code: 'unavailable' });
   await expect(following.forwarding.redeem('good')).rejects.toMatchObject({ code: 'unavailable', retryAfterS: 2 });
   await api([route(ONE, { ownerId: MALLORY })]);

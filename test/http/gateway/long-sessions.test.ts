@@ -201,6 +201,23 @@ describe.each<Way>(['in one process', 'in a process of its own'])('a notebook th
     expect(await tab.save()).toBe(401);
   });
 
+  test('ends within a second of the expiry of the API key it was opened by', async () => {
+    const fixture = await open(way);
+    const { control, access } = fixture.world.running;
+    const { caller } = await logIn(fixture.world.running);
+    const instanceId = await launched(fixture);
+    const expiresAtMs = Date.now() + 700;
+    const { key } = await control.access.createApiKey(caller, { name: 'ci', expiresAtMs }, null);
+    const tab = await tabOf(fixture, await access.authenticate({ kind: 'apiKey', key: key.fullKey }), instanceId);
+    const byLogin = await tabOf(fixture, caller, instanceId);
+    const [socket, stays] = [await tab.socket(), await byLogin.socket()];
+    expect(await tab.save()).toBe(200);
+    await expect.poll(() => isOpen(socket), { timeout: 2_000, interval: 10 }).toBe(false);
+    expect(Date.now() - expiresAtMs).toBeLessThan(1_000);
+    expect(await tab.save()).toBe(401);
+    expect(isOpen(stays)).toBe(true);
+  });
+
   test('keeps saving after the session’s first instance is terminated; the session ends with the last', async () => {
     const fixture = await open(way);
     const { running } = fixture.world;

@@ -31,7 +31,7 @@ test('cuts every open connection at a revocation, in any order of earlier connec
   const revocation = new Revocation(
     {
       forwarding: { route, session: async () => null, share: async () => null },
-      authenticate: async () => ({ accountId: ALICE }),
+      authenticate: async () => ({ accountId: ALICE, scopes: null }),
       apiOrigin: API_ORIGIN,
       onRevoked: () => () => {},
       log,
@@ -68,7 +68,7 @@ test('checks the other holders when one check fails, with one warning', async ()
         session: async () => null,
         share: async () => null,
       },
-      authenticate: async () => ({ accountId: ALICE }),
+      authenticate: async () => ({ accountId: ALICE, scopes: null }),
       apiOrigin: API_ORIGIN,
       onRevoked: (look) => {
         tell = look;

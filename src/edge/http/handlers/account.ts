@@ -26,7 +26,8 @@ export const accountHandlers = (access: Access, secureCookies: boolean) =>
       return { userId: accountId, username, email, group: [...roles] };
     },
     createUser: (caller, { body, idempotency }) => access.createUser(caller, body, idempotency),
-    createApiKey: (caller, { body, idempotency }) => access.createApiKey(caller, body, idempotency),
+    createApiKey: (caller, { body: { expiresAtUnixMs: expiresAtMs, ...body }, idempotency }) =>
+      access.createApiKey(caller, { ...body, expiresAtMs }, idempotency),
     listApiKeys: (caller) => access.listApiKeys(caller),
     deleteApiKey: (caller, { body, idempotency }) => access.deleteApiKey(caller, body, idempotency).then(nothing),
     createSshKey: (caller, { body, idempotency }) => access.createSshKey(caller, body, idempotency),
