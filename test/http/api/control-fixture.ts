@@ -12,6 +12,7 @@ import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { imageId, instanceTypeId, regionId } from '../../../src/domain/ids.ts';
 import { type ChargeMode, fromDollars } from '../../../src/domain/catalog.ts';
 import type { Engine, Probe } from '../../../src/engines/contract.ts';
+import type { Store } from '../../../src/store/store.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
 import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
 import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
@@ -35,6 +36,7 @@ export const ids = {
 
 export interface WiredControl {
   control: Control;
+  store: Store;
   /** The key that signs tokens now, for forgeries that only its holder could make. */
   signingKey(): Promise<{ kid: string; privateJwk: string; publicJwk: string }>;
   stop(): Promise<void>;
@@ -120,6 +122,7 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
   await running.access.ensureAdmin({ password: ADMIN_PASSWORD, balance: 1_000 });
   return {
     control: running.control,
+    store,
     async signingKey() {
       const [key] = await signingKeysSince(store.read, 0);
       if (!key) throw new Error('no signing key');

@@ -1,6 +1,8 @@
 /** Requests to any route, made from its schema and the ids of one account. */
+import { request } from 'node:http';
+import { exampleOf } from '../../../src/contract/examples.ts';
 import type { JsonRoute, Route } from '../../../src/contract/route.ts';
-import { routeOf, type RouteName } from '../../../src/contract/routes.ts';
+import { BASE_PATH, routeOf, type RouteName } from '../../../src/contract/routes.ts';
 
 /** A body with the ids that satisfies every route. */
 export const bodyOf = (ids: Record<string, string | undefined>): object => ({
@@ -49,3 +51,72 @@ export function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<st
     if (/Id$|^command$/.test(field)) query.set(field, String(values[field]));
   return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
 }
+
+export interface RouteRequest {
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  body: string | null;
+}
+
+/** A valid request, from the examples of the API document. */
+export function exampleRequest(name: RouteName): RouteRequest {
+  const route = routeOf(name);
+  const { method } = route;
+  if (route.kind === 'json') {
+    const body = method === 'POST' ? JSON.stringify(exampleOf(route.body)) : null;
+    return { method, path: BASE_PATH + route.path, headers: { 'content-type': 'application/json' }, body };
+  }
+  const values = { id: 'unknown', ...Object(exampleOf(route.query)) };
+  return {
+    method,
+    path: BASE_PATH + streamTarget(route, values),
+    headers: route.kind === 'socket' ? upgradeHeaders(route.protocol) : {},
+    body: method === 'PUT' ? 'x' : null,
+  };
+}
+
+const upgradeHeaders = (protocol: string): Record<string, string> => ({
+  connection: 'Upgrade',
+  upgrade: 'websocket',
+  'sec-websocket-version': '13',
+  'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==',
+  'sec-websocket-protocol': protocol,
+});
+
+export interface ReceivedHead {
+  status: number;
+  code: string | undefined;
+  message: string;
+}
+
+/** Sends a request. Text of the answer is read from refusals alone: streams do not end. */
+export const sendRoute = (
+  port: number,
+  { method, path, headers, body }: RouteRequest,
+  credential: Record<string, string>,
+): Promise<ReceivedHead> =>
+  new Promise((resolve, reject) => {
+    const length = body === null ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+    const sent = request({ host: '127.0.0.1', port, method, path, headers: { ...headers, ...length, ...credential } });
+    sent.once('error', reject);
+    sent.once('upgrade', (_response, socket) => {
+      socket.destroy();
+      resolve({ status: 101, code: undefined, message: '' });
+    });
+    sent.once('response', (response) => {
+      const { statusCode: status = 0 } = response;
+      const code = response.headers['x-error-code'];
+      const head = { status, code: code === undefined ? undefined : String(code) };
+      if (status < 400) {
+        response.destroy();
+        resolve({ ...head, message: '' });
+        return;
+      }
+      let message = '';
+      response.setEncoding('utf8');
+      response.on('data', (piece: string) => (message += piece));
+      response.once('end', () => resolve({ ...head, message }));
+    });
+    sent.end(body ?? undefined);
+  });
