@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
 import { volumeTypes } from '../domain/disk.ts';
 import { consistencies } from '../domain/snapshot.ts';
-import { answer, decimal, flag, integer, text } from './common.ts';
+import { answer, decimal, flag, integer, integerOrNull, text, unixMs } from './common.ts';
 import { regionFields } from './instance.ts';
 import { sizeLimit } from './volume.ts';
 
@@ -58,6 +58,13 @@ const offeredVolumeType = answer('RegionVolumeType', {
 });
 /** A fact, the names of container runtimes, or the runtime by name of the instance type. */
 const isolation = z.union([z.string(), z.boolean(), z.array(z.string()), z.record(z.string(), z.string())]);
+export const regionDrain = answer('RegionDrain', {
+  reason: text('Reason that the operator gave'),
+  sinceUnixMs: unixMs('Start of the drain'),
+  stopsAtUnixMs: integerOrNull('Time from which running instances are stopped, Unix milliseconds; null: they stay'),
+})
+  .nullable()
+  .describe('An operator lets nothing launch or start here; null without a drain');
 const region = answer('Region', {
   ...regionFields,
   engine: engine.describe('Engine of the region'),
@@ -67,5 +74,6 @@ const region = answer('Region', {
       'Capabilities of the engine by name; `isolation` holds those that keep instances from each other and from the host, `sizes` those that show programs the size of the instance',
     ),
   volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
+  drain: regionDrain,
 });
 export const regionListAnswer = answer('ListRegionsAnswer', { regions: z.array(region).describe('All regions') });

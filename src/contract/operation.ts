@@ -41,6 +41,7 @@ export const operation = answer('Operation', {
   subjectId: text('Instance, volume, snapshot or image that the operation changes'),
   kind: z.enum(operationKinds).describe('Kind of change'),
   cause: text('Origin: a caller, the operator or a stop policy'),
+  reason: text('Why an operator asked for it; else empty'),
   state: z
     .enum(operationStates)
     .describe('`Pending`: waits for capacity; `Cancelled`: cancelled or superseded before its end'),
@@ -86,10 +87,29 @@ const disk = answer('InstanceDisk', {
   biggest: z.array(largePath).describe('Largest paths of a nearly full disk, largest first'),
 });
 
+const operatorAction = answer('OperatorAction', {
+  action: z.enum(operationKinds).describe('Action'),
+  reason: text('Reason that the operator gave'),
+  atUnixMs: unixMs('Request'),
+})
+  .nullable()
+  .describe('Last action, if an operator requested it; else null');
+
 export const instanceGetAnswer = answer('GetInstanceAnswer', {
   instance: instance.describe('The instance'),
   timeline: z.array(stage).describe('Stages of the last launch or start'),
   operationId: textOrNull('Operation of the timeline; null if it has expired'),
   disks: z.array(disk).describe('Disks of the instance'),
   startCommand: text('Script that runs at every start; may be empty'),
+  operatorAction,
+});
+
+export const operatorInstanceAnswer = answer('GetAnyInstanceAnswer', {
+  userId: text('User ID of the owner'),
+  username: text('User name of the owner'),
+  instance: instance.describe('The instance'),
+  timeline: z.array(stage).describe('Stages of the last launch or start'),
+  operationId: textOrNull('Operation of the timeline; null if it has expired'),
+  disks: z.array(disk).describe('Disks of the instance'),
+  operatorAction,
 });

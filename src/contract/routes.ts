@@ -17,6 +17,7 @@ import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
 import { adminRoutes } from './admin-routes.ts';
+import { operatorRoutes } from './operator-routes.ts';
 import * as port from './port.ts';
 import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
@@ -246,6 +247,7 @@ export const routes = {
   }),
   ...accountRoutes,
   ...adminRoutes,
+  ...operatorRoutes,
   ...streamRoutes,
 } as const;
 

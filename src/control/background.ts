@@ -11,6 +11,7 @@ import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
 import { makeDiskWatch } from './volumes/disk-watch.ts';
+import { makeDrainStops } from './capacity/drain.ts';
 import { makeProbe } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
@@ -146,6 +147,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
     task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
+    task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops(foundation)),
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),

@@ -8,6 +8,7 @@ import type { TaskStatus } from './base/scheduler.ts';
 import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { Instances } from './instances/instances.ts';
+import type { Operator } from './instances/operator.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
 import type { Files } from './volumes/files.ts';
@@ -77,6 +78,7 @@ export interface Control {
   forwarding: Forwarding;
   routeTable: RouteTable;
   operations: Operations;
+  operator: Operator;
   heldDisks: Pick<HeldDisks, 'list'>;
   tasks: Tasks;
   events: Events;

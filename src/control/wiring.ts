@@ -17,6 +17,7 @@ import { makeLaunch } from './instances/launch.ts';
 import { makeLogs } from './inside/logs/logs.ts';
 import { makeMetrics } from './inside/metrics/metrics.ts';
 import { makeMountVolume } from './volumes/mounts.ts';
+import { makeOperator } from './instances/operator.ts';
 import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
 import type { FreeSpaceMonitor } from './volumes/free-space.ts';
@@ -141,24 +142,28 @@ function storageUseCases(
   };
 }
 
-const instanceUseCases = (
+function instanceUseCases(
   foundation: Foundation,
-): Pick<Control, 'environments' | 'instances' | 'operations' | 'stopPolicies'> => ({
-  environments: makeEnvironments(foundation),
-  instances: {
-    ...makeReadInstances(foundation),
-    launch: makeLaunch(foundation),
-    start: makeAction('start', foundation),
-    stop: makeAction('stop', foundation),
-    restart: makeAction('restart', foundation),
-    archive: makeAction('archive', foundation),
-    terminate: makeAction('terminate', foundation),
-    update: makeUpdate(foundation),
-    expandDisk: makeExpandDisk(foundation),
-  },
-  operations: makeOperations(foundation),
-  stopPolicies: makeStopPolicies(foundation),
-});
+): Pick<Control, 'environments' | 'instances' | 'operations' | 'operator' | 'stopPolicies'> {
+  const reads = makeReadInstances(foundation);
+  return {
+    environments: makeEnvironments(foundation),
+    instances: {
+      ...reads,
+      launch: makeLaunch(foundation),
+      start: makeAction('start', foundation),
+      stop: makeAction('stop', foundation),
+      restart: makeAction('restart', foundation),
+      archive: makeAction('archive', foundation),
+      terminate: makeAction('terminate', foundation),
+      update: makeUpdate(foundation),
+      expandDisk: makeExpandDisk(foundation),
+    },
+    operations: makeOperations(foundation),
+    operator: makeOperator(foundation, reads.get),
+    stopPolicies: makeStopPolicies(foundation),
+  };
+}
 
 function insideUseCases(
   foundation: Foundation,

@@ -173,6 +173,7 @@ export const diagnoses = {
   MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
+  OperatorStop: 'An operator stopped the instance. Start it again when the reason is gone, or ask the operator.',
   RootDiskOverSize:
     'The root disk grew past its size, so the instance was stopped; nothing was deleted. Start it again, and delete files outside of /root/dataDisk or move them there or to a volume; it may run as long as the root disk does not grow.',
   HostNearlyFull:

@@ -87,6 +87,8 @@ export interface Operation {
   state: OperationState;
   stages: Stage[];
   error: OperationError | null;
+  /** Why an operator asked for it. */
+  reason?: string;
 }
 
 /** Generation of the operation that created the resource. */

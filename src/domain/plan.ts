@@ -107,10 +107,9 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
   const wasArchiving = observed.status === 'StartingFailed' && (kind === 'archive' || kind === 'stop');
   if (hasFailed(observed.status) && !wasArchiving) return { do: 'rest' };
   const reason = stopReason(instance);
-  const diagnosis = diagnosisFields(
-    reason,
-    observed.diagnosis === reason ? observed.diagnosisMessage : diagnoses[reason],
-  );
+  const given = reason === 'OperatorStop' ? ` Reason: ${instance.operation.reason ?? 'none given'}` : '';
+  const text = diagnoses[reason] + given;
+  const diagnosis = diagnosisFields(reason, observed.diagnosis === reason ? observed.diagnosisMessage : text);
   if (observed.status === 'Stopped') {
     const settled = observed.phase === 'Stopped' && observed.diagnosis === reason;
     return settled ? { do: 'rest' } : { do: 'settle', show: { phase: 'Stopped', progress: null, ...diagnosis } };
@@ -124,11 +123,12 @@ function planStopped(instance: Instance, observation: KnownObservation, nowMs: n
 /** The Docker sidecar may outlive a main process that exited. */
 const isStillRunning = ({ running, docker }: PresentObservation): boolean => running || docker === 'running';
 
-/** Reason shown while stopped; '' if a caller or the operator asked for the stop. */
+/** Reason shown while stopped; '' if a caller asked for the stop. */
 function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
-  return kind !== 'stop' || cause === 'user' || cause === 'operator' ? '' : cause;
+  if (kind !== 'stop' || cause === 'user') return '';
+  return cause === 'operator' ? 'OperatorStop' : cause;
 }
 
 function planHalt(instance: Instance, nowMs: number, limits: Limits): Step {

@@ -47,6 +47,7 @@ export const publicOperation = (subjectId: string, generation: number, operation
   subjectId,
   kind: operation.kind,
   cause: operation.cause,
+  reason: operation.reason ?? '',
   state: operation.state,
   percent: percentOf(operation),
   stages: publicStages(operation),

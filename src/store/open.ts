@@ -9,6 +9,7 @@ import { variables } from './migrations/0005-variables.ts';
 import { changes } from './migrations/0006-changes.ts';
 import { labels } from './migrations/0007-labels.ts';
 import { keyLimits } from './migrations/0009-key-limits.ts';
+import { drain } from './migrations/0012-drain.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -23,6 +24,7 @@ export const migrations: readonly Migration[] = [
   changes,
   labels,
   keyLimits,
+  drain,
 ];
 
 export async function openStore(options: {

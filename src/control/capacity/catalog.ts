@@ -8,6 +8,7 @@ import {
   type Region,
   toDollars,
 } from '../../domain/catalog.ts';
+import type { Drain } from '../../domain/drain.ts';
 import { freeGB } from '../../domain/pool.ts';
 import { fits } from '../../domain/placement.ts';
 import { volumeTypes, type VolumeType } from '../../domain/disk.ts';
@@ -45,6 +46,7 @@ export interface CatalogFamily {
 export interface ListedRegion {
   region: Region;
   engine: { name: string; answers: boolean; text: string };
+  drain: Drain | null;
   capabilities: Partial<Omit<Capabilities, 'isolation'> & { isolation: ListedIsolation }>;
   /** Pool and free space for volumes of each type. */
   volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
@@ -67,16 +69,19 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
   },
 
   async regions() {
-    const { regions: counted, types } = await readCatalog();
+    const { types } = await readCatalog();
+    const counted = new Map((await regionsWithUsage(store.read)).map((one) => [one.region.id, one]));
     const pools = await Promise.all(regions.all().map(({ regionId }) => poolsOf(store.read, regionId)));
     const counts = new Map(pools.flat().map((pool) => [poolId(pool.regionId, pool.name), pool]));
     return regions.all().flatMap((drivers) => {
       const { regionId, health } = drivers;
-      const region = counted.get(regionId)?.region;
-      if (!region) return [];
+      const one = counted.get(regionId);
+      if (!one) return [];
+      const { region, drain } = one;
       return [
         {
           region,
+          drain,
           engine: { name: health.probe?.version ?? region.engine, answers: health.answers, text: health.text },
           capabilities: capabilitiesOf(drivers, [...types.values()]),
           volumeTypes: volumeTypes.map((type) => {

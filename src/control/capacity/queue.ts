@@ -3,7 +3,8 @@
  * decides the order, under the region's lock). Released capacity makes the next entries due in the
  * same transaction; their reconcilers reserve it.
  */
-import { capacityOfSpec, type Capacity } from '../../domain/catalog.ts';
+import { capacityOfSpec, type Capacity, type Region } from '../../domain/catalog.ts';
+import type { Drain } from '../../domain/drain.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import { beginStage } from '../../domain/operation.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
@@ -17,6 +18,7 @@ import {
   nearestType,
   zeroCapacity,
   capacityShortfall,
+  type RegionCapacity,
 } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import {
@@ -85,12 +87,18 @@ async function reserveCapacity(
   return { ...behind, counted, waiting: await queueLength(tx, region) };
 }
 
+/** A drained region places nothing: not even an entry that waits. */
+const placeable = ({ total, used, drain }: RegionWithUsage): RegionCapacity => ({
+  total: drain === null ? total : zeroCapacity,
+  used,
+});
+
 export async function availableBehindQueue(
   db: Db,
   counted: RegionWithUsage,
   nowMs: number,
 ): Promise<CapacityBehindQueue> {
-  const queue = walkQueue(counted, nowMs);
+  const queue = walkQueue(placeable(counted), nowMs);
   for await (const one of decideInOrder(db, counted.region.id, queue)) void one;
   return { available: queue.free(), reservedCount: queue.reservedCount() };
 }
@@ -128,15 +136,29 @@ async function enqueue(
       `the account has ${own} instances in the capacity queue of region ${name}, and the limit is ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again after one has left the queue`,
     );
   if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, { type, need, ...waits });
-  const observed = { ...instance.observed, ...queuedDiagnosis(type, shortage.waiting) };
+  const observed = { ...instance.observed, ...queuedDiagnosis(type, { ...shortage, before: shortage.waiting }) };
   // Strictly increasing, although the date may jump back.
   const lastMs = await queueTailSinceMs(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
   return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
 }
 
-export const queuedDiagnosis = (type: Type, before: number): ReturnType<typeof diagnosisFields> =>
-  diagnosisFields('NoCapacity', `waiting for capacity for ${type.name}; instances ahead in the queue: ${before}`);
+const drainText = ({ name }: Region, { reason }: Drain): string =>
+  `region ${name} is drained and takes no launches and starts: ${reason}`;
+
+export interface QueueState {
+  /** Instances ahead. */
+  before: number;
+  counted: Pick<RegionWithUsage, 'region' | 'drain'>;
+}
+
+export function queuedDiagnosis(
+  type: Type,
+  { before, counted: { region, drain } }: QueueState,
+): ReturnType<typeof diagnosisFields> {
+  const why = drain === null ? `waiting for capacity for ${type.name}` : drainText(region, drain);
+  return diagnosisFields('NoCapacity', `${why}; instances ahead in the queue: ${before}`);
+}
 
 interface NoCapacityOptions extends Pick<EnqueueOptions, 'ports' | 'catalog'> {
   type: Type;
@@ -149,7 +171,11 @@ function noCapacity(
   { counted, available, reservedCount, waiting }: CapacityShortage,
   { type, need, ports, catalog, mayWait = true }: NoCapacityOptions,
 ): Refusal {
-  const { region, total, used } = counted;
+  const { region, total, used, drain } = counted;
+  if (drain !== null) {
+    const wait = mayWait ? ', or send the header "X-Berth-Wait-For-Capacity: true" to wait until the drain ends' : '';
+    return new Refusal('no_capacity', `${drainText(region, drain)}; choose another region${wait}`);
+  }
   if (used.nodePorts + ports > total.nodePorts) {
     const free = Math.max(0, total.nodePorts - used.nodePorts);
     return new Refusal(
@@ -214,7 +240,7 @@ export async function reevaluateQueue(
   if ((await queueTailSinceMs(tx, region)) === null) return;
   const counted = await regionWithUsage(tx, region);
   if (!counted) return;
-  for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs)))
+  for await (const one of decideInOrder(tx, region, walkQueue(placeable(counted), nowMs)))
     if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
 }
 
@@ -237,20 +263,20 @@ export async function advanceQueue(tx: Db, region: string, nowMs: number, left: 
 const isBehind = (one: QueuePosition, other: QueuePosition): boolean =>
   one.waitsSinceMs > other.waitsSinceMs || (one.waitsSinceMs === other.waitsSinceMs && one.id > other.id);
 
-/** Reserves capacity for an entry in turn. Null: reserved; else its position. Locks the region. */
+/** Reserves capacity for an entry in turn. Null: reserved. Locks the region. */
 export async function reserveInQueueOrder(
   tx: Db,
   spec: InstanceSpec,
   position: QueuePosition,
   nowMs: number,
-): Promise<number | null> {
+): Promise<QueueState | null> {
   const { regionId: region } = spec;
   const counted = await lockRegion(tx, region);
   if (!counted) throw new Error(`region ${region} is not in the store`);
-  for await (const one of decideInOrder(tx, region, walkQueue(counted, nowMs))) {
+  for await (const one of decideInOrder(tx, region, walkQueue(placeable(counted), nowMs))) {
     if (one.id !== position.id) continue;
     if (one.isOn && (await adjustCapacity(tx, region, capacityOfSpec(spec), 1))) return null;
     break;
   }
-  return queueLength(tx, region, position);
+  return { before: await queueLength(tx, region, position), counted };
 }

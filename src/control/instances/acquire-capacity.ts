@@ -31,16 +31,17 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
   // Only at the first check after the end: later checks would re-evaluate the same queue.
   const reservationEnded = nowMs >= reservedUntilMs && nowMs < reservedUntilMs + CHECK_AGAIN_MS;
   const found = await deps.store.write(async (tx) => {
-    const before = await reserveInQueueOrder(tx, instance.spec, position, nowMs);
+    const waiting = await reserveInQueueOrder(tx, instance.spec, position, nowMs);
     const left = { ...instance, waitsSinceMs: null, waitsUntilMs: null };
     const leave = { alongside: () => advanceQueue(tx, regionId, nowMs, position) };
-    if (before === null) {
+    if (waiting === null) {
       const operation = beginStage(instance.operation, 'Placed', nowMs);
       const observed = { ...instance.observed, ...diagnosisFields('', '') };
       const next = { ...left, requestedAtMs: nowMs, operation, observed };
       const options = { ...leave, holdsCapacity: true };
-      return { before, written: await writeInTransaction(tx, context, state, next, options) };
+      return { before: null, written: await writeInTransaction(tx, context, state, next, options) };
     }
+    const { before } = waiting;
     if (waitsUntilMs !== null && nowMs >= waitsUntilMs) {
       const { show } = failPermanently(instance, 'NoCapacity', 'no capacity became free within the waiting time');
       const observed = { ...instance.observed, ...show, stoppedAtMs: nowMs };
@@ -48,7 +49,7 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
       return { before, written: await writeInTransaction(tx, context, state, next, leave) };
     }
     if (reservationEnded) await reevaluateQueue(tx, regionId, nowMs, position);
-    const observed = { ...instance.observed, ...queuedDiagnosis(type, before) };
+    const observed = { ...instance.observed, ...queuedDiagnosis(type, waiting) };
     if (observed.diagnosisMessage === instance.observed.diagnosisMessage) return { before, written: instance };
     return { before, written: await writeInTransaction(tx, context, state, { ...instance, observed }) };
   });

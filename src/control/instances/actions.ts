@@ -24,6 +24,7 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
 import { resizeOwnDisks } from '../volumes/disks.ts';
+import type { Idempotency, StartedOperation } from '../base/caller.ts';
 import type { Instances } from './instances.ts';
 
 const eventOf = {
@@ -36,25 +37,46 @@ const eventOf = {
 
 export const makeAction =
   (action: Action, deps: UseCaseDeps): Instances['start'] =>
-  async ({ accountId }, { instanceId, withoutGpu = false }, idempotency, waitMs = null) => {
-    const catalog = await deps.readCatalog();
-    const change = { subject: 'instance', id: instanceId } as const;
-    return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
-      const row = await lockInstance(tx, accountId, instanceId);
-      if (!row) throw instanceNotFound();
-      const drivers = deps.regions.of(row.regionId);
-      if (action === 'archive') refuseWithoutSaving(drivers);
-      const input = { action, cause: 'user', catalog, nowMs, waitMs } as const;
-      const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
-      const operationId = await writeAction(tx, row, { ...input, bringUp });
-      return { instanceId, operationId };
-    });
+  async ({ accountId }, { instanceId, withoutGpu }, idempotency, waitMs) => {
+    const of = { action, instanceId, ownerId: accountId, withoutGpu, waitMs, cause: 'user' } as const;
+    return requestAction(deps, of, accountId, idempotency);
   };
+
+interface RequestedAction {
+  action: Action;
+  instanceId: string;
+  ownerId: string;
+  withoutGpu?: boolean | undefined;
+  waitMs?: number | null | undefined;
+  cause: 'user' | 'operator';
+  reason?: string;
+}
+
+/** Acts on an instance of `ownerId`. The idempotency key belongs to the caller, `accountId`. */
+export async function requestAction(
+  deps: UseCaseDeps,
+  { action, instanceId, ownerId, withoutGpu = false, waitMs = null, ...why }: RequestedAction,
+  accountId: string,
+  idempotency: Idempotency | null,
+): Promise<{ instanceId: string } & StartedOperation> {
+  const catalog = await deps.readCatalog();
+  const change = { subject: 'instance', id: instanceId } as const;
+  return requestReconcile(deps, change, accountId, idempotency, async (tx, nowMs) => {
+    const row = await lockInstance(tx, ownerId, instanceId);
+    if (!row) throw instanceNotFound();
+    const drivers = deps.regions.of(row.regionId);
+    if (action === 'archive') refuseWithoutSaving(drivers);
+    const input = { action, catalog, nowMs, waitMs, ...why };
+    const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
+    const operationId = await writeAction(tx, row, { ...input, bringUp });
+    return { instanceId, operationId };
+  });
+}
 
 /** Stops a running instance if `decide`, called with the locked row, wants it. True if stopped. */
 export type StopAutomatically = (
   of: { id: string; ownerId: string },
-  decide: (instance: Instance, nowMs: number) => { cause: Cause; why: object } | null,
+  decide: (instance: Instance, nowMs: number) => { cause: Cause; why?: object; reason?: string } | null,
 ) => Promise<boolean>;
 
 export const makeStopAutomatically =
@@ -80,6 +102,8 @@ export interface ActionInput {
   catalog: CatalogSnapshot;
   nowMs: number;
   why?: object;
+  /** Given by an operator: shown to the owner. */
+  reason?: string;
   /** Longest wait of a start in the queue; null: refuse at once. */
   waitMs?: number | null;
   /** Required for start and restart, which apply pending changes. */
@@ -96,7 +120,7 @@ interface BringUp {
  * operation's id. Throws a `Refusal` for an illegal action.
  */
 export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput): Promise<string> {
-  const { action, cause, catalog, nowMs, why = {}, waitMs = null, bringUp = null } = input;
+  const { action, cause, catalog, nowMs, why = {}, reason, waitMs = null, bringUp = null } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
@@ -108,6 +132,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const heldCapacity = row.holdsCapacity === 1;
   const changed = bringUp ? applyChange(instance, action, bringUp, catalog) : instance;
   let next = applyAction(action, changed, nowMs, cause);
+  const given = reason === undefined ? {} : { reason };
+  next = { ...next, operation: { ...next.operation, ...given } };
   if (bringUp) {
     next = await reserveChanged(tx, instance, next, { heldCapacity, catalog, waitMs, nowMs });
     await resizeOwnDisks(tx, bringUp.drivers, instance, next);
@@ -128,7 +154,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const { waitsSinceMs } = instance;
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
-  const data = cause === 'user' ? withoutGpu : { cause, ...why };
+  const data = cause === 'user' ? withoutGpu : { cause, ...why, ...given };
   await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {

@@ -2,7 +2,7 @@
 import type { ChargeMode } from '../../domain/catalog.ts';
 import type { DiskSizes } from '../../domain/desired-state.ts';
 import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
-import { bringUpKinds, operationId } from '../../domain/operation.ts';
+import { bringUpKinds, operationId, type Operation, type OperationKind } from '../../domain/operation.ts';
 import type { Labels } from '../../domain/resource-labels.ts';
 import { allowsAccount } from '../../domain/port-access.ts';
 import { publicStages, type PublicStage } from '../../domain/public-operation.ts';
@@ -88,7 +88,7 @@ export interface Instances {
   expandDisk: LongRunning<{ instanceId: string } & DiskSizes, { instanceId: string }>;
   /** The instance, and the stages of its last bring-up; `operationId` is null without one. */
   get(
-    caller: Caller,
+    caller: Pick<Caller, 'accountId'>,
     body: { instanceId: string },
   ): Promise<{
     instanceText: string;
@@ -96,6 +96,8 @@ export interface Instances {
     operationId: string | null;
     disks: PublicDisk[];
     startCommand: string;
+    /** Null unless an operator asked for the last operation. */
+    operatorAction: { action: OperationKind; reason: string; atUnixMs: number } | null;
   }>;
   /** Link to a gateway session: valid once, for a minute. Other accounts need the port's access. */
   open(caller: Caller, body: OpenRequest): Promise<{ url: string }>;
@@ -144,6 +146,7 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
         operationId: up ? operationId(instanceId, up.generation) : null,
         disks: await publicDisksOf(store.read, regions, row),
         startCommand: spec.startCommand,
+        operatorAction: operatorActionOf(listed.operation),
       };
     },
 
@@ -156,6 +159,9 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
     },
   };
 }
+
+const operatorActionOf = ({ kind: action, reason, startedAtMs: atUnixMs }: Operation) =>
+  reason === undefined ? null : { action, reason, atUnixMs };
 
 /** Empty for a region without drivers here. */
 async function publicDisksOf(db: Db, regions: Regions, row: InstanceRow): Promise<PublicDisk[]> {

@@ -24,6 +24,7 @@ import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
+import { operatorHandlers } from './handlers/operator.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
 import { mountLoginPage } from './login-page.ts';
@@ -135,6 +136,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...catalogHandlers(control),
       ...accountHandlers(control.access, secureCookies),
       ...environmentHandlers(control.environments),
+      ...operatorHandlers(control, pages),
     },
   };
 }

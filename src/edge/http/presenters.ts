@@ -12,6 +12,7 @@ import type {
   ShareInfo,
   Terminals,
 } from '../../control/index.ts';
+import type { Drain } from '../../domain/drain.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 import {
   type FigureName,
@@ -71,6 +72,9 @@ export const presentIdleStatus = (
   lookedAtUnixMs: checkedAtMs,
   signals: signals.map(({ name, says, text, atMs }) => ({ name, says, text, readAtUnixMs: atMs === 0 ? null : atMs })),
 });
+
+export const presentDrain = (drain: Drain | null): AnswerOf<'drainRegion'>['drain'] =>
+  drain && { reason: drain.reason, sinceUnixMs: drain.sinceMs, stopsAtUnixMs: drain.stopAtMs };
 
 type Share = AnswerOf<'listShares'>['shares'][number];
 

@@ -113,6 +113,8 @@ export interface RegionTable {
   gpusUsed: Generated<number>;
   nodePortsTotal: number;
   nodePortsUsed: Generated<number>;
+  /** `Drain`; null without one. */
+  drain: Generated<string | null>;
 }
 
 export interface ImageTable {

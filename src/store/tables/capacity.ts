@@ -17,8 +17,9 @@ interface Counted extends Capacity {
 }
 
 /**
- * Releases and resources not asked for always fit. A newcomer also needs an empty queue, as of the
- * statement's start on PostgreSQL: of two simultaneous requests either may be first.
+ * Releases and resources not asked for always fit. A newcomer also needs no drain and an empty
+ * queue, as of the statement's start on PostgreSQL: of two simultaneous requests either may be
+ * first.
  */
 const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
   prepared<Counted>()((db, p) => {
@@ -40,7 +41,7 @@ const makeMoveCounts = ({ newcomer }: { newcomer: boolean }) =>
       .where(fits('memoryMiBUsed', 'memoryMiBTotal', 'memoryMiB'))
       .where(fits('gpusUsed', 'gpusTotal', 'gpus'))
       .where(fits('nodePortsUsed', 'nodePortsTotal', 'ports'))
-      .$if(newcomer, (update) => update.where(nobodyWaits))
+      .$if(newcomer, (update) => update.where(nobodyWaits).where('drain', 'is', null))
       .returning('id');
   });
 

@@ -1,11 +1,12 @@
 /** Regions, operator images and instance types: written at start-up, read often. */
 import type { Selectable } from 'kysely';
 import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
+import type { Drain } from '../../domain/drain.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
 import { encodeFlag, parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
-import { parseTags, priceList } from './json-schemas.ts';
+import { drain as drainColumn, parseTags, priceList } from './json-schemas.ts';
 
 type RegionCapacity = Capacity & { nodePorts: number };
 
@@ -13,6 +14,7 @@ export interface RegionWithUsage {
   region: Region;
   total: RegionCapacity;
   used: RegionCapacity;
+  drain: Drain | null;
 }
 
 const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
@@ -47,6 +49,8 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
       gpus: row.gpusUsed,
       nodePorts: row.nodePortsUsed,
     },
+    drain:
+      row.drain === null ? null : parseJson(drainColumn, row.drain, { table: 'region', id: row.id, column: 'drain' }),
   };
 };
 
@@ -71,6 +75,15 @@ export async function saveRegion(tx: Db, { id, ...facts }: Region, total: Region
 /** Writes the capacity the engine reports; reservations stay, even beyond the total. */
 export async function saveRegionTotals(tx: Db, id: string, total: RegionCapacity): Promise<void> {
   await tx.updateTable('region').set(totalColumns(total)).where('id', '=', id).execute();
+}
+
+/** Locks the region: launches and starts see the drain, or come before. */
+export async function saveDrain(tx: Db, id: string, drain: Drain | null): Promise<void> {
+  await tx
+    .updateTable('region')
+    .set({ drain: drain && JSON.stringify(drain) })
+    .where('id', '=', id)
+    .execute();
 }
 
 export const imageFromRow = (row: Selectable<ImageTable>): Image => ({

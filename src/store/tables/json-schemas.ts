@@ -2,6 +2,7 @@
 import { scopes, type Scope } from '../../domain/scopes.ts';
 import { z } from 'zod';
 import { chargeModes } from '../../domain/catalog.ts';
+import type { Drain } from '../../domain/drain.ts';
 import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
 import { ruleNames } from '../../domain/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
@@ -45,6 +46,7 @@ export const operation: z.ZodType<Operation> = z.object({
     }),
   ),
   error: z.object({ reason: z.string(), message: z.string(), whatToDo: z.string() }).nullable(),
+  reason: z.string().exactOptional(),
 });
 
 const cpuOnlyPriceMicros = z.number().nullable().default(null);
@@ -180,6 +182,12 @@ export const diskUsage: z.ZodType<DiskUsage> = z.object({
 export const volumeSource: z.ZodType<VolumeSource> = z.object({ kind: z.enum(volumeSourceKinds), id: z.string() });
 
 export const accessByPort = z.record(z.string(), z.enum(portAccesses));
+
+export const drain: z.ZodType<Drain> = z.object({
+  reason: z.string(),
+  sinceMs: z.number(),
+  stopAtMs: z.number().nullable(),
+});
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
 

@@ -49,7 +49,14 @@ const rows: Rows = {
   },
   sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', fingerprint: '', createdAtMs: 1 },
   variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
-  region: { ...regionRow({ id: 'here' }), cpuMilliUsed: 1, memoryMiBUsed: 2, gpusUsed: 3, nodePortsUsed: 4 },
+  region: {
+    ...regionRow({ id: 'here' }),
+    cpuMilliUsed: 1,
+    memoryMiBUsed: 2,
+    gpusUsed: 3,
+    nodePortsUsed: 4,
+    drain: null,
+  },
   image: {
     id: 'i',
     name: '',

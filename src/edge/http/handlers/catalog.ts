@@ -1,6 +1,7 @@
 /** Catalog, regions, images, registries, and the administrator's orphans and tasks. */
 import type { Control } from '../../../control/index.ts';
 import { publicRegion } from '../../../domain/public-instance.ts';
+import { presentDrain } from '../presenters.ts';
 import { nothing, started, type ClosedHandlers } from './handler.ts';
 
 export const catalogHandlers = ({ catalog, images, registries, orphans, heldDisks, tasks }: Control) =>
@@ -11,7 +12,11 @@ export const catalogHandlers = ({ catalog, images, registries, orphans, heldDisk
     async listRegions() {
       const listed = await catalog.regions();
       return {
-        regions: listed.map(({ region, ...rest }) => ({ ...publicRegion(region), ...rest })),
+        regions: listed.map(({ region, drain, ...rest }) => ({
+          ...publicRegion(region),
+          ...rest,
+          drain: presentDrain(drain),
+        })),
       };
     },
     async listImages(caller, { body: { pager } }) {

@@ -1,0 +1,36 @@
+/** Rows for operators: what runs, whoever owns it. */
+import { instanceIdAnswer, instanceIdBody } from './instance.ts';
+import { operatorInstanceAnswer } from './operation.ts';
+import * as operator from './operator.ts';
+import { operatorReadRoute, operatorRoute } from './route.ts';
+
+export const operatorRoutes = {
+  listAllInstances: operatorReadRoute('/admin/instance/list', operator.instancesRequest, operator.instancesAnswer, {
+    compressed: true,
+    summary: 'List the instances of all accounts, newest first (operators)',
+  }),
+  getAnyInstance: operatorReadRoute('/admin/instance/get', instanceIdBody, operatorInstanceAnswer, {
+    summary: 'Return an instance of any account with the timeline of its last start (operators)',
+  }),
+  stopAnyInstance: operatorRoute('/admin/instance/stop', operator.actRequest, instanceIdAnswer, {
+    idempotent: true,
+    summary: 'Stop an instance of any account; its disks stay (operators)',
+  }),
+  startAnyInstance: operatorRoute('/admin/instance/start', operator.startRequest, instanceIdAnswer, {
+    idempotent: true,
+    waits: true,
+    summary: 'Start a stopped instance of any account, at the cost of its owner (operators)',
+  }),
+  terminateAnyInstance: operatorRoute('/admin/instance/terminate', operator.actRequest, instanceIdAnswer, {
+    idempotent: true,
+    summary: 'Terminate an instance of any account: its disks are lost (operators)',
+  }),
+  listAllVolumes: operatorReadRoute('/admin/volume/list', operator.volumesRequest, operator.volumesAnswer, {
+    compressed: true,
+    summary: 'List the volumes of all accounts with size and usage, newest first (operators)',
+  }),
+  drainRegion: operatorRoute('/admin/region/drain', operator.drainRequest, operator.drainAnswer, {
+    idempotent: true,
+    summary: 'Drain a region: no launches and starts; running instances stay, or are stopped after a time (operators)',
+  }),
+} as const;

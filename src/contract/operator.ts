@@ -1,0 +1,67 @@
+/** Instances and volumes of all accounts for operators; their actions; drains of regions. */
+import { z } from 'zod';
+import { instanceStatuses } from '../domain/instance-states.ts';
+import { answer, id, label, pagerAnswer, pagerRequest, plainText, request, text, wholeNumber } from './common.ts';
+import { regionDrain } from './catalog.ts';
+import { instance } from './instance.ts';
+import { volume } from './volume.ts';
+
+const MAX_FILTER_CHARACTERS = 128;
+const MAX_MINUTES = 7 * 24 * 60;
+
+const filters = {
+  pager: pagerRequest.describe('Page to return'),
+  account: plainText(320).describe('Only of this account: user ID, user name or email address').optional(),
+  regionId: id.describe('Only of this region').optional(),
+  name: plainText(MAX_FILTER_CHARACTERS).describe('Only names that contain this text, in any letter case').optional(),
+};
+const owner = {
+  userId: text('User ID of the owner'),
+  username: text('User name of the owner'),
+};
+const pager = pagerAnswer.describe('Page and length of the list');
+
+export const instancesRequest = request('ListAllInstancesRequest', {
+  ...filters,
+  status: z
+    .array(z.enum(instanceStatuses))
+    .min(1)
+    .max(instanceStatuses.length)
+    .describe('Only instances in one of these statuses')
+    .optional(),
+});
+export const instancesAnswer = answer('ListAllInstancesAnswer', {
+  instances: z
+    .array(answer('OwnedInstance', { ...owner, instance: instance.describe('The instance') }))
+    .describe('Instances of the page'),
+  pager,
+});
+
+export const volumesRequest = request('ListAllVolumesRequest', filters);
+export const volumesAnswer = answer('ListAllVolumesAnswer', {
+  volumes: z
+    .array(answer('OwnedVolume', { ...owner, volume: volume.describe('The volume') }))
+    .describe('Volumes of the page'),
+  pager,
+});
+
+const reason = label(500).describe('Reason, shown to the owner');
+const target = { instanceId: id.describe('Instance ID'), reason };
+export const actRequest = request('OperatorActionRequest', target);
+export const startRequest = request('OperatorStartRequest', {
+  ...target,
+  withoutGpu: z.boolean().default(false).describe('Run without the GPUs of the type until the next start'),
+});
+
+export const drainRequest = request('DrainRegionRequest', {
+  regionId: id.describe('Region ID'),
+  drain: z.boolean().describe('True: no new launches and starts; false: ends the drain'),
+  reason: label(500).describe('Reason, shown to accounts'),
+  stopRunningAfterMinutes: wholeNumber(0, MAX_MINUTES)
+    .describe('Stops what still runs after this time; without it, running instances stay')
+    .optional(),
+});
+export const drainAnswer = answer('DrainRegionAnswer', {
+  regionId: text('Region ID'),
+  drain: regionDrain,
+});

@@ -1,0 +1,68 @@
+/** Instances and volumes of all accounts, for operators. */
+import type { InstanceStatus } from '../../domain/instance-states.ts';
+import type { Db } from '../store.ts';
+import { labelledText, matches } from './labelled-rows.ts';
+
+/** Absent members filter nothing. */
+export interface OperatorFilter {
+  ownerId?: string | undefined;
+  regionId?: string | undefined;
+  name?: string | undefined;
+  /** For instances only. */
+  status?: readonly InstanceStatus[] | undefined;
+}
+
+export interface OwnedText {
+  ownerId: string;
+  ownerName: string;
+  publicText: string;
+}
+
+/** A page, newest first. Finds its ids in an index alone: the rows are large. */
+export async function pageOfAll(
+  db: Db,
+  table: 'instance' | 'volume',
+  { ownerId, regionId, name, status }: OperatorFilter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ rows: OwnedText[]; totalEntries: number }> {
+  let found = db
+    .selectFrom(table)
+    .where('listed', '=', 1)
+    .where(matches(db, '', { name }));
+  if (ownerId !== undefined) found = found.where('ownerId', '=', ownerId);
+  if (regionId !== undefined) found = found.where('regionId', '=', regionId);
+  if (status !== undefined) found = found.where('status', 'in', status);
+  const page = found
+    .select('id')
+    .orderBy('createdAtMs', 'desc')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .offset(Math.min(offset, Number.MAX_SAFE_INTEGER));
+  const [counted, rows] = await Promise.all([
+    found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
+    db
+      .selectFrom(table)
+      .select(['ownerId', 'ownerName', labelledText.as('publicText')])
+      .where('id', 'in', page)
+      .orderBy('createdAtMs', 'desc')
+      .orderBy('id', 'desc')
+      .execute(),
+  ]);
+  return { rows, totalEntries: counted?.total ?? 0 };
+}
+
+/** Instances of a region that run, or start and hold a node port. */
+const active = (db: Db, region: string) =>
+  db
+    .selectFrom('instance')
+    .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
+    .where('desired', '=', 'running')
+    .where('waitsSinceMs', 'is', null);
+
+export const activeInstances = (db: Db, region: string, limit: number): Promise<{ id: string; ownerId: string }[]> =>
+  active(db, region).select(['id', 'ownerId']).limit(limit).execute();
+
+export async function activeOwners(db: Db, region: string): Promise<string[]> {
+  const rows = await active(db, region).select('ownerId').distinct().execute();
+  return rows.map(({ ownerId }) => ownerId);
+}
