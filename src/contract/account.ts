@@ -39,11 +39,19 @@ export const username = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, {
 });
 export const password = secret(8, 1024);
 
+export const email = z.email().max(320).default('');
+export const firstBalance = z
+  .number()
+  .min(0)
+  .max(1_000_000_000)
+  .describe('Initial balance in dollars; by default the first credit of the installation')
+  .optional();
+
 export const userCreateRequest = request('CreateUserRequest', {
   username: username.describe('Name of the account, for logins'),
-  email: z.email().max(320).default('').describe('Email address'),
+  email: email.describe('Email address'),
   password: password.describe('First password'),
-  balance: z.number().min(0).max(1_000_000_000).default(0).describe('Initial balance in dollars'),
+  balance: firstBalance,
 });
 
 export const passwordRequest = request('ChangePasswordRequest', {

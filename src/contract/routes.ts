@@ -16,6 +16,7 @@ import * as labels from './list-filters.ts';
 import * as log from './log.ts';
 import * as metrics from './metrics.ts';
 import * as operation from './operation.ts';
+import { accountAdminRoutes } from './account-admin-routes.ts';
 import { adminRoutes } from './admin-routes.ts';
 import { operatorRoutes } from './operator-routes.ts';
 import * as port from './port.ts';
@@ -248,6 +249,7 @@ export const routes = {
   ...accountRoutes,
   ...adminRoutes,
   ...operatorRoutes,
+  ...accountAdminRoutes,
   ...streamRoutes,
 } as const;
 

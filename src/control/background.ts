@@ -4,6 +4,7 @@ import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
 import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts';
+import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
@@ -44,10 +45,13 @@ const EXPIRE_INTERVAL_MS = 60_000;
 const STOP_DUE_INTERVAL_MS = 1_000;
 const IDLE_INTERVAL_MS = 1_000;
 const SAMPLE_INTERVAL_MS = 1_000;
+const DISABLED_INTERVAL_MS = 5_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
 
 /** Tasks that an operator's request runs at once. */
 export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
+/** Stops the instances of disabled accounts. */
+export const DISABLED_TASK = 'disabled accounts';
 const FULL_DISK_SCAN = 'scan full disks';
 
 export function makeBackground(foundation: Foundation): Background {
@@ -148,6 +152,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
     task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops(foundation)),
+    task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(foundation)),
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),

@@ -5,6 +5,8 @@
  * refusal is a `Refusal`; anything else thrown is a fault of ours (500).
  */
 import type { TaskStatus } from './base/scheduler.ts';
+import type { AccountAdministration } from './access/account-admin.ts';
+import type { PasswordLinks } from './access/set-password.ts';
 import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { Instances } from './instances/instances.ts';
@@ -60,6 +62,7 @@ export interface Tasks {
 
 export interface Control {
   access: Access;
+  accounts: AccountAdministration & PasswordLinks;
   environments: Environments;
   instances: Instances;
   volumes: Volumes;

@@ -1,4 +1,5 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
+import { activeIdsOf } from '../store/tables/instance-queries.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
 import { makeAction } from './instances/actions.ts';
@@ -28,10 +29,10 @@ import type { TerminalHost } from './inside/terminals/terminal-host.ts';
 import { makeTerminals } from './inside/terminals/terminals.ts';
 import { makeSnapshots } from './volumes/snapshots.ts';
 import { makeVolumes } from './volumes/volumes.ts';
-import type { Caller } from './base/caller.ts';
+import type { Caller, Mutation } from './base/caller.ts';
 import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
-import { makeBackground, SWEEP_TASKS } from './background.ts';
+import { DISABLED_TASK, makeBackground, SWEEP_TASKS } from './background.ts';
 import { makeFoundation, type ControlDeps, type Foundation } from './base/foundation.ts';
 import { makeReadInstances } from './instances/instances.ts';
 
@@ -91,9 +92,26 @@ const publishing =
     return answer;
   };
 
-function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwarding' | 'routeTable' | 'ports'> {
+/** Rechecks what is open of the account and at its instances; stops those of a disabled one. */
+async function publishAccount({ store, changes, scheduler }: Foundation, id: string): Promise<void> {
+  changes.publish({ subject: 'account', id });
+  for (const instanceId of await activeIdsOf(store.read, id)) changes.publish({ subject: 'instance', id: instanceId });
+  scheduler.runSoon(DISABLED_TASK);
+}
+
+function accessUseCases(
+  foundation: Foundation,
+): Pick<Control, 'access' | 'accounts' | 'forwarding' | 'routeTable' | 'ports'> {
   const { access, shares, routes, routeTable, traffic, revocations } = foundation;
   const filesStale = (): Change => ({ subject: 'instance', isDue: true });
+  const { administration } = access;
+  const cuttingOff =
+    <Body extends { accountId: string }, Answer>(useCase: Mutation<Body, Answer>): Mutation<Body, Answer> =>
+    async (caller, body, idempotency) => {
+      const answer = await useCase(caller, body, idempotency);
+      await publishAccount(foundation, body.accountId);
+      return answer;
+    };
   const credentialsRevoked = ({ accountId: id }: Caller): Change => ({ subject: 'account', id });
   return {
     access: {
@@ -104,6 +122,16 @@ function accessUseCases(foundation: Foundation): Pick<Control, 'access' | 'forwa
       changePassword: publishing(foundation, access.changePassword, credentialsRevoked),
       deleteApiKey: publishing(foundation, access.deleteApiKey, credentialsRevoked),
       revokeSession: publishing(foundation, access.revokeSession, credentialsRevoked),
+    },
+    accounts: {
+      ...administration,
+      disable: cuttingOff(administration.disable),
+      enable: cuttingOff(administration.enable),
+      async setPassword(body, from) {
+        const done = await administration.setPassword(body, from);
+        foundation.changes.publish({ subject: 'account', id: done.accountId });
+        return done;
+      },
     },
     ports: {
       ...makePorts(foundation),

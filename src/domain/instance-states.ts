@@ -174,6 +174,8 @@ export const diagnoses = {
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
   OperatorStop: 'An operator stopped the instance. Start it again when the reason is gone, or ask the operator.',
+  AccountDisabled:
+    'The account was disabled, so its instances were stopped; nothing was deleted. Start the instance again when an administrator has enabled the account.',
   RootDiskOverSize:
     'The root disk grew past its size, so the instance was stopped; nothing was deleted. Start it again, and delete files outside of /root/dataDisk or move them there or to a volume; it may run as long as the root disk does not grow.',
   HostNearlyFull:

@@ -40,6 +40,7 @@ export const operationCauses = [
   'ScheduledStop',
   'MaxRunTime',
   'IdleStop',
+  'AccountDisabled',
   ...diskStopCauses,
 ] as const;
 export type Cause = (typeof operationCauses)[number];

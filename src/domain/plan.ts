@@ -4,6 +4,7 @@
  */
 import { isExpanding } from './desired-state.ts';
 import { diskStopCauses } from './disk-growth.ts';
+import type { Cause } from './operation.ts';
 import {
   nextStatus,
   backOffMs,
@@ -141,13 +142,15 @@ function planHalt(instance: Instance, nowMs: number, limits: Limits): Step {
   return { do: 'halt', show: { phase: 'Stopping', ...diagnosisFields(reason, text) }, graceMs };
 }
 
-/** Longer, a disk that fills the host would grow meanwhile. */
-const DISK_STOP_GRACE_MS = 1_000;
+/**
+ * Longer, a disk that fills the host would grow, and connections to node ports of a disabled
+ * account would last.
+ */
+const SHORT_GRACE_MS = 1_000;
+const shortGraceCauses: readonly Cause[] = ['AccountDisabled', ...diskStopCauses];
 
 const graceOf = ({ operation: { kind, cause } }: Instance, { stopGraceMs }: Limits): number =>
-  kind === 'stop' && diskStopCauses.some((one) => one === cause)
-    ? Math.min(DISK_STOP_GRACE_MS, stopGraceMs)
-    : stopGraceMs;
+  kind === 'stop' && shortGraceCauses.includes(cause) ? Math.min(SHORT_GRACE_MS, stopGraceMs) : stopGraceMs;
 
 /** Removes the container only once the root disk is saved; without a container nothing is saved. */
 function planArchived(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {

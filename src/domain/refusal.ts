@@ -45,3 +45,6 @@ export const volumeNotFound = (id: string): Refusal =>
 
 /** The text of `docs/interface.md`. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');
+
+export const disabledOwner = (): Refusal =>
+  new Refusal('forbidden', 'the account is disabled, so its instances do not start; an administrator can enable it');

@@ -5,6 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { FIRST_CREDIT } from '../domain/account-state.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
@@ -78,6 +79,12 @@ const whole = (min: number, max: number, bounds = `${min} to ${max}`) =>
     .max(max);
 const wholeUpTo = (max: number) => whole(1, max);
 const idleSeconds = whole(0, DAY_SECONDS, `0 (no limit) to ${DAY_SECONDS}`);
+
+const MAX_DOLLARS = 1_000_000_000;
+const dollars = z.coerce
+  .number({ error: `must be dollars from 0 to ${MAX_DOLLARS}` })
+  .min(0)
+  .max(MAX_DOLLARS);
 
 const gatewayDomain = text((given) => {
   const isWildcard = given.startsWith('*.');
@@ -163,6 +170,7 @@ const schema = z.object({
     .regex(/^[0-9a-f]{8}$/, { error: 'must be the id of the lost key, which the failed start printed' })
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
+  BERTH_FIRST_CREDIT: dollars.default(FIRST_CREDIT),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
@@ -283,6 +291,8 @@ function configOf(data: Settings) {
     /** Id of a `secrets.key` that is gone for good; null: none. */
     lostSecretsKey: data.BERTH_LOST_SECRETS_KEY ?? null,
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
+    /** Dollars of accounts that administrators make. */
+    firstCredit: data.BERTH_FIRST_CREDIT,
     /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
     /** Default for node ports while the API is on loopback (decision 31); else null. */

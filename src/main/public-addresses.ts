@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { OPEN_ON_HOSTS } from '../edge/gateway/routing.ts';
 import { SHARE_PARAMETER } from '../edge/gateway/share-token.ts';
+import { PASSWORD_PATH } from '../edge/http/password-page.ts';
 import type { OpenLink } from '../control/instances/instances.ts';
 import { hostPort, isAny, type Address, type Config } from './config.ts';
 
@@ -87,6 +88,10 @@ export function openUrl(addresses: Addresses, { instanceId, port, key, back }: O
   const first = port === undefined ? `/notebook/${instanceId}/` : `/forward/${instanceId}/${port}/`;
   return `${addresses.gatewayUrl}/open?key=${key}${to === '' ? `&to=${encodeURIComponent(first)}` : to}`;
 }
+
+/** Link to the page that sets a password. */
+export const passwordUrl = ({ apiUrl }: Pick<Addresses, 'apiUrl'>, token: string): string =>
+  `${apiUrl}${PASSWORD_PATH}?token=${token}`;
 
 /** Link of `POST /instance/port/share`, to the port's own host where it has one. */
 export function shareUrl(addresses: Addresses, { token, ...at }: InstancePort & { token: string }): string {

@@ -8,6 +8,7 @@ import { disksByRegion } from './migrations/0004-disks-by-region.ts';
 import { variables } from './migrations/0005-variables.ts';
 import { changes } from './migrations/0006-changes.ts';
 import { labels } from './migrations/0007-labels.ts';
+import { accounts } from './migrations/0008-accounts.ts';
 import { keyLimits } from './migrations/0009-key-limits.ts';
 import { drain } from './migrations/0012-drain.ts';
 import type { Migration } from './db/migrate.ts';
@@ -23,6 +24,7 @@ export const migrations: readonly Migration[] = [
   variables,
   changes,
   labels,
+  accounts,
   keyLimits,
   drain,
 ];

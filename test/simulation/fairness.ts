@@ -107,6 +107,8 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     // No root disk grows here.
     RootDiskOverSize: false,
     HostNearlyFull: false,
+    // No account is disabled here.
+    AccountDisabled: false,
     user: true,
     operator: true,
   };

@@ -6,25 +6,31 @@
  *     Caller ──grant──► handover (once, a minute) ──redeem──► gateway session (while used)
  *     Caller ──share──► link to one port (until it expires), for anyone
  *
+ *     administrator ──invite, reset──► link to a page (once, a day or a week) ──► password
+ *
  * Every revocation changes a row under the account's lock. This process drops cached credentials
  * with the commit; other processes on the same database within a second.
  */
+import { FIRST_CREDIT } from '../../domain/account-state.ts';
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
+import { deleteExpiredPasswordLinks } from '../../store/tables/password-links.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
 import { deleteExpiredSessions } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/logger.ts';
 import type { Seal } from '../base/seal.ts';
+import { makeAccountAdministration, type AccountAdministration } from './account-admin.ts';
 import { makeAccounts, type Accounts } from './accounts.ts';
 import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
+import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
 import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
 import { makeTokens } from './tokens.ts';
 import type { Access } from './types.ts';
 
-export interface AccessDeps extends SshKeyDeps {
+export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'passwordUrl'> {
   /** `iss` and `aud` of tokens: an installation rejects tokens of another. */
   issuer: string;
   audience: string;
@@ -33,6 +39,8 @@ export interface AccessDeps extends SshKeyDeps {
   /** Concurrent password hashes, 19 MiB each. */
   passwordsAtOnce?: number;
   argon2id?: Argon2id;
+  /** Dollars of accounts that administrators make; default 1,000. */
+  firstCredit?: number;
 }
 
 export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
@@ -41,6 +49,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
   grants: Pick<Grants, 'grant' | 'redeem' | 'session'>;
+  administration: AccountAdministration & PasswordLinks;
 }
 
 /** Half of Node's four worker threads: the others are for files and DNS. */
@@ -58,8 +67,11 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const callers = makeCallers({ ...deps, tokens });
   const grants = makeGrants(deps);
 
+  const { insert, ...accounts } = makeAccounts({ ...deps, firstCredit: deps.firstCredit ?? FIRST_CREDIT, passwords });
+  const credentials = { ...deps, callers, grants };
+
   return {
-    ...makeAccounts({ ...deps, passwords }),
+    ...accounts,
     ...makeLogins({ ...deps, passwords, tokens, callers, grants }),
     ...makeApiKeys({ ...deps, callers, grants }),
     ...makeSshKeys(deps),
@@ -70,9 +82,14 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     async sweep() {
       await store.write((tx) => deleteExpiredGrants(tx, time.now()));
       await store.write((tx) => deleteExpiredShares(tx, time.now()));
+      await store.write((tx) => deleteExpiredPasswordLinks(tx, time.now()));
       await store.write((tx) => deleteExpiredSessions(tx, time.now()));
       await ring.sweep();
     },
     grants,
+    administration: {
+      ...makeAccountAdministration(credentials),
+      ...makePasswordLinks({ ...credentials, passwords, newAccount: insert }),
+    },
   };
 };

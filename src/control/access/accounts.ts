@@ -14,37 +14,52 @@ import type { Caller, Idempotency } from '../base/caller.ts';
 const ADMIN_NAME = 'admin';
 
 interface NewAccount {
+  id: string;
   username: string;
   email: string;
-  balance: number;
+  /** In dollars. Default: the first credit of accounts that administrators make. */
+  balance?: number | undefined;
   roles: readonly string[];
   passwordHash: string;
-  by: string | null;
 }
 
 export interface Accounts extends Pick<Access, 'createUser' | 'balance'> {
   /** Keeps an existing account and its password. `balance` is in dollars. */
   ensureAdmin(first: { password: string; balance: number }): Promise<boolean>;
+  /** Throws `name_taken`. */
+  insert(tx: Db, account: NewAccount): Promise<void>;
 }
 
-export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): Accounts => {
-  const { store, time, randomBytes, passwords } = deps;
+export interface AccountDeps extends CredentialDeps {
+  passwords: Passwords;
+  /** Dollars. */
+  firstCredit: number;
+}
 
-  const makeAccount = async (tx: Db, id: string, account: NewAccount): Promise<'username' | 'email' | null> => {
+const namesTaken = (taken: 'username' | 'email', { username, email }: NewAccount): Refusal => {
+  if (taken === 'username') return new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
+  const message = `The email ${JSON.stringify(email)} belongs to another account; use another address, or none.`;
+  return new Refusal('name_taken', message);
+};
+
+export const makeAccounts = (deps: AccountDeps): Accounts => {
+  const { store, time, randomBytes, passwords, firstCredit } = deps;
+
+  const insert = async (tx: Db, account: NewAccount): Promise<'username' | 'email' | null> => {
+    const { id, balance = firstCredit, ...given } = account;
+    const { username, roles } = given;
     const atMs = time.now();
-    const { username, roles } = account;
     const taken = await insertAccount(tx, {
+      ...given,
       id,
-      username,
-      email: account.email,
-      passwordHash: account.passwordHash,
+      email: account.email.toLowerCase(),
       roles: JSON.stringify(roles),
       createdAtMs: atMs,
       disabled: 0,
-      balanceMicros: Number(fromDollars(account.balance)),
+      balanceMicros: Number(fromDollars(balance)),
     });
     if (taken) return taken;
-    const data = { username, roles, balance: account.balance, by: account.by };
+    const data = { username, roles, balance };
     await appendEvent(tx, { accountId: id, atMs, kind: 'account.created', subjectId: id, data });
     return null;
   };
@@ -60,15 +75,22 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
     return { ...idempotency, bodyHash: await passwords.stretch(idempotency.bodyHash, salt, source) };
   };
 
+  const insertOrThrow: Accounts['insert'] = async (tx, account) => {
+    const taken = await insert(tx, account);
+    if (taken) throw namesTaken(taken, account);
+  };
+
   return {
+    insert: insertOrThrow,
+
     async ensureAdmin({ password, balance }) {
       if (await accountByLogin(store.read, ADMIN_NAME)) return false;
       const fault = await newPasswordFault(password, { username: ADMIN_NAME, email: '' });
       if (fault !== null) throw new Error(`The first password of "${ADMIN_NAME}" ${fault}. Set BERTH_ADMIN_PASSWORD.`);
       const passwordHash = await passwords.hash(password, { account: ADMIN_NAME, address: null });
-      const account = { username: ADMIN_NAME, email: '', balance, roles: [ADMIN_ROLE], passwordHash, by: null };
+      const account = { username: ADMIN_NAME, email: '', balance, roles: [ADMIN_ROLE], passwordHash };
       const id = uuidFrom(randomBytes);
-      return (await store.write((tx) => makeAccount(tx, id, account))) === null;
+      return (await store.write((tx) => insert(tx, { id, ...account }))) === null;
     },
 
     async createUser(caller, body, idempotency) {
@@ -86,13 +108,7 @@ export const makeAccounts = (deps: CredentialDeps & { passwords: Passwords }): A
       const passwordHash = await passwords.hash(body.password, { account: caller.username, address: null });
       const id = uuidFrom(randomBytes);
       return writeOwnAccount(deps, by, await stretched(caller, idempotency), async (tx) => {
-        const taken = await makeAccount(tx, id, { username, email, balance, roles, passwordHash, by });
-        if (taken === 'username')
-          throw new Refusal('name_taken', `The username "${username}" is taken; choose another.`);
-        if (taken === 'email') {
-          const message = `The email ${JSON.stringify(email)} belongs to another account; use another address, or none.`;
-          throw new Refusal('name_taken', message);
-        }
+        await insertOrThrow(tx, { id, username, email, balance, roles, passwordHash });
         return { userId: id, username, email, group: roles };
       });
     },

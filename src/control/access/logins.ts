@@ -1,11 +1,18 @@
 /** Login, logout and change of password, which ends every login and keeps API keys for programs. */
 import { Refusal } from '../../domain/refusal.ts';
-import { accountById, accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
+import {
+  accountById,
+  accountByLogin,
+  lockAccount,
+  setPasswordHash,
+  type AccountRow,
+} from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { revokeGrantsOfAccount, revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
+import { revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
-import { insertSession, revokeSession, revokeSessionsOf } from '../../store/tables/sessions.ts';
+import { insertSession, revokeSession } from '../../store/tables/sessions.ts';
 import type { Log } from '../base/logger.ts';
+import { invalidateAccount, revokeCredentials } from './account-admin.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { lockOwnAccount, notLoggedIn, type Callers, type CredentialDeps } from './callers.ts';
@@ -19,6 +26,16 @@ import type { Access } from './types.ts';
 /** The same message for an unknown name and a wrong password. */
 const wrongCredentials = (): Refusal =>
   new Refusal('not_logged_in', 'The username (or email) or the password is wrong. Check both and log in again.');
+
+const MAX_USER_AGENT = 300;
+const shownUserAgent = (given: string): string => given.replace(/[^\x20-\x7e]/g, '').slice(0, MAX_USER_AGENT);
+
+const accountDisabled = ({ disabledReason, deleteAtMs }: AccountRow): Refusal => {
+  if (deleteAtMs !== null)
+    return new Refusal('forbidden', 'This account is being deleted. Ask an administrator to restore it.');
+  const why = disabledReason === '' ? '' : ` (${disabledReason})`;
+  return new Refusal('forbidden', `This account is disabled${why}. Ask an administrator to enable it.`);
+};
 
 export interface LoginDeps extends CredentialDeps {
   log: Log;
@@ -35,7 +52,7 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
   const changeLimit = makeLoginRateLimit(time);
 
   return {
-    async login({ username, password }, from) {
+    async login({ username, password }, from, userAgent = '') {
       const account = await accountByLogin(store.read, username);
       const name = account?.username ?? username.toLowerCase();
       const attempt = {
@@ -64,10 +81,17 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
         // The password changed meanwhile, which ended every login: refuse this one too.
         if (row?.passwordHash !== account.passwordHash) throw wrongCredentials();
         // Revealed only with the right password.
-        if (row.disabled === 1)
-          throw new Refusal('forbidden', 'This account is disabled. Ask an administrator to enable it.');
+        if (row.disabled === 1) throw accountDisabled(row);
         const atMs = time.now();
-        await insertSession(tx, { id: sessionId, accountId, createdAtMs: atMs, expiresAtMs, revokedAtMs: null });
+        const login = { address: from, userAgent: shownUserAgent(userAgent), lastUsedAtMs: atMs };
+        await insertSession(tx, {
+          id: sessionId,
+          accountId,
+          createdAtMs: atMs,
+          expiresAtMs,
+          revokedAtMs: null,
+          ...login,
+        });
         await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data: { from } });
       });
       return { accessToken: token, accessExpire: TOKEN_LIFE_S };
@@ -115,12 +139,10 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
           throw new Refusal('not_now', message);
         }
         await setPasswordHash(tx, accountId, passwordHash);
-        await revokeSessionsOf(tx, accountId, atMs);
-        await revokeGrantsOfAccount(tx, accountId);
+        await revokeCredentials(tx, accountId, atMs);
         await appendEvent(tx, { accountId, atMs, kind: 'account.passwordChanged', subjectId: accountId, data: {} });
       });
-      callers.invalidate((caller) => caller.accountId === accountId);
-      grants.invalidate((session) => session.accountId === accountId);
+      invalidateAccount(deps, accountId);
     },
   };
 };

@@ -43,6 +43,8 @@ export interface Attempt {
 
 export interface Passwords {
   hash(password: string, source: HashSource): Promise<string>;
+  /** A hash that no password has. */
+  unusable(): string;
   /** Costs the same for a null hash. Reports the outcome before the account's next hash starts. */
   verify(password: string, phc: string | null, attempt: Attempt): Promise<boolean>;
   /** Derives a slow-to-guess value; equal for equal salt and secret. */
@@ -55,7 +57,8 @@ export const makePasswords = (deps: {
   atOnce: number;
 }): Passwords => {
   const queue = makeHashQueue(deps);
-  const nobody = toPhc(deps.randomBytes(SALT_BYTES), deps.randomBytes(TAG_BYTES));
+  const unusable = (): string => toPhc(deps.randomBytes(SALT_BYTES), deps.randomBytes(TAG_BYTES));
+  const nobody = unusable();
   const tagOf = (message: Uint8Array, salt: Uint8Array, source: HashSource) =>
     queue.run(source, () => deps.argon2id({ message, nonce: salt, tagLength: TAG_BYTES, ...cost }));
 
@@ -64,6 +67,8 @@ export const makePasswords = (deps: {
       const salt = deps.randomBytes(SALT_BYTES);
       return toPhc(salt, await tagOf(bytesOf(password), salt, source));
     },
+
+    unusable,
 
     async verify(password, phc, attempt) {
       const stored = fromPhc(phc ?? nobody);

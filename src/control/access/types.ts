@@ -23,11 +23,12 @@ export interface Access extends GatewaySessions {
   login(
     body: { username: string; password: string },
     from: string,
+    userAgent?: string,
   ): Promise<{ accessToken: string; accessExpire: number }>;
   logout(caller: Caller): Promise<void>;
   changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
   createUser: Mutation<
-    { username: string; email: string; password: string; balance: number },
+    { username: string; email: string; password: string; balance?: number | undefined },
     { userId: string; username: string; email: string; group: string[] }
   >;
   createApiKey: Mutation<

@@ -44,7 +44,7 @@ export interface ControlDeps
     Pick<ReadInstancesDeps, 'openUrl'>,
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
-    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id'>,
+    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'passwordUrl'>,
     Pick<ProbeDeps, 'cpuOvercommit' | 'hostMemoryMiB' | 'onEngineAnswers'> {
   /** In [0, 1); draws node ports. */
   random: () => number;

@@ -2,7 +2,7 @@
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
-import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
@@ -155,7 +155,9 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
   const data = cause === 'user' ? withoutGpu : { cause, ...why, ...given };
-  await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data });
+  const event = { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data };
+  const { isDisabled } = await appendEvent(tx, event);
+  if (bringUp && isDisabled) throw disabledOwner();
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {
     await revokeGrantsOfInstance(tx, id);

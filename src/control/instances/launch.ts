@@ -10,7 +10,7 @@ import { type InstanceType, type Region, toDollars } from '../../domain/catalog.
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { disabledOwner, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
@@ -68,7 +68,7 @@ async function writeLaunch(
   const { environment = {}, secrets = {} } = request;
   await deps.variables.write(tx, instance.id, { environment, secrets, names: [] }, nowMs);
   if (request.labels) await writeLabels(tx, 'instance', instance, request.labels);
-  const { availableMicros } = await appendEvent(tx, {
+  const { availableMicros, isDisabled } = await appendEvent(tx, {
     accountId: caller.accountId,
     atMs: nowMs,
     kind: 'instance.launched',
@@ -76,6 +76,7 @@ async function writeLaunch(
     data: { name: instance.spec.name, type: type.name, image: image.name },
     counts: { instances: 1 },
   });
+  if (isDisabled) throw disabledOwner();
   refuseWithoutMoney(BigInt(availableMicros), instance);
   return { instanceId: instance.id };
 }

@@ -1,11 +1,14 @@
-/** Routes for the gateway: one from a cache, or all for a gateway whose API is away. */
+/**
+ * Routes for the gateway: one from a cache, or all for a gateway whose API is away. Instances of
+ * disabled accounts have none, which cuts every connection to them.
+ */
 import { makeCache } from '../../async/cache.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { effectiveAccess, type AccessByPort } from '../../domain/port-access.ts';
 import type { Engine } from '../../engines/contract.ts';
-import { instanceFromRow, instanceRow, type InstanceRow } from '../../store/tables/instances.ts';
+import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import { portAccessOf } from '../../store/tables/ports.ts';
 import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from './gateway-types.ts';
 import { retry } from '../../async/retry.ts';
@@ -54,8 +57,8 @@ type RouteDeps = Pick<TaskDeps, 'store' | 'regions' | 'time'> & TokenDeps;
 
 export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps): Routes {
   const load = async (id: string): Promise<CachedRoute> => {
-    const row = isInstanceId(id) ? await instanceRow(store.read, id) : undefined;
-    if (!row || row.desired === 'released') return { route: null, engine: null };
+    const [row] = isInstanceId(id) ? await activeRowsAmong(store.read, [id], { reachable: true }) : [];
+    if (!row) return { route: null, engine: null };
     return { route: gatewayRouteOf(row, notebookTokens), engine: regions.of(row.regionId).engine };
   };
   const cache = makeCache<CachedRoute>({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: MAX_CACHED });
@@ -93,7 +96,7 @@ export function makeRouteTable({ store, time, log, notebookTokens }: RouteTableD
 
   async function sendSnapshot(send: (update: RouteUpdate) => void, onlyRunning: boolean): Promise<void> {
     for (let afterId = ''; ;) {
-      const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning });
+      const rows = await activeInstanceRows(store.read, { afterId, limit: PAGE, onlyRunning, reachable: true });
       const isLast = rows.length < PAGE;
       send({ snapshot: isLast ? 'last' : 'part', routes: rows.map(routeOf), gone: [] });
       if (isLast) return;
@@ -102,7 +105,7 @@ export function makeRouteTable({ store, time, log, notebookTokens }: RouteTableD
   }
 
   async function sendChanges(ids: readonly string[], send: (update: RouteUpdate) => void): Promise<void> {
-    const routes = (await activeRowsAmong(store.read, ids)).map(routeOf);
+    const routes = (await activeRowsAmong(store.read, ids, { reachable: true })).map(routeOf);
     const activeIds = new Set<string>(routes.map(({ instanceId }) => instanceId));
     send({ snapshot: null, routes, gone: ids.filter((id) => !activeIds.has(id)) });
   }

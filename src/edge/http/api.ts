@@ -18,6 +18,7 @@ import { mountEventStream } from './event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
 import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFile } from './files.ts';
+import { accountAdminHandlers } from './handlers/managed-accounts.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
@@ -28,6 +29,7 @@ import { operatorHandlers } from './handlers/operator.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
 import { mountLoginPage } from './login-page.ts';
+import { mountPasswordPage } from './password-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
@@ -123,6 +125,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountStreams(app, options, { authorize, slowSenders });
   mountServerPages(app, options);
   mountLoginPage(app, options);
+  mountPasswordPage(app, options);
   return app;
 }
 
@@ -135,6 +138,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...storageHandlers(control, pages),
       ...catalogHandlers(control),
       ...accountHandlers(control.access, secureCookies),
+      ...accountAdminHandlers(control.accounts),
       ...environmentHandlers(control.environments),
       ...operatorHandlers(control, pages),
     },

@@ -6,7 +6,6 @@
  * configured host, so the page leads nowhere else. A GET changes nothing. A POST from another
  * origin is refused: no page logs its visitor in to another account.
  */
-import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { routes } from '../../contract/routes.ts';
 import type { Caller, Control } from '../../control/index.ts';
@@ -14,14 +13,10 @@ import { Refusal } from '../../domain/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../gateway/login-link.ts';
 import type { InstanceTarget } from '../gateway/routing.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
-import { escaped, HTML_TYPE } from './html.ts';
-import { setCommonHeaders } from './reply-headers.ts';
+import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { escaped } from './html.ts';
 import { parameterOf } from './request.ts';
-import { errorKinds } from './status.ts';
 import { makeValidate } from './validate.ts';
-
-const MAX_FORM_BYTES = 16 * 1024;
-const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
 
 interface LoginPageDeps {
   control: Pick<Control, 'access' | 'instances'>;
@@ -68,7 +63,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
 
   const logIn = async (request: FastifyRequest, reply: FastifyReply, form: URLSearchParams): Promise<Caller> => {
     const body = validate({ username: form.get('username'), password: form.get('password') });
-    const { accessToken, accessExpire } = await control.access.login(body, request.ip);
+    const userAgent = request.headers['user-agent'];
+    const { accessToken, accessExpire } = await control.access.login(body, request.ip, userAgent);
     reply.header('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
     return control.access.authenticate({ kind: 'token', token: accessToken });
   };
@@ -89,7 +85,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     let username = '';
     try {
       refuseCrossSite(request, ownOrigins);
-      const form = formOf(request);
+      const form = formOf(request, 'programs log in with POST /api/user/login');
       back = returnOf(form.get('to'), form.get('host') ?? '');
       username = form.get('username') ?? '';
       visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
@@ -116,57 +112,13 @@ function targetAt(
   return portDomain === null ? null : returnTarget(`${host}.${portDomain}`, to, portDomain);
 }
 
-function formOf({ headers, body }: FastifyRequest): URLSearchParams {
-  if (FORM_TYPE.test(headers['content-type'] ?? '') && Buffer.isBuffer(body))
-    return new URLSearchParams(body.toString('utf8'));
-  throw new Refusal('field_value', 'this page takes its own form only: programs log in with POST /api/user/login');
-}
-
 type Shown = Pick<LoginPage, 'visitor' | 'username'> & { back: Return | null };
 
 function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
-  if (!(error instanceof Refusal)) throw error;
-  const { code, message, retryAfterS } = error;
-  reply.header('x-error-code', code);
-  if (retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(retryAfterS)));
-  const trouble = asSentence(message);
-  const text = back === null ? page('Not possible', paragraph(trouble)) : loginPage({ back, trouble, ...shown });
-  return sendPage(request, reply, errorKinds[code].status, text);
+  return refuseOnPage(request, reply, error, (trouble) =>
+    back === null ? page('Not possible', paragraph(trouble)) : loginPage({ back, trouble, ...shown }),
+  );
 }
-
-const STYLE = `:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-body { max-width: 24rem; margin: 15vh auto 0; padding: 0 1.5rem }
-h1 { font-size: 1.4rem }
-label, input, button { display: block; font: inherit }
-input { width: 100%; box-sizing: border-box; margin: 0 0 1rem; padding: .4rem }
-button { padding: .4rem 1.2rem; margin: 0 0 2rem }`;
-
-const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
-
-/** `Referrer-Policy: origin` shows the gateway that the link is the API's, without the address. */
-const sendPage = (request: FastifyRequest, reply: FastifyReply, status: number, text: string): FastifyReply =>
-  setCommonHeaders(request, reply, HTML_TYPE)
-    .header('content-security-policy', PAGE_POLICY)
-    .header('referrer-policy', 'origin')
-    .header('x-frame-options', 'DENY')
-    .code(status)
-    .send(text);
-
-const page = (title: string, body: string, head = ''): string => `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-${head}<title>${title} · Berth</title>
-<style>${STYLE}</style>
-<h1>${title}</h1>
-${body}
-</html>
-`;
-
-const paragraph = (text: string): string => `<p>${escaped(text)}</p>`;
-
-const asSentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 interface LoginPage {
   back: Return;
@@ -189,7 +141,7 @@ ${fields}<button>${escaped(button)}</button>
   return page(
     'Log in',
     [
-      trouble === null ? '' : `<p role="alert">${escaped(trouble)}</p>`,
+      alert(trouble),
       paragraph(`You return to ${back.to}`),
       visitor === null ? '' : form('', `Continue as ${visitor.username}`),
       visitor === null ? '' : paragraph('Or log in with another account:'),

@@ -127,6 +127,7 @@ function mount<Name extends JsonRouteName>(
         idempotency,
         waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
         from: request.ip,
+        userAgent: request.headers['user-agent'],
         clientGone: () => clientGoneSignal(reply.raw),
         setHeader: (key, value) => void reply.header(key, value),
       });

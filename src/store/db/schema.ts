@@ -38,7 +38,12 @@ export interface AccountTable {
   passwordHash: string;
   roles: string;
   createdAtMs: number;
+  /** 1 for an account that an administrator disabled or that will be deleted. */
   disabled: Flag;
+  disabledAtMs: Generated<number | null>;
+  disabledReason: Generated<string>;
+  /** End of the grace time of a deletion. */
+  deleteAtMs: Generated<number | null>;
   /** Incremented by every change of a listed resource; keys the reply caches. */
   version: Generated<number>;
   /** Number of the latest event: 1, 2, 3 … per account, without gaps. */
@@ -57,6 +62,19 @@ export interface SessionTable {
   createdAtMs: number;
   expiresAtMs: number;
   revokedAtMs: number | null;
+  address: Generated<string>;
+  userAgent: Generated<string>;
+  /** To the minute. */
+  lastUsedAtMs: Generated<number>;
+}
+
+/** One-time link to the page that sets a password. */
+export interface PasswordLinkTable {
+  /** SHA-256 of the token, hex. */
+  hash: string;
+  accountId: string;
+  kind: string;
+  expiresAtMs: number;
 }
 
 export interface ApiKeyTable {
@@ -423,6 +441,7 @@ export interface Schema {
   signingKey: SigningKeyTable;
   account: AccountTable;
   session: SessionTable;
+  passwordLink: PasswordLinkTable;
   apiKey: ApiKeyTable;
   sshKey: SshKeyTable;
   region: RegionTable;

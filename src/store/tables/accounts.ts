@@ -1,4 +1,6 @@
-import type { Insertable, Selectable } from 'kysely';
+import { sql, type Insertable, type Selectable } from 'kysely';
+import type { AccountState } from '../../domain/account-state.ts';
+import type { Role } from '../../domain/roles.ts';
 import type { AccountTable } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -53,4 +55,48 @@ export async function administrators(db: Db, role: string): Promise<string[]> {
     .orderBy('id')
     .execute();
   return rows.map(({ id }) => id);
+}
+
+/** Locks the accounts that exist, in the order of their ids. */
+export async function lockAccounts(tx: Db, ids: Iterable<string>): Promise<Map<string, AccountRow>> {
+  const locked = new Map<string, AccountRow>();
+  for (const id of [...new Set(ids)].toSorted()) {
+    const row = await lockAccount(tx, id);
+    if (row) locked.set(id, row);
+  }
+  return locked;
+}
+
+export type AccountChange = Partial<
+  Pick<AccountRow, 'roles' | 'disabled' | 'disabledAtMs' | 'disabledReason' | 'deleteAtMs'>
+>;
+
+export async function changeAccount(tx: Db, id: string, change: AccountChange): Promise<AccountRow> {
+  return tx.updateTable('account').set(change).where('id', '=', id).returningAll().executeTakeFirstOrThrow();
+}
+
+export interface AccountFilter {
+  /** Part of the name or the email, in lower case. */
+  search?: string | undefined;
+  role?: Role | undefined;
+  state?: AccountState | undefined;
+}
+
+/** Newest first. */
+export async function accountPage(
+  db: Db,
+  { search = '', role, state }: AccountFilter,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ rows: AccountRow[]; totalEntries: number }> {
+  const find = db.getExecutor().adapter.supportsMultipleConnections === false ? sql`instr` : sql`strpos`;
+  let found = db.selectFrom('account');
+  if (search !== '')
+    found = found.where(sql<boolean>`(${find}(username, ${search}) > 0 or ${find}(email, ${search}) > 0)`);
+  if (role) found = found.where('roles', 'like', `%"${role}"%`);
+  if (state === 'active') found = found.where('disabled', '=', 0);
+  if (state === 'disabled') found = found.where('disabled', '=', 1).where('deleteAtMs', 'is', null);
+  if (state === 'deleting') found = found.where('deleteAtMs', 'is not', null);
+  const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const newest = found.selectAll().orderBy('createdAtMs', 'desc').orderBy('id', 'desc');
+  return { rows: await newest.limit(limit).offset(offset).execute(), totalEntries: total };
 }

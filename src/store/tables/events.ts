@@ -23,6 +23,7 @@ export interface AppendedEvent {
   seq: number;
   version: number;
   availableMicros: number;
+  isDisabled: boolean;
 }
 
 const moveAccount = prepared<{ accountId: string; instances: number; volumes: number }>()((db, p) =>
@@ -35,7 +36,7 @@ const moveAccount = prepared<{ accountId: string; instances: number; volumes: nu
       volumeCount: eb('volumeCount', '+', p('volumes')),
     }))
     .where('id', '=', p('accountId'))
-    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros']),
+    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros', 'disabled']),
 );
 
 const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
@@ -61,7 +62,7 @@ export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEven
     throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
   await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
   const availableMicros = account.balanceMicros + account.voucherMicros + account.creditMicros;
-  return { seq: account.eventSeq, version: account.version, availableMicros };
+  return { seq: account.eventSeq, version: account.version, availableMicros, isDisabled: account.disabled === 1 };
 }
 
 const moveAccountVersion = prepared<{ accountId: string; instances: number }>()((db, p) =>

@@ -72,18 +72,29 @@ export async function idleWatchedIds(db: Db, afterId: string, limit: number): Pr
   return idsIn(watched.where('id', '>', afterId).orderBy('id').limit(limit));
 }
 
-/** Rows after `afterId`, by id; `onlyRunning`: with desired running, found by node ports. */
+interface ActivePage {
+  afterId: string;
+  limit: number;
+  onlyRunning: boolean;
+  reachable?: boolean;
+}
+
+const activeIn = (db: Db, { reachable = false }: { reachable?: boolean | undefined }) => {
+  const rows = db.selectFrom('instance').selectAll().where('desired', '<>', 'released');
+  return reachable
+    ? rows.where('ownerId', 'not in', db.selectFrom('account').select('id').where('disabled', '=', 1))
+    : rows;
+};
+
+/**
+ * Rows after `afterId`, by id; `onlyRunning`: with desired running, found by node ports;
+ * `reachable`: without those of disabled accounts.
+ */
 export async function activeInstanceRows(
   db: Db,
-  { afterId, limit, onlyRunning }: { afterId: string; limit: number; onlyRunning: boolean },
+  { afterId, limit, onlyRunning, reachable }: ActivePage,
 ): Promise<InstanceRow[]> {
-  const rows = db
-    .selectFrom('instance')
-    .selectAll()
-    .where('desired', '<>', 'released')
-    .where('id', '>', afterId)
-    .orderBy('id')
-    .limit(limit);
+  const rows = activeIn(db, { reachable }).where('id', '>', afterId).orderBy('id').limit(limit);
   return onlyRunning
     ? rows
         .where('desired', '=', 'running')
@@ -92,9 +103,24 @@ export async function activeInstanceRows(
     : rows.execute();
 }
 
-export async function activeRowsAmong(db: Db, ids: readonly string[]): Promise<InstanceRow[]> {
-  return db.selectFrom('instance').selectAll().where('id', 'in', ids).where('desired', '<>', 'released').execute();
-}
+export const activeRowsAmong = (
+  db: Db,
+  ids: readonly string[],
+  options: { reachable?: boolean } = {},
+): Promise<InstanceRow[]> => activeIn(db, options).where('id', 'in', ids).execute();
+
+export const activeIdsOf = (db: Db, ownerId: string): Promise<string[]> =>
+  idsIn(db.selectFrom('instance').select('id').where('ownerId', '=', ownerId).where('desired', '<>', 'released'));
+
+/** Instances that are to run although their account is disabled. */
+export const instancesOfDisabledAccounts = (db: Db): Promise<{ id: string; ownerId: string }[]> =>
+  db
+    .selectFrom('account')
+    .innerJoin('instance', 'instance.ownerId', 'account.id')
+    .select(['instance.id', 'instance.ownerId'])
+    .where('account.disabled', '=', 1)
+    .where('instance.desired', '=', 'running')
+    .execute();
 
 export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];

@@ -51,6 +51,7 @@ export function accessFixtureOver(
     audience: AUDIENCE,
     log,
     seal: testSeal,
+    passwordUrl: (token) => `http://api.test/password?token=${token}`,
     onSshKeysChanged: async (_, accountId) => void keysChanged.push(accountId),
     argon2id: (parameters) => {
       hashes.push(parameters);
@@ -127,6 +128,7 @@ export async function everythingIn(store: Store): Promise<string> {
     'signingKey',
     'account',
     'session',
+    'passwordLink',
     'apiKey',
     'sshKey',
     'idempotency',

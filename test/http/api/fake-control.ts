@@ -26,6 +26,7 @@ export function fakeControl(
 ): Control {
   return {
     access: { ...refusingAccess, ...given.access },
+    accounts: { ...unaskedAccounts, ...given.accounts },
     environments: { list: unasked, change: unasked, ...given.environments },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
@@ -98,6 +99,17 @@ const refusingAccess: Access = {
   balance: unasked,
   listSessions: unasked,
   revokeSession: unasked,
+};
+const unaskedAccounts: Control['accounts'] = {
+  list: unasked,
+  get: unasked,
+  disable: unasked,
+  enable: unasked,
+  setRole: unasked,
+  invite: unasked,
+  resetPassword: unasked,
+  linkOf: unasked,
+  setPassword: unasked,
 };
 const unaskedInstances: Instances = {
   launch: unasked,

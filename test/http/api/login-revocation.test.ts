@@ -73,6 +73,25 @@ for (const by of ['a logout', 'the end of an API key', 'the expiry of an API key
     expect(api.logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
+test('a disable of the account ends what its logins and API keys opened, and no other', async () => {
+  const fixture = await execFixture({}, noBeats);
+  const { admin, api } = fixture;
+  const anna = await fixture.another('anna');
+  const instanceId = await anna.launch();
+  const { key } = await anna.client.createApiKey({ name: 'mine' });
+  const { userId: accountId } = await anna.client.userInfo({});
+  const byLogin = await openAll(fixture, instanceId, bearer(anna.token));
+  const byKey = await openStream(api.port, { headers: { 'x-api-key': key.fullKey } });
+  const stays = await openStream(api.port, { headers: bearer(admin.token) });
+  await admin.client.disableAccount({ accountId });
+  expect(await byLogin.exec.closed).toEqual({ code: 4401, why: WHY });
+  expect(await byLogin.terminal.closed).toEqual({ code: 4401, why: WHY });
+  for (const stream of [byLogin.log, byLogin.events, byKey]) expect(await stream.ended).toBe('end');
+  expect(await byLogin.download.ended).toBe('cut');
+  const ended = await Promise.race([stays.ended, admin.client.userInfo({})]);
+  expect(ended).toMatchObject({ username: 'admin' });
+});
+
 test('a revocation during opening refuses it, and leaves no command behind', async () => {
   const { admin, api, world } = await execFixture({}, noBeats);
   const instanceId = await admin.launch();

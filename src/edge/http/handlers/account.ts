@@ -3,8 +3,8 @@ import { accessCookie } from '../credentials.ts';
 import { nothing, type ClosedHandlers, type OpenHandlers } from './handler.ts';
 
 export const openHandlers = (access: Access, secureCookies: boolean): OpenHandlers => ({
-  async login({ body, from, setHeader }) {
-    const { accessToken, accessExpire } = await access.login(body, from);
+  async login({ body, from, userAgent, setHeader }) {
+    const { accessToken, accessExpire } = await access.login(body, from, userAgent);
     setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
     return { accessToken, accessExpire };
   },

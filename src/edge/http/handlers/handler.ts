@@ -13,6 +13,7 @@ export interface HandlerInput<Name extends JsonRouteName> {
   /** Longest wait for capacity; null: no wait. */
   waitMs: number | null;
   from: string;
+  userAgent: string | undefined;
   clientGone: () => AbortSignal;
   setHeader(name: string, value: string): void;
 }

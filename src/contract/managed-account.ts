@@ -1,0 +1,106 @@
+/** Administration of accounts. */
+import { z } from 'zod';
+import { accountStates } from '../domain/account-state.ts';
+import { instanceStatuses } from '../domain/instance-states.ts';
+import { roles } from '../domain/roles.ts';
+import { email, firstBalance, username } from './account.ts';
+import {
+  answer,
+  decimal,
+  id,
+  integer,
+  integerOrNull,
+  oneOfText,
+  pagerAnswer,
+  pagerRequest,
+  plainText,
+  request,
+  text,
+  unixMs,
+} from './common.ts';
+
+const MAX_REASON = 500;
+const accountId = id.describe('Account ID');
+const role = z.enum(roles);
+const listed = (what: string) => `${what}, at most 500; the counts are complete`;
+
+const account = answer(
+  'Account',
+  {
+    accountId: text('Account ID'),
+    username: text('Name of the account'),
+    email: text('Email address; empty if none is set'),
+    role: oneOfText(roles, 'Role'),
+    state: oneOfText(accountStates, 'State'),
+    reason: text('Why an administrator disabled the account; may be empty'),
+    createdAtUnixMs: unixMs('Creation time'),
+    disabledAtUnixMs: integerOrNull('Time of the disable, Unix milliseconds; null unless disabled'),
+    deleteAtUnixMs: integerOrNull('Time of the deletion, Unix milliseconds; null unless the account is being deleted'),
+    balance: decimal('Balance in dollars'),
+    instances: integer('Listed instances'),
+    volumes: integer('Listed volumes'),
+  },
+  'Account as administrators see it',
+);
+
+export const accountListRequest = request('ListAccountsRequest', {
+  pager: pagerRequest.describe('Page to return'),
+  search: plainText(320)
+    .describe('Only accounts whose name or email contains this text, in any letter case')
+    .optional(),
+  role: role.describe('Only accounts of this role').optional(),
+  state: z.enum(accountStates).describe('Only accounts in this state').optional(),
+});
+export const accountListAnswer = answer('ListAccountsAnswer', {
+  accounts: z.array(account).describe('Accounts, newest first'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
+
+const sized = { id: text('ID'), name: text('Name'), sizeGB: integer('Size in GB') };
+export const holdings = answer('AccountHoldings', {
+  counts: answer('AccountHoldingCounts', {
+    instances: integer('Instances that are not released'),
+    volumes: integer('Volumes'),
+    volumeGB: integer('Sum of the sizes of the volumes in GB'),
+    snapshots: integer('Snapshots'),
+    images: integer('Images of the account'),
+  }).describe('How many of each'),
+  instances: z
+    .array(
+      answer('AccountInstance', {
+        id: text('Instance ID'),
+        name: text('Name'),
+        status: oneOfText(instanceStatuses, 'Status'),
+      }),
+    )
+    .describe(listed('Instances')),
+  volumes: z.array(answer('AccountVolume', sized)).describe(listed('Volumes')),
+  snapshots: z.array(answer('AccountSnapshot', sized)).describe(listed('Snapshots')),
+  images: z
+    .array(answer('AccountImage', { id: text('Image ID'), name: text('Name') }))
+    .describe(listed('Images of the account')),
+});
+
+export const accountIdBody = request('AccountIdRequest', { accountId });
+export const accountGetAnswer = answer('GetAccountAnswer', {
+  account: account.describe('The account'),
+  holdings: holdings.describe('Its resources'),
+});
+export const accountAnswer = answer('AccountAnswer', { account: account.describe('The account after the change') });
+export const accountDisableRequest = request('DisableAccountRequest', {
+  accountId,
+  reason: plainText(MAX_REASON).describe('Reason, which the owner reads at a login; may be empty').default(''),
+});
+export const accountRoleRequest = request('AccountRoleRequest', { accountId, role: role.describe('New role') });
+
+export const inviteRequest = request('InviteAccountRequest', {
+  username: username.describe('Name of the account, for logins'),
+  email: email.describe('Email address; Berth sends no mail'),
+  role: role.default('user').describe('Role'),
+  balance: firstBalance,
+});
+export const passwordLinkAnswer = answer('PasswordLinkAnswer', {
+  accountId: text('Account ID'),
+  url: text('Link to the page where the person sets the password; no later answer repeats it'),
+  expiresAtUnixMs: unixMs('End of the link'),
+});

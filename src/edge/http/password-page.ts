@@ -1,0 +1,85 @@
+/**
+ * Page behind the link of an invitation or a reset: its form sets the password. A GET does not use
+ * up the link, because programs that preview links follow it.
+ */
+import type { FastifyInstance } from 'fastify';
+import { password } from '../../contract/account.ts';
+import type { Control } from '../../control/index.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { refuseCrossSite } from './credentials.ts';
+import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { escaped } from './html.ts';
+import { parameterOf } from './request.ts';
+
+export const PASSWORD_PATH = '/password';
+
+interface PasswordPageDeps {
+  control: Pick<Control, 'accounts'>;
+  ownOrigins?: readonly string[];
+}
+
+const LINK_ENDED =
+  'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it';
+
+export function mountPasswordPage(app: FastifyInstance, { control: { accounts }, ...deps }: PasswordPageDeps): void {
+  const ownOrigins = new Set(deps.ownOrigins);
+  const ended = (trouble: string): string => page('Not possible', paragraph(trouble));
+
+  const linkAt = async (token: unknown) => {
+    const link = typeof token === 'string' ? await accounts.linkOf(token) : null;
+    if (typeof token !== 'string' || link === null) throw new Refusal('not_found', LINK_ENDED);
+    return { token, ...link };
+  };
+
+  app.get(PASSWORD_PATH, async (request, reply) => {
+    try {
+      return sendPage(request, reply, 200, formPage(await linkAt(parameterOf(request, 'token')), null));
+    } catch (error) {
+      return refuseOnPage(request, reply, error, ended);
+    }
+  });
+
+  app.post(PASSWORD_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
+    let shown: (trouble: string) => string = ended;
+    try {
+      refuseCrossSite(request, ownOrigins);
+      const form = formOf(request, 'programs change a password with POST /api/user/password');
+      const link = await linkAt(form.get('token'));
+      shown = (trouble) => formPage(link, trouble);
+      const newPassword = newPasswordOf(form);
+      const { username } = await accounts.setPassword({ token: link.token, newPassword }, request.ip);
+      const text = paragraph(`The password is set. Log in with the name ${username}.`);
+      return sendPage(request, reply, 200, page('Password set', text));
+    } catch (error) {
+      return refuseOnPage(request, reply, error, shown);
+    }
+  });
+}
+
+export function newPasswordOf(form: URLSearchParams): string {
+  const given = password.safeParse(form.get('password'));
+  if (!given.success) throw new Refusal('field_value', 'a password must have 8 to 1024 characters: choose another');
+  if (given.data !== form.get('repeated'))
+    throw new Refusal('field_value', 'the two passwords differ: type the same password twice');
+  return given.data;
+}
+
+export const newPasswordFields = `<label for="password">New password</label>
+<input id="password" name="password" type="password" autocomplete="new-password" minlength="8" required>
+<label for="repeated">The same again</label>
+<input id="repeated" name="repeated" type="password" autocomplete="new-password" minlength="8" required>
+`;
+
+const formPage = ({ token, username }: { token: string; username: string }, trouble: string | null): string =>
+  page(
+    'Set a password',
+    [
+      alert(trouble),
+      paragraph(`For the account ${username}. This ends all its logins.`),
+      `<form method="post" action="${PASSWORD_PATH}">
+<input type="hidden" name="token" value="${escaped(token)}">
+<input type="hidden" name="username" autocomplete="username" value="${escaped(username)}">
+${newPasswordFields}<button>Set the password</button>
+</form>`,
+    ].join('\n'),
+  );
