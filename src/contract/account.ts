@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { apiKeyStates } from '../domain/api-key.ts';
 import { sessionCredentials } from '../domain/port-access.ts';
+import { sshKeyKinds } from '../domain/ssh-key.ts';
 import { scopes } from '../domain/scopes.ts';
 import {
   answer,
@@ -129,6 +130,10 @@ const publicKey = z
 export const sshKeyCreateRequest = request('CreateSshKeyRequest', {
   name: label(100).describe('Display name'),
   publicKey: publicKey.describe('Public key: one line in the format of authorized_keys'),
+  kind: z
+    .enum(sshKeyKinds)
+    .default('key')
+    .describe('`key` opens instances; `ca` signs certificates that open them, for root or the name of the account'),
 });
 const sshKeyFields = {
   id: text('Key ID'),
@@ -138,7 +143,11 @@ const sshKeyFields = {
 export const sshKeyCreateAnswer = answer('CreateSshKeyAnswer', {
   sshKey: answer('NewSshKey', sshKeyFields).describe('The new key'),
 });
-const sshKey = answer('SshKey', { ...sshKeyFields, createdAt: unixMs('Creation time') });
+const sshKey = answer('SshKey', {
+  ...sshKeyFields,
+  createdAt: unixMs('Creation time'),
+  kind: oneOfText(sshKeyKinds, '`key` opens instances; `ca` signs certificates'),
+});
 export const sshKeyListAnswer = answer('ListSshKeysAnswer', {
   sshKeys: z.array(sshKey).describe('ssh keys of the account'),
 });

@@ -48,6 +48,7 @@ export type {
   ShareInfo,
   RouteTable,
   SshBackend,
+  SshIdentity,
   RouteUpdate,
   TrafficKind,
   IdentifyCredential,

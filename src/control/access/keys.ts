@@ -116,7 +116,7 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
   // Instances before the account, as everywhere.
   const writeDeps = { ...deps, lockFirst: deps.onSshKeysChanged };
   return {
-    async createSshKey(caller, { name, publicKey }, idempotency) {
+    async createSshKey(caller, { name, publicKey, kind = 'key' }, idempotency) {
       const { accountId } = caller;
       const why = whyNoSshKeys(caller);
       if (why !== null) throw new Refusal('forbidden', why);
@@ -129,13 +129,13 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
           const message = `The account has ${count} ssh keys, and the limit is ${MAX_SSH_KEYS}; delete one first.`;
           throw new Refusal('over_quota', message);
         }
-        const row = { id, accountId, name, publicKey: key.line, fingerprint, createdAtMs: nowMs };
+        const row = { id, accountId, name, publicKey: key.line, kind, fingerprint, createdAtMs: nowMs };
         const twin = await insertSshKey(tx, row);
         if (twin) {
           const message = `The account already has this ssh key, as ${JSON.stringify(twin.name)} (${fingerprint}).`;
           throw new Refusal('name_taken', message);
         }
-        const data = { name, fingerprint };
+        const data = { name, fingerprint, kind };
         await appendEvent(tx, { accountId, atMs: nowMs, kind: 'sshKey.created', subjectId: id, data });
         return { sshKey: { id, name, fingerprint } };
       });
@@ -144,11 +144,12 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
     async listSshKeys({ accountId }) {
       const rows = await keyRowsOf(deps.store.read, 'sshKey', accountId);
       return {
-        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs: createdAt }) => ({
+        sshKeys: rows.map(({ id, name, fingerprint, createdAtMs: createdAt, kind }) => ({
           id,
           name,
           fingerprint,
           createdAt,
+          kind,
         })),
       };
     },

@@ -1,5 +1,6 @@
 import type { GatewaySessions } from '../routing/gateway-types.ts';
 import type { ApiKeyState } from '../../domain/api-key.ts';
+import type { SshKeyKind } from '../../domain/ssh-key.ts';
 import type { Scope } from '../../domain/scopes.ts';
 import type { Credential, Caller, Mutation } from '../base/caller.ts';
 
@@ -38,12 +39,12 @@ export interface Access extends GatewaySessions {
   listApiKeys(caller: Caller): Promise<{ keys: ApiKeyInfo[] }>;
   deleteApiKey: Mutation<{ id: string }, void>;
   createSshKey: Mutation<
-    { name: string; publicKey: string },
+    { name: string; publicKey: string; kind?: SshKeyKind },
     { sshKey: { id: string; name: string; fingerprint: string } }
   >;
   listSshKeys(
     caller: Caller,
-  ): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number }[] }>;
+  ): Promise<{ sshKeys: { id: string; name: string; fingerprint: string; createdAt: number; kind: SshKeyKind }[] }>;
   deleteSshKey: Mutation<{ id: string }, void>;
   balance(caller: Caller): Promise<{
     balance: number;

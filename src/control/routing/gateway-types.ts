@@ -76,6 +76,10 @@ export interface SshIdentity {
   hostKey: string;
   /** Base64 blobs of the public keys. */
   keys: string[];
+  /** Base64 blobs of the keys that sign certificates. */
+  authorities: string[];
+  /** Names of which a certificate must have one. */
+  principals: string[];
 }
 
 /** Engine verbs of the ssh front, called without the API: ssh sessions survive API outages. */

@@ -3,7 +3,8 @@
  * ssh front, across stop, archive and restart.
  */
 import { createPrivateKey, createPublicKey, hkdfSync } from 'node:crypto';
-import { keysOfInstance } from '../../store/tables/keys.ts';
+import { sshPrincipals, type SshKeyKind } from '../../domain/ssh-key.ts';
+import { sshAccessOf } from '../../store/tables/keys.ts';
 import type { Store } from '../../store/store.ts';
 import type { Forwarding } from './gateway-types.ts';
 
@@ -29,9 +30,16 @@ export const makeSshHostKeys =
 export const makeSshIdentity =
   ({ store, sshHostKey }: { store: Pick<Store, 'read'>; sshHostKey: SshHostKeys }): Forwarding['ssh'] =>
   async (instanceId) => {
-    const lines = await keysOfInstance(store.read, instanceId);
-    if (lines === null) return null;
-    return { hostKey: sshHostKey(instanceId), keys: lines.map((line) => line.split(' ')[1] ?? '') };
+    const access = await sshAccessOf(store.read, instanceId);
+    if (access === null) return null;
+    const blobsOf = (kind: SshKeyKind): string[] =>
+      access.keys.filter((key) => key.kind === kind).map(({ publicKey }) => publicKey.split(' ')[1] ?? '');
+    return {
+      hostKey: sshHostKey(instanceId),
+      keys: blobsOf('key'),
+      authorities: blobsOf('ca'),
+      principals: sshPrincipals(access.username),
+    };
   };
 
 /** OpenSSH's own format (PROTOCOL.key). `check` is written twice, to verify a passphrase. */

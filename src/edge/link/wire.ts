@@ -65,7 +65,14 @@ export const redeemAnswer = z
   .object({ session: z.string(), accountId: z.string(), instanceId: z.string(), expiresAtMs: z.number() })
   .nullable();
 
-export const sshAnswer = z.object({ hostKey: z.string(), keys: z.array(z.string()) }).nullable();
+export const sshAnswer = z
+  .object({
+    hostKey: z.string(),
+    keys: z.array(z.string()),
+    authorities: z.array(z.string()),
+    principals: z.array(z.string()),
+  })
+  .nullable();
 
 /** Connections per instance and kind: open now, and begun since the last report. */
 export const traffic = z.array(

@@ -143,7 +143,8 @@ export function startFront(deps: FrontDeps): Front {
       const identity = await access(id);
       identityReadAtMs = performance.now();
       for (const [client, key] of clients.loggedIn)
-        if (identity === null || !identity.keys.includes(key)) client.end('the key of the login was deleted');
+        if (identity === null || ![...identity.keys, ...identity.authorities].includes(key))
+          client.end('the key of the login was deleted');
     },
     async stop() {
       ending.abort();

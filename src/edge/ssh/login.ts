@@ -1,8 +1,9 @@
-/** Authentication: user root with a key of the owning account. All else is refused silently. */
+/** Authentication: user root with a key or certificate of the owner. Other logins are refused. */
 import type { AuthContext, PublicKeyAuthContext } from 'ssh2';
-import type { Forwarding } from '../../control/index.ts';
+import type { Forwarding, SshIdentity } from '../../control/index.ts';
 import type { SshClient } from './ssh-client.ts';
-import { isValidSignature } from './signature.ts';
+import { acceptedCertificate, isCertificate } from './certificate.ts';
+import { isValidSignature, isValidWireSignature } from './signature.ts';
 
 const MAX_TRIES = 20;
 
@@ -19,14 +20,14 @@ export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
   /** `offered`: the key is accepted; its signature follows with the next request. */
   async function verify(request: AuthContext): Promise<'in' | 'offered' | 'refused'> {
     if (request.method !== 'publickey' || request.username !== 'root') return 'refused';
-    const key = request.key.data.toString('base64');
     const identity = await access();
-    if (identity === null || !identity.keys.includes(key)) return 'refused';
-    if (request.signature === undefined || request.blob === undefined) return 'offered';
-    const proof = { type: request.key.algo, blob: request.key.data, hash: request.hashAlgo };
-    if (!isValidSignature({ ...proof, signed: request.blob, signature: request.signature })) return 'refused';
-    if (client.gone.aborted) return 'refused';
-    onLogin(key);
+    if (identity === null) return 'refused';
+    const trusted = trustedKeyOf(request, identity);
+    if (trusted === null) return 'refused';
+    const { signature, blob: signed } = request;
+    if (signature === undefined || signed === undefined) return 'offered';
+    if (!trusted.isSignedBy(signed, signature) || client.gone.aborted) return 'refused';
+    onLogin(trusted.key);
     return 'in';
   }
 
@@ -44,6 +45,28 @@ export function authenticate({ client, access, onLogin }: SshLoginDeps): void {
     // The API is away and nothing is cached.
     reply(request).catch((error: unknown) => client.end(`the login could not be verified: ${String(error)}`));
   });
+}
+
+interface TrustedKey {
+  /** Base64 key of the account that the login rests on. */
+  key: string;
+  isSignedBy(signed: Buffer, signature: Buffer): boolean;
+}
+
+function trustedKeyOf({ key, hashAlgo: hash }: PublicKeyAuthContext, identity: SshIdentity): TrustedKey | null {
+  if (isCertificate(key.algo)) {
+    const accepted = acceptedCertificate(key.data, identity, Date.now());
+    if (accepted === null) return null;
+    const { key: blob, authority } = accepted;
+    return {
+      key: authority,
+      isSignedBy: (signed, signature) => isValidWireSignature({ blob, signed, signature }),
+    };
+  }
+  const text = key.data.toString('base64');
+  if (!identity.keys.includes(text)) return null;
+  const proof = { type: key.algo, blob: key.data, hash };
+  return { key: text, isSignedBy: (signed, signature) => isValidSignature({ ...proof, signed, signature }) };
 }
 
 /** The reply must repeat the client's algorithm; ssh2 names every RSA key `ssh-rsa`. */

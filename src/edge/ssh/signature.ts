@@ -4,6 +4,7 @@
  * rejected.
  */
 import { createHash, createPublicKey, verify, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { readerOf } from './wire-reader.ts';
 
 export interface SignatureProof {
   /** Key type; `ssh-rsa` also for SHA-2 signatures. */
@@ -14,6 +15,8 @@ export interface SignatureProof {
   signed: Buffer;
   /** Without the type. ssh2 converts ECDSA to DER; security-key signatures stay in wire format. */
   signature: Buffer;
+  /** ECDSA only: the signature is in wire format. */
+  isWire?: boolean;
 }
 
 const USER_PRESENT = 0x01;
@@ -37,7 +40,29 @@ export function isValidSignature(proof: SignatureProof): boolean {
   }
 }
 
-function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean {
+/** For a signature in wire format, with its type. False for malformed input. */
+export function isValidWireSignature({
+  blob,
+  signed,
+  signature,
+}: Pick<SignatureProof, 'blob' | 'signed' | 'signature'>): boolean {
+  try {
+    const type = readerOf(blob).text();
+    const made = readerOf(signature);
+    const algorithm = made.text();
+    const hash = /^rsa-sha2-(256|512)$/.exec(algorithm)?.[1];
+    if (algorithm !== type && !(type === 'ssh-rsa' && hash !== undefined)) return false;
+    const bytes = made.bytes();
+    // Flags and counter of a security key follow its signature.
+    const rest = Buffer.concat([bytes, signature.subarray(made.at)]);
+    if (!type.startsWith('sk-') && !made.isEnd) return false;
+    return holds({ type, blob, hash: hash && `sha${hash}`, signed, signature: rest, isWire: true });
+  } catch {
+    return false;
+  }
+}
+
+function holds({ type, blob, hash, signed, signature, isWire = false }: SignatureProof): boolean {
   const key = readerOf(blob);
   if (key.text() !== type) return false;
   switch (type) {
@@ -47,7 +72,9 @@ function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean
     case 'ecdsa-sha2-nistp384':
     case 'ecdsa-sha2-nistp521': {
       const curve = curveOf(key.text());
-      return verify(curve.hash, signed, pointOn(curve, key.bytes()), signature);
+      const point = pointOn(curve, key.bytes());
+      if (!isWire) return verify(curve.hash, signed, point, signature);
+      return verify(curve.hash, signed, ecdsaKey(point), fixedNumbers(signature, curve.bytes));
     }
     case 'ssh-rsa': {
       if (!rsaHashes.includes(hash)) return false;
@@ -63,9 +90,7 @@ function holds({ type, blob, hash, signed, signature }: SignatureProof): boolean
       const curve = curveOf(key.text());
       const point = pointOn(curve, key.bytes());
       const { made, text } = securityKeySignature({ application: key.bytes(), signed, signature });
-      const numbers = readerOf(made);
-      const [r, s] = [fixed(numbers.bytes(), curve.bytes), fixed(numbers.bytes(), curve.bytes)];
-      return text !== null && verify(curve.hash, text, ecdsaKey(point), Buffer.concat([r, s]));
+      return text !== null && verify(curve.hash, text, ecdsaKey(point), fixedNumbers(made, curve.bytes));
     }
     default:
       return false;
@@ -104,21 +129,14 @@ function pointOn(curve: { name: string; bytes: number }, point: Buffer): KeyObje
   return fromJwk({ kty: 'EC', crv: curve.name, x: base64url(x), y: base64url(y) });
 }
 
+function fixedNumbers(signature: Buffer, bytes: number): Buffer {
+  const numbers = readerOf(signature);
+  return Buffer.concat([fixed(numbers.bytes(), bytes), fixed(numbers.bytes(), bytes)]);
+}
+
 /** Converts an ssh mpint to a fixed length. */
 function fixed(number: Buffer, bytes: number): Buffer {
   const short = number[0] === 0 ? number.subarray(1) : number;
   if (short.length > bytes) throw new Error('a number larger than the curve');
   return Buffer.concat([Buffer.alloc(bytes - short.length), short]);
-}
-
-function readerOf(whole: Buffer): { bytes: () => Buffer; text: () => string } {
-  let at = 0;
-  const bytes = (): Buffer => {
-    const from = at + 4;
-    const to = from + whole.readUInt32BE(at);
-    if (to > whole.length) throw new Error('the data is incomplete');
-    at = to;
-    return whole.subarray(from, to);
-  };
-  return { bytes, text: () => bytes().toString('latin1') };
 }

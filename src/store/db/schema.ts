@@ -6,6 +6,7 @@
  * Values used in a filter or guard have a column; all others are in JSON. `operation` is the
  * current or last one.
  */
+import type { SshKeyKind } from '../../domain/ssh-key.ts';
 import type { Generated } from 'kysely';
 
 export type Flag = 0 | 1;
@@ -101,6 +102,7 @@ export interface SshKeyTable {
   accountId: string;
   name: string;
   publicKey: string;
+  kind: SshKeyKind;
   fingerprint: string;
   createdAtMs: number;
 }

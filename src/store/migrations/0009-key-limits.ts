@@ -1,4 +1,4 @@
-/** Limits and last use of API keys, and the key that opened a session at the gateway. */
+/** Limits and last use of API keys, the key that opened a session, authorities of ssh. */
 import { sql } from 'kysely';
 import type { Migration } from '../db/migrate.ts';
 
@@ -13,6 +13,7 @@ export const keyLimits: Migration = {
       await sql`alter table "apiKey" add column ${sql.ref(column)} bigint`.execute(db);
     await sql`alter table "gatewayGrant" add column "apiKeyId" ${text}
       references "apiKey" (id) on delete cascade`.execute(db);
+    await sql`alter table "sshKey" add column kind ${text} not null default 'key'`.execute(db);
     await sql`create index "gatewayGrant_apiKey" on "gatewayGrant" ("apiKeyId")`.execute(db);
   },
 };

@@ -2,6 +2,8 @@
 import { sql, type ExpressionBuilder, type Selectable } from 'kysely';
 import type { ApiKeyTable, RegistryCredentialTable, Schema, SshKeyTable } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
+import { accountById } from './accounts.ts';
+import { sshPrincipals } from '../../domain/ssh-key.ts';
 import type { Db } from '../store.ts';
 
 interface KeyRows {
@@ -88,22 +90,34 @@ export async function insertSshKey(tx: Db, row: KeyRows['sshKey']): Promise<KeyR
   return twin;
 }
 
-/** Public keys that open an instance; null without an active instance. */
-export async function keysOfInstance(db: Db, instanceId: string): Promise<string[] | null> {
+export interface SshAccess {
+  username: string;
+  keys: Pick<KeyRows['sshKey'], 'publicKey' | 'kind'>[];
+}
+
+/** Owner and keys of an instance; null without an active instance. */
+export async function sshAccessOf(db: Db, instanceId: string): Promise<SshAccess | null> {
   const rows = await db
     .selectFrom('instance')
     .innerJoin('account', 'account.id', 'instance.ownerId')
     .leftJoin('sshKey', (join) => join.onRef('sshKey.accountId', '=', 'account.id').on('account.disabled', '=', 0))
-    .select('sshKey.publicKey')
+    .select(['account.username', 'sshKey.publicKey', 'sshKey.kind'])
     .where('instance.id', '=', instanceId)
     .where('instance.desired', '!=', 'released')
     .execute();
-  return rows.length === 0 ? null : rows.flatMap(({ publicKey }) => publicKey ?? []);
+  const [first] = rows;
+  if (!first) return null;
+  const keys = rows.flatMap(({ publicKey, kind }) => (publicKey === null || kind === null ? [] : { publicKey, kind }));
+  return { username: first.username, keys };
 }
 
 /** Content of `authorized_keys`, a line per key; equal keys give equal text. */
 export async function authorizedKeysOf(db: Db, accountId: string): Promise<string> {
-  return (await keyRowsOf(db, 'sshKey', accountId)).map(({ publicKey }) => `${publicKey}\n`).join('');
+  const rows = await keyRowsOf(db, 'sshKey', accountId);
+  const owner = rows.some(({ kind }) => kind === 'ca') ? await accountById(db, accountId) : undefined;
+  const principals = sshPrincipals(owner?.username ?? 'root').join(',');
+  const options = { key: '', ca: `cert-authority,principals="${principals}" ` };
+  return rows.map(({ publicKey, kind }) => `${options[kind]}${publicKey}\n`).join('');
 }
 
 /** Inserts the credentials, or returns those of the account for the server. */

@@ -254,8 +254,8 @@ onBothEngines('ssh keys', (open) => {
     );
     expect(await fixture.access.listSshKeys(caller)).toEqual({
       sshKeys: [
-        { ...sshKey, createdAt: fixture.clock.nowMs - 1 },
-        { ...second.sshKey, createdAt: fixture.clock.nowMs },
+        { ...sshKey, createdAt: fixture.clock.nowMs - 1, kind: 'key' },
+        { ...second.sshKey, createdAt: fixture.clock.nowMs, kind: 'key' },
       ],
     });
     await fixture.access.deleteSshKey(caller, { id: sshKey.id }, null);
@@ -266,6 +266,22 @@ onBothEngines('ssh keys', (open) => {
       'sshKey.created',
       'sshKey.deleted',
     ]);
+  });
+
+  test('lists an authority in authorized_keys, for certificates of root and the account', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    await fixture.access.createSshKey(caller, { name: 'laptop', publicKey: queueEntries(1) }, null);
+    fixture.clock.nowMs += 1;
+    const wanted = { name: 'company', publicKey: queueEntries(2, 'ca'), kind: 'ca' as const };
+    const { sshKey } = await fixture.access.createSshKey(caller, wanted, null);
+    expect(await authorizedKeysOf(fixture.store.read, caller.accountId)).toBe(
+      `${queueEntries(1)}\ncert-authority,principals="root,anna" ${queueEntries(2, 'ca')}\n`,
+    );
+    expect((await fixture.access.listSshKeys(caller)).sshKeys.map(({ kind }) => kind)).toEqual(['key', 'ca']);
+    await fixture.access.deleteSshKey(caller, { id: sshKey.id }, null);
+    expect(await authorizedKeysOf(fixture.store.read, caller.accountId)).toBe(`${queueEntries(1)}\n`);
+    expect(fixture.keysChanged).toHaveLength(3);
   });
 
   test('rolls back the key when its effect on the instances fails', async () => {

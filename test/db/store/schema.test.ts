@@ -63,7 +63,7 @@ const rows: Rows = {
     lastUsedAtMs: BIG,
     createdAtMs: 1,
   },
-  sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', fingerprint: '', createdAtMs: 1 },
+  sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', kind: 'ca', fingerprint: '', createdAtMs: 1 },
   variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
   region: {
     ...regionRow({ id: 'here' }),

@@ -114,6 +114,27 @@ describe.each(kinds.filter(({ atShort }) => atShort || isLong))('$name', ({ imag
     await user.forgetHosts();
   });
 
+  test('opens by a certificate of the account for root, and by none for another principal', async () => {
+    const { client } = inside;
+    const made = await user.sh(port, 'cd $DIR && rm -f ca* && ssh-keygen -q -t ed25519 -N "" -f ca && cat ca.pub');
+    const { sshKey } = await client.createSshKey({ name: 'ca', kind: 'ca', publicKey: made.stdout.trim() });
+    const certify = (principal: string): string =>
+      'cd $DIR && ssh-keygen -q -t ed25519 -N "" -f signed <<<y >/dev/null && ' +
+      `ssh-keygen -q -s ca -I x -n ${principal} signed.pub && \${SSH/$KEY/$DIR/signed} echo opened`;
+    await until(
+      () => user.sh(port, certify('root')),
+      ({ stdout }) => stdout === 'opened\n',
+      30_000,
+    );
+    expect(await user.sh(port, certify('bob'))).toMatchObject({ code: 255, stdout: '' });
+    await client.deleteSshKey({ id: sshKey.id });
+    await until(
+      () => user.sh(port, certify('root')),
+      ({ code }) => code === 255,
+      30_000,
+    );
+  });
+
   test('answers once Running, always with the same host key', async () => {
     const banner = await user.sh(port, `timeout 5 bash -c 'head -c 8 </dev/tcp/127.0.0.1/'$PORT`);
     expect(banner.stdout).toBe('SSH-2.0-');

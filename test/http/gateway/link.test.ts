@@ -226,7 +226,7 @@ test('invalidates cached answers at a revocation, and publishes it', async () =>
 });
 
 test('caches ssh identities for a second, longer during an API outage, and drops deleted keys', async () => {
-  const identity = { hostKey: 'a key', keys: ['one', 'two'] };
+  const identity = { hostKey: 'a key', keys: ['one', 'two'], authorities: ['three'], principals: ['root'] };
   const identities: Record<string, SshIdentity> = { [ONE]: identity };
   const { link, asked } = await api([route(ONE)], {}, {}, identities);
   let nowMs = 1_000_000;
@@ -237,10 +237,10 @@ test('caches ssh identities for a second, longer during an API outage, and drops
   expect(asked).toEqual([`ssh ${ONE}`, `ssh ${TWO}`]);
   identities[ONE] = { ...identity, keys: ['two'] };
   nowMs += 1_000;
-  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  expect(await following.forwarding.ssh(ONE)).toEqual({ ...identity, keys: ['two'] });
   await link.stop();
   nowMs += 3_600_000;
-  expect(await following.forwarding.ssh(ONE)).toEqual({ hostKey: 'a key', keys: ['two'] });
+  expect(await following.forwarding.ssh(ONE)).toEqual({ ...identity, keys: ['two'] });
   await expect(following.forwarding.ssh(TWO)).rejects.toMatchObject({ code: 'unavailable' });
 });
 

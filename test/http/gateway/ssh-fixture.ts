@@ -85,7 +85,12 @@ export async function openFixture(
   const accepted = new Set<Socket>();
   const logged: string[] = [];
   const asked = { count: 0 };
-  const identity: SshIdentity = { hostKey: hostKeys(id), keys: keys.map(({ blob }) => blob) };
+  const identity: SshIdentity = {
+    hostKey: hostKeys(id),
+    keys: keys.map(({ blob }) => blob),
+    authorities: [],
+    principals: ['root', 'alice'],
+  };
   let port = 0;
   let run = Promise.withResolvers<void>();
   const children = new Set<number>();
