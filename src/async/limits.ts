@@ -21,7 +21,8 @@ export function makeLimit(max: number, parent: TryAcquire = () => () => {}): Try
 }
 
 export interface KeyedLimit {
-  tryAcquire(key: string): Release | null;
+  /** `maxOfKey` replaces `perKey`. */
+  tryAcquire(key: string, maxOfKey?: number): Release | null;
   countOf(key: string): number;
   readonly total: number;
 }
@@ -32,9 +33,9 @@ export function makeKeyedLimit(max: { total: number; perKey: number | ((free: nu
   let total = 0;
   const countOf = (key: string): number => counts.get(key) ?? 0;
   return {
-    tryAcquire(key) {
+    tryAcquire(key, given) {
       const free = max.total - total;
-      const maxOfKey = typeof max.perKey === 'number' ? max.perKey : max.perKey(free);
+      const maxOfKey = given ?? (typeof max.perKey === 'number' ? max.perKey : max.perKey(free));
       if (free <= 0 || countOf(key) >= maxOfKey) return null;
       counts.set(key, countOf(key) + 1);
       total += 1;

@@ -23,6 +23,7 @@ import * as port from './port.ts';
 import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
 import * as stopPolicy from './stop-policy.ts';
+import { quotaRoutes } from './quota-routes.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
 
@@ -250,6 +251,7 @@ export const routes = {
   ...adminRoutes,
   ...operatorRoutes,
   ...accountAdminRoutes,
+  ...quotaRoutes,
   ...streamRoutes,
 } as const;
 

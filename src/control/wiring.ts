@@ -23,6 +23,7 @@ import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
 import type { FreeSpaceMonitor } from './volumes/free-space.ts';
 import { makeSshIdentity } from './routing/ssh-host-key.ts';
+import { makeQuotas } from './quotas/quotas.ts';
 import { makeOrphans } from './orphans/orphans.ts';
 import { makeTerminalHost } from './inside/terminals/local-host.ts';
 import type { TerminalHost } from './inside/terminals/terminal-host.ts';
@@ -61,6 +62,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       ...insideUseCases(foundation, deps.terminals ?? terminalHost),
       ...accessUseCases(foundation),
       ...operatorUseCases(foundation),
+      quotas: makeQuotas(foundation),
       events,
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),

@@ -23,6 +23,7 @@ import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
+import { countMissingUsage } from '../store/tables/counted-usage.ts';
 import { readSpace } from '../storage/layout.ts';
 import {
   addressesOf,
@@ -145,6 +146,7 @@ interface Host {
 
 /** Opens the pools and the engine of this machine's region. */
 async function openHost({ config, log }: ServerOptions, store: Store, cleanups: Cleanup[]): Promise<Host> {
+  await countMissingUsage(store);
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   await allowEmptyReplacements(store, config.lostDisks, log);

@@ -10,6 +10,7 @@ import { changes } from './migrations/0006-changes.ts';
 import { labels } from './migrations/0007-labels.ts';
 import { accounts } from './migrations/0008-accounts.ts';
 import { keyLimits } from './migrations/0009-key-limits.ts';
+import { quotas } from './migrations/0011-quotas.ts';
 import { drain } from './migrations/0012-drain.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
@@ -26,6 +27,7 @@ export const migrations: readonly Migration[] = [
   labels,
   accounts,
   keyLimits,
+  quotas,
   drain,
 ];
 

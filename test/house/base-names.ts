@@ -31,6 +31,8 @@ const onSeveralLayers: Readonly<Record<string, readonly string[]>> = {
   operator: ['contract', 'control/instances', 'edge/http/handlers'],
   orphans: ['control/orphans', 'store/tables'],
   ports: ['control/routing', 'store/tables'],
+  quota: ['contract', 'domain'],
+  quotas: ['control/quotas', 'edge/http/handlers', 'store/tables'],
   'server-sent': ['contract', 'edge/http'],
   snapshots: ['control/volumes', 'store/tables'],
   'stop-policy': ['contract', 'domain', 'control/auto-stop'],

@@ -18,6 +18,7 @@ import {
   wrongSnapshotText,
   wrongText,
   wrongTotals,
+  wrongUsage,
   wrongVolumeText,
   type AccountCounts,
   type DiskRow,
@@ -42,6 +43,7 @@ interface RegionRow {
 }
 
 interface AccountRow extends AccountCounts {
+  usage: string | null;
   eventSeq: number;
   version: number;
 }
@@ -204,7 +206,9 @@ export class Checker {
       wrong.push(...wrongDisks(disks, [...this.volumes.values()], [...this.snapshots.values()]));
     }
     if (dirty.has('account'))
-      this.#accounts = this.rows<AccountRow>('select id, eventSeq, version, instanceCount, volumeCount from account');
+      this.#accounts = this.rows<AccountRow>(
+        'select id, eventSeq, version, instanceCount, volumeCount, usage from account',
+      );
     const all = [...this.instances.values()];
     if (dirty.has('instance') || dirty.has('region')) {
       const regions = this.rows<RegionRow>('select * from region').map(countsOf);
@@ -216,6 +220,7 @@ export class Checker {
     if (dirty.has('instance') || dirty.has('volume') || dirty.has('snapshot') || dirty.has('account')) {
       const rows = all.map(({ row }) => row);
       wrong.push(...wrongTotals(this.#accounts, rows, [...this.volumes.values()]));
+      wrong.push(...wrongUsage(this.#accounts, all, [...this.volumes.values()], [...this.snapshots.values()]));
       const changed = [
         ...ownersOfChanges(
           [...before.instances.values()].map(({ row }) => row),

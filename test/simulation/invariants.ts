@@ -6,12 +6,14 @@ import { instance as instanceSchema } from '../../src/contract/instance.ts';
 import { capacityOfSpec, type Capacity, type Region } from '../../src/domain/catalog.ts';
 import { heldPortCount } from '../../src/domain/instance-change.ts';
 import type { Instance } from '../../src/domain/instance.ts';
+import { addUsage, usageDifference, usageOfInstance, usageOfSnapshot, usageOfVolume } from '../../src/domain/quota.ts';
 import { publicInstance } from '../../src/domain/public-instance.ts';
 import { publicSnapshot } from '../../src/domain/snapshot.ts';
 import { publicVolume } from '../../src/domain/volume.ts';
 import type { OwnedObject } from '../../src/engines/contract.ts';
 import { DISK_OVERCOMMIT } from '../fixtures/control-deps.ts';
 import type { InstanceRow } from '../../src/store/tables/instances.ts';
+import { parseUsage } from '../../src/store/tables/quotas.ts';
 import { snapshotFromRow, type SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import { volumeFromRow, type VolumeRow } from '../../src/store/tables/volumes.ts';
 
@@ -186,6 +188,26 @@ export function wrongTotals(
     ...differ(`volumes that ${id} counts`, volumeCount, listed(volumes, id)),
   ]);
 }
+
+/** What an account uses of its quotas is the sum of its rows. */
+export const wrongUsage = (
+  accounts: readonly { id: string; usage: string | null }[],
+  instances: readonly StoredInstance[],
+  volumes: readonly VolumeRow[],
+  snapshots: readonly SnapshotRow[],
+): string[] =>
+  accounts.flatMap(({ id, usage }) => {
+    if (usage === null) return [];
+    const should = [
+      ...instances
+        .filter(({ row }) => row.ownerId === id)
+        .map(({ row, instance }) => usageOfInstance(instance, row.holdsCapacity === 1)),
+      ...volumes.filter(({ ownerId }) => ownerId === id).map((row) => usageOfVolume(volumeFromRow(row))),
+      ...snapshots.filter(({ ownerId }) => ownerId === id).map((row) => usageOfSnapshot(snapshotFromRow(row))),
+    ].reduce(addUsage, {});
+    const wrong = usageDifference(should, parseUsage(usage, id));
+    return differ(`what ${id} uses beyond its rows`, wrong, {});
+  });
 
 /** Events are numbered from 1 to the account's counter. */
 export function wrongEvents(eventSeq: number, numbers: readonly number[]): string[] {

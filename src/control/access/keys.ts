@@ -9,11 +9,11 @@ import { API_KEY_PREFIX, writeOwnAccount, type Callers, type CredentialDeps } fr
 import type { Grants } from './grants.ts';
 import { secretFrom, sha256Hex, uuidFrom } from './random.ts';
 import type { Access } from './types.ts';
+import { requireQuota } from '../quotas/quotas.ts';
 import { createHash } from 'node:crypto';
 import { parseSshPublicKey } from './ssh-public-key.ts';
 import type { Db } from '../../store/store.ts';
 
-const MAX_API_KEYS = 50;
 /** Leaves 39 of the 43 random characters unknown. */
 const PREFIX_LENGTH = API_KEY_PREFIX.length + 4;
 
@@ -35,11 +35,7 @@ export const makeApiKeys = (
       const id = uuidFrom(randomBytes);
       // Repeating the answer would mean storing the key in clear: store the id, refuse a repeat.
       const made = await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
-        const { length: count } = await keyRowsOf(tx, 'apiKey', accountId);
-        if (count >= MAX_API_KEYS) {
-          const message = `The account has ${count} API keys, and the limit is ${MAX_API_KEYS}; delete one first.`;
-          throw new Refusal('over_quota', message);
-        }
+        await requireQuota(tx, accountId, 'apiKeys', (await keyRowsOf(tx, 'apiKey', accountId)).length);
         const lastFour = fullKey.slice(-4);
         await insertApiKey(tx, {
           id,
@@ -101,8 +97,6 @@ export const makeApiKeys = (
   };
 };
 
-const MAX_SSH_KEYS = 100;
-
 /** Same format as `ssh-keygen -l`. */
 export const fingerprintOf = (blob: Uint8Array): string =>
   `SHA256:${createHash('sha256').update(blob).digest('base64').replace(/=+$/, '')}`;
@@ -124,11 +118,7 @@ export const makeSshKeys = (deps: SshKeyDeps): Pick<Access, 'createSshKey' | 'li
       const fingerprint = fingerprintOf(key.blob);
       const id = uuidFrom(deps.randomBytes);
       return writeOwnAccount(writeDeps, accountId, idempotency, async (tx, nowMs) => {
-        const { length: count } = await keyRowsOf(tx, 'sshKey', accountId);
-        if (count >= MAX_SSH_KEYS) {
-          const message = `The account has ${count} ssh keys, and the limit is ${MAX_SSH_KEYS}; delete one first.`;
-          throw new Refusal('over_quota', message);
-        }
+        await requireQuota(tx, accountId, 'sshKeys', (await keyRowsOf(tx, 'sshKey', accountId)).length);
         const row = { id, accountId, name, publicKey: key.line, kind, fingerprint, createdAtMs: nowMs };
         const twin = await insertSshKey(tx, row);
         if (twin) {

@@ -2,14 +2,21 @@
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, ownedInstanceRow } from '../../store/tables/instances.ts';
-import { deleteShare, insertShare, sharesOf, activeShare, type PortShareRow } from '../../store/tables/ports.ts';
+import {
+  countShares,
+  deleteShare,
+  insertShare,
+  sharesOf,
+  activeShare,
+  type PortShareRow,
+} from '../../store/tables/ports.ts';
 import type { Db } from '../../store/store.ts';
+import { requireQuota } from '../quotas/quotas.ts';
 import type { ShareInfo, OpenedPort, Ports } from '../routing/gateway-types.ts';
 import { writeOwnAccount, type CredentialDeps } from './callers.ts';
 import { makeVerifiedCache } from './verified-cache.ts';
 import { secretFrom, SECRET, sha256Hex, uuidFrom } from './random.ts';
 
-const MAX_PER_INSTANCE = 50;
 const MAX_CACHED = 10_000;
 
 export interface Shares extends Pick<Ports, 'share' | 'shares' | 'unshare'> {
@@ -57,11 +64,7 @@ export const makeShares = (deps: ShareDeps): Shares => {
       const shareId = uuidFrom(randomBytes);
       // Repeating the answer would mean storing the token in clear.
       const made = await writeOwnAccount(lockingInstance(instanceId), accountId, idempotency, async (tx, nowMs) => {
-        const { length } = await sharesOf(tx, instanceId, nowMs);
-        if (length >= MAX_PER_INSTANCE) {
-          const message = `the instance has ${length} links to its ports, and the limit is ${MAX_PER_INSTANCE}; revoke one first with /instance/port/unshare`;
-          throw new Refusal('over_quota', message);
-        }
+        await requireQuota(tx, accountId, 'shares', await countShares(tx, accountId, nowMs));
         const share = { port, name, createdAtMs: nowMs, expiresAtMs: nowMs + forMs };
         await insertShare(tx, { ...share, id: shareId, hash: sha256Hex(token), instanceId, accountId });
         const data = { shareId, port, name, expiresAt: share.expiresAtMs };

@@ -2,8 +2,9 @@ import { makeKeyedLimit, type Release } from '../../async/limits.ts';
 import { Refusal } from '../../domain/refusal.ts';
 
 export interface ConcurrencyLimit {
-  /** Throws `too_many_requests` at the limit. */
-  acquire(accountId: string): Release;
+  /** Throws `too_many_requests` at the limit. `max` replaces `perAccount`. */
+  acquire(accountId: string, max?: number): Release;
+  countOf(accountId: string): number;
   readonly count: number;
 }
 
@@ -12,18 +13,19 @@ export interface ConcurrencyLimitOptions {
   total: number;
   retryAfterS: number;
   /** Message of the refusal, from the number of permits held. */
-  full: { mine(count: number): string; all(count: number): string };
+  full: { mine(count: number, max: number): string; all(count: number): string };
 }
 
 export function makeConcurrencyLimit(options: ConcurrencyLimitOptions): ConcurrencyLimit {
   const { perAccount, total, retryAfterS, full } = options;
   const limit = makeKeyedLimit({ perKey: perAccount, total });
   return {
-    acquire(accountId) {
-      const release = limit.tryAcquire(accountId);
+    countOf: limit.countOf,
+    acquire(accountId, max = perAccount) {
+      const release = limit.tryAcquire(accountId, max);
       if (release !== null) return release;
       const mine = limit.countOf(accountId);
-      const message = mine >= perAccount ? full.mine(mine) : full.all(limit.total);
+      const message = mine >= max ? full.mine(mine, max) : full.all(limit.total);
       throw new Refusal('too_many_requests', message, { retryAfterS });
     },
     get count() {

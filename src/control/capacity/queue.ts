@@ -37,12 +37,10 @@ import {
 import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
 import { makeDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
+import { requireQuota } from '../quotas/quotas.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 
 type Type = InstanceSpec['type'];
-
-/** Queue entries of an account in one region: each holds node ports while it waits. */
-const MAX_QUEUED_PER_ACCOUNT = 10;
 
 /** Capacity for a newcomer: free capacity less reservations of queued launches. */
 interface CapacityBehindQueue {
@@ -126,15 +124,10 @@ async function enqueue(
   const { ports, waitMs, nowMs } = waits;
   const { spec, ownerId } = instance;
   const { type } = spec;
-  const { id, name } = shortage.counted.region;
+  const { id } = shortage.counted.region;
   const need = capacityOfSpec(spec);
   if (waitMs === null) throw noCapacity(shortage, { type, need, ...waits });
-  const own = await countQueued(tx, id, ownerId);
-  if (own >= MAX_QUEUED_PER_ACCOUNT)
-    throw new Refusal(
-      'over_quota',
-      `the account has ${own} instances in the capacity queue of region ${name}, and the limit is ${MAX_QUEUED_PER_ACCOUNT}; stop or terminate one of them, or try again after one has left the queue`,
-    );
+  await requireQuota(tx, ownerId, 'queuedInstances', await countQueued(tx, ownerId, id));
   if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, { type, need, ...waits });
   const observed = { ...instance.observed, ...queuedDiagnosis(type, { ...shortage, before: shortage.waiting }) };
   // Strictly increasing, although the date may jump back.

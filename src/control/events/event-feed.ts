@@ -2,8 +2,10 @@
  * The event feed. Readers pull pages, so a slow reader holds one. Events are numbered and the
  * oldest are deleted first, so missing events are a range: a gap.
  */
+import { overQuota, quotaKinds } from '../../domain/quota.ts';
 import { eventsSince, latestSeq } from '../../store/tables/events.ts';
 import type { Store } from '../../store/store.ts';
+import { quotaLimit } from '../quotas/quotas.ts';
 import type { AccountVersions } from './account-versions.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
@@ -21,7 +23,6 @@ export interface Events {
 }
 
 const PAGE = 100;
-const MAX_STREAMS_EACH = 8;
 const MAX_STREAMS = 1_000;
 const RETRY_AFTER_S = 10;
 
@@ -39,11 +40,11 @@ export function makeEventFeed({
 }): EventFeed {
   const ending = new AbortController();
   const limit = makeConcurrencyLimit({
-    perAccount: MAX_STREAMS_EACH,
+    perAccount: quotaKinds.eventStreams.builtIn,
     total: MAX_STREAMS,
     retryAfterS: RETRY_AFTER_S,
     full: {
-      mine: (count) => `this account has ${count} open event streams, and the limit is ${MAX_STREAMS_EACH}; close one`,
+      mine: (used, limit) => overQuota('eventStreams', { limit, used, asked: 1 }).message,
       all: (count) => `this server has ${count} open event streams, its limit; try again later`,
     },
   });
@@ -92,7 +93,7 @@ export function makeEventFeed({
   return {
     async *follow({ accountId }, from, callerSignal) {
       const signal = AbortSignal.any([callerSignal, ending.signal]);
-      const leave = limit.acquire(accountId);
+      const leave = limit.acquire(accountId, await quotaLimit(store.read, accountId, 'eventStreams'));
       try {
         yield* read(accountId, from, signal);
       } catch (error) {

@@ -25,6 +25,7 @@ import type { Db } from '../../store/store.ts';
 import { lockOwnAccount } from '../access/callers.ts';
 import type { ImageState, ImagePulls } from './image-pulls.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import { requireQuota } from '../quotas/quotas.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type Regions } from '../base/regions.ts';
@@ -62,7 +63,6 @@ export interface ImageDeps extends UseCaseDeps {
   limits: Pick<Limits, 'imageRecheckMs'>;
 }
 
-const MAX_IMAGES = 200;
 const MAX_NAMED_USERS = 5;
 
 const notFound = (id: string): Refusal =>
@@ -266,12 +266,7 @@ function readOwnRef(written: string, regions: Regions): ImageRef {
 
 async function refuseTooMany(tx: Db, accountId: string): Promise<void> {
   await lockOwnAccount(tx, accountId);
-  const images = await countOwnImages(tx, accountId);
-  if (images < MAX_IMAGES) return;
-  throw new Refusal(
-    'over_quota',
-    `the account has ${images} images of its own, and the limit is ${MAX_IMAGES}; delete one first`,
-  );
+  await requireQuota(tx, accountId, 'images', await countOwnImages(tx, accountId));
 }
 
 /** A saved image has no other copy: an instance launched with it could not start again. */

@@ -6,6 +6,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { deleteKey, insertRegistryCredential, keyRowsOf, registryCredentialFor } from '../../store/tables/keys.ts';
 import { writeOwnAccount } from '../access/callers.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
+import { requireQuota } from '../quotas/quotas.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 import type { Seal } from '../base/seal.ts';
 import type { Caller, Mutation } from '../base/caller.ts';
@@ -20,8 +21,6 @@ export interface Registries {
   list(caller: Caller): Promise<{ registries: { id: string; server: string; username: string; createdAt: number }[] }>;
   delete: Mutation<{ id: string }, void>;
 }
-
-const MAX_REGISTRIES = 50;
 
 export interface RegistryDeps extends WriteDeps, Pick<UseCaseDeps, 'randomUuid'> {
   seal: Seal;
@@ -52,10 +51,7 @@ export function makeRegistries(deps: RegistryDeps): InternalRegistries {
       if (!localRegistries) refuseLocalRegistry('server', written, server);
       return writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
         const { length } = await keyRowsOf(tx, 'registryCredential', accountId);
-        if (length >= MAX_REGISTRIES) {
-          const text = `the account has credentials for ${length} registries, and the limit is ${MAX_REGISTRIES}; delete one first`;
-          throw new Refusal('over_quota', text);
-        }
+        await requireQuota(tx, accountId, 'registries', length);
         const sealed = seal.seal(secret, sealContext(accountId, server));
         const row = { id: randomUuid(), accountId, server, username, secret: sealed, createdAtMs: nowMs };
         const twin = await insertRegistryCredential(tx, row);

@@ -2,6 +2,7 @@
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
@@ -155,7 +156,12 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   if (waitsSinceMs !== null) await advanceQueue(tx, regionId, nowMs, { id, waitsSinceMs });
   const withoutGpu = bringUp !== null && next.spec.cpuOnlyPriceMicros !== null ? { withoutGpu: true } : {};
   const data = cause === 'user' ? withoutGpu : { cause, ...why, ...given };
-  const event = { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data };
+  const usage = {
+    before: usageOfInstance(instance, heldCapacity),
+    after: usageOfInstance(next, holdsCapacity),
+    mayRefuse: action !== 'stop' && action !== 'terminate',
+  };
+  const event = { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data, usage };
   const { isDisabled } = await appendEvent(tx, event);
   if (bringUp && isDisabled) throw disabledOwner();
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.

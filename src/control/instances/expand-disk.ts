@@ -6,6 +6,7 @@ import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } fr
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
@@ -37,7 +38,12 @@ export const makeExpandDisk =
       for (const disk of ownDisks(next, drivers.sharedDiskGB))
         if (isRequested(sizes, disk)) await growDisk(tx, drivers, disk);
       const kind = 'instance.expandWished';
-      await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes });
+      const usage = {
+        before: usageOfInstance(before, more.holdsCapacity),
+        after: usageOfInstance(next, more.holdsCapacity),
+        mayRefuse: true,
+      };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes, usage });
       return { instanceId, operationId: operationId(instanceId, next.generation) };
     });
   };

@@ -4,12 +4,11 @@
  */
 import type { CountedSize, DiskId } from '../../domain/disk.ts';
 import { isExpanding, withSizes, type DiskSizes } from '../../domain/desired-state.ts';
-import type { Instance } from '../../domain/instance.ts';
+import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import { dataDisk, dataDiskGB, dockerDisk, dockerDiskGB, ownDisks } from '../../domain/instance-disks.ts';
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { lockDisk, resizeDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { changeSpec } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { raceAbort } from '../../async/abort.ts';
 import { locateDisks } from '../volumes/disks.ts';
@@ -77,7 +76,7 @@ async function failGrowth(
   state: InstanceState,
   failure: Failure,
 ): Promise<{ state: InstanceState; fellBack: boolean }> {
-  const { deps, drivers, region } = context;
+  const { deps, drivers } = context;
   const { instance } = state;
   const sizes = await smallerSizesOf(context, instance);
   const fellBack = sizes.dataDiskGB !== undefined || sizes.dockerStorageGB !== undefined;
@@ -91,12 +90,12 @@ async function failGrowth(
       : instance.operation,
   };
   const alongside = async (tx: Db): Promise<void> => {
-    await changeSpec(tx, next.id, region, (spec) => withSizes(spec, sizes));
     for (const disk of ownDisks(next, drivers.sharedDiskGB))
       if (sizeAmong(sizes, disk) !== undefined) await shrinkRow(tx, disk);
     await publish(tx, next, { atMs, kind: 'instance.expandFailed', failure });
   };
-  return { state: await writeInstance(context, state, next, { alongside }), fellBack };
+  const respec = (spec: InstanceSpec): InstanceSpec => withSizes(spec, sizes);
+  return { state: await writeInstance(context, state, next, { alongside, respec }), fellBack };
 }
 
 const sizeAmong = ({ dataDiskGB: dataGB, dockerStorageGB }: DiskSizes, { kind }: DiskId): number | undefined =>

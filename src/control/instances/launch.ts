@@ -10,6 +10,7 @@ import { type InstanceType, type Region, toDollars } from '../../domain/catalog.
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
@@ -75,6 +76,7 @@ async function writeLaunch(
     subjectId: instance.id,
     data: { name: instance.spec.name, type: type.name, image: image.name },
     counts: { instances: 1 },
+    usage: { before: {}, after: usageOfInstance(instance, true), mayRefuse: true },
   });
   if (isDisabled) throw disabledOwner();
   refuseWithoutMoney(BigInt(availableMicros), instance);

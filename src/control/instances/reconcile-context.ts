@@ -1,11 +1,12 @@
 /** Context and state of one reconcile, and the writes of its observations. */
 import type { Region } from '../../domain/catalog.ts';
 import { backOffMs, type Limits } from '../../domain/instance-states.ts';
-import type { Instance, Observed } from '../../domain/instance.ts';
+import type { Instance, InstanceSpec, Observed } from '../../domain/instance.ts';
 import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
 import { advanceOperation } from '../../domain/operation.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
-import { writeReconciledInstance } from '../../store/tables/instances.ts';
+import { changeSpec, writeReconciledInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { Semaphore } from '../../async/semaphore.ts';
 import type { ImagePulls } from '../images/image-pulls.ts';
@@ -130,6 +131,8 @@ interface WriteOptions {
   holdsCapacity?: boolean;
   /** Joins the transaction. May lock the region: after the instance, before the account. */
   alongside?: (tx: Db) => Promise<void>;
+  /** Changes the requested spec, too. */
+  respec?: (spec: InstanceSpec) => InstanceSpec;
 }
 
 /** Writes the whole instance and publishes the change. Throws `Superseded`. */
@@ -149,20 +152,29 @@ export async function writeInstance(
 export async function writeInTransaction(
   tx: Db,
   { deps, leaseToken, region }: ReconcileContext,
-  { written: before }: InstanceState,
+  { written: before, holdsCapacity }: InstanceState,
   next: Instance,
-  { alongside, ...options }: WriteOptions = {},
+  { alongside, respec, ...options }: WriteOptions = {},
 ): Promise<Instance> {
-  const { id, ownerId, generation } = before;
+  const { id, ownerId, generation, revision } = before;
   const nowMs = deps.time.now();
   const advanced = { ...next, operation: advanceOperation(next.operation, next.observed, nowMs) };
-  const written = await writeReconciledInstance(tx, { id, leaseToken, generation }, advanced, region, options);
-  if (!written) throw new Superseded();
+  const merged = await writeReconciledInstance(tx, { id, leaseToken, generation }, advanced, region, options);
+  if (!merged) throw new Superseded();
+  if (respec) await changeSpec(tx, id, region, respec);
+  const written = respec ? { ...merged, spec: respec(merged.spec) } : merged;
   await alongside?.(tx);
   const { status, phase, diagnosis } = written.observed;
+  // A row of another revision had the owner's change before this write.
+  const stored = merged.revision === revision ? before : { ...before, spec: merged.spec, pending: merged.pending };
+  const usage = {
+    before: usageOfInstance(stored, holdsCapacity),
+    after: usageOfInstance(written, options.holdsCapacity ?? holdsCapacity),
+    mayRefuse: false,
+  };
   const was = before.observed;
   if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
-    await bumpVersion(tx, ownerId);
+    await bumpVersion(tx, ownerId, { usage });
     return written;
   }
   await appendEvent(tx, {
@@ -171,6 +183,7 @@ export async function writeInTransaction(
     kind: 'instance.observed',
     subjectId: id,
     data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
+    usage,
   });
   return written;
 }

@@ -13,6 +13,7 @@ import { capacityShortfall, fits, nearestType } from '../../domain/placement.ts'
 import { labelsText } from '../../domain/resource-labels.ts';
 import { publicChange } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import { releaseNodePortCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
 import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -73,7 +74,13 @@ export const makeUpdate =
         await makeDue(tx, [instanceId], nowMs);
       }
       const data = { ...(isRenamed ? { name: next.spec.name } : {}), ...(labels ? { labels } : {}), pendingChanges };
-      const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data };
+      const holdsCapacity = row.holdsCapacity === 1;
+      const usage = {
+        before: usageOfInstance(before, holdsCapacity),
+        after: usageOfInstance(next, holdsCapacity),
+        mayRefuse: true,
+      };
+      const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data, usage };
       const { availableMicros } = await appendEvent(tx, event);
       if (pending?.resize && input.instanceTypeId !== undefined)
         refuseWithoutMoney(

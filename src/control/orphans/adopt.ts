@@ -11,6 +11,7 @@ import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { orphanIdOf, type Orphan, type OrphanAction } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
+import { usageOfInstance } from '../../domain/quota.ts';
 import type { Observation } from '../../engines/contract.ts';
 import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
@@ -239,6 +240,7 @@ async function write(
     subjectId: instance.id,
     data: { name: instance.spec.name, type: type.name, image: instance.spec.image.name },
     counts: { instances: 1 },
+    usage: { before: {}, after: usageOfInstance(instance, runs), mayRefuse: false },
   });
 }
 

@@ -4,6 +4,7 @@ import { userId, volumeId, type RegionId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicVolume, type VolumeSource, type Volume } from '../../domain/volume.ts';
+import { usageOfVolume } from '../../domain/quota.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
@@ -56,6 +57,7 @@ export async function createVolume(
     subjectId: id,
     data: { name, sizeGB, ...(source ? { madeFrom: source } : {}) },
     counts: { volumes: 1 },
+    usage: { before: {}, after: usageOfVolume(volume), mayRefuse: true },
   });
   return { volumeText: JSON.stringify(publicVolume(volume)), operationId: operationId(id, FIRST_GENERATION) };
 }

@@ -2,6 +2,7 @@
 import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { usageOfSnapshot } from '../../domain/quota.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { snapshotFromRow, writeReconciledSnapshot } from '../../store/tables/snapshots.ts';
@@ -76,7 +77,7 @@ const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promi
   );
 
 async function writeResult(
-  { store, time, guard }: Work,
+  { store, time, guard, subject }: Work,
   found: Snapshot,
   kind: string,
   data: object,
@@ -85,7 +86,8 @@ async function writeResult(
   const written = await store.write(async (tx) => {
     if (!(await writeReconciledSnapshot(tx, guard, found))) return false;
     await alsoWrite?.(tx);
-    await appendEvent(tx, { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data });
+    const usage = { before: usageOfSnapshot(subject), after: usageOfSnapshot(found), mayRefuse: false };
+    await appendEvent(tx, { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data, usage });
     return true;
   });
   return { dueAtMs: written ? null : time.now() };

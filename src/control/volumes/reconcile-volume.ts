@@ -3,6 +3,7 @@ import { promised } from '../../domain/disk.ts';
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
+import { usageOfVolume, type Usage } from '../../domain/quota.ts';
 import { deleteDisks, resizeDisk } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
@@ -146,11 +147,16 @@ async function writeResult(
   const { time, guard } = work;
   const { id: subjectId, ownerId: accountId } = work.subject;
   const next = await work.store.write(async (tx) => {
-    const written = await writeReconciledVolume(tx, guard, change);
+    let before: Usage = {};
+    const written = await writeReconciledVolume(tx, guard, (volume) => {
+      before = usageOfVolume(volume);
+      return change(volume);
+    });
     if (!written) return null;
     await makeMountersDue(tx, subjectId, time.now());
     await alsoWrite?.(tx);
-    await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId, data });
+    const usage = { before, after: usageOfVolume(written), mayRefuse: false };
+    await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId, data, usage });
     return written;
   });
   if (next) work.changes.publish({ subject: 'instance', isDue: true });

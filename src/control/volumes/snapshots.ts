@@ -4,6 +4,7 @@ import { snapshotId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { usageOfSnapshot } from '../../domain/quota.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
   countSnapshots,
@@ -66,7 +67,8 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         const disk = { kind: 'snapshot' as const, id, regionId, pool: pool.name, ownerId, ...promised(sizeGB) };
         await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
         const data = { name, volumeId: of, sizeGB };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data });
+        const usage = { before: {}, after: usageOfSnapshot(snapshot), mayRefuse: true };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data, usage });
         const snapshotText = JSON.stringify(publicSnapshot(snapshot));
         return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
       }),
@@ -89,7 +91,8 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         };
         await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
         const data = { name: snapshot.name };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data });
+        const usage = { before: usageOfSnapshot(snapshot), after: {}, mayRefuse: false };
+        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data, usage });
         return { id, operationId: operationId(id, deleted.generation) };
       }),
 

@@ -6,6 +6,7 @@ import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
 import { promised, type VolumeType } from '../../domain/disk.ts';
 import { labelsText, withLabels, type Labels } from '../../domain/resource-labels.ts';
+import { usageOfVolume } from '../../domain/quota.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -212,7 +213,8 @@ const expandVolume =
       await writeVolumeDesiredState(tx, volume, larger, { listed: true, dueAtMs: nowMs });
       await allotMore(tx, pool, disk, promised(sizeGB), `the volume needs ${sizeGB - volume.sizeGB} GB more`);
       const data = { sizeGB, fromGB: volume.sizeGB };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data });
+      const usage = { before: usageOfVolume(volume), after: usageOfVolume(larger), mayRefuse: true };
+      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data, usage });
       const volumeText = await publicText(tx, larger);
       return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
     });
@@ -241,6 +243,7 @@ const deleteVolume =
         subjectId: id,
         data: { name: volume.name },
         counts: { volumes: -1 },
+        usage: { before: usageOfVolume(volume), after: {}, mayRefuse: false },
       });
       return { id, operationId: operationId(id, gone.generation) };
     });

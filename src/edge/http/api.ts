@@ -23,6 +23,7 @@ import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
+import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
 import { operatorHandlers } from './handlers/operator.ts';
@@ -141,6 +142,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...accountAdminHandlers(control.accounts),
       ...environmentHandlers(control.environments),
       ...operatorHandlers(control, pages),
+      ...quotaHandlers(control.quotas),
     },
   };
 }

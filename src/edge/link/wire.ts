@@ -87,7 +87,11 @@ export type TrafficReport = z.output<typeof traffic>;
 
 export const terminalKey = z.object({ instanceId, name: z.string() });
 const size = { columns: z.number(), rows: z.number() };
-export const terminalRequest = terminalKey.extend({ ownerId: z.string(), size: z.object(size) });
+export const terminalRequest = terminalKey.extend({
+  ownerId: z.string(),
+  maxOfOwner: z.number(),
+  size: z.object(size),
+});
 export const listQuestion = z.object({ instanceId });
 export const listAnswer = z.array(
   z.object({

@@ -54,6 +54,15 @@ export interface AccountTable {
   balanceMicros: Generated<number>;
   voucherMicros: Generated<number>;
   creditMicros: Generated<number>;
+  /** `Usage` of quotas; null until counted. */
+  usage: Generated<string | null>;
+}
+
+/** Limits. `accountId` is '' for those of the installation. */
+export interface QuotaTable {
+  accountId: string;
+  name: string;
+  value: number;
 }
 
 /** A login; `id` is the token's `jti`. */
@@ -465,4 +474,5 @@ export interface Schema {
   gatewayGrant: GatewayGrantTable;
   portShare: PortShareTable;
   variable: VariableTable;
+  quota: QuotaTable;
 }

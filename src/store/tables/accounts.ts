@@ -24,7 +24,7 @@ export async function insertAccount(tx: Db, row: Insertable<AccountTable>): Prom
   }
   const result = await tx
     .insertInto('account')
-    .values(row)
+    .values({ usage: '{}', ...row })
     .onConflict((conflict) => conflict.doNothing())
     .executeTakeFirst();
   if (result.numInsertedOrUpdatedRows === 1n) return null;

@@ -152,15 +152,15 @@ export async function capacityUsedBy(db: Db, region: string, ownerId: string): P
   return rows.reduce((sum, { id, spec }) => addCapacity(sum, needOf(spec, id)), zeroCapacity);
 }
 
-export async function countQueued(db: Db, region: string, ownerId: string): Promise<number> {
-  const { length } = await db
+/** Instances of the account in capacity queues: of a region, or of all. */
+export async function countQueued(db: Db, ownerId: string, region?: string): Promise<number> {
+  let query = db
     .selectFrom('instance')
     .select(({ fn }) => fn.countAll<number>().as('length'))
-    .where('regionId', '=', region)
     .where('waitsSinceMs', 'is not', null)
-    .where('ownerId', '=', ownerId)
-    .executeTakeFirstOrThrow();
-  return length;
+    .where('ownerId', '=', ownerId);
+  if (region !== undefined) query = query.where('regionId', '=', region);
+  return (await query.executeTakeFirstOrThrow()).length;
 }
 
 export async function queueTailSinceMs(db: Db, region: string): Promise<number | null> {

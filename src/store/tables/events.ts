@@ -7,6 +7,7 @@ import type { Selectable } from 'kysely';
 import { count, prepared } from '../db/prepared.ts';
 import type { EventTable } from '../db/schema.ts';
 import type { Db, Store } from '../store.ts';
+import { moveUsage, type UsageChange } from './quotas.ts';
 
 export type EventRow = Selectable<EventTable>;
 
@@ -17,6 +18,8 @@ export interface NewEvent {
   subjectId: string;
   data: object;
   counts?: { instances?: number; volumes?: number };
+  /** Change of what the subject uses of the account's quotas. */
+  usage?: UsageChange;
 }
 
 export interface AppendedEvent {
@@ -36,7 +39,7 @@ const moveAccount = prepared<{ accountId: string; instances: number; volumes: nu
       volumeCount: eb('volumeCount', '+', p('volumes')),
     }))
     .where('id', '=', p('accountId'))
-    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros', 'disabled']),
+    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros', 'disabled', 'usage']),
 );
 
 const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
@@ -50,7 +53,7 @@ const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
   }),
 );
 
-/** Numbers and writes one event. Throws for an unknown account. */
+/** Numbers and writes one event. Throws for an unknown account, and `over_quota`. */
 export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEvent> {
   const { accountId, atMs, kind, subjectId, counts } = event;
   const [account] = await moveAccount(tx, {
@@ -61,6 +64,7 @@ export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEven
   if (!account)
     throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
   await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
+  if (event.usage) await moveUsage(tx, accountId, account.usage, event.usage);
   const availableMicros = account.balanceMicros + account.voucherMicros + account.creditMicros;
   return { seq: account.eventSeq, version: account.version, availableMicros, isDisabled: account.disabled === 1 };
 }
@@ -69,16 +73,18 @@ const moveAccountVersion = prepared<{ accountId: string; instances: number }>()(
   db
     .updateTable('account')
     .set((eb) => ({ version: eb('version', '+', 1), instanceCount: eb('instanceCount', '+', p('instances')) }))
-    .where('id', '=', p('accountId')),
+    .where('id', '=', p('accountId'))
+    .returning('usage'),
 );
 
 /** Increments the version for a listed change without an event, such as a pull's progress. */
 export async function bumpVersion(
   tx: Db,
   accountId: string,
-  counts: { instances: number } = { instances: 0 },
+  { instances = 0, usage }: { instances?: number; usage?: UsageChange } = {},
 ): Promise<void> {
-  await moveAccountVersion(tx, { accountId, instances: counts.instances });
+  const [account] = await moveAccountVersion(tx, { accountId, instances });
+  if (account && usage) await moveUsage(tx, accountId, account.usage, usage);
 }
 
 const eventsAfter = prepared<{ accountId: string; seq: number; limit: number }>()((db, p) =>

@@ -189,6 +189,9 @@ export const drain: z.ZodType<Drain> = z.object({
   stopAtMs: z.number().nullable(),
 });
 
+/** `Usage` of an account, by the names of quotas. */
+export const usageColumn = z.record(z.string(), z.number());
+
 export const priceList = z.record(z.enum(chargeModes), z.number());
 
 /** Metrics spans in compact form: null is a figure that was not read. */

@@ -88,6 +88,17 @@ export async function sharesOf(db: Db, instanceId: string, nowMs: number): Promi
     .execute();
 }
 
+/** Valid links of the account. */
+export async function countShares(db: Db, accountId: string, nowMs: number): Promise<number> {
+  const { shares } = await db
+    .selectFrom('portShare')
+    .select(({ fn }) => fn.countAll<number>().as('shares'))
+    .where('accountId', '=', accountId)
+    .where('expiresAtMs', '>', nowMs)
+    .executeTakeFirstOrThrow();
+  return shares;
+}
+
 export async function deleteShare(tx: Db, instanceId: string, id: string): Promise<PortShareRow | undefined> {
   return tx
     .deleteFrom('portShare')

@@ -187,7 +187,7 @@ onBothEngines('API keys', (open) => {
     await expectRefused(
       fixture.access.createApiKey(caller, { name: 'n' }, null),
       'over_quota',
-      /has 50 API keys.*delete one/,
+      /API keys\) is reached: the limit is 50.* uses 50.*delete one/,
     );
     expect((await fixture.access.listApiKeys(caller)).keys).toHaveLength(50);
   });
@@ -332,7 +332,7 @@ onBothEngines('ssh keys', (open) => {
     const add = (n: number) => fixture.access.createSshKey(caller, { name: `n${n}`, publicKey: queueEntries(n) }, null);
     const outcomes = await Promise.allSettled(Array.from({ length: 105 }, (_, n) => add(n)));
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(100);
-    await expectRefused(add(999), 'over_quota', /has 100 ssh keys/);
+    await expectRefused(add(999), 'over_quota', /ssh keys\) is reached: the limit is 100/);
     const [first] = (await fixture.access.listSshKeys(caller)).sshKeys;
     const id = first?.id ?? '';
     await expectRefused(fixture.access.deleteSshKey(await adminOf(fixture), { id }, null), 'not_found');

@@ -434,7 +434,7 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     for (const { code, message } of refused) {
       expect(code).toBe('over_quota');
       expect(message).toMatch(
-        /^the account has 10 instances in the capacity queue of region .*, and the limit is 10; stop or terminate one of them/,
+        /^the quota "queuedInstances" .* the limit is 10, the account uses 10, .*; stop or terminate one of them/,
       );
     }
     expect((await world.counts()).used.nodePorts).toBe(1 + 20);

@@ -14,6 +14,7 @@ import {
   wrongSnapshotText,
   wrongText,
   wrongTotals,
+  wrongUsage,
   wrongVolumeText,
 } from '../../simulation/invariants.ts';
 import { eventually, type World } from '../../fixtures/control.ts';
@@ -111,6 +112,7 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
     ...wrongDisks(disks, volumes, snapshots),
     ...wrongPorts(ports, all),
     ...wrongTotals(accounts, rows, volumes),
+    ...wrongUsage(accounts, all, volumes, snapshots),
     ...accounts.flatMap(({ id, eventSeq }) =>
       wrongEvents(
         eventSeq,

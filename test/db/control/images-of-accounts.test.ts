@@ -335,7 +335,7 @@ onBothEngines('an image of an account', (open) => {
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     await expect(images.create(world.caller, body, null)).rejects.toMatchObject({
       code: 'over_quota',
-      message: expect.stringMatching(/200 images.*delete one/),
+      message: expect.stringMatching(/images of its own.* limit is 200.*delete images/),
     });
   });
 });

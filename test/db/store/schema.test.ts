@@ -18,6 +18,7 @@ const counted = {
   balanceMicros: -BIG,
   voucherMicros: 4,
   creditMicros: 5,
+  usage: '{}',
 };
 const owned = { id: 'x', ownerId: 'ann', regionId: 'here' };
 
@@ -31,6 +32,7 @@ const rows: Rows = {
   metricMinute: { atMs: BIG, part: 1, body: new Uint8Array([0, 255]) },
   metricHour: { instanceId: 'x', atMs: BIG, body: new Uint8Array([0, 255]) },
   setting: { name: 'installation', value: 'ü' },
+  quota: { accountId: 'ann', name: 'instances', value: BIG },
   signingKey: { kid: 'k', privateJwk: '{}', publicJwk: '{}', createdAtMs: BIG, retiredAtMs: null },
   account: {
     ...accountRow({ id: 'ann', email: 'ann@example.org' }),

@@ -308,7 +308,11 @@ test('an account has eight streams; the ninth is refused with a reason, and clos
       'retry-after': '10',
       'content-type': expect.stringContaining('application/problem+json'),
     },
-    json: { message: 'this account has 8 open event streams, and the limit is 8; close one' },
+    json: {
+      message: expect.stringMatching(
+        /open event streams\) is reached: the limit is 8, the account uses 8, .*close one/,
+      ),
+    },
   });
   expect((await openStream(api.port, { headers: bearer(admin) })).status).toBe(200);
   streams[3]?.close();

@@ -28,6 +28,7 @@ export function fakeControl(
     access: { ...refusingAccess, ...given.access },
     accounts: { ...unaskedAccounts, ...given.accounts },
     environments: { list: unasked, change: unasked, ...given.environments },
+    quotas: { get: unasked, set: unasked, ...given.quotas },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

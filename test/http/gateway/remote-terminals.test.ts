@@ -197,7 +197,7 @@ test('coalesces rapid resizes and delivers the last', async () => {
     await served.stop();
     await rm(folder, { recursive: true });
   });
-  const attachRequest = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', size };
+  const attachRequest = { instanceId: idOf('a'), name: 'main', ownerId: 'somebody', maxOfOwner: 64, size };
   const there = await asked.attach(attachRequest, new AbortController().signal);
   for (let n = 1; n <= 1_000; n++) there.resize({ columns: n, rows: 24 });
   await eventually(() => sized.at(-1) === 1_000);

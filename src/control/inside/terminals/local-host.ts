@@ -1,4 +1,5 @@
 import type { InstanceId } from '../../../domain/ids.ts';
+import { overQuota } from '../../../domain/quota.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { Engine } from '../../../engines/contract.ts';
 import { refusalOfFault } from '../require-instance.ts';
@@ -9,7 +10,6 @@ import { makeTerminal, type Terminal } from './terminal.ts';
 import type { TerminalHost, AttachRequest } from './terminal-host.ts';
 
 export const MAX_PER_INSTANCE = 16;
-export const MAX_PER_ACCOUNT = 64;
 const MAX_TOTAL = 2_000;
 export const MAX_VIEWERS = 8;
 export const DETACHED_TTL_MS = 24 * 3_600_000;
@@ -145,7 +145,7 @@ export function makeTerminalHost({ engine, holder, time, log }: TerminalHostDeps
   };
 }
 
-function checkLimits(all: readonly HostedTerminal[], { instanceId, ownerId }: AttachRequest): void {
+function checkLimits(all: readonly HostedTerminal[], { instanceId, ownerId, maxOfOwner }: AttachRequest): void {
   const refuse = (count: number, whose: string): never => {
     const words = `${whose} ${count} open terminals, the limit; close one (POST /api/instance/terminal/close)`;
     throw new Refusal('too_many_requests', words);
@@ -153,6 +153,6 @@ function checkLimits(all: readonly HostedTerminal[], { instanceId, ownerId }: At
   const ofInstance = all.filter((hosted) => hosted.instanceId === instanceId).length;
   if (ofInstance >= MAX_PER_INSTANCE) refuse(ofInstance, 'this instance has');
   const ofAccount = all.filter((hosted) => hosted.ownerId === ownerId).length;
-  if (ofAccount >= MAX_PER_ACCOUNT) refuse(ofAccount, 'your instances have');
+  if (ofAccount >= maxOfOwner) throw overQuota('terminals', { limit: maxOfOwner, used: ofAccount, asked: 1 });
   if (all.length >= MAX_TOTAL) refuse(all.length, 'this server has');
 }

@@ -12,6 +12,8 @@ export interface TerminalId {
 
 export interface AttachRequest extends TerminalId {
   ownerId: string;
+  /** Quota of the owner. */
+  maxOfOwner: number;
   size: TerminalSize;
 }
 

@@ -1,6 +1,7 @@
 import { once } from '../../../async/limits.ts';
 import type { Store } from '../../../store/store.ts';
 import { requireOwned, requireRunning } from '../require-instance.ts';
+import { quotaLimit } from '../../quotas/quotas.ts';
 import { makeConcurrencyLimit } from '../../base/concurrency-limit.ts';
 import type { TerminalSize } from '../../../engines/contract.ts';
 import type { AttachedTerminal, TerminalInfo, TerminalHost } from './terminal-host.ts';
@@ -36,9 +37,10 @@ export function makeTerminals({ store, terminals, beginTraffic }: Deps): Termina
   return {
     async attach(caller, { instanceId: asked, name, size }, signal) {
       const { id: instanceId } = await requireRunning(store, caller, asked);
+      const maxOfOwner = await quotaLimit(store.read, caller.accountId, 'terminals');
       const releaseLimit = limit.acquire(caller.accountId);
       const attached = await terminals
-        .attach({ instanceId, name, size, ownerId: caller.accountId }, signal)
+        .attach({ instanceId, name, size, ownerId: caller.accountId, maxOfOwner }, signal)
         .catch((error: unknown) => {
           releaseLimit();
           throw error;
