@@ -1,6 +1,7 @@
 /** Rows for operators and administrators. */
 import * as account from './account.ts';
 import * as admin from './admin.ts';
+import * as audit from './audit.ts';
 import { empty } from './common.ts';
 import * as environment from './environment.ts';
 import { adminReadRoute, adminRoute, operatorReadRoute, operatorRoute } from './route.ts';
@@ -22,6 +23,10 @@ export const adminRoutes = {
   }),
   listTasks: operatorReadRoute('/admin/task/list', empty, admin.taskListAnswer, {
     summary: 'List background tasks of the server and how their last run went (administrators)',
+  }),
+  listAudit: adminReadRoute('/admin/audit/list', audit.auditListRequest, audit.auditListAnswer, {
+    compressed: true,
+    summary: 'List the audit log: who did what to which resource, with what outcome (administrators)',
   }),
   listInstallationEnvironment: adminReadRoute('/admin/environment/list', empty, environment.environmentListAnswer, {
     summary: "List the installation's environment variables (administrators)",

@@ -94,6 +94,9 @@ export const WITHOUT_NUL = '^[^\\u0000]*$';
 /** Readers take either letter case (RFC 9562, 4). */
 const UUID = /[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}/gi;
 
+/** Marks `id` and its described copies, for the audit log. */
+export const subjectIds = z.registry<{ isSubject: true }>();
+
 /** Looked up, not parsed: an unknown id of any form is a 404 that names it. */
 export const id = z
   .string()
@@ -101,7 +104,8 @@ export const id = z
     error: 'must be 1 to 100 characters, without control characters',
   })
   .meta({ minLength: 1, maxLength: 100, pattern: WITHOUT_CONTROL.source })
-  .transform((text) => text.replace(UUID, (uuid) => uuid.toLowerCase()));
+  .transform((text) => text.replace(UUID, (uuid) => uuid.toLowerCase()))
+  .register(subjectIds, { isSubject: true });
 
 /** Never quoted in an error. */
 export const secret = (minLength: number, maxLength: number) =>

@@ -46,6 +46,8 @@ const STOP_DUE_INTERVAL_MS = 1_000;
 const IDLE_INTERVAL_MS = 1_000;
 const SAMPLE_INTERVAL_MS = 1_000;
 const DISABLED_INTERVAL_MS = 5_000;
+/** Records are sealed within a second. */
+const SEAL_INTERVAL_MS = 500;
 const ACCESS_INTERVAL_MS = 3_600_000;
 
 /** Tasks that an operator's request runs at once. */
@@ -72,6 +74,7 @@ export function makeBackground(foundation: Foundation): Background {
       await diskHolders.stop(new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 }));
       await Promise.all(loops.map((loop) => loop.stop()));
       await Promise.allSettled([idle, firstProbe, idleDetector.settled()]);
+      await foundation.audit.stop();
       await unmountAtStop(foundation);
     },
   };
@@ -114,7 +117,8 @@ function instanceReconciler(foundation: Foundation) {
 }
 
 function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
-  const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access } = foundation;
+  const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access, audit } =
+    foundation;
   const measurements = makeDiskMeasurements(foundation);
   const measureDeps = { ...foundation, measurements };
   const idleIntervalMs = Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs);
@@ -156,6 +160,8 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
+    task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
+    task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
     task('sweep access', ACCESS_INTERVAL_MS, () => access.sweep()),
   ];
 }

@@ -7,6 +7,7 @@
 import type { TaskStatus } from './base/scheduler.ts';
 import type { AccountAdministration } from './access/account-admin.ts';
 import type { PasswordLinks } from './access/set-password.ts';
+import type { Audit } from './audit/audit.ts';
 import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { Quotas } from './quotas/quotas.ts';
@@ -30,6 +31,7 @@ import type { Operations } from './instances/operations.ts';
 import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
+export type { Audit } from './audit/audit.ts';
 export type { Access } from './access/types.ts';
 export type { IdleStatus } from './auto-stop/idle-detector.ts';
 export type { InstanceStopPolicy } from './auto-stop/stop-policy.ts';
@@ -48,6 +50,7 @@ export type {
   Forwarding,
   GatewayRoute,
   ShareInfo,
+  Visitor,
   RouteTable,
   SshBackend,
   SshIdentity,
@@ -66,6 +69,7 @@ export interface Tasks {
 export interface Control {
   access: Access;
   accounts: AccountAdministration & PasswordLinks;
+  audit: Audit;
   environments: Environments;
   quotas: Quotas;
   instances: Instances;

@@ -1,4 +1,5 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
+import { makeRecordedRedeem } from './audit/recorded-redeem.ts';
 import { activeIdsOf } from '../store/tables/instance-queries.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
@@ -145,7 +146,7 @@ function accessUseCases(
       route: routes.route,
       dial: routes.dial,
       beginTraffic: traffic.beginTraffic,
-      redeem: access.grants.redeem,
+      redeem: makeRecordedRedeem(foundation),
       session: access.grants.session,
       share: shares.resolve,
       onRevoked: revocations.onRevoked,
@@ -210,12 +211,13 @@ function insideUseCases(
 
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health'> {
+): Pick<Control, 'audit' | 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health'> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
   };
   return {
+    audit: foundation.audit,
     catalog: makeCatalog(foundation),
     orphans: makeOrphans({ ...foundation, sweepSoon }),
     heldDisks,

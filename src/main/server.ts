@@ -37,6 +37,7 @@ import {
   unservedPorts,
 } from './public-addresses.ts';
 import { defaultPool, rangesMeeting } from '../engines/docker/network/subnets.ts';
+import { auditHeadFile } from './audit-head-file.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
@@ -246,6 +247,8 @@ async function makeRunningControl(
     },
     idleLimits,
     eventRetentionMs: config.eventRetentionMs,
+    auditRetentionMs: config.auditRetentionMs,
+    auditHeadFile: auditHeadFile(config.dataFolder),
     orphans: config.orphans,
     localRegistries: config.localRegistries,
     alone: true,

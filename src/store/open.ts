@@ -12,6 +12,7 @@ import { accounts } from './migrations/0008-accounts.ts';
 import { keyLimits } from './migrations/0009-key-limits.ts';
 import { quotas } from './migrations/0011-quotas.ts';
 import { drain } from './migrations/0012-drain.ts';
+import { audit } from './migrations/0013-audit.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -29,6 +30,7 @@ export const migrations: readonly Migration[] = [
   keyLimits,
   quotas,
   drain,
+  audit,
 ];
 
 export async function openStore(options: {

@@ -45,7 +45,7 @@ export interface GatewaySession {
 
 export interface Grants extends GatewaySessions {
   grant(caller: Caller, instanceId: string): Promise<string>;
-  redeem: Forwarding['redeem'];
+  redeem(handover: string): ReturnType<Forwarding['redeem']>;
   session(secret: string): Promise<GatewaySession | null>;
   /** Drops cached sessions whose rows were deleted. */
   invalidate(which: (session: GatewaySession) => boolean): void;

@@ -5,6 +5,7 @@ import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
+import { makeAudit, type AuditDeps } from '../audit/audit.ts';
 import { makeVolumePages } from '../../store/tables/volume-pages.ts';
 import { makeAccountVersions } from '../events/account-versions.ts';
 import { makeAccess, type AccessDeps } from '../access/access.ts';
@@ -45,6 +46,7 @@ export interface ControlDeps
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
     Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'passwordUrl'>,
+    Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
     Pick<ProbeDeps, 'cpuOvercommit' | 'hostMemoryMiB' | 'onEngineAnswers'> {
   /** In [0, 1); draws node ports. */
   random: () => number;
@@ -118,6 +120,7 @@ export function makeFoundation(given: ControlDeps) {
   return {
     ...base,
     shutdown,
+    audit: makeAudit(given),
     routes,
     routeTable,
     revocations,

@@ -92,12 +92,19 @@ export type IdentifyCredential = (credential: Credential) => Promise<Pick<Caller
 
 export type RevocationSubject = { accountId: string } | { instanceId: string };
 
+/** Client of the gateway, for the audit log. */
+export interface Visitor {
+  address: string;
+  userAgent: string;
+}
+
 export interface Forwarding {
   /** Null for an unknown or released instance. Called for each request, so it is cached. */
   route(instanceId: string): Promise<GatewayRoute | null>;
   /** Exchanges a one-time handover key for a session and the cookie's secret. Null if used. */
   redeem(
     handover: string,
+    visitor: Visitor,
   ): Promise<{ session: string; accountId: string; instanceId: string; expiresAtMs: number } | null>;
   /** Null if unknown or ended, also with the login. */
   session(secret: string): Promise<Pick<Caller, 'accountId' | 'limits'> | null>;

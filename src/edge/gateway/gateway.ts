@@ -292,7 +292,8 @@ export class Gateway {
         const { query, at } = target;
         const { forwarding } = this.#deps;
         const portDomain = this.#portDomain;
-        const answer = await open({ forwarding, apiOrigin, portDomain }, { method, head, query, at, ownOrigin });
+        const { peer } = connection;
+        const answer = await open({ forwarding, apiOrigin, portDomain }, { method, head, query, at, ownOrigin, peer });
         return sendAnswer(req, res, answer, head.accept);
       }
       case 'lab':

@@ -1,9 +1,10 @@
-import type { Forwarding } from '../../control/index.ts';
+import type { Forwarding, Visitor } from '../../control/index.ts';
 import { badRequest, linkUsed, opening, type Answer } from './answers.ts';
 import { isSecure, sessionCookie, sessionSecretOf } from './cookies.ts';
 import type { Head } from './head.ts';
 import { loginLink, returnTarget } from './login-link.ts';
 import { OPEN_ON_HOSTS, portOf } from './routing.ts';
+import type { Peer } from './upstream-headers.ts';
 import { addressWithout } from './share-token.ts';
 
 export interface OpenDeps {
@@ -19,9 +20,11 @@ export interface OpenLinkRequest {
   /** Port whose own host was addressed; null: the gateway's host. */
   at: { instanceId: string; port: number } | null;
   ownOrigin: string;
+  peer: Peer;
 }
 
-export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin }: OpenLinkRequest): Promise<Answer> {
+export async function open(deps: OpenDeps, request: OpenLinkRequest): Promise<Answer> {
+  const { method, head, query, at, ownOrigin } = request;
   // A HEAD of a link previewer must not consume the key.
   if (method !== 'GET') return { ...badRequest('open the link with GET', 405), headers: ['Allow', 'GET'] };
   const search = new URLSearchParams(query);
@@ -36,7 +39,7 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   if (to !== null && target === null)
     return badRequest('the address "to" of the link is not the path of an instance: use the whole link');
   if (openedByOtherOrigin(deps.apiOrigin, head, ownOrigin)) return confirmation(at, search);
-  const redeemed = await deps.forwarding.redeem(key);
+  const redeemed = await deps.forwarding.redeem(key, visitorOf(request));
   // An instance's host, or address, must not open another instance.
   if (redeemed === null || (target !== null && redeemed.instanceId !== target.instanceId))
     return linkUsed(target && loginLink({ apiOrigin: deps.apiOrigin, ownOrigin, target }));
@@ -52,6 +55,13 @@ export async function open(deps: OpenDeps, { method, head, query, at, ownOrigin 
   if (accountBefore === redeemed.accountId) return answer;
   // Not cookies: the console on the same host needs its own.
   return { ...answer, headers: [...(answer.headers ?? []), 'Clear-Site-Data', '"cache", "storage"'] };
+}
+
+function visitorOf({ head, peer }: OpenLinkRequest): Visitor {
+  const at = head.names.indexOf('user-agent');
+  // The last address is the one that the trusted proxy appended.
+  const forwarded = peer.trusted ? head.forwardedFor?.split(',').at(-1)?.trim() : undefined;
+  return { address: forwarded ?? peer.address, userAgent: at === -1 ? '' : (head.raw[2 * at + 1] ?? '') };
 }
 
 /** Whether another origin's page sent the request. Without Sec-Fetch-* only the Referer tells. */

@@ -13,6 +13,7 @@ import type { Caller, Control, Log } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeAddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
+import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { mountCors } from './cors.ts';
 import { mountEventStream } from './event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
@@ -20,6 +21,7 @@ import { execSocket, terminalSocket } from './instance-sockets.ts';
 import { mountFile } from './files.ts';
 import { accountAdminHandlers } from './handlers/managed-accounts.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
+import { auditHandlers } from './handlers/audit.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
@@ -57,7 +59,7 @@ const DEFAULT_SLOW_MS = 1_000;
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Null on open routes. Set before the body is read. */
+    /** Null before authorization, and on open routes unless they log in. */
     caller: Caller | null;
   }
   interface FastifyContextConfig {
@@ -110,6 +112,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   });
   const closeUnused = watchUnusedConnections(app.server);
   app.addHook('preClose', async () => closeUnused());
+  const recordRequest = mountAudit(app, { audit: control.audit, log });
   const corsOrigins = new Set(options.corsOrigins);
   refuseWrongHeads(app, new Set(options.hosts));
   mountCors(app, corsOrigins);
@@ -122,8 +125,9 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const ownOrigins = new Set([...(options.ownOrigins ?? []), ...corsOrigins]);
   const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit);
   const handlers = makeHandlers(control, pages, secureCookies);
-  mountJsonRoutes(app, { handlers, authorize, ownOrigins, log, slowMs });
-  mountStreams(app, options, { authorize, slowSenders });
+  const { authenticate } = control.access;
+  mountJsonRoutes(app, { handlers, authorize, authenticate, ownOrigins, log, slowMs });
+  mountStreams(app, options, { authorize, slowSenders, recordRequest });
   mountServerPages(app, options);
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
@@ -143,6 +147,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...environmentHandlers(control.environments),
       ...operatorHandlers(control, pages),
       ...quotaHandlers(control.quotas),
+      ...auditHandlers(control.audit),
     },
   };
 }
@@ -199,11 +204,15 @@ const tooManyConnections = (): Refusal => {
 function mountStreams(
   app: FastifyInstance,
   { control, log, fileStalledMs: stalledMs, eventBeatMs, socketBeatMs }: ApiOptions,
-  { authorize, slowSenders }: { authorize: Authorize; slowSenders: SlowSenders },
+  {
+    authorize,
+    slowSenders,
+    recordRequest,
+  }: { authorize: Authorize; slowSenders: SlowSenders; recordRequest: RecordRequest },
 ): void {
   const logins = makeLoginWatch(app, control);
   const streams = makeStreams(app, { logins, log, beatMs: eventBeatMs });
-  const parts = { control, authorize, logins, streams, slowSenders, log, stalledMs };
+  const parts = { control, authorize, recordRequest, logins, streams, slowSenders, log, stalledMs };
   const mountSocket = mountSockets(app, parts, socketBeatMs);
   const mountByName: Record<StreamRouteName, () => void> = {
     events: () => mountEventStream(app, parts),

@@ -54,7 +54,7 @@ function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName
   scope.route<{ Params: { id: string; '*': string } }>({
     ...rowOptions(route),
     async onRequest(request) {
-      request.caller = await deps.authorize(request, route);
+      await deps.authorize(request, route);
       // Some clients send an invalid content type with a file.
       delete request.headers['content-type'];
     },

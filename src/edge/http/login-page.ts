@@ -12,6 +12,7 @@ import type { Caller, Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../gateway/login-link.ts';
 import type { InstanceTarget } from '../gateway/routing.ts';
+import { auditNoteOf } from './audit-hook.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
 import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { escaped } from './html.ts';
@@ -54,7 +55,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   const visitorOf = async (request: FastifyRequest): Promise<Caller | null> => {
     try {
       const { credential, byCookie } = presentedCredential(request.headers);
-      return byCookie ? await control.access.authenticate(credential) : null;
+      if (!byCookie) return null;
+      return (request.caller = await control.access.authenticate(credential));
     } catch (error) {
       if (error instanceof Refusal && error.code === 'not_logged_in') return null;
       throw error;
@@ -62,11 +64,12 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   };
 
   const logIn = async (request: FastifyRequest, reply: FastifyReply, form: URLSearchParams): Promise<Caller> => {
+    auditNoteOf(request).loginName = form.get('username');
     const body = validate({ username: form.get('username'), password: form.get('password') });
     const userAgent = request.headers['user-agent'];
     const { accessToken, accessExpire } = await control.access.login(body, request.ip, userAgent);
     reply.header('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
-    return control.access.authenticate({ kind: 'token', token: accessToken });
+    return (request.caller = await control.access.authenticate({ kind: 'token', token: accessToken }));
   };
 
   app.get(LOGIN_PATH, async (request, reply) => {
@@ -79,7 +82,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     }
   });
 
-  app.post(LOGIN_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
+  app.post(LOGIN_PATH, { bodyLimit: MAX_FORM_BYTES, config: { audited: 'loginPage' } }, async (request, reply) => {
     let back: Return | null = null;
     let visitor: Caller | null = null;
     let username = '';
@@ -91,6 +94,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
       if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
       const { mount, instanceId, port } = back.target;
+      auditNoteOf(request).subjects.push(instanceId);
       const { url } = await control.instances.open(visitor, {
         instanceId,
         port: mount === 'notebook' ? undefined : port,

@@ -13,6 +13,7 @@ import { hasRole } from '../../domain/roles.ts';
 import { mayUse, scopesFor } from '../../domain/scopes.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { ConnectionLimit } from '../connection-limit.ts';
+import { auditedName, auditNoteOf, idsInAnswer, makeFindIds, type RecordRequest } from './audit-hook.ts';
 import { encodeBody } from './compression.ts';
 import { presentedCredential, refuseCrossSite } from './credentials.ts';
 import { sendContinue } from './expect-header.ts';
@@ -23,6 +24,7 @@ import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
+import { isObject } from './schema-shape.ts';
 import { makeValidate } from './validate.ts';
 
 export type Authorize = (request: FastifyRequest, route: Pick<Route, 'who' | 'reads' | 'subject'>) => Promise<Caller>;
@@ -38,6 +40,7 @@ export function makeAuthorize(
     if (byCookie) refuseCrossSite(request, ownOrigins);
     return access.authenticate(credential).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket);
+      request.caller = caller;
       refuseUnauthorized(caller, route, request);
       return caller;
     });
@@ -45,17 +48,21 @@ export function makeAuthorize(
 }
 
 /** Method, URL and error format of a row. HEAD of a stream or a file needs a row of its own. */
-export const rowOptions = ({ kind, method, path, who, errors }: Route) => ({
-  method,
-  url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
-  exposeHeadRoute: kind === 'json',
-  config: { style: { errors, withCode: who !== 'anyone' } },
-});
+export const rowOptions = (route: Route) => {
+  const { kind, method, path, who, errors } = route;
+  return {
+    method,
+    url: BASE_PATH + path.replace('{id}', ':id').replace('{path}', '*'),
+    exposeHeadRoute: kind === 'json',
+    config: { style: { errors, withCode: who !== 'anyone' }, audited: auditedName(route) },
+  };
+};
 
 /** Parts that routes of streams, sockets and files share. */
 export interface StreamParts {
   control: Control;
   authorize: Authorize;
+  recordRequest: RecordRequest;
   logins: LoginWatch;
   streams: Streams;
   slowSenders: SlowSenders;
@@ -66,6 +73,7 @@ export interface StreamParts {
 export interface MountDeps {
   handlers: Handlers;
   authorize: Authorize;
+  authenticate: Access['authenticate'];
   ownOrigins: ReadonlySet<string>;
   log: Pick<Log, 'warn'>;
   slowMs: number;
@@ -74,7 +82,12 @@ export interface MountDeps {
 export function mountJsonRoutes(app: FastifyInstance, deps: MountDeps): void {
   const { open, closed } = deps.handlers;
   const mountOpen = <Name extends OpenRouteName>(name: Name): void =>
-    mount(app, deps, name, (_request, input) => open[name](input));
+    mount(app, deps, name, async (request, input) => {
+      const result: unknown = await open[name](input);
+      if (isObject(result) && typeof result['accessToken'] === 'string')
+        request.caller = await deps.authenticate({ kind: 'token', token: result['accessToken'] });
+      return result;
+    });
   const mountClosed = <Name extends ClosedRouteName>(name: Name): void =>
     mount(app, deps, name, ({ caller }, input) => {
       if (!caller) throw new Error(`route ${name} was reached without a caller`);
@@ -95,6 +108,8 @@ function mount<Name extends JsonRouteName>(
   const route = jsonRouteOf(name);
   const { who } = route;
   const validate = makeValidate(route.body, { unknown: isOfInterface(route) ? 'ignore' : 'refuse' });
+  const isAudited = auditedName(route) !== undefined;
+  const findIds = makeFindIds(route.body);
   app.route({
     ...rowOptions(route),
     onRequest(request, _reply, done) {
@@ -105,10 +120,7 @@ function mount<Name extends JsonRouteName>(
           done();
           return;
         }
-        authorize(request, route).then((caller) => {
-          request.caller = caller;
-          done();
-        }, done);
+        authorize(request, route).then(() => done(), done);
       } catch (error) {
         done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
       }
@@ -121,6 +133,7 @@ function mount<Name extends JsonRouteName>(
     async handler(request, reply) {
       const startedMs = performance.now();
       const body = validate(jsonOf(request), (names) => void reply.header(IGNORED_HEADER, names));
+      if (isAudited) noteBody(request, body, findIds);
       const idempotency = route.idempotent ? idempotencyOf(request.headers['idempotency-key'], route.path, body) : null;
       const result = await run(request, {
         body,
@@ -134,6 +147,7 @@ function mount<Name extends JsonRouteName>(
       if (result instanceof Started && result.operationId !== undefined)
         reply.header(OPERATION_HEADER, result.operationId);
       const answer: unknown = result instanceof Started ? result.answer : result;
+      if (isAudited && !route.reads) auditNoteOf(request).subjects.push(...idsInAnswer(answer));
       setCommonHeaders(request, reply, JSON_TYPE);
       const tookMs = performance.now() - startedMs;
       if (tookMs > slowMs) log.warn({ requestId: request.id, route: name, tookMs: Math.round(tookMs) }, 'slow request');
@@ -143,6 +157,13 @@ function mount<Name extends JsonRouteName>(
       return encodeBody(request, reply, text);
     },
   });
+}
+
+function noteBody(request: FastifyRequest, body: unknown, findIds: (body: unknown) => unknown[]): void {
+  const note = auditNoteOf(request);
+  note.subjects.push(...findIds(body));
+  if (request.caller === null && isObject(body) && typeof body['username'] === 'string')
+    note.loginName = body['username'];
 }
 
 /** Undefined without a body, and on GET, whose body is ignored. */

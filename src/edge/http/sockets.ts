@@ -54,7 +54,7 @@ export type MountSocket = <Query>(handler: SocketHandler<Query>) => void;
 
 export function mountSockets(
   app: FastifyInstance,
-  { logins, authorize }: Pick<StreamParts, 'logins' | 'authorize'>,
+  { logins, authorize, recordRequest }: Pick<StreamParts, 'logins' | 'authorize' | 'recordRequest'>,
   heartbeatMs: number | undefined,
 ): MountSocket {
   const upgrades = new WeakMap<IncomingMessage, { socket: Socket; head: Buffer }>();
@@ -121,6 +121,13 @@ export function mountSockets(
           gone.signal.throwIfAborted();
           throw error;
         });
+        try {
+          await recordRequest(request, reply);
+        } catch (error) {
+          unwatch();
+          begun.abandon();
+          throw error;
+        }
         if (stopping || socket.destroyed || gone.signal.aborted) {
           unwatch();
           begun.abandon();

@@ -126,7 +126,7 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
       session: answers.session,
       share: answers.share,
       ssh: answers.ssh,
-      redeem: (handover) => ask('redeem', { handover }, redeemAnswer),
+      redeem: (handover, visitor) => ask('redeem', { handover, visitor }, redeemAnswer),
       beginTraffic: reporter.beginTraffic,
       onRevoked: revocations.onRevoked,
     },

@@ -60,8 +60,10 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
       return forwarding.session(sessionQuestion.parse(await json(req)).secret);
     case 'POST /share':
       return forwarding.share(shareQuestion.parse(await json(req)).token);
-    case 'POST /redeem':
-      return forwarding.redeem(redeemQuestion.parse(await json(req)).handover);
+    case 'POST /redeem': {
+      const { handover, visitor } = redeemQuestion.parse(await json(req));
+      return forwarding.redeem(handover, visitor);
+    }
     case 'POST /ssh':
       return forwarding.ssh(sshQuestion.parse(await json(req)).instanceId);
     case 'POST /traffic':

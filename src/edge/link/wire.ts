@@ -50,7 +50,10 @@ export const authenticateQuestion = z.discriminatedUnion('kind', [
 ]);
 export const sessionQuestion = z.object({ secret: z.string() });
 export const shareQuestion = z.object({ token: z.string() });
-export const redeemQuestion = z.object({ handover: z.string() });
+export const redeemQuestion = z.object({
+  handover: z.string(),
+  visitor: z.object({ address: z.string(), userAgent: z.string() }),
+});
 export const sshQuestion = z.object({ instanceId: z.string() });
 
 const limits = z.object({ expiresAtMs: z.number().nullable(), addresses: z.array(z.string()).nullable() });

@@ -135,6 +135,12 @@ export async function openPostgres(options: {
   };
 }
 
+export async function openPostgresToRead(url: string): Promise<Pick<Store, 'read' | 'stop'>> {
+  const pool = new pg.Pool({ connectionString: url, max: 1, types: parsers, application_name: 'berth' });
+  pool.on('error', () => {});
+  return { read: new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) }), stop: () => pool.end() };
+}
+
 /** No connection available: server away or starting, or the pool exhausted for too long. */
 const unavailable = (cause: unknown): Refusal =>
   new Refusal('unavailable', 'the database does not answer at the moment; send the same request again', {

@@ -8,6 +8,7 @@
  */
 import type { SshKeyKind } from '../../domain/ssh-key.ts';
 import type { Generated } from 'kysely';
+import type { AuditSchema } from './audit-schema.ts';
 
 export type Flag = 0 | 1;
 
@@ -445,7 +446,7 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
-export interface Schema {
+export interface Schema extends AuditSchema {
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
   setting: SettingTable;

@@ -6,6 +6,7 @@ import { onBothEngines } from '../../fixtures/store.ts';
 import { everythingIn, expectRefused, keyed, setDisabled, watchedStore } from './access-fixture.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
+const visitor = { address: '127.0.0.1', userAgent: '' };
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
 const UNKNOWN = 'notebook-00000000-0000-4000-8000-000000000000';
@@ -148,7 +149,7 @@ onBothEngines('access to a port', (open) => {
     await expectRefused(link(), 'not_found');
     await expectRefused(link(8001), 'not_found');
     const { url } = await link(8000);
-    const redeemed = await forwarding.redeem(new URL(url).searchParams.get('key') ?? '');
+    const redeemed = await forwarding.redeem(new URL(url).searchParams.get('key') ?? '', visitor);
     // Makes a session of the visitor's own account only.
     expect(redeemed?.accountId).toBe(mallory.accountId);
     await set(world, id, 8000, 'owner');
@@ -263,7 +264,7 @@ onBothEngines('sessions of the gateway', (open) => {
     const { instanceId: id } = await instances.launch(world.caller, world.launchInput(), null);
     const session = async (caller: Caller): Promise<string> => {
       const { url } = await instances.open(caller, { instanceId: id });
-      return (await forwarding.redeem(new URL(url).searchParams.get('key') ?? ''))?.session ?? '';
+      return (await forwarding.redeem(new URL(url).searchParams.get('key') ?? '', visitor))?.session ?? '';
     };
     const { key } = await access.createApiKey(world.caller, { name: 'ci' }, null);
     const program = await access.authenticate({ kind: 'apiKey', key: key.fullKey });

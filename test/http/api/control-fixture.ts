@@ -19,6 +19,9 @@ import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
 import { makeControlDeps, makeDrivers } from '../../fixtures/control-deps.ts';
 import { isolated } from '../../fixtures/isolation.ts';
 import { aRegion } from '../../fixtures/region.ts';
+import { makeAudit } from '../../../src/control/audit/audit.ts';
+import { auditAfter, type AuditRow } from '../../../src/store/tables/audit.ts';
+import { secretsKey } from '../../fixtures/test-seal.ts';
 import { openTempStore } from '../../fixtures/store.ts';
 
 export const ADMIN_PASSWORD = 'a password for tests';
@@ -39,6 +42,8 @@ export interface WiredControl {
   store: Store;
   /** The key that signs tokens now, for forgeries that only its holder could make. */
   signingKey(): Promise<{ kid: string; privateJwk: string; publicJwk: string }>;
+  /** Seals and returns the audit log, oldest first. */
+  audited(): Promise<AuditRow[]>;
   stop(): Promise<void>;
 }
 
@@ -123,6 +128,10 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
   return {
     control: running.control,
     store,
+    async audited() {
+      await makeAudit({ store, time: realTime, log, secretsKey }).seal();
+      return auditAfter(store.read, 0, 10_000);
+    },
     async signingKey() {
       const [key] = await signingKeysSince(store.read, 0);
       if (!key) throw new Error('no signing key');

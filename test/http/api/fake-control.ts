@@ -27,6 +27,7 @@ export function fakeControl(
   return {
     access: { ...refusingAccess, ...given.access },
     accounts: { ...unaskedAccounts, ...given.accounts },
+    audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
     quotas: { get: unasked, set: unasked, ...given.quotas },
     instances: { ...unaskedInstances, ...given.instances },

@@ -167,7 +167,10 @@ test('lists and ends sessions of the gateway', async () => {
   const { client } = alice;
   expect(await client.listSessions()).toEqual({ sessions: [] });
   const { url } = await client.open({ instanceId });
-  const redeemed = await api.wired.control.forwarding.redeem(new URL(url).searchParams.get('key') ?? '');
+  const redeemed = await api.wired.control.forwarding.redeem(new URL(url).searchParams.get('key') ?? '', {
+    address: '',
+    userAgent: '',
+  });
   const { sessions } = await client.listSessions();
   expect(sessions).toEqual([
     {

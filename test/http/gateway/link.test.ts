@@ -156,7 +156,10 @@ test('keeps its table during an API outage, and drops removed routes afterwards'
   expect(await following.forwarding.session('mine')).toMatchObject({ accountId: ALICE });
   expect(await following.authenticate({ kind: 'apiKey', key: 'k' })).toEqual(PROGRAM);
   await expect(following.forwarding.session('unknown')).rejects.toMatchObject({ code: 'unavailable' });
-  await expect(following.forwarding.redeem('good')).rejects.toMatchObject({ code: 'unavailable', retryAfterS: 2 });
+  await expect(following.forwarding.redeem('good', { address: '', userAgent: '' })).rejects.toMatchObject({
+    code: 'unavailable',
+    retryAfterS: 2,
+  });
   await api([route(ONE, { ownerId: MALLORY })]);
   await routeIs(following, TWO, null);
   expect(await following.forwarding.route(ONE)).toEqual(route(ONE, { ownerId: MALLORY }));
@@ -175,8 +178,11 @@ test('caches answers for a second, and forwards refusals unchanged', async () =>
   expect(asked).toEqual(['session mine', 'session mine']);
   expect(await following.forwarding.session('other')).toBeNull();
   await expect(following.authenticate({ kind: 'token', token: 't' })).rejects.toMatchObject({ code: 'not_logged_in' });
-  expect(await following.forwarding.redeem('bad')).toBeNull();
-  expect(await following.forwarding.redeem('good')).toMatchObject({ accountId: ALICE, instanceId: ONE });
+  expect(await following.forwarding.redeem('bad', { address: '', userAgent: '' })).toBeNull();
+  expect(await following.forwarding.redeem('good', { address: '', userAgent: '' })).toMatchObject({
+    accountId: ALICE,
+    instanceId: ONE,
+  });
 });
 
 test('caches a port link during an API outage, until it expires', async () => {

@@ -1,0 +1,56 @@
+/** The audit log, for administrators. */
+import { z } from 'zod';
+import {
+  answer,
+  id,
+  integer,
+  oneOfText,
+  pagerAnswer,
+  pagerRequest,
+  plainText,
+  request,
+  text,
+  unixMs,
+  wholeNumber,
+} from './common.ts';
+
+const time = (description: string) => wholeNumber(0, Number.MAX_SAFE_INTEGER).describe(description).optional();
+
+export const auditListRequest = request('ListAuditRequest', {
+  pager: pagerRequest.describe('Page to return'),
+  accountId: id.describe('Only requests of this account').optional(),
+  route: plainText(64).describe('Only requests of this route, by its name in the API document').optional(),
+  subjectId: id.describe('Only requests about this resource').optional(),
+  outcome: plainText(64).describe('Only requests with this outcome: `ok`, or an error code').optional(),
+  fromUnixMs: time('Only requests from this time on, Unix milliseconds'),
+  toUnixMs: time('Only requests before this time, Unix milliseconds'),
+});
+
+const record = answer(
+  'AuditRecord',
+  {
+    position: integer('Position in the log, from 1, without gaps'),
+    atUnixMs: unixMs('End of the request'),
+    accountId: text('Account of the caller; empty if unknown'),
+    username: text('Name of the account at that time; empty if unknown'),
+    credential: oneOfText(
+      ['login', 'apiKey', 'link', 'none'],
+      'Kind of credential; `link` is a one-time link of the gateway',
+    ),
+    credentialId: text('ID of the login or API key; may be empty'),
+    address: text('Address of the client'),
+    userAgent: text('First 200 characters of the header User-Agent'),
+    route: text('Name of the route, or `loginPage` or `gatewayOpen`'),
+    subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
+    outcome: text('`ok`, or the error code'),
+    count: integer('Above 1: so many equal refusals within a minute'),
+    requestId: text('Value of X-Request-Id'),
+    hash: text('HMAC-SHA-256 over the record and the hash before it, hexadecimal'),
+  },
+  'Request that changed something, needed a role, or was refused',
+);
+
+export const auditListAnswer = answer('ListAuditAnswer', {
+  records: z.array(record).describe('Records, newest first'),
+  pager: pagerAnswer.describe('Page; `totalEntries` counts at most 10,000'),
+});

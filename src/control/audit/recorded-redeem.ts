@@ -1,0 +1,31 @@
+/** Records in control what links of the gateway open: the gateway may be another process. */
+import { AUDIT_OK } from '../../domain/audit.ts';
+import { accountById } from '../../store/tables/accounts.ts';
+import type { InternalAccess } from '../access/access.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import type { Forwarding } from '../routing/gateway-types.ts';
+import type { Audit } from './audit.ts';
+
+interface RecordedRedeemDeps extends Pick<UseCaseDeps, 'store' | 'randomUuid'> {
+  access: Pick<InternalAccess, 'grants'>;
+  audit: Pick<Audit, 'record'>;
+}
+
+export const makeRecordedRedeem =
+  ({ access, audit, store, randomUuid }: RecordedRedeemDeps): Forwarding['redeem'] =>
+  async (handover, { address, userAgent }) => {
+    const redeemed = await access.grants.redeem(handover);
+    const account = redeemed === null ? undefined : await accountById(store.read, redeemed.accountId);
+    await audit.record({
+      route: 'gatewayOpen',
+      outcome: redeemed === null ? 'not_found' : AUDIT_OK,
+      caller: account === undefined ? null : { accountId: account.id, username: account.username, sessionId: null },
+      credential: 'link',
+      loginName: null,
+      address,
+      userAgent,
+      subjects: redeemed === null ? [] : [redeemed.instanceId],
+      requestId: randomUuid(),
+    });
+    return redeemed;
+  };

@@ -1,0 +1,156 @@
+/** The audit log: pending records, sealed records, and both ends of the chain. */
+import { sql, type Selectable, type SelectQueryBuilder } from 'kysely';
+import { z } from 'zod';
+import { CHAIN_START, type AuditFields, type ChainLink } from '../../domain/audit.ts';
+import { parseJson } from '../db/columns.ts';
+import { prepared } from '../db/prepared.ts';
+import type { AuditTable } from '../db/audit-schema.ts';
+import type { Schema } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+import { saveSetting, setting } from './catalog.ts';
+import { texts } from './json-schemas.ts';
+
+export type AuditRow = Selectable<AuditTable>;
+
+const insert = prepared<{ record: string }>()((db, p) => db.insertInto('auditPending').values({ record: p('record') }));
+
+export async function insertPendingAudit(tx: Db, record: AuditFields): Promise<void> {
+  await insert(tx, { record: JSON.stringify(record) });
+}
+
+const fields: z.ZodType<AuditFields> = z.object({
+  atMs: z.number(),
+  accountId: z.string(),
+  username: z.string(),
+  credential: z.string(),
+  credentialId: z.string(),
+  address: z.string(),
+  userAgent: z.string(),
+  route: z.string(),
+  subjects: z.string(),
+  outcome: z.string(),
+  count: z.number(),
+  requestId: z.string(),
+});
+
+/** Oldest pending records in order of their insertion. */
+export async function pendingAudit(db: Db, limit: number): Promise<{ id: number; record: AuditFields }[]> {
+  const rows = await db.selectFrom('auditPending').selectAll().orderBy('id').limit(limit).execute();
+  return rows.map(({ id, record }) => {
+    const where = { table: 'auditPending', id: String(id), column: 'record' };
+    return { id, record: parseJson(fields, record, where) };
+  });
+}
+
+/** Moves pending records into the chain. */
+export async function insertSealedAudit(
+  tx: Db,
+  { pendingIds, rows }: { pendingIds: readonly number[]; rows: readonly AuditRow[] },
+): Promise<void> {
+  await tx.insertInto('audit').values(rows).execute();
+  const subjects = rows.flatMap((row) =>
+    subjectsOfRow(row).map((subjectId) => ({ subjectId, position: row.position })),
+  );
+  for (let from = 0; from < subjects.length; from += 500)
+    await tx
+      .insertInto('auditSubject')
+      .values(subjects.slice(from, from + 500))
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+  const { numDeletedRows } = await tx.deleteFrom('auditPending').where('id', 'in', pendingIds).executeTakeFirst();
+  if (Number(numDeletedRows) < pendingIds.length) throw new Error('Another process seals the audit log.');
+}
+
+export const subjectsOfRow = ({ subjects, position }: AuditRow): string[] =>
+  parseJson(texts, subjects, { table: 'audit', id: String(position), column: 'subjects' });
+
+/** Sealed records after a position, in order. */
+export const auditAfter = (db: Db, position: number, limit: number): Promise<AuditRow[]> =>
+  db.selectFrom('audit').selectAll().where('position', '>', position).orderBy('position').limit(limit).execute();
+
+export interface AuditFilter {
+  accountId?: string | undefined;
+  route?: string | undefined;
+  subjectId?: string | undefined;
+  outcome?: string | undefined;
+  fromMs?: number | undefined;
+  toMs?: number | undefined;
+}
+
+function filtered<O>(query: SelectQueryBuilder<Schema, 'audit', O>, filter: AuditFilter) {
+  const { subjectId, fromMs, toMs } = filter;
+  let found = query;
+  for (const column of ['accountId', 'route', 'outcome'] as const) {
+    const value = filter[column];
+    if (value !== undefined) found = found.where(column, '=', value);
+  }
+  if (fromMs !== undefined) found = found.where('atMs', '>=', fromMs);
+  if (toMs !== undefined) found = found.where('atMs', '<', toMs);
+  if (subjectId === undefined) return found;
+  return found.where('position', 'in', (eb) =>
+    eb.selectFrom('auditSubject').select('position').where('auditSubject.subjectId', '=', subjectId),
+  );
+}
+
+/** Newest first. `total` counts at most `maxTotal`. */
+export async function auditPage(
+  db: Db,
+  filter: AuditFilter,
+  { limit, offset, maxTotal }: { limit: number; offset: number; maxTotal: number },
+): Promise<{ rows: AuditRow[]; total: number }> {
+  const rows = await filtered(db.selectFrom('audit').selectAll(), filter)
+    .orderBy('position', 'desc')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  const some = filtered(db.selectFrom('audit').select('position'), filter).limit(maxTotal);
+  const { total } = await db
+    .selectFrom(some.as('some'))
+    .select(sql<number>`count(*)`.as('total'))
+    .executeTakeFirstOrThrow();
+  return { rows, total };
+}
+
+const link: z.ZodType<ChainLink> = z.object({ position: z.number().int(), hash: z.string() });
+const anchorShape = z.object({ position: z.number().int(), hash: z.string(), mac: z.string() });
+const HEAD = 'auditHead';
+const ANCHOR = 'auditAnchor';
+
+/** Last sealed record. */
+export async function auditHead(db: Db): Promise<ChainLink> {
+  const stored = await setting(db, HEAD);
+  return stored === undefined ? CHAIN_START : parseJson(link, stored, { table: 'setting', id: HEAD, column: 'value' });
+}
+
+export const saveAuditHead = (tx: Db, { position, hash }: ChainLink): Promise<void> =>
+  saveSetting(tx, HEAD, JSON.stringify({ position, hash }));
+
+/** Last record that the retention deleted, with its MAC. */
+export async function auditAnchor(db: Db): Promise<ChainLink & { mac: string }> {
+  const stored = await setting(db, ANCHOR);
+  if (stored === undefined) return { ...CHAIN_START, mac: '' };
+  return parseJson(anchorShape, stored, { table: 'setting', id: ANCHOR, column: 'value' });
+}
+
+/** Deletes records from the oldest on that are older than `beforeMs`. Returns how many. */
+export async function deleteAuditBefore(
+  tx: Db,
+  beforeMs: number,
+  { limit, macOf }: { limit: number; macOf: (anchor: ChainLink) => string },
+): Promise<number> {
+  const oldest = await tx
+    .selectFrom('audit')
+    .select(['position', 'hash', 'atMs'])
+    .orderBy('position')
+    .limit(limit)
+    .execute();
+  const firstRetained = oldest.findIndex(({ atMs }) => atMs >= beforeMs);
+  const gone = firstRetained === -1 ? oldest : oldest.slice(0, firstRetained);
+  const last = gone.at(-1);
+  if (last === undefined) return 0;
+  const { position, hash } = last;
+  await tx.deleteFrom('auditSubject').where('position', '<=', position).execute();
+  await tx.deleteFrom('audit').where('position', '<=', position).execute();
+  await saveSetting(tx, ANCHOR, JSON.stringify({ position, hash, mac: macOf({ position, hash }) }));
+  return gone.length;
+}
