@@ -16,6 +16,16 @@ export const accountRoutes = {
     summary: 'Log out: revoke the token',
     source: 'ours; docs/interface.md §10 has the revocation',
   }),
+  listLogins: readRoute('/user/login/list', empty, account.loginListAnswer, {
+    summary: "List the caller's logins, the last used first",
+  }),
+  revokeLogin: jsonRoute('/user/login/revoke', account.idBody, account.emptyAnswer, {
+    idempotent: true,
+    summary: 'End a login, its sessions at the gateway and their connections',
+  }),
+  register: openRoute('/user/register', account.registerRequest, account.userInfoAnswer, {
+    summary: 'Create an account for oneself, where the operator allows it',
+  }),
   changePassword: jsonRoute('/user/password', account.passwordRequest, account.emptyAnswer, {
     setsCookie: true,
     summary: 'Change the password and end every login of the account',

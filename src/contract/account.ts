@@ -7,6 +7,7 @@ import { scopes } from '../domain/scopes.ts';
 import {
   answer,
   decimal,
+  flag,
   id,
   integer,
   integerOrNull,
@@ -53,6 +54,28 @@ export const userCreateRequest = request('CreateUserRequest', {
   email: email.describe('Email address'),
   password: password.describe('First password'),
   balance: firstBalance,
+});
+
+export const registerRequest = request('RegisterRequest', {
+  username: username.describe('Name of the account, for logins'),
+  password: password.describe('Password'),
+});
+
+const login = answer(
+  'Login',
+  {
+    id: text('Login ID'),
+    address: text('Address of the client; empty for a login before this was stored'),
+    userAgent: text('User agent of the client; may be empty'),
+    createdAtUnixMs: unixMs('Time of the login'),
+    lastUsedAtUnixMs: unixMs('Last use, rounded down to the minute'),
+    expiresAtUnixMs: unixMs('End of the token'),
+    current: flag('Whether this request uses the login'),
+  },
+  'Login with a token that is still valid',
+);
+export const loginListAnswer = answer('ListLoginsAnswer', {
+  logins: z.array(login).describe('Logins, the last used first, at most 500'),
 });
 
 export const passwordRequest = request('ChangePasswordRequest', {

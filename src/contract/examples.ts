@@ -121,6 +121,8 @@ const values: Record<string, Json> = {
   'NameRequest.name': 'ci',
   'CreateImageRequest.ref': 'docker.io/library/python:3.13',
   'User.group': ['user'],
+  'Login.userAgent': 'curl/8.14.1',
+  'Login.current': true,
   'Account.reason': '',
   'Account.state': 'active',
   'Account.disabledAtUnixMs': null,

@@ -8,6 +8,7 @@ import type { TaskStatus } from './base/scheduler.ts';
 import type { AccountAdministration } from './access/account-admin.ts';
 import type { PasswordLinks } from './access/set-password.ts';
 import type { Audit } from './audit/audit.ts';
+import type { Registration } from './access/registration.ts';
 import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { Quotas } from './quotas/quotas.ts';
@@ -68,8 +69,8 @@ export interface Tasks {
 
 export interface Control {
   access: Access;
-  accounts: AccountAdministration & PasswordLinks;
   audit: Audit;
+  accounts: AccountAdministration & PasswordLinks & Registration;
   environments: Environments;
   quotas: Quotas;
   instances: Instances;

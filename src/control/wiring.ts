@@ -122,6 +122,7 @@ function accessUseCases(
       createSshKey: publishing(foundation, access.createSshKey, filesStale),
       deleteSshKey: publishing(foundation, access.deleteSshKey, filesStale),
       logout: publishing(foundation, access.logout, credentialsRevoked),
+      revokeLogin: publishing(foundation, access.revokeLogin, credentialsRevoked),
       changePassword: publishing(foundation, access.changePassword, credentialsRevoked),
       deleteApiKey: publishing(foundation, access.deleteApiKey, credentialsRevoked),
       revokeSession: publishing(foundation, access.revokeSession, credentialsRevoked),

@@ -171,6 +171,8 @@ const schema = z.object({
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
   BERTH_FIRST_CREDIT: dollars.default(FIRST_CREDIT),
+  BERTH_REGISTRATION: z.enum(['open', 'off']).default('off'),
+  BERTH_REGISTRATION_CREDIT: dollars.default(0),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
   BERTH_NODE_PORTS: portRange.prefault('30000-32767'),
   BERTH_CPU_OVERCOMMIT: z.coerce.number().min(1).max(100).default(2),
@@ -294,6 +296,7 @@ function configOf(data: Settings) {
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     /** Dollars of accounts that administrators make. */
     firstCredit: data.BERTH_FIRST_CREDIT,
+    registration: { isOpen: data.BERTH_REGISTRATION === 'open', credit: data.BERTH_REGISTRATION_CREDIT },
     /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,
     /** Default for node ports while the API is on loopback (decision 31); else null. */

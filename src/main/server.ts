@@ -219,6 +219,7 @@ async function makeRunningControl(
     shareUrl: (link) => shareUrl(addresses, link),
     passwordUrl: (token) => passwordUrl(addresses, token),
     firstCredit: config.firstCredit,
+    registration: config.registration,
     issuer: installation,
     audience: 'berth',
     engineWidth: drivers.width,

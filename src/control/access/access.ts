@@ -25,6 +25,7 @@ import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
 import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
+import { makeRegistration, type Registration } from './registration.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
 import { makeTokens } from './tokens.ts';
@@ -41,6 +42,8 @@ export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'password
   argon2id?: Argon2id;
   /** Dollars of accounts that administrators make; default 1,000. */
   firstCredit?: number;
+  /** Whether anybody may register, and dollars of such accounts; default: nobody. */
+  registration?: { isOpen: boolean; credit: number };
 }
 
 export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
@@ -49,7 +52,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   /** Deletes expired rows. Call about once an hour. */
   sweep(): Promise<void>;
   grants: Pick<Grants, 'grant' | 'redeem' | 'session'>;
-  administration: AccountAdministration & PasswordLinks;
+  administration: AccountAdministration & PasswordLinks & Registration;
 }
 
 /** Half of Node's four worker threads: the others are for files and DNS. */
@@ -89,6 +92,12 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
     grants,
     administration: {
       ...makeAccountAdministration(credentials),
+      ...makeRegistration({
+        ...deps,
+        passwords,
+        newAccount: insert,
+        registration: deps.registration ?? { isOpen: false, credit: 0 },
+      }),
       ...makePasswordLinks({ ...credentials, passwords, newAccount: insert }),
     },
   };

@@ -81,13 +81,16 @@ export const makeCallers = (deps: {
 }): Callers => {
   const { store, time, tokens, log } = deps;
 
-  /** Writes at most once a minute for each key. Requests don't wait for it. */
-  const recordUse = (apiKeyId: string, lastUsedAtMs: number | null, nowMs: number): void => {
+  /** Writes at most once a minute for each key and login. Requests don't wait for it. */
+  const recordUse = (table: 'apiKey' | 'session', id: string, lastUsedAtMs: number | null): void => {
+    const nowMs = time.now();
     const minuteMs = nowMs - (nowMs % MINUTE_MS);
     if (lastUsedAtMs !== null && lastUsedAtMs >= minuteMs) return;
     store
-      .write((tx) => setLastUse(tx, apiKeyId, minuteMs))
-      .catch((error: unknown) => log.warn({ err: error, apiKeyId }, 'the last use of an API key could not be stored'));
+      .write((tx) => setLastUse(tx, table, id, minuteMs))
+      .catch((error: unknown) =>
+        log.warn({ err: error, table, id }, 'the last use of a credential could not be stored'),
+      );
   };
 
   const byToken = makeVerifiedCache<Caller & { expiresAtMs: number }>({
@@ -100,6 +103,7 @@ export const makeCallers = (deps: {
       const { sessionId, accountId, expiresAtMs } = claims;
       const holder = await holderOfSession(store.read, sessionId, time.now());
       if (holder?.accountId !== accountId) return null;
+      recordUse('session', sessionId, holder.lastUsedAtMs);
       return { subject: { ...callerFrom(holder, { sessionId, scopes: null }), expiresAtMs }, expiresAtMs };
     },
   });
@@ -112,7 +116,7 @@ export const makeCallers = (deps: {
       const holder = API_KEY.test(key) ? await holderOfApiKey(store.read, sha256Hex(key), nowMs) : undefined;
       if (holder === undefined) return null;
       const { apiKeyId, expiresAtMs } = holder;
-      recordUse(apiKeyId, holder.lastUsedAtMs, nowMs);
+      recordUse('apiKey', apiKeyId, holder.lastUsedAtMs);
       const scopes = holder.scopes === null ? null : parseKeyScopes(holder.scopes, apiKeyId);
       const limits = limitsOf(apiKeyId, holder);
       const subject = callerFrom(holder, { sessionId: null, scopes, apiKeyId, ...(limits && { limits }) });

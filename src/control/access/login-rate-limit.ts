@@ -8,7 +8,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import type { Time } from '../base/time.ts';
 import { addressBucket } from './address-bucket.ts';
 
-interface Limit {
+export interface Limit {
   burst: number;
   forgiveMs: number;
 }
@@ -19,7 +19,7 @@ const loginsPerName: Limit = { burst: 30, forgiveMs: 2_000 };
 /** Bounds the memory; in a flood of names, the limit per address still holds. */
 const MAX_REMEMBERED = 20_000;
 
-const makeBuckets = (limit: Limit, now: () => number) => {
+export const makeBuckets = (limit: Limit, now: () => number) => {
   /** When the bucket will be empty: failures × forgiveMs ahead of the clock. */
   const emptyAtMs = makeBoundedMap<number>({ maxEntries: MAX_REMEMBERED });
   const debtMs = (key: string) => Math.max(0, (emptyAtMs.peek(key) ?? 0) - now());

@@ -1,4 +1,4 @@
-/** Login, logout and change of password, which ends every login and keeps API keys for programs. */
+/** Logins, their list and ends, and change of password, which ends every login and keeps API keys for programs. */
 import { Refusal } from '../../domain/refusal.ts';
 import {
   accountById,
@@ -10,12 +10,13 @@ import {
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
-import { insertSession, revokeSession } from '../../store/tables/sessions.ts';
+import { activeSessionsOf, hasActiveSession, insertSession, revokeSession } from '../../store/tables/sessions.ts';
+import type { Db } from '../../store/store.ts';
 import type { Log } from '../base/logger.ts';
 import { invalidateAccount, revokeCredentials } from './account-admin.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
-import { lockOwnAccount, notLoggedIn, type Callers, type CredentialDeps } from './callers.ts';
+import { lockOwnAccount, notLoggedIn, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
 import type { Grants } from './grants.ts';
 import type { Passwords } from './passwords.ts';
 import { uuidFrom } from './random.ts';
@@ -37,6 +38,21 @@ const accountDisabled = ({ disabledReason, deleteAtMs }: AccountRow): Refusal =>
   return new Refusal('forbidden', `This account is disabled${why}. Ask an administrator to enable it.`);
 };
 
+const MAX_LOGINS_LISTED = 500;
+
+interface EndedLogin {
+  accountId: string;
+  sessionId: string;
+  kind: string;
+  nowMs: number;
+}
+
+async function endLogin(tx: Db, { accountId, sessionId, kind, nowMs }: EndedLogin): Promise<void> {
+  if (!(await revokeSession(tx, sessionId, nowMs))) return;
+  await revokeGrantsOfSession(tx, sessionId);
+  await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: sessionId, data: {} });
+}
+
 export interface LoginDeps extends CredentialDeps {
   log: Log;
   passwords: Passwords;
@@ -45,11 +61,17 @@ export interface LoginDeps extends CredentialDeps {
   grants: Grants;
 }
 
-export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | 'changePassword'> => {
+export const makeLogins = (
+  deps: LoginDeps,
+): Pick<Access, 'login' | 'logout' | 'listLogins' | 'revokeLogin' | 'changePassword'> => {
   const { store, time, randomBytes, log, passwords, tokens, callers, grants } = deps;
   const loginLimit = makeLoginRateLimit(time);
   /** Separate from logins: failed logins of others must not block a change of password. */
   const changeLimit = makeLoginRateLimit(time);
+  const invalidateLogin = (id: string): void => {
+    callers.invalidate(({ sessionId }) => sessionId === id);
+    grants.invalidate(({ sessionId }) => sessionId === id);
+  };
 
   return {
     async login({ username, password }, from, userAgent = '') {
@@ -103,14 +125,35 @@ export const makeLogins = (deps: LoginDeps): Pick<Access, 'login' | 'logout' | '
         throw new Refusal('not_now', message);
       }
       await store.write(async (tx) => {
-        const atMs = time.now();
         await lockAccount(tx, accountId);
-        if (!(await revokeSession(tx, sessionId, atMs))) return;
-        await revokeGrantsOfSession(tx, sessionId);
-        await appendEvent(tx, { accountId, atMs, kind: 'account.loggedOut', subjectId: sessionId, data: {} });
+        await endLogin(tx, { accountId, sessionId, kind: 'account.loggedOut', nowMs: time.now() });
       });
-      callers.invalidate((caller) => caller.sessionId === sessionId);
-      grants.invalidate((session) => session.sessionId === sessionId);
+      invalidateLogin(sessionId);
+    },
+
+    async listLogins({ accountId, sessionId }) {
+      const rows = await activeSessionsOf(store.read, accountId, time.now(), MAX_LOGINS_LISTED);
+      return rows.map(({ id, address, userAgent, createdAtMs, lastUsedAtMs, expiresAtMs }) => ({
+        id,
+        address,
+        userAgent,
+        createdAtMs,
+        lastUsedAtMs: Math.max(createdAtMs, lastUsedAtMs),
+        expiresAtMs,
+        current: id === sessionId,
+      }));
+    },
+
+    async revokeLogin({ accountId }, { id }, idempotency) {
+      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
+        if (!(await hasActiveSession(tx, accountId, id))) {
+          const message = `login ${JSON.stringify(id)} not found; POST /api/user/login/list lists yours`;
+          throw new Refusal('not_found', message);
+        }
+        await endLogin(tx, { accountId, sessionId: id, kind: 'account.loginRevoked', nowMs });
+        return {};
+      });
+      invalidateLogin(id);
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {

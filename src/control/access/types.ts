@@ -17,6 +17,18 @@ export interface ApiKeyInfo {
   lastUsedAtUnixMs: number | null;
 }
 
+export interface LoginInfo {
+  id: string;
+  address: string;
+  userAgent: string;
+  createdAtMs: number;
+  /** Rounded down to the minute. */
+  lastUsedAtMs: number;
+  expiresAtMs: number;
+  /** The login of this request. */
+  current: boolean;
+}
+
 export interface Access extends GatewaySessions {
   /** Throws `not_logged_in`. Results are cached for a second, unless `revalidate` is set. */
   authenticate(credential: Credential, options?: { revalidate?: boolean }): Promise<Caller>;
@@ -27,6 +39,9 @@ export interface Access extends GatewaySessions {
     userAgent?: string,
   ): Promise<{ accessToken: string; accessExpire: number }>;
   logout(caller: Caller): Promise<void>;
+  /** The last used first, at most 500. */
+  listLogins(caller: Caller): Promise<LoginInfo[]>;
+  revokeLogin: Mutation<{ id: string }, void>;
   changePassword(caller: Caller, body: { oldPassword: string; newPassword: string }): Promise<void>;
   createUser: Mutation<
     { username: string; email: string; password: string; balance?: number | undefined },

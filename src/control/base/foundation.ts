@@ -45,8 +45,8 @@ export interface ControlDeps
     Pick<ReadInstancesDeps, 'openUrl'>,
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
-    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'passwordUrl'>,
     Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
+    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'registration' | 'passwordUrl'>,
     Pick<ProbeDeps, 'cpuOvercommit' | 'hostMemoryMiB' | 'onEngineAnswers'> {
   /** In [0, 1); draws node ports. */
   random: () => number;

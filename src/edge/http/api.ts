@@ -39,6 +39,7 @@ import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
 import { makeStreams } from './server-sent.ts';
+import { mountRegisterPage } from './register-page.ts';
 import { mountServerPages } from './server-pages.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
@@ -131,12 +132,13 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountServerPages(app, options);
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
+  mountRegisterPage(app, options);
   return app;
 }
 
 function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean): Handlers {
   return {
-    open: openHandlers(control.access, secureCookies),
+    open: openHandlers(control, secureCookies),
     closed: {
       ...instanceHandlers(control, pages),
       ...insideHandlers(control),

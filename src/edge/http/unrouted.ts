@@ -9,6 +9,7 @@ import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
 import { PASSWORD_PATH } from './password-page.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
+import { REGISTER_PATH } from './register-page.ts';
 import { setCommonHeaders } from './reply-headers.ts';
 import { serverPagePaths } from './server-pages.ts';
 import { errorKinds } from './status.ts';
@@ -31,7 +32,7 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
 
 /** Methods of a path as in `Allow`; empty for an unknown path. */
 export function allowedMethods(path: string): string {
-  if (path === LOGIN_PATH || path === PASSWORD_PATH) return 'GET, HEAD, POST';
+  if ([LOGIN_PATH, PASSWORD_PATH, REGISTER_PATH].includes(path)) return 'GET, HEAD, POST';
   if (serverPagePaths.has(path)) return 'GET, HEAD';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
 }

@@ -47,8 +47,8 @@ const isActive =
   ({ or, eb }: ExpressionBuilder<Schema, 'apiKey'>) =>
     or([eb('apiKey.expiresAtMs', 'is', null), eb('apiKey.expiresAtMs', '>', nowMs)]);
 
-export async function setLastUse(tx: Db, apiKeyId: string, lastUsedAtMs: number): Promise<void> {
-  await tx.updateTable('apiKey').set({ lastUsedAtMs }).where('id', '=', apiKeyId).execute();
+export async function setLastUse(tx: Db, table: 'apiKey' | 'session', id: string, lastUsedAtMs: number): Promise<void> {
+  await tx.updateTable(table).set({ lastUsedAtMs }).where('id', '=', id).execute();
 }
 
 export async function holderOfApiKey(

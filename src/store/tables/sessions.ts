@@ -14,11 +14,15 @@ export async function insertSession(tx: Db, row: Selectable<SessionTable>): Prom
   await tx.insertInto('session').values(row).execute();
 }
 
-export async function holderOfSession(db: Db, id: string, nowMs: number): Promise<CredentialHolder | undefined> {
+export async function holderOfSession(
+  db: Db,
+  id: string,
+  nowMs: number,
+): Promise<(CredentialHolder & { lastUsedAtMs: number }) | undefined> {
   return db
     .selectFrom('session')
     .innerJoin('account', 'account.id', 'session.accountId')
-    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles'])
+    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles', 'session.lastUsedAtMs'])
     .where('session.id', '=', id)
     .where('session.revokedAtMs', 'is', null)
     .where('session.expiresAtMs', '>', nowMs)
@@ -36,6 +40,24 @@ export async function hasActiveSession(db: Db, accountId: string, id: string): P
     .executeTakeFirst();
   return row !== undefined;
 }
+
+/** The last used first. */
+export const activeSessionsOf = (
+  db: Db,
+  accountId: string,
+  nowMs: number,
+  limit: number,
+): Promise<Selectable<SessionTable>[]> =>
+  db
+    .selectFrom('session')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('revokedAtMs', 'is', null)
+    .where('expiresAtMs', '>', nowMs)
+    .orderBy('lastUsedAtMs', 'desc')
+    .orderBy('id')
+    .limit(limit)
+    .execute();
 
 /** Returns false for a session already revoked. */
 export async function revokeSession(tx: Db, id: string, atMs: number): Promise<boolean> {

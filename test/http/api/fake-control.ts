@@ -90,6 +90,8 @@ const refusingAccess: Access = {
   },
   login: unasked,
   logout: unasked,
+  listLogins: unasked,
+  revokeLogin: unasked,
   changePassword: unasked,
   createUser: unasked,
   createApiKey: unasked,
@@ -111,6 +113,8 @@ const unaskedAccounts: Control['accounts'] = {
   invite: unasked,
   resetPassword: unasked,
   linkOf: unasked,
+  register: unasked,
+  registers: () => false,
   setPassword: unasked,
 };
 const unaskedInstances: Instances = {

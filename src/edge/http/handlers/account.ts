@@ -1,8 +1,10 @@
-import type { Access } from '../../../control/index.ts';
+import type { Access, Control } from '../../../control/index.ts';
 import { accessCookie } from '../credentials.ts';
 import { nothing, type ClosedHandlers, type OpenHandlers } from './handler.ts';
 
-export const openHandlers = (access: Access, secureCookies: boolean): OpenHandlers => ({
+export const openHandlers = ({ access, accounts }: Control, secureCookies: boolean): OpenHandlers => ({
+  register: ({ body, from }) => accounts.register(body, from),
+
   async login({ body, from, userAgent, setHeader }) {
     const { accessToken, accessExpire } = await access.login(body, from, userAgent);
     setHeader('set-cookie', accessCookie(accessToken, accessExpire, secureCookies));
@@ -17,6 +19,18 @@ export const accountHandlers = (access: Access, secureCookies: boolean) =>
       setHeader('set-cookie', accessCookie('', 0, secureCookies));
       return {};
     },
+    async listLogins(caller) {
+      const logins = await access.listLogins(caller);
+      return {
+        logins: logins.map(({ createdAtMs, lastUsedAtMs, expiresAtMs, ...login }) => ({
+          ...login,
+          createdAtUnixMs: createdAtMs,
+          lastUsedAtUnixMs: lastUsedAtMs,
+          expiresAtUnixMs: expiresAtMs,
+        })),
+      };
+    },
+    revokeLogin: (caller, { body, idempotency }) => access.revokeLogin(caller, body, idempotency).then(nothing),
     async changePassword(caller, { body, setHeader }) {
       await access.changePassword(caller, body);
       setHeader('set-cookie', accessCookie('', 0, secureCookies));
