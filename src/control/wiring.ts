@@ -115,6 +115,10 @@ function accessUseCases(
       await publishAccount(foundation, body.accountId);
       return answer;
     };
+  const loginsEnded = <Answer extends { accountId: string }>(answer: Answer): Answer => {
+    foundation.changes.publish({ subject: 'account', id: answer.accountId });
+    return answer;
+  };
   const credentialsRevoked = ({ accountId: id }: Caller): Change => ({ subject: 'account', id });
   return {
     access: {
@@ -131,11 +135,8 @@ function accessUseCases(
       ...administration,
       disable: cuttingOff(administration.disable),
       enable: cuttingOff(administration.enable),
-      async setPassword(body, from) {
-        const done = await administration.setPassword(body, from);
-        foundation.changes.publish({ subject: 'account', id: done.accountId });
-        return done;
-      },
+      setPassword: (body, from) => administration.setPassword(body, from).then(loginsEnded),
+      resetAtHost: (username) => administration.resetAtHost(username).then(loginsEnded),
     },
     ports: {
       ...makePorts(foundation),

@@ -40,6 +40,7 @@ import { defaultPool, rangesMeeting } from '../engines/docker/network/subnets.ts
 import { auditHeadFile } from './audit-head-file.ts';
 import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
+import { serveHostCommands } from './host-commands.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
 import { makeDrivers, type Drivers } from './drivers.ts';
 import { readFileShares } from './open-files.ts';
@@ -116,6 +117,8 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   });
   await running.start();
   cleanups.push(() => running.stop());
+  const hostCommands = await serveHostCommands(config, running.control.accounts, log);
+  cleanups.push(() => hostCommands.stop());
   if (config.role === 'all') await serveSsh(parts, cleanups);
   if (config.role === 'api') await serveGatewayProcess(parts, cleanups);
   startPreparations(parts, offered, cleanups);

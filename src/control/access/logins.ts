@@ -1,4 +1,4 @@
-/** Logins, their list and ends, and change of password, which ends every login and keeps API keys for programs. */
+/** Logins, their list and end. A change of password ends all, and keeps API keys for programs. */
 import { Refusal } from '../../domain/refusal.ts';
 import {
   accountById,
@@ -61,19 +61,52 @@ export interface LoginDeps extends CredentialDeps {
   grants: Grants;
 }
 
+function invalidateLogin({ callers, grants }: Pick<LoginDeps, 'callers' | 'grants'>, id: string): void {
+  callers.invalidate(({ sessionId }) => sessionId === id);
+  grants.invalidate(({ sessionId }) => sessionId === id);
+}
+
+const makeLoginList = (deps: LoginDeps): Pick<Access, 'listLogins' | 'revokeLogin'> => {
+  const { store, time } = deps;
+  return {
+    async listLogins({ accountId, sessionId }) {
+      const rows = await activeSessionsOf(store.read, accountId, time.now(), MAX_LOGINS_LISTED);
+      return rows.map(({ id, address, userAgent, createdAtMs, lastUsedAtMs, expiresAtMs }) => ({
+        id,
+        address,
+        userAgent,
+        createdAtMs,
+        lastUsedAtMs: Math.max(createdAtMs, lastUsedAtMs),
+        expiresAtMs,
+        current: id === sessionId,
+      }));
+    },
+
+    async revokeLogin({ accountId }, { id }, idempotency) {
+      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
+        if (!(await hasActiveSession(tx, accountId, id))) {
+          const message = `login ${JSON.stringify(id)} not found; POST /api/user/login/list lists yours`;
+          throw new Refusal('not_found', message);
+        }
+        await endLogin(tx, { accountId, sessionId: id, kind: 'account.loginRevoked', nowMs });
+        return {};
+      });
+      invalidateLogin(deps, id);
+    },
+  };
+};
+
 export const makeLogins = (
   deps: LoginDeps,
 ): Pick<Access, 'login' | 'logout' | 'listLogins' | 'revokeLogin' | 'changePassword'> => {
-  const { store, time, randomBytes, log, passwords, tokens, callers, grants } = deps;
+  const { store, time, randomBytes, log, passwords, tokens } = deps;
   const loginLimit = makeLoginRateLimit(time);
   /** Separate from logins: failed logins of others must not block a change of password. */
   const changeLimit = makeLoginRateLimit(time);
-  const invalidateLogin = (id: string): void => {
-    callers.invalidate(({ sessionId }) => sessionId === id);
-    grants.invalidate(({ sessionId }) => sessionId === id);
-  };
 
   return {
+    ...makeLoginList(deps),
+
     async login({ username, password }, from, userAgent = '') {
       const account = await accountByLogin(store.read, username);
       const name = account?.username ?? username.toLowerCase();
@@ -128,32 +161,7 @@ export const makeLogins = (
         await lockAccount(tx, accountId);
         await endLogin(tx, { accountId, sessionId, kind: 'account.loggedOut', nowMs: time.now() });
       });
-      invalidateLogin(sessionId);
-    },
-
-    async listLogins({ accountId, sessionId }) {
-      const rows = await activeSessionsOf(store.read, accountId, time.now(), MAX_LOGINS_LISTED);
-      return rows.map(({ id, address, userAgent, createdAtMs, lastUsedAtMs, expiresAtMs }) => ({
-        id,
-        address,
-        userAgent,
-        createdAtMs,
-        lastUsedAtMs: Math.max(createdAtMs, lastUsedAtMs),
-        expiresAtMs,
-        current: id === sessionId,
-      }));
-    },
-
-    async revokeLogin({ accountId }, { id }, idempotency) {
-      await writeOwnAccount(deps, accountId, idempotency, async (tx, nowMs) => {
-        if (!(await hasActiveSession(tx, accountId, id))) {
-          const message = `login ${JSON.stringify(id)} not found; POST /api/user/login/list lists yours`;
-          throw new Refusal('not_found', message);
-        }
-        await endLogin(tx, { accountId, sessionId: id, kind: 'account.loginRevoked', nowMs });
-        return {};
-      });
-      invalidateLogin(id);
+      invalidateLogin(deps, sessionId);
     },
 
     async changePassword({ accountId }, { oldPassword, newPassword }) {

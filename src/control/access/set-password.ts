@@ -2,15 +2,17 @@
  * One-time links to the page that sets a password: of an invited account, or in place of a lost
  * password. Only the answer has the link; the database has its hash.
  */
-import { passwordLinkLifeMs, type PasswordLinkKind } from '../../domain/account-state.ts';
+import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/account-state.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Role } from '../../domain/roles.ts';
-import { lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
+import { accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activePasswordLink, replacePasswordLinks } from '../../store/tables/password-links.ts';
 import type { Db } from '../../store/store.ts';
 import type { Mutation } from '../base/caller.ts';
+import type { WriteDeps } from '../base/idempotent.ts';
 import {
+  accountInfo,
   invalidateAccount,
   refuseDeleting,
   revokeCredentials,
@@ -38,7 +40,46 @@ export interface PasswordLinks {
     body: { token: string; newPassword: string },
     from: string,
   ): Promise<{ accountId: string; username: string }>;
+  /** For the command on the host. `username`: name or email. */
+  resetAtHost(username: string): Promise<HostReset>;
 }
+
+export interface HostReset {
+  accountId: string;
+  username: string;
+  password: string;
+  role: Role;
+  state: AccountState;
+}
+
+type HostResetDeps = Pick<WriteDeps, 'store' | 'time'> & { randomBytes: RandomBytes; passwords: Passwords };
+
+/** Replaces a password for who is on the host; ends every login of the account. */
+export async function resetPasswordOf(
+  { store, time, randomBytes, passwords }: HostResetDeps,
+  username: string,
+): Promise<HostReset> {
+  const account = await accountByLogin(store.read, username);
+  if (!account) {
+    const message = `account ${JSON.stringify(username)} not found; npm run admin -- list lists the accounts`;
+    throw new Refusal('not_found', message);
+  }
+  const { id: accountId } = account;
+  const password = Buffer.from(randomBytes(HOST_PASSWORD_BYTES)).toString('base64url');
+  const passwordHash = await passwords.hash(password, { account: account.username, address: null });
+  await store.write(async (tx) => {
+    await lockAccount(tx, accountId);
+    const nowMs = time.now();
+    await setPasswordHash(tx, accountId, passwordHash);
+    await revokeCredentials(tx, accountId, nowMs);
+    const event = { kind: 'account.passwordSet', data: { by: 'host' } };
+    await appendEvent(tx, { accountId, atMs: nowMs, subjectId: accountId, ...event });
+  });
+  const { role, state } = accountInfo(account);
+  return { accountId, username: account.username, password, role, state };
+}
+
+const HOST_PASSWORD_BYTES = 15;
 
 export interface PasswordLinkDeps extends AccountAdminDeps {
   randomBytes: RandomBytes;
@@ -135,6 +176,12 @@ export const makePasswordLinks = (deps: PasswordLinkDeps): PasswordLinks => {
       });
       invalidateAccount(deps, accountId);
       return { accountId, username };
+    },
+
+    async resetAtHost(name) {
+      const reset = await resetPasswordOf(deps, name);
+      invalidateAccount(deps, reset.accountId);
+      return reset;
     },
   };
 };

@@ -60,7 +60,7 @@ onBothEngines('the list of logins', (open) => {
 const NEW = { username: 'nora', password: 'seven green bottles' };
 
 onBothEngines('open registration', (open) => {
-  test('makes accounts without a balance unless told, and only when open', async () => {
+  test('makes accounts only when open, without a balance unless one is configured', async () => {
     const closed = (await openFixture(open)).access.administration;
     expect(closed.registers()).toBe(false);
     await expectRefused(closed.register(NEW, HOME), 'forbidden', /ask an administrator/);

@@ -113,6 +113,7 @@ const unaskedAccounts: Control['accounts'] = {
   invite: unasked,
   resetPassword: unasked,
   linkOf: unasked,
+  resetAtHost: unasked,
   register: unasked,
   registers: () => false,
   setPassword: unasked,

@@ -1,0 +1,20 @@
+/** `npm run admin`: accounts of this host's installation, under Node 24 (`host-admin.ts`). */
+import { readArguments } from './lib/arguments.mjs';
+import { ensureDependencies } from './lib/dependencies.mjs';
+import { envWithNode, findNode24 } from './lib/node24.mjs';
+import { becomeProgram, runCommand } from './lib/run.mjs';
+
+const USAGE = `npm run admin -- list                    lists the accounts with their roles
+
+npm run admin -- reset-password NAME     replaces a lost password, and prints the new one
+
+Works while the server runs and while it is stopped. Set the same BERTH_* settings as for the server, and
+run it as the same user.`;
+
+await runCommand(async () => {
+  readArguments(USAGE, { options: {}, allowPositionals: true });
+  await ensureDependencies();
+  const node = findNode24();
+  const args = ['scripts/host-admin.ts', ...process.argv.slice(2)];
+  return becomeProgram({ command: node, args, env: envWithNode(node) });
+});

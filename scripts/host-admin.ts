@@ -1,0 +1,30 @@
+/** Lists accounts, or replaces a password, of the installation of BERTH_DATA. */
+import { Refusal } from '../src/domain/refusal.ts';
+import { errorText } from '../src/domain/unknown-error.ts';
+import { readConfig } from '../src/main/config.ts';
+import { withHostCommands, type HostCommands } from '../src/main/host-commands.ts';
+import { runCommand, say, Unready } from './lib/run.mjs';
+
+const [verb, name, ...more] = process.argv.slice(2);
+
+async function run(commands: HostCommands): Promise<void> {
+  if (verb === 'list' && name === undefined) {
+    for (const { username, role, state } of await commands.list()) say(`${username}\t${role}\t${state}`);
+    return;
+  }
+  if (verb !== 'reset-password' || name === undefined || more.length > 0)
+    throw new Unready('Write: npm run admin -- list, or: npm run admin -- reset-password NAME');
+  const { username, password, state } = await commands.resetPassword(name);
+  say(`New password of ${username}: ${password}`);
+  say('Every login of the account has ended; its API keys work on.');
+  if (state !== 'active') say(`The account is ${state}: an administrator has to enable it before a login.`);
+}
+
+await runCommand(async () => {
+  try {
+    await withHostCommands(readConfig(process.env), run);
+  } catch (error) {
+    if (error instanceof Unready) throw error;
+    throw new Unready(error instanceof Refusal ? error.message : errorText(error));
+  }
+});

@@ -1,0 +1,140 @@
+/**
+ * Commands of the host (`npm run admin`). The running server takes them on a socket in its data
+ * folder, because one server alone writes a database; without a server the command locks the data
+ * folder and writes by itself.
+ */
+import { existsSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
+import { z } from 'zod';
+import { accountInfo } from '../control/access/account-admin.ts';
+import { argon2id, makePasswords } from '../control/access/passwords.ts';
+import { resetPasswordOf } from '../control/access/set-password.ts';
+import type { Control, Log } from '../control/index.ts';
+import { realTime } from '../control/base/time.ts';
+import { accountStates } from '../domain/account-state.ts';
+import { Refusal } from '../domain/refusal.ts';
+import { roles } from '../domain/roles.ts';
+import { errorCode } from '../domain/unknown-error.ts';
+import { makeLinkClient } from '../edge/link/link-client.ts';
+import { serveLinkSocket, type LinkServer } from '../edge/link/link-server.ts';
+import { lockDatabase } from '../store/db/database-lock.ts';
+import { lockFolder } from '../store/db/folder-lock.ts';
+import { openStore } from '../store/open.ts';
+import { accountPage } from '../store/tables/accounts.ts';
+import type { Store } from '../store/store.ts';
+import type { Config } from './config.ts';
+
+type HostConfig = Pick<Config, 'dataFolder' | 'databaseUrl'>;
+
+const person = z.object({ username: z.string(), role: z.enum(roles), state: z.enum(accountStates) });
+const listAnswer = z.array(person);
+const resetAnswer = person.extend({ password: z.string() });
+const resetQuestion = z.object({ username: z.string() });
+
+export interface HostCommands {
+  list(): Promise<z.output<typeof listAnswer>>;
+  resetPassword(username: string): Promise<z.output<typeof resetAnswer>>;
+}
+
+const PAGE_SIZE = 500;
+const ANSWER_MS = 30_000;
+
+/** Socket of the running server, mode 0600. */
+const socketPath = ({ dataFolder }: HostConfig): string => join(dataFolder, 'admin.sock');
+
+async function allPages(
+  page: (currentPage: number) => Promise<z.output<typeof listAnswer>>,
+): Promise<z.output<typeof listAnswer>> {
+  const all: z.output<typeof listAnswer> = [];
+  for (let currentPage = 1; ; currentPage++) {
+    const some = await page(currentPage);
+    all.push(...some.map(({ username, role, state }) => ({ username, role, state })));
+    if (some.length < PAGE_SIZE) return all;
+  }
+}
+
+export function serveHostCommands(
+  config: HostConfig,
+  accounts: Pick<Control['accounts'], 'list' | 'resetAtHost'>,
+  log: Pick<Log, 'error' | 'warn'>,
+): Promise<LinkServer> {
+  return serveLinkSocket({
+    path: socketPath(config),
+    log,
+    async answer(req) {
+      if (req.url === '/list')
+        return allPages(
+          async (currentPage) => (await accounts.list({}, { currentPage, pageSize: PAGE_SIZE })).accounts,
+        );
+      if (req.url !== '/resetPassword') throw new Refusal('not_found', `the server knows no command ${req.url}`);
+      const { username, password, role, state } = await accounts.resetAtHost(
+        resetQuestion.parse(await json(req)).username,
+      );
+      log.warn({ username }, 'a password was reset on the host');
+      return { username, password, role, state };
+    },
+  });
+}
+
+/** Lends the commands of the running server, or of the stored data. Throws if neither is there. */
+export async function withHostCommands<Result>(
+  config: HostConfig,
+  use: (commands: HostCommands) => Promise<Result>,
+): Promise<Result> {
+  if (!existsSync(join(config.dataFolder, 'secrets.key')))
+    throw new Refusal('not_found', `${config.dataFolder} has no installation; set BERTH_DATA as for the server`);
+  const away = 'the server does not answer; run this command as the user of the server';
+  const client = makeLinkClient({ socketPath: socketPath(config), headers: {}, timeoutMs: ANSWER_MS, away });
+  const commands: HostCommands = {
+    list: () => client.ask('list', {}, listAnswer),
+    resetPassword: (username) => client.ask('resetPassword', { username }, resetAnswer),
+  };
+  try {
+    return await use(commands);
+  } catch (error) {
+    const code = error instanceof Refusal ? errorCode(error.detail) : undefined;
+    // No server, or a socket that a dead one left.
+    if (code !== 'ENOENT' && code !== 'ECONNREFUSED') throw error;
+    return await withStoredData(config, use);
+  } finally {
+    client.stop();
+  }
+}
+
+const quiet = { info() {}, warn() {}, error() {} };
+
+async function withStoredData<Result>(
+  { dataFolder, databaseUrl }: HostConfig,
+  use: (commands: HostCommands) => Promise<Result>,
+): Promise<Result> {
+  const lock = lockFolder(dataFolder);
+  const onLost = (): never => process.exit(1);
+  try {
+    const database = databaseUrl === null ? null : await lockDatabase({ url: databaseUrl, log: quiet, onLost });
+    try {
+      const file = join(dataFolder, 'berth.db');
+      const store = await openStore({ url: databaseUrl ?? undefined, file, log: quiet });
+      try {
+        return await use(storedCommands(store));
+      } finally {
+        await store.stop();
+      }
+    } finally {
+      await database?.release();
+    }
+  } finally {
+    lock.release();
+  }
+}
+
+function storedCommands(store: Store): HostCommands {
+  const passwords = makePasswords({ randomBytes, argon2id, atOnce: 1 });
+  const page = (currentPage: number) =>
+    accountPage(store.read, {}, { offset: (currentPage - 1) * PAGE_SIZE, limit: PAGE_SIZE });
+  return {
+    list: () => allPages(async (currentPage) => (await page(currentPage)).rows.map(accountInfo)),
+    resetPassword: (username) => resetPasswordOf({ store, time: realTime, randomBytes, passwords }, username),
+  };
+}

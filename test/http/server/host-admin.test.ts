@@ -1,0 +1,60 @@
+/** `npm run admin` on the host, while the server runs and while it is stopped. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, onTestFinished, test } from 'vitest';
+import { login, startServerProcess, PASSWORD, type ServerProcess } from '../../fixtures/server-process.ts';
+
+const ROOT = join(import.meta.dirname, '../../..');
+
+async function admin(folder: string, ...args: string[]): Promise<{ code: number; text: string }> {
+  const command = promisify(execFile)(process.execPath, ['scripts/host-admin.ts', ...args], {
+    cwd: ROOT,
+    env: { PATH: process.env['PATH'] ?? '', BERTH_DATA: folder },
+  });
+  return command.then(
+    ({ stdout }) => ({ code: 0, text: stdout }),
+    (error: { code: number; stderr: string }) => ({ code: error.code, text: error.stderr }),
+  );
+}
+
+const passwordIn = ({ text }: { text: string }): string => /^New password of admin: (\S{20})$/m.exec(text)?.[1] ?? '';
+const canLogIn = (server: ServerProcess, password: string): Promise<boolean> =>
+  login(server, 'admin', password).then(
+    () => true,
+    () => false,
+  );
+
+test('replaces a lost password and ends its logins, with the server running and stopped', async () => {
+  const server = await startServerProcess({ nodePorts: '32420-32429', settings: { BERTH_ENGINE: 'simulated' } });
+  onTestFinished(() => server.stop());
+  const { folder } = server;
+  const { client } = await login(server, 'admin', PASSWORD);
+  await client.inviteAccount({ username: 'anna' });
+  expect((await stat(join(folder, 'admin.sock'))).mode & 0o777).toBe(0o600);
+  const listed = { code: 0, text: 'anna\tuser\tactive\nadmin\tadmin\tactive\n' };
+  expect(await admin(folder, 'list')).toEqual(listed);
+
+  const running = passwordIn(await admin(folder, 'reset-password', 'ADMIN'));
+  await expect(client.userInfo()).rejects.toMatchObject({ status: 401 });
+  expect(await Promise.all([canLogIn(server, PASSWORD), canLogIn(server, running)])).toEqual([false, true]);
+  expect(server.output()).not.toContain(running);
+  const unknown = await admin(folder, 'reset-password', 'nobody');
+  expect(unknown).toMatchObject({ code: 1, text: expect.stringContaining('npm run admin -- list') });
+
+  // A kill leaves the socket behind.
+  await server.kill('SIGKILL');
+  expect(await admin(folder, 'list')).toEqual(listed);
+  const stopped = passwordIn(await admin(folder, 'reset-password', 'admin'));
+  await server.start();
+  expect(await Promise.all([canLogIn(server, running), canLogIn(server, stopped)])).toEqual([false, true]);
+});
+
+test('makes nothing in a folder without an installation, and refuses what it does not know', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'berth-no-data-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  expect(await admin(folder, 'list')).toMatchObject({ code: 1, text: expect.stringContaining('set BERTH_DATA') });
+  await expect(stat(join(folder, 'berth.db'))).rejects.toThrow(/ENOENT/);
+});
