@@ -1,8 +1,9 @@
 /** Rows for operators: what runs, whoever owns it. */
+import * as egress from './egress.ts';
 import { instanceIdAnswer, instanceIdBody } from './instance.ts';
 import { operatorInstanceAnswer } from './operation.ts';
 import * as operator from './operator.ts';
-import { operatorReadRoute, operatorRoute } from './route.ts';
+import { adminReadRoute, adminRoute, operatorReadRoute, operatorRoute } from './route.ts';
 
 export const operatorRoutes = {
   listAllInstances: operatorReadRoute('/admin/instance/list', operator.instancesRequest, operator.instancesAnswer, {
@@ -32,5 +33,12 @@ export const operatorRoutes = {
   drainRegion: operatorRoute('/admin/region/drain', operator.drainRequest, operator.drainAnswer, {
     idempotent: true,
     summary: 'Drain a region: no launches and starts; running instances stay, or are stopped after a time (operators)',
+  }),
+  getEgress: adminReadRoute('/admin/egress/get', egress.egressGetRequest, egress.egressAnswer, {
+    summary: 'Return the egress policy of a region or an account (administrators)',
+  }),
+  setEgress: adminRoute('/admin/egress/set', egress.egressSetRequest, egress.egressAnswer, {
+    idempotent: true,
+    summary: 'Set what instances of a region or an account may connect to, running ones too (administrators)',
   }),
 } as const;

@@ -7,6 +7,7 @@ import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
+import { makeApplyEgress } from './instances/egress.ts';
 import { makeInstanceReconciler } from './instances/reconcile-instance.ts';
 import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
@@ -30,6 +31,8 @@ export interface Background {
 }
 
 const FREE_SPACE_INTERVAL_MS = 10_000;
+/** Other processes may change the policies. */
+const EGRESS_INTERVAL_MS = 3_000;
 const PROBE_INTERVAL_MS = 10_000;
 /** An orphan must be seen twice, and is to be found within a minute. */
 const SWEEP_INTERVAL_MS = 25_000;
@@ -54,6 +57,7 @@ const ACCESS_INTERVAL_MS = 3_600_000;
 export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
 /** Stops the instances of disabled accounts. */
 export const DISABLED_TASK = 'disabled accounts';
+export const EGRESS_TASK = 'egress policies';
 const FULL_DISK_SCAN = 'scan full disks';
 
 export function makeBackground(foundation: Foundation): Background {
@@ -61,12 +65,15 @@ export function makeBackground(foundation: Foundation): Background {
   let loops: ReconcileLoop[] = [];
   let firstProbe: Promise<void> = Promise.resolve();
   const probe = makeProbe(foundation);
+  const applyEgress = makeApplyEgress(foundation);
   return {
     async start() {
       if (foundation.alone) await store.write((tx) => releaseAllLeases(tx, time.now()));
+      // Before a loop starts instances: an engine enforces what it knows.
+      await applyEgress();
       loops = startLoops(foundation);
       watchEngines(foundation);
-      scheduler.start(makeTasks(foundation, probe));
+      scheduler.start(makeTasks(foundation, probe, async () => void (await (await applyEgress()).passed)));
       firstProbe = probe().catch((error: unknown) => log.warn({ err: error }, 'the first probe failed'));
     },
     async stop() {
@@ -116,7 +123,7 @@ function instanceReconciler(foundation: Foundation) {
   });
 }
 
-function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
+function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgress: () => Promise<void>): Task[] {
   const { regions, scheduler, freeSpace, health, sampler, diskHolders, idleDetector, idleLimits, access, audit } =
     foundation;
   const measurements = makeDiskMeasurements(foundation);
@@ -144,6 +151,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>): Task[] {
   return [
     task('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
     task('probe', PROBE_INTERVAL_MS, probe),
+    task(EGRESS_TASK, EGRESS_INTERVAL_MS, applyEgress),
     task(SWEEP_TASKS[0], SWEEP_INTERVAL_MS, sweep),
     task(SWEEP_TASKS[1], SWEEP_INTERVAL_MS, sweepAllDisks),
     task(FULL_DISK_SCAN, MEASURE_INTERVAL_MS, makeFullDiskScan(measureDeps)),

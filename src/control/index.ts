@@ -13,6 +13,7 @@ import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { Quotas } from './quotas/quotas.ts';
 import type { Instances } from './instances/instances.ts';
+import type { EgressUseCases } from './instances/egress.ts';
 import type { Operator } from './instances/operator.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
@@ -91,6 +92,7 @@ export interface Control {
   routeTable: RouteTable;
   operations: Operations;
   operator: Operator;
+  egress: EgressUseCases;
   heldDisks: Pick<HeldDisks, 'list'>;
   tasks: Tasks;
   events: Events;

@@ -19,6 +19,7 @@ import { makeLaunch } from './instances/launch.ts';
 import { makeLogs } from './inside/logs/logs.ts';
 import { makeMetrics } from './inside/metrics/metrics.ts';
 import { makeMountVolume } from './volumes/mounts.ts';
+import { makeEgressUseCases } from './instances/egress.ts';
 import { makeOperator } from './instances/operator.ts';
 import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
@@ -34,7 +35,7 @@ import { makeVolumes } from './volumes/volumes.ts';
 import type { Caller, Mutation } from './base/caller.ts';
 import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
-import { DISABLED_TASK, makeBackground, SWEEP_TASKS } from './background.ts';
+import { DISABLED_TASK, EGRESS_TASK, makeBackground, SWEEP_TASKS } from './background.ts';
 import { makeFoundation, type ControlDeps, type Foundation } from './base/foundation.ts';
 import { makeReadInstances } from './instances/instances.ts';
 
@@ -213,7 +214,7 @@ function insideUseCases(
 
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'audit' | 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health'> {
+): Pick<Control, 'audit' | 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
@@ -221,6 +222,7 @@ function operatorUseCases(
   return {
     audit: foundation.audit,
     catalog: makeCatalog(foundation),
+    egress: makeEgressUseCases({ ...foundation, applySoon: () => scheduler.runSoon(EGRESS_TASK) }),
     orphans: makeOrphans({ ...foundation, sweepSoon }),
     heldDisks,
     tasks: { list: async () => scheduler.statuses() },

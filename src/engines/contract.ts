@@ -14,6 +14,7 @@
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
+import type { EgressPolicies } from '../domain/egress.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
 import type { Space } from '../domain/pool.ts';
@@ -48,6 +49,9 @@ export interface Capabilities {
     /** Instances cannot reach link-local addresses, such as the metadata service of a cloud. */
     linkLocalClosed: boolean;
     whyLinkLocalOpen?: string;
+    /** `setEgress` can limit what instances connect to. */
+    egressPolicy: boolean;
+    whyNoEgressPolicy?: string;
     /** `shared`: root inside is an unprivileged id of the host, the same for all instances. */
     userNamespaces: 'none' | 'shared';
     /** Names of the container runtimes that an instance type may have. */
@@ -380,6 +384,14 @@ export interface Engine {
    * another port would help), `no_capacity`, `rejected`.
    */
   ensure(spec: EngineSpec, signal: AbortSignal): Promise<Observation>;
+
+  /**
+   * Replaces the egress policies, also of running instances and of open connections that these
+   * opened. Connections to an instance, and within an account, stay allowed. The engine keeps the
+   * policies until the next call; `ensure` fails while it can't enforce those of the owner. Fault:
+   * `rejected` without `capabilities.isolation.egressPolicy`, unless all are open.
+   */
+  setEgress(policies: EgressPolicies, signal: AbortSignal): Promise<void>;
 
   /**
    * Stops the instance, its Docker first: SIGTERM, then SIGKILL, after `graceMs` in total. After:

@@ -13,6 +13,7 @@ import { keyLimits } from './migrations/0009-key-limits.ts';
 import { quotas } from './migrations/0011-quotas.ts';
 import { drain } from './migrations/0012-drain.ts';
 import { audit } from './migrations/0013-audit.ts';
+import { egress } from './migrations/0014-egress.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -31,6 +32,7 @@ export const migrations: readonly Migration[] = [
   quotas,
   drain,
   audit,
+  egress,
 ];
 
 export async function openStore(options: {

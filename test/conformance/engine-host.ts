@@ -33,6 +33,7 @@ export function describeSurroundings(current: () => Subject): void {
         isolation: expect.objectContaining({
           connectionLimit: expect.any(Boolean),
           linkLocalClosed: expect.any(Boolean),
+          egressPolicy: expect.any(Boolean),
           kernelLimits: expect.any(Boolean),
           hostReserve: expect.any(Boolean),
           userNamespaces: expect.stringMatching(/^(none|shared)$/),

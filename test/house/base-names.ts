@@ -16,6 +16,7 @@ const onSeveralLayers: Readonly<Record<string, readonly string[]>> = {
   'disk-usage': ['domain', 'control/volumes'],
   disks: ['control/volumes', 'store/tables'],
   drain: ['domain', 'control/capacity'],
+  egress: ['contract', 'domain', 'control/instances', 'engines/docker/network', 'store/tables'],
   environment: ['contract', 'domain', 'control/instances'],
   events: ['contract', 'control/inside/logs', 'store/tables'],
   exec: ['contract', 'engines/docker/exec'],

@@ -131,6 +131,8 @@ export function faultyEngine(life: ServerRun): Engine {
         another: (owned) => owned.map((one) => ({ ...one, id: foreignId })),
         foreign: (owned) => [...owned, ...foreignObjects],
       }),
+    // Out of the simulation: no fault of it is a promise of control's.
+    setEgress: engine.setEgress,
     async observe(ids, signal) {
       const about = ids.join(',');
       try {

@@ -1,10 +1,10 @@
 /** Lists for operators, and their actions on instances of others, by the use cases of the owner. */
 import type { Action, InstanceStatus } from '../../domain/instance-states.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
-import { accountById, accountByLogin } from '../../store/tables/accounts.ts';
+import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
 import { pageOfAll, type OperatorFilter, type OwnedText } from '../../store/tables/operator-lists.ts';
-import type { Store } from '../../store/store.ts';
+import type { Db, Store } from '../../store/store.ts';
 import { makeSetDrain, type SetDrain } from '../capacity/drain.ts';
 import type { Caller, Idempotency, Pager, StartedOperation } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -76,11 +76,12 @@ export function makeOperator(deps: UseCaseDeps, get: Instances['get']): Operator
 }
 
 async function filterOf({ read }: Store, { account, ...filter }: OperatorListRequest): Promise<OperatorFilter> {
-  if (account === undefined) return filter;
-  const found = (await accountById(read, account)) ?? (await accountByLogin(read, account));
-  if (found) return { ...filter, ownerId: found.id };
-  throw new Refusal(
-    'not_found',
-    `account ${account} not found; send a user ID, a user name or an email address, or leave "account" out`,
-  );
+  return account === undefined ? filter : { ...filter, ownerId: (await findAccount(read, account)).id };
+}
+
+/** Finds an account by ID, name or email address. */
+export async function findAccount(db: Db, account: string): Promise<AccountRow> {
+  const found = (await accountById(db, account)) ?? (await accountByLogin(db, account));
+  if (found) return found;
+  throw new Refusal('not_found', `account ${account} not found; send a user ID, a user name or an email address`);
 }

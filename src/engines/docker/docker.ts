@@ -31,11 +31,12 @@ import { makeDockerInside, type DockerInsideConfig } from './container/docker-in
 import { makeRunEnds } from './container/run-ends.ts';
 import { makeHost, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
-import { makeIsolation, type IsolationConfig } from './host/isolation.ts';
+import { makeIsolation, type EnsureFirewall, type IsolationConfig } from './host/isolation.ts';
 import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
 import { openExec, runCommand, type ExecOptions } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
 import { openLog, readLog } from './exec/logs.ts';
+import { makeEgress } from './network/egress.ts';
 import { makeFirewall } from './network/firewall.ts';
 import type { LinkLocal } from './network/firewall-rules.ts';
 import { makeSpareProcesses } from './exec/spare-processes.ts';
@@ -115,6 +116,8 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
       return containers.ensure(spec, signal);
     },
 
+    setEgress: modules.egress.set,
+
     halt: containers.halt,
 
     destroy: (id, signal) => {
@@ -193,10 +196,13 @@ function wireModules(options: DockerEngineOptions) {
   const client = makeDockerClient(options.endpoint);
   const dockerInside = options.dockerInside ?? null;
   const pool = options.networkPool ?? defaultPool;
-  const ensureFirewall = makeFirewall({ installation, pool, linkLocal: options.linkLocal, log });
+  const filter = { installation, pool, linkLocal: options.linkLocal, log };
+  const egress = makeEgress({ ...filter, client });
+  const limitNetworks = makeFirewall(filter);
+  const ensureFirewall: EnsureFirewall = async (on) => ({ ...(await limitNetworks(on)), ...(await egress.ensure(on)) });
   const ensureIsolation = makeIsolation(options.isolation, ensureFirewall, log);
   const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes);
-  const networks = makeNetworks({ client, host, installation, pool });
+  const networks = makeNetworks({ client, host, installation, pool, egress });
   const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
   const images = makeDockerImages({ client, host, installation, buildLocalImage: options.buildLocalImage });
@@ -239,5 +245,6 @@ function wireModules(options: DockerEngineOptions) {
     sizes,
     runEnds,
     onLost,
+    egress,
   };
 }

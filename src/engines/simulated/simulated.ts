@@ -17,6 +17,7 @@ import type { Capabilities, Engine, EngineSpec } from '../contract.ts';
 import { copyOf } from './container.ts';
 import { makeContext } from './context.ts';
 import type { Faults } from './injected-faults.ts';
+import type { EgressPolicies } from '../../domain/egress.ts';
 import { SimulatedHost, type HostOptions } from './host.ts';
 import { imageVerbs } from './image-verbs.ts';
 import { insideVerbs } from './inside-verbs.ts';
@@ -35,6 +36,8 @@ export interface SimulatedEngineOptions extends HostOptions {
 
 export interface SimulatedEngine extends Engine {
   readonly host: SimulatedHost;
+  /** Policies of the last `setEgress`. */
+  egress(): EgressPolicies | null;
   /** Applies faults from now on; undefined: none. */
   misbehave(faults: Faults | undefined): void;
   /** Leaves the state of a crash between create and start. */
@@ -56,12 +59,14 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
       hostReserve: true,
       connectionLimit: true,
       linkLocalClosed: true,
+      egressPolicy: true,
       userNamespaces: 'none',
       runtimes: ['runc'],
     },
     sizes: { processors: true, memory: true },
     ...options.capabilities,
   };
+  let egress: EgressPolicies | null = null;
   const stopping = new AbortController();
   const context = makeContext({ installation, host, capabilities, faults, stopped: stopping.signal });
 
@@ -69,6 +74,11 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
     host,
     dockerImageRef: options.dockerImageRef,
     misbehave: context.misbehave,
+    egress: () => egress,
+    // Simulated instances reach nothing, so every policy holds.
+    async setEgress(policies) {
+      egress = policies;
+    },
     leaveHalfMade(spec) {
       host.create(installation, copyOf(spec));
     },

@@ -147,6 +147,12 @@ export interface RegionTable {
   drain: Generated<string | null>;
 }
 
+/** `holderId`: a region, for accounts without a policy of their own, or an account. */
+export interface EgressTable {
+  holderId: string;
+  policy: string;
+}
+
 export interface ImageTable {
   id: string;
   name: string;
@@ -476,4 +482,5 @@ export interface Schema extends AuditSchema {
   portShare: PortShareTable;
   variable: VariableTable;
   quota: QuotaTable;
+  egress: EgressTable;
 }

@@ -2,6 +2,7 @@
 import { scopes, type Scope } from '../../domain/scopes.ts';
 import { z } from 'zod';
 import { chargeModes } from '../../domain/catalog.ts';
+import { egressProtocols, type EgressPolicy } from '../../domain/egress.ts';
 import type { Drain } from '../../domain/drain.ts';
 import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
 import { ruleNames } from '../../domain/idle.ts';
@@ -191,6 +192,19 @@ export const drain: z.ZodType<Drain> = z.object({
 
 /** `Usage` of an account, by the names of quotas. */
 export const usageColumn = z.record(z.string(), z.number());
+const egressPolicy: z.ZodType<EgressPolicy> = z.discriminatedUnion('mode', [
+  z.object({ mode: z.literal('open') }),
+  z.object({ mode: z.literal('none') }),
+  z.object({
+    mode: z.literal('list'),
+    allow: z.array(
+      z.object({ cidr: z.string(), ports: texts.optional(), protocol: z.enum(egressProtocols).optional() }),
+    ),
+  }),
+]);
+
+export const parseEgress = (text: string, holder: string): EgressPolicy =>
+  parseJson(egressPolicy, text, { table: 'egress', id: holder, column: 'policy' });
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
 

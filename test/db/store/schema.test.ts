@@ -85,6 +85,7 @@ const rows: Rows = {
   },
   sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', kind: 'ca', fingerprint: '', createdAtMs: 1 },
   variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
+  egress: { holderId: 'x', policy: '{}' },
   region: {
     ...regionRow({ id: 'here' }),
     cpuMilliUsed: 1,

@@ -81,7 +81,7 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
     info: () => {},
     warn: (...said: unknown[]) => void warnings.push(said.map(String).join(' ')),
   };
-  const ensureFirewall = async () => ({ connectionLimit: false, linkLocalClosed: false });
+  const ensureFirewall = async () => ({ connectionLimit: false, linkLocalClosed: false, egressPolicy: false });
   const ensureIsolation = makeIsolation(isolation, ensureFirewall, log);
   const facts = await makeHost(client, mode, ensureIsolation).facts(AbortSignal.timeout(20_000));
   const recipe = await readRecipe(DOCKER_RECIPE);

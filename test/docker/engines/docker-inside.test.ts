@@ -31,6 +31,9 @@ import {
   until,
   type Subject,
 } from '../../conformance/subject.ts';
+import type { EgressPolicy } from '../../../src/domain/egress.ts';
+import { removeChains } from '../../../scripts/lib/packet-filter.ts';
+import { OUTSIDE, startOutsideHost, TCP_ALLOWED, TCP_OTHER } from './outside-host.ts';
 import { endpoint, onDocker, type DockerFixture } from './docker-fixture.ts';
 import { withSocket } from './sockets.ts';
 
@@ -334,6 +337,24 @@ longDescribe('an instance without a Docker', () => {
       expect((await without.sh(`DOCKER_HOST=tcp://${address}:${port} docker version`)).stderr).toContain(
         'Cannot connect',
       );
+  });
+
+  longTest('is within the egress policy of its instance', async () => {
+    subject.after(() => removeChains(fixture.installation));
+    await startOutsideHost(subject);
+    const pool = { cidr: '10.216.16.0/20', prefix: 24 };
+    const inside = await launch({ engine: fixture.make({ networkPool: pool, linkLocal: 'closed' }) });
+    const engine = fixture.make({ networkPool: pool, linkLocal: 'closed' });
+    await engine.probe(deadline());
+    const reach = (port: number): Promise<string> =>
+      inside
+        .sh(`echo | docker run --rm -i tiny nc -w 3 ${OUTSIDE} ${port}`)
+        .then(({ stdout }) => (stdout.includes('outside') ? 'outside' : 'refused'));
+    expect(await reach(TCP_OTHER)).toBe('outside');
+    const ports = [String(TCP_ALLOWED)];
+    const policy: EgressPolicy = { mode: 'list', allow: [{ cidr: OUTSIDE, ports }] };
+    await engine.setEgress({ default: policy, accounts: new Map() }, deadline());
+    expect([await reach(TCP_ALLOWED), await reach(TCP_OTHER)]).toEqual(['outside', 'refused']);
   });
 
   longTest('launched from the image of one with Docker, has no broken link', async () => {

@@ -172,6 +172,7 @@ const restingEngine: Engine = {
   ensureImage: away,
   checkImage: away,
   ensure: away,
+  setEgress: async () => {},
   halt: away,
   destroy: away,
   saveImage: away,

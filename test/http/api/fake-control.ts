@@ -48,6 +48,7 @@ export function fakeControl(
       unshare: unasked,
       ...given.ports,
     },
+    egress: { get: unasked, set: unasked, ...given.egress },
     operator: {
       instances: unasked,
       volumes: unasked,

@@ -16,6 +16,7 @@ beforeAll(async () => {
   const listed = { owner: { id: 'a', name: 'ann' }, instanceText: '{}', timeline: [], operationId: null, disks: [] };
   api = await startEdge(
     fakeControl({
+      egress: { set: async (_caller, { policy }) => ({ regionId: null, userId: 'a', policy }) },
       operator: {
         instances: page,
         volumes: page,
@@ -78,7 +79,24 @@ test('drains a region for minutes', async () => {
   expect(json).toEqual({ regionId: 'here', drain: { reason: 'r', sinceUnixMs: 1, stopsAtUnixMs: 120_000 } });
 });
 
+test('takes an egress policy, and says what is wrong with another', async () => {
+  const set = (policy: unknown) => post('/admin/egress/set', { account: 'ann', policy });
+  const policy = { mode: 'list', allow: [{ cidr: '203.0.113.0/24', ports: ['443'], protocol: 'tcp' }] };
+  expect(await set(policy)).toMatchObject({ status: 200, json: { regionId: null, userId: 'a', policy } });
+  expect(await set(null)).toMatchObject({ status: 200, json: { policy: null } });
+  const wrong: [unknown, string][] = [
+    [{ mode: 'list' }, 'must be set for the mode list; it may be empty'],
+    [{ mode: 'none', allow: [] }, 'must not be set for the mode none'],
+    [{ mode: 'list', allow: [{ cidr: 'pypi.org' }] }, 'a name is refused because its addresses change: send them'],
+    [{ mode: 'list', allow: [{ cidr: '10.0.0.0/8', ports: ['https'] }] }, 'is no port such as 443 or 8000-8100'],
+  ];
+  for (const [given, why] of wrong)
+    expect(await set(given)).toMatchObject({ status: 400, json: { message: expect.stringContaining(why) } });
+});
+
 test.each([
+  '/admin/egress/get',
+  '/admin/egress/set',
   '/admin/instance/list',
   '/admin/instance/get',
   '/admin/instance/stop',

@@ -15,7 +15,7 @@ const owned = (member: string, { rows, totalEntries }: Page) => ({
 
 const idOnly = ({ instanceId }: { instanceId: string }) => ({ instanceId });
 
-export const operatorHandlers = ({ operator }: Control, pages: ListPages) =>
+export const operatorHandlers = ({ operator, egress }: Control, pages: ListPages) =>
   ({
     listAllInstances: (caller, { body: { pager, ...request } }) =>
       pages.answer({
@@ -42,6 +42,8 @@ export const operatorHandlers = ({ operator }: Control, pages: ListPages) =>
     startAnyInstance: (caller, { body, idempotency, waitMs }) =>
       operator.start(caller, body, idempotency, waitMs).then(idOnly),
     terminateAnyInstance: (caller, { body, idempotency }) => operator.terminate(caller, body, idempotency).then(idOnly),
+    getEgress: (_caller, { body }) => egress.get(body),
+    setEgress: (caller, { body, idempotency }) => egress.set(caller, body, idempotency),
     async drainRegion(caller, { body: { stopRunningAfterMinutes: minutes, ...body }, idempotency }) {
       const request = { ...body, stopRunningAfterMs: minutes === undefined ? undefined : minutes * 60_000 };
       const { regionId, drain } = await operator.drain(caller, request, idempotency);

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { Isolation } from '../../contract.ts';
-import type { EnsureFirewall, FirewallHost } from '../network/firewall.ts';
+import type { FirewallHost, FirewallState } from '../network/firewall.ts';
 import { ensureInstanceGroup } from './cgroups.ts';
 import { ensureFreeMoves } from './group-moves.ts';
 import { instanceGroupOf, type GroupHost } from './instance-group.ts';
@@ -42,6 +42,10 @@ export interface HostIsolation {
 
 const MIB = 1024 ** 2;
 const NO_SETTINGS = 'its control group for instances could not be set up';
+
+export type EnsureFirewall = (
+  host: FirewallHost,
+) => Promise<FirewallState & Pick<Isolation, 'egressPolicy' | 'whyNoEgressPolicy'>>;
 
 export type EnsureIsolation = (host: IsolationHost) => Promise<HostIsolation>;
 

@@ -84,7 +84,7 @@ export function chainPlans({
 export const markOf = (plan: ChainPlan): string =>
   `berth:${createHash('sha256').update(JSON.stringify(plan)).digest('hex').slice(0, 16)}`;
 
-const jumpsTo = (chain: string, listed: string): string[] =>
+export const jumpsTo = (chain: string, listed: string): string[] =>
   listed.split('\n').filter((line) => line.startsWith('-A ') && line.endsWith(` -j ${chain}`));
 
 export const hasJump = (chain: string, plan: ChainPlan, listed: string): boolean =>

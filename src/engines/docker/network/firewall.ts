@@ -12,6 +12,7 @@ import {
   chainPlans,
   connectionLimits,
   hasJump,
+  jumpsTo,
   restoreInput,
   type ChainPlan,
   type FirewallPlan,
@@ -36,39 +37,28 @@ export interface FirewallConfig extends Pick<FirewallPlan, 'pool'> {
 
 export type FirewallHost = { iptables: string } | { whyNot: string };
 
-type FirewallState = Pick<
+export type FirewallState = Pick<
   Capabilities['isolation'],
   'connectionLimit' | 'whyNoConnectionLimit' | 'linkLocalClosed' | 'whyLinkLocalOpen'
 >;
 
-export type EnsureFirewall = (host: FirewallHost) => Promise<FirewallState>;
-
-export function makeFirewall({ installation, pool, linkLocal, log }: FirewallConfig): EnsureFirewall {
+export function makeFirewall({
+  installation,
+  pool,
+  linkLocal,
+  log,
+}: FirewallConfig): (host: FirewallHost) => Promise<FirewallState> {
   const chain = chainName(installation);
   // One at a time: two installations at once would leave two jumps.
   const semaphore = makeSemaphore(1);
   const warn = makeWarnings(log);
 
-  /** Returns null, or why the chain is not as planned. */
-  async function ensureChain(host: FirewallHost, plan: ChainPlan): Promise<string | null> {
-    if ('whyNot' in host) return host.whyNot;
-    try {
-      const own = await ownRules(host.iptables, plan.table);
-      if ([...own.values()].every((listed) => hasJump(chain, plan, listed))) return null;
-      await restore(host.iptables, restoreInput(chain, plan, own));
-      log.info({ chain, table: plan.table }, 'set up the packet filter for the networks of instances');
-      return null;
-    } catch (error) {
-      return `iptables refused the rules for its networks (${reasonOf(error)})`;
-    }
-  }
-
   async function ensure(host: FirewallHost): Promise<FirewallState> {
     if (linkLocal === undefined) return stateOf(LEFT_ALONE, LEFT_ALONE);
     const limits = connectionLimits(await tableSize());
     const plans = chainPlans({ chain, pool, limits, linkLocal });
-    const noLimit = await ensureChain(host, plans.connections);
-    const noFilter = await ensureChain(host, plans.linkLocal);
+    const noLimit = await ensureChain(host, chain, plans.connections, log);
+    const noFilter = await ensureChain(host, chain, plans.linkLocal, log);
     const whys = [
       ...(noLimit === null ? [] : [`an account can use up the connection table of this host: ${noLimit}`]),
       ...(noFilter === null ? [] : [`instances can reach link-local addresses such as cloud metadata: ${noFilter}`]),
@@ -80,7 +70,28 @@ export function makeFirewall({ installation, pool, linkLocal, log }: FirewallCon
   return (host) => semaphore.run(() => ensure(host));
 }
 
-const LEFT_ALONE = 'its packet filter is left alone';
+export const LEFT_ALONE = 'its packet filter is left alone';
+
+/** Returns null, or why the chain is not as planned. A chain without rules is not made. */
+export async function ensureChain(
+  host: FirewallHost,
+  chain: string,
+  plan: ChainPlan,
+  log: Pick<Logger, 'info'>,
+): Promise<string | null> {
+  if ('whyNot' in host) return host.whyNot;
+  try {
+    const own = await ownRules(host.iptables, plan.table);
+    const listed = [...own.values()];
+    if (listed.every((one) => hasJump(chain, plan, one))) return null;
+    if (plan.rules.length === 0 && listed.every((one) => jumpsTo(chain, one).length === 0)) return null;
+    await restore(host.iptables, restoreInput(chain, plan, own));
+    log.info({ chain, table: plan.table }, 'set up the packet filter for the networks of instances');
+    return null;
+  } catch (error) {
+    return `iptables refused the rules for its networks (${reasonOf(error)})`;
+  }
+}
 
 const stateOf = (noLimit: string | null, whyOpen: string | null): FirewallState => ({
   connectionLimit: noLimit === null,

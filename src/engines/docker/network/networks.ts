@@ -19,6 +19,7 @@ import type { DockerClient } from '../client/docker-client.ts';
 import { abortFault, sentenceOf, statusOf } from '../client/faults.ts';
 import type { Host } from '../client/host-facts.ts';
 import { listContainers } from '../container/container-calls.ts';
+import type { Egress } from './egress.ts';
 import { checkPool, freeSubnets, subnetsOfRoutes, type NetworkPool } from './subnets.ts';
 
 const DEADLINE_MS = 60_000;
@@ -40,10 +41,11 @@ interface NetworksDeps {
   host: Host;
   installation: string;
   pool: NetworkPool;
+  egress: Pick<Egress, 'cover'>;
 }
 
 export function makeNetworks(options: NetworksDeps): Networks {
-  const { client, installation, pool } = options;
+  const { client, installation, pool, egress } = options;
   checkPool(pool);
   const { docker, call } = client;
   const present = new Set<UserId>();
@@ -77,6 +79,7 @@ export function makeNetworks(options: NetworksDeps): Networks {
       // Duplicates of two processes make the name ambiguous until one is gone; one in use stays.
       let remaining = named.length;
       for (const { Id } of named) if (remaining > 1 && (await removeNetwork(client, Id, own))) remaining--;
+      await egress.cover(owner, true, own);
       present.add(owner);
     });
 
@@ -116,7 +119,8 @@ export function makeNetworks(options: NetworksDeps): Networks {
     async use(owner, signal, fn) {
       users.set(owner, (users.get(owner) ?? 0) + 1);
       try {
-        if (!present.has(owner)) await ensure(owner, signal);
+        if (present.has(owner)) await egress.cover(owner, false, signal);
+        else await ensure(owner, signal);
         return await fn(networkName(installation, owner));
       } finally {
         const rest = (users.get(owner) ?? 1) - 1;
