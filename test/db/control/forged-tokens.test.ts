@@ -151,7 +151,7 @@ const forgers: Record<string, (genuine: Genuine, draw: Draw) => string> = {
     const added = Buffer.from((s + ORDER).toString(16).padStart(64, '0'), 'hex').reverse();
     const last = ALPHABET.indexOf(signature.at(-1) ?? '');
     const forms = [
-      `${bytes.toString('base64')}`,
+      bytes.toString('base64'),
       `${signature}=`,
       `${signature}==`,
       bytes.toString('hex'),
