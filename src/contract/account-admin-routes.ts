@@ -29,4 +29,12 @@ export const accountAdminRoutes = {
     idempotent: true,
     summary: 'Change the role of an account; one administrator remains (administrators)',
   }),
+  deleteAccount: adminRoute('/admin/account/delete', account.accountDeleteRequest, account.accountDeleteAnswer, {
+    idempotent: true,
+    summary: 'Disable an account now, and delete it with all it has after a grace time (administrators)',
+  }),
+  restoreAccount: adminRoute('/admin/account/restore', account.accountIdBody, account.accountAnswer, {
+    idempotent: true,
+    summary: 'Take back the deletion of an account within the grace time (administrators)',
+  }),
 } as const;

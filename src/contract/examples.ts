@@ -145,6 +145,7 @@ const values: Record<string, Json> = {
   'AccountHoldingCounts.volumes': 1,
   'AccountHoldingCounts.snapshots': 0,
   'AccountHoldingCounts.images': 0,
+  'DeleteAccountRequest.reason': '',
   'DisableAccountRequest.reason': 'the invoice of May is unpaid',
   'ListAccountsRequest.search': 'example.org',
   'PasswordLinkAnswer.url': 'https://api.example.net/password?token=4fT9',

@@ -93,6 +93,15 @@ export const accountDisableRequest = request('DisableAccountRequest', {
 });
 export const accountRoleRequest = request('AccountRoleRequest', { accountId, role: role.describe('New role') });
 
+export const accountDeleteRequest = request('DeleteAccountRequest', {
+  accountId,
+  reason: plainText(MAX_REASON).describe('Reason; may be empty').default(''),
+});
+export const accountDeleteAnswer = answer('DeleteAccountAnswer', {
+  account: account.describe('The account, with the time of its deletion'),
+  lost: holdings.describe('What is deleted with it'),
+});
+
 export const inviteRequest = request('InviteAccountRequest', {
   username: username.describe('Name of the account, for logins'),
   email: email.describe('Email address; Berth sends no mail'),

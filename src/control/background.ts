@@ -4,6 +4,7 @@ import { Refusal } from '../domain/refusal.ts';
 import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
 import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts';
+import { makeDeleteAccounts } from './access/delete-accounts.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
@@ -49,6 +50,7 @@ const STOP_DUE_INTERVAL_MS = 1_000;
 const IDLE_INTERVAL_MS = 1_000;
 const SAMPLE_INTERVAL_MS = 1_000;
 const DISABLED_INTERVAL_MS = 5_000;
+const DELETE_ACCOUNTS_INTERVAL_MS = 10_000;
 /** Records are sealed within a second. */
 const SEAL_INTERVAL_MS = 500;
 const ACCESS_INTERVAL_MS = 3_600_000;
@@ -165,6 +167,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
     task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops(foundation)),
     task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(foundation)),
+    task('delete accounts', DELETE_ACCOUNTS_INTERVAL_MS, makeDeleteAccounts(foundation)),
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),

@@ -136,6 +136,8 @@ function accessUseCases(
       ...administration,
       disable: cuttingOff(administration.disable),
       enable: cuttingOff(administration.enable),
+      delete: cuttingOff(administration.delete),
+      restore: cuttingOff(administration.restore),
       setPassword: (body, from) => administration.setPassword(body, from).then(loginsEnded),
       resetAtHost: (username) => administration.resetAtHost(username).then(loginsEnded),
     },

@@ -19,3 +19,5 @@ export const passwordLinkLifeMs: Readonly<Record<PasswordLinkKind, number>> = {
 
 /** Default dollars of accounts that administrators make. */
 export const FIRST_CREDIT = 1_000;
+
+export const DELETION_GRACE_DAYS = 7;

@@ -5,7 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { FIRST_CREDIT } from '../domain/account-state.ts';
+import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/account-state.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
@@ -171,6 +171,7 @@ const schema = z.object({
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
   BERTH_FIRST_CREDIT: dollars.default(FIRST_CREDIT),
+  BERTH_ACCOUNT_DELETE_DAYS: whole(0, 365).default(DELETION_GRACE_DAYS),
   BERTH_REGISTRATION: z.enum(['open', 'off']).default('off'),
   BERTH_REGISTRATION_CREDIT: dollars.default(0),
   BERTH_NODE_PORT_ADDRESS: z.union([z.ipv4(), z.ipv6()], { error: 'must be an IP address of this machine' }).optional(),
@@ -296,6 +297,8 @@ function configOf(data: Settings) {
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     /** Dollars of accounts that administrators make. */
     firstCredit: data.BERTH_FIRST_CREDIT,
+    /** Time in which a deleted account can be restored. */
+    deletionGraceMs: data.BERTH_ACCOUNT_DELETE_DAYS * DAY_SECONDS * 1000,
     registration: { isOpen: data.BERTH_REGISTRATION === 'open', credit: data.BERTH_REGISTRATION_CREDIT },
     /** IP address of node ports; null: the API's. */
     nodePortAddress: data.BERTH_NODE_PORT_ADDRESS ?? null,

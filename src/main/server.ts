@@ -223,6 +223,7 @@ async function makeRunningControl(
     passwordUrl: (token) => passwordUrl(addresses, token),
     firstCredit: config.firstCredit,
     registration: config.registration,
+    deletionGraceMs: config.deletionGraceMs,
     issuer: installation,
     audience: 'berth',
     engineWidth: drivers.width,

@@ -11,7 +11,7 @@
  * Every revocation changes a row under the account's lock. This process drops cached credentials
  * with the commit; other processes on the same database within a second.
  */
-import { FIRST_CREDIT } from '../../domain/account-state.ts';
+import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../../domain/account-state.ts';
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredPasswordLinks } from '../../store/tables/password-links.ts';
 import { deleteExpiredShares } from '../../store/tables/ports.ts';
@@ -42,6 +42,8 @@ export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'password
   argon2id?: Argon2id;
   /** Dollars of accounts that administrators make; default 1,000. */
   firstCredit?: number;
+  /** Time in which a deleted account can be restored; default a week. */
+  deletionGraceMs?: number;
   /** Whether anybody may register, and dollars of such accounts; default: nobody. */
   registration?: { isOpen: boolean; credit: number };
 }
@@ -55,6 +57,7 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   administration: AccountAdministration & PasswordLinks & Registration;
 }
 
+const DAY_MS = 24 * 3_600_000;
 /** Half of Node's four worker threads: the others are for files and DNS. */
 const MAX_CONCURRENT_HASHES = 2;
 
@@ -71,7 +74,8 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const grants = makeGrants(deps);
 
   const { insert, ...accounts } = makeAccounts({ ...deps, firstCredit: deps.firstCredit ?? FIRST_CREDIT, passwords });
-  const credentials = { ...deps, callers, grants };
+  const deletionGraceMs = deps.deletionGraceMs ?? DELETION_GRACE_DAYS * DAY_MS;
+  const credentials = { ...deps, callers, grants, deletionGraceMs };
 
   return {
     ...accounts,

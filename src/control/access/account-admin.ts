@@ -51,6 +51,9 @@ export interface AccountAdministration {
   disable: Mutation<{ accountId: string; reason: string }, { account: AccountInfo }>;
   enable: Mutation<{ accountId: string }, { account: AccountInfo }>;
   setRole: Mutation<{ accountId: string; role: Role }, { account: AccountInfo }>;
+  /** Disables at once, and deletes after the grace time. `lost`: what will be deleted. */
+  delete: Mutation<{ accountId: string; reason: string }, { account: AccountInfo; lost: Holdings }>;
+  restore: Mutation<{ accountId: string }, { account: AccountInfo }>;
 }
 
 export const accountInfo = (row: AccountRow): AccountInfo => ({
@@ -131,6 +134,7 @@ export async function revokeCredentials(tx: Db, accountId: string, nowMs: number
 export interface AccountAdminDeps extends WriteDeps {
   callers: Callers;
   grants: Pick<Grants, 'invalidate'>;
+  deletionGraceMs: number;
 }
 
 export const invalidateAccount = ({ callers, grants }: Pick<AccountAdminDeps, 'callers' | 'grants'>, id: string) => {
@@ -159,6 +163,31 @@ export const makeAccountAdministration = (deps: AccountAdminDeps): AccountAdmini
   };
 
   return {
+    delete: async (caller, body, idempotency) => {
+      const answer = await change([caller, body, idempotency], async (target) => {
+        const { tx, row, nowMs } = target;
+        refuseDeleting(target);
+        refuseLastAdmin(target, 'deleted');
+        await revokeCredentials(tx, row.id, nowMs);
+        const deleteAtMs = nowMs + deps.deletionGraceMs;
+        const data = { deleteAt: deleteAtMs, reason: body.reason };
+        return { kind: 'account.deletionScheduled', data, change: { disabled: 1, deleteAtMs } };
+      });
+      return { ...answer, lost: await holdingsOf(store.read, body.accountId) };
+    },
+
+    restore: (caller, body, idempotency) =>
+      change([caller, body, idempotency], async ({ row, nowMs }) => {
+        const { username, deleteAtMs, disabledAtMs } = row;
+        if (deleteAtMs === null) throw new Refusal('not_now', `account ${username} is not being deleted`);
+        if (deleteAtMs <= nowMs) {
+          const message = `the grace time of account ${username} has ended, and its deletion has begun: it cannot be restored`;
+          throw new Refusal('not_now', message);
+        }
+        const disabled = disabledAtMs === null ? 0 : 1;
+        return { kind: 'account.restored', data: {}, change: { disabled, deleteAtMs: null } };
+      }),
+
     async list(filter, { currentPage, pageSize }) {
       const search = filter.search?.toLowerCase();
       const page = { offset: (currentPage - 1) * pageSize, limit: pageSize };

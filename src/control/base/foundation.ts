@@ -46,7 +46,10 @@ export interface ControlDeps
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
     Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
-    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'registration' | 'passwordUrl'>,
+    Pick<
+      AccessDeps,
+      'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'deletionGraceMs' | 'registration' | 'passwordUrl'
+    >,
     Pick<ProbeDeps, 'cpuOvercommit' | 'hostMemoryMiB' | 'onEngineAnswers'> {
   /** In [0, 1); draws node ports. */
   random: () => number;

@@ -113,6 +113,10 @@ export async function disksAmong(db: Db, ids: readonly DiskId[]): Promise<Disk[]
   return rows.map(fromRow);
 }
 
+export async function disksOfOwner(db: Db, ownerId: string): Promise<Disk[]> {
+  return (await db.selectFrom('disk').selectAll().where('ownerId', '=', ownerId).execute()).map(fromRow);
+}
+
 export async function lockDisk(tx: Db, id: DiskId): Promise<Disk | undefined> {
   const row = await tx
     .updateTable('disk')

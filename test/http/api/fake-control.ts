@@ -111,6 +111,8 @@ const unaskedAccounts: Control['accounts'] = {
   disable: unasked,
   enable: unasked,
   setRole: unasked,
+  delete: unasked,
+  restore: unasked,
   invite: unasked,
   resetPassword: unasked,
   linkOf: unasked,

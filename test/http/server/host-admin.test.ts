@@ -28,7 +28,7 @@ const canLogIn = (server: ServerProcess, password: string): Promise<boolean> =>
   );
 
 test('replaces a lost password and ends its logins, with the server running and stopped', async () => {
-  const server = await startServerProcess({ nodePorts: '32420-32429', settings: { BERTH_ENGINE: 'simulated' } });
+  const server = await startServerProcess({ nodePorts: '32640-32649', settings: { BERTH_ENGINE: 'simulated' } });
   onTestFinished(() => server.stop());
   const { folder } = server;
   const { client } = await login(server, 'admin', PASSWORD);

@@ -31,4 +31,9 @@ export const accountAdminHandlers = (accounts: Administration) =>
     disableAccount: (caller, { body, idempotency }) => accounts.disable(caller, body, idempotency).then(shown),
     enableAccount: (caller, { body, idempotency }) => accounts.enable(caller, body, idempotency).then(shown),
     setAccountRole: (caller, { body, idempotency }) => accounts.setRole(caller, body, idempotency).then(shown),
+    deleteAccount: async (caller, { body, idempotency }) => {
+      const { account, lost } = await accounts.delete(caller, body, idempotency);
+      return { account: publicAccount(account), lost };
+    },
+    restoreAccount: (caller, { body, idempotency }) => accounts.restore(caller, body, idempotency).then(shown),
   }) satisfies Partial<ClosedHandlers>;

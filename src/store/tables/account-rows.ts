@@ -1,0 +1,59 @@
+/** Rows of an account, for its deletion. */
+import { sql } from 'kysely';
+import type { Db } from '../store.ts';
+
+/**
+ * Tables with rows of an account and the column that names it, parents last. Rows that reference
+ * these by `on delete cascade` need no entry.
+ */
+export const accountTables = [
+  ['label', 'ownerId'],
+  ['portShare', 'accountId'],
+  ['gatewayGrant', 'accountId'],
+  ['instance', 'ownerId'],
+  ['volume', 'ownerId'],
+  ['snapshot', 'ownerId'],
+  ['image', 'ownerId'],
+  ['variable', 'holderId'],
+  ['registryCredential', 'accountId'],
+  ['sshKey', 'accountId'],
+  ['apiKey', 'accountId'],
+  ['passwordLink', 'accountId'],
+  ['session', 'accountId'],
+  ['quota', 'accountId'],
+  ['operation', 'accountId'],
+  ['idempotency', 'accountId'],
+  ['event', 'accountId'],
+] as const;
+
+export const accountsToDelete = (db: Db, nowMs: number): Promise<{ id: string; username: string }[]> =>
+  db
+    .selectFrom('account')
+    .select(['id', 'username'])
+    .where('disabled', '=', 1)
+    .where('deleteAtMs', '<=', nowMs)
+    .execute();
+
+export async function hasUncleanInstances(db: Db, ownerId: string): Promise<boolean> {
+  const unclean = db.selectFrom('instance').select('id').where('ownerId', '=', ownerId);
+  const row = await unclean
+    .where((where) => where.or([where('desired', '!=', 'released'), where('dueAtMs', 'is not', null)]))
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Whether rows of volumes, snapshots or images are left, which their reconcilers delete. */
+export async function hasStoredResources(db: Db, ownerId: string): Promise<boolean> {
+  for (const table of ['volume', 'snapshot', 'image'] as const)
+    if (await db.selectFrom(table).select('id').where('ownerId', '=', ownerId).limit(1).executeTakeFirst()) return true;
+  return false;
+}
+
+export async function deleteAccountRows(tx: Db, accountId: string): Promise<void> {
+  const instances = tx.selectFrom('instance').select('id').where('ownerId', '=', accountId);
+  await tx.deleteFrom('metricHour').where('instanceId', 'in', instances).execute();
+  for (const [table, column] of accountTables)
+    await sql`delete from ${sql.table(table)} where ${sql.ref(column)} = ${accountId}`.execute(tx);
+  await tx.deleteFrom('account').where('id', '=', accountId).execute();
+}
