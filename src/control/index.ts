@@ -60,6 +60,7 @@ export type {
   TrafficKind,
   IdentifyCredential,
 } from './routing/gateway-types.ts';
+export { makeSeal } from './base/seal.ts';
 export { addressBucket } from './access/address-bucket.ts';
 export { makeRevocations } from './routing/revocations.ts';
 export type { VolumePath, Files, ReadableFile } from './volumes/files.ts';

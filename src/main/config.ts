@@ -10,6 +10,7 @@ import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
+import { issuerOf, rolesByGroupOf, signOnOf } from './sign-on-config.ts';
 import { unknownSettings } from './unknown-settings.ts';
 
 /** Equals the version of `package.json`. */
@@ -225,6 +226,22 @@ const schema = z.object({
   BERTH_ARCHIVE_REGISTRY: archiveRegistry.optional(),
   BERTH_ARCHIVE_REGISTRY_USERNAME: z.string().min(1).optional(),
   BERTH_ARCHIVE_REGISTRY_PASSWORD: z.string().min(1).optional(),
+  BERTH_OIDC_ISSUER: text(issuerOf, 'must be the https URL of a login provider, as it names itself').optional(),
+  BERTH_OIDC_CLIENT_ID: z.string().min(1).optional(),
+  BERTH_OIDC_CLIENT_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
+  BERTH_OIDC_SCOPES: z
+    .string()
+    .regex(/\bopenid\b/, { error: 'must be scopes with "openid", for example openid profile email groups' })
+    .default('openid profile email'),
+  BERTH_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
+  BERTH_OIDC_GROUPS_CLAIM: z.string().default('groups'),
+  BERTH_OIDC_EMAIL_DOMAINS: list(hostName).optional(),
+  BERTH_OIDC_GROUPS: list(z.string().min(1, { error: 'must be names of groups, separated by commas' })).optional(),
+  BERTH_OIDC_ROLES: text(
+    rolesByGroupOf,
+    'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops',
+  ).optional(),
+  BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
   BERTH_LOG_FORMAT: z.enum(['auto', 'readable', 'json']).default('auto'),
   DOCKER_HOST: z.string().min(1).optional(),
@@ -352,6 +369,8 @@ function configOf(data: Settings) {
     auditRetentionMs: data.BERTH_AUDIT_DAYS * 24 * 3_600_000,
     orphans: { action: data.BERTH_STRAYS, retentionMs: data.BERTH_STRAY_HOURS * 3_600_000 },
     archiveRegistry: archiveRegistryOf(data),
+    /** Login provider of OpenID Connect; null: none. */
+    signOn: signOnOf(data, wrongSetting),
     logLevel: data.BERTH_LOG,
     /** `auto`: readable on a terminal, else JSON. */
     logFormat: data.BERTH_LOG_FORMAT,

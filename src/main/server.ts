@@ -3,7 +3,7 @@
  * same server on other ports.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
@@ -13,6 +13,8 @@ import type { Region } from '../domain/catalog.ts';
 import type { RegionId } from '../domain/ids.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
+import { makeLoginProvider, type LoginProvider } from '../edge/http/login-provider.ts';
+import { SIGN_ON_PATHS } from '../edge/http/single-sign-on.ts';
 import { makeApi } from '../edge/http/api.ts';
 import { makeTerminalClient } from '../edge/link/terminal-client.ts';
 import { serveLink } from '../edge/link/serve.ts';
@@ -288,12 +290,20 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     hosts: apiHostsOf(config),
     corsOrigins: config.corsOrigins,
     trustedProxies: config.trustedProxies,
+    loginProvider: await openLoginProvider(config, log, addresses.apiUrl),
     connections,
   });
   await api.listen({ host: config.listen.host, port: config.listen.port });
   cleanups.push(() => api.close());
   const [address] = api.addresses();
   return typeof address === 'object' ? address.port : config.listen.port;
+}
+
+async function openLoginProvider({ signOn }: Config, log: Logger, apiUrl: string): Promise<LoginProvider | null> {
+  if (signOn === null) return null;
+  const { secretFile, ...settings } = signOn;
+  const clientSecret = (await readFile(secretFile, 'utf8')).trim();
+  return makeLoginProvider({ ...settings, clientSecret, redirectUri: apiUrl + SIGN_ON_PATHS.callback }, log);
 }
 
 /** Serves ssh for instances without sshd. */

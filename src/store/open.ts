@@ -14,6 +14,7 @@ import { quotas } from './migrations/0011-quotas.ts';
 import { drain } from './migrations/0012-drain.ts';
 import { audit } from './migrations/0013-audit.ts';
 import { egress } from './migrations/0014-egress.ts';
+import { identities } from './migrations/0016-identities.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -33,6 +34,7 @@ export const migrations: readonly Migration[] = [
   drain,
   audit,
   egress,
+  identities,
 ];
 
 export async function openStore(options: {

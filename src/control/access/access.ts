@@ -26,6 +26,7 @@ import { makeLogins } from './logins.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
 import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
+import { makeSignOn } from './sign-on.ts';
 import { makeSigningRing } from './signing-ring.ts';
 import { makeApiKeys, makeSshKeys, type SshKeyDeps } from './keys.ts';
 import { makeTokens } from './tokens.ts';
@@ -80,6 +81,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   return {
     ...accounts,
     ...makeLogins({ ...deps, passwords, tokens, callers, grants }),
+    ...makeSignOn({ ...deps, passwords, tokens, callers, grants, newAccount: insert }),
     ...makeApiKeys({ ...deps, callers, grants }),
     ...makeSshKeys(deps),
     listSessions: grants.listSessions,

@@ -53,6 +53,39 @@ async function endLogin(tx: Db, { accountId, sessionId, kind, nowMs }: EndedLogi
   await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: sessionId, data: {} });
 }
 
+interface NewLogin {
+  sessionId: string;
+  expiresAtMs: number;
+  from: string;
+  userAgent: string;
+}
+
+/** Refuses if the password, which ends every login, has changed since `account` was read. */
+export async function insertLogin(
+  tx: Db,
+  account: AccountRow,
+  { sessionId, expiresAtMs, from, userAgent }: NewLogin,
+  { atMs, issuer }: { atMs: number; issuer?: string },
+): Promise<void> {
+  const { id: accountId } = account;
+  const row = await lockAccount(tx, accountId);
+  if (row?.passwordHash !== account.passwordHash) throw wrongCredentials();
+  // Revealed only with the right password.
+  if (row.disabled === 1) throw accountDisabled(row);
+  await insertSession(tx, {
+    id: sessionId,
+    accountId,
+    createdAtMs: atMs,
+    expiresAtMs,
+    revokedAtMs: null,
+    address: from,
+    userAgent: shownUserAgent(userAgent),
+    lastUsedAtMs: atMs,
+  });
+  const data = { from, ...(issuer === undefined ? {} : { issuer }) };
+  await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data });
+}
+
 export interface LoginDeps extends CredentialDeps {
   log: Log;
   passwords: Passwords;
@@ -131,24 +164,8 @@ export const makeLogins = (
         sessionId,
         roles: parseRoles(account.roles, accountId),
       });
-      await store.write(async (tx) => {
-        const row = await lockAccount(tx, accountId);
-        // The password changed meanwhile, which ended every login: refuse this one too.
-        if (row?.passwordHash !== account.passwordHash) throw wrongCredentials();
-        // Revealed only with the right password.
-        if (row.disabled === 1) throw accountDisabled(row);
-        const atMs = time.now();
-        const login = { address: from, userAgent: shownUserAgent(userAgent), lastUsedAtMs: atMs };
-        await insertSession(tx, {
-          id: sessionId,
-          accountId,
-          createdAtMs: atMs,
-          expiresAtMs,
-          revokedAtMs: null,
-          ...login,
-        });
-        await appendEvent(tx, { accountId, atMs, kind: 'account.loggedIn', subjectId: sessionId, data: { from } });
-      });
+      const login = { sessionId, expiresAtMs, from, userAgent };
+      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now() }));
       return { accessToken: token, accessExpire: TOKEN_LIFE_S };
     },
 

@@ -1,5 +1,6 @@
 import type { GatewaySessions } from '../routing/gateway-types.ts';
 import type { ApiKeyState } from '../../domain/api-key.ts';
+import type { Identity, SignOnRules } from '../../domain/sign-on-rules.ts';
 import type { SshKeyKind } from '../../domain/ssh-key.ts';
 import type { Scope } from '../../domain/scopes.ts';
 import type { Credential, Caller, Mutation } from '../base/caller.ts';
@@ -35,6 +36,13 @@ export interface Access extends GatewaySessions {
   /** `from`: the client's address. Throws `not_logged_in` or `too_many_requests`. */
   login(
     body: { username: string; password: string },
+    from: string,
+    userAgent?: string,
+  ): Promise<{ accessToken: string; accessExpire: number }>;
+  /** Logs an identity in that a provider vouches for. `from`: the client's address. */
+  signOn(
+    identity: Identity,
+    rules: Pick<SignOnRules, 'linksByEmail'>,
     from: string,
     userAgent?: string,
   ): Promise<{ accessToken: string; accessExpire: number }>;

@@ -32,6 +32,8 @@ import { operatorHandlers } from './handlers/operator.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
 import { mountLoginPage } from './login-page.ts';
+import type { LoginProvider } from './login-provider.ts';
+import { mountSignOn } from './single-sign-on.ts';
 import { mountPasswordPage } from './password-page.ts';
 import { makeLoginWatch } from './login-watch.ts';
 import { mountLogStream } from './log-stream.ts';
@@ -78,6 +80,8 @@ export interface ApiOptions {
   /** Absent: plain HTTP. */
   tls?: Certificates;
   secureCookies: boolean;
+  /** Provider of OpenID Connect; null: passwords only. */
+  loginProvider?: LoginProvider | null;
   /** Public origins of this API behind a proxy that changes the Host header. */
   ownOrigins?: readonly string[];
   /** Host names of this API besides `localhost` and IP addresses. */
@@ -133,6 +137,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);
+  mountSignOn(app, options);
   return app;
 }
 

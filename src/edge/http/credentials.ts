@@ -32,7 +32,7 @@ export function presentedCredential(headers: IncomingHttpHeaders): PresentedCred
  * Two different values of one cookie count as no login: a page on another port may plant the
  * second.
  */
-function cookieOf(header: string, name: string): string | undefined {
+export function cookieOf(header: string, name: string): string | undefined {
   let found: string | undefined;
   let at = 0;
   while (at < header.length) {

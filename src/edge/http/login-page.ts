@@ -13,6 +13,8 @@ import { Refusal } from '../../domain/refusal.ts';
 import { LOGIN_PATH, returnTarget } from '../gateway/login-link.ts';
 import type { InstanceTarget } from '../gateway/routing.ts';
 import { auditNoteOf } from './audit-hook.ts';
+import type { LoginProvider } from './login-provider.ts';
+import { SIGN_ON_PATHS } from './single-sign-on.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
 import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { escaped } from './html.ts';
@@ -20,6 +22,7 @@ import { parameterOf } from './request.ts';
 import { makeValidate } from './validate.ts';
 
 interface LoginPageDeps {
+  loginProvider?: Pick<LoginProvider, 'issuer'> | null;
   control: Pick<Control, 'access' | 'instances'>;
   gatewayOrigin: string;
   /** Parent domain of the hosts of ports; null: none. */
@@ -39,6 +42,7 @@ interface Return {
 export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
   const { control, secureCookies } = deps;
   const ownOrigins = new Set(deps.ownOrigins);
+  const provider = deps.loginProvider ? new URL(deps.loginProvider.issuer).host : null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
 
   const returnOf = (to: unknown, host: unknown = ''): Return => {
@@ -76,9 +80,9 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     try {
       const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
       const visitor = await visitorOf(request);
-      return sendPage(request, reply, 200, loginPage({ back, visitor, trouble: null, username: '' }));
+      return sendPage(request, reply, 200, loginPage({ provider, back, visitor, trouble: null, username: '' }));
     } catch (error) {
-      return refuse(request, reply, error, { back: null, visitor: null, username: '' });
+      return refuse(request, reply, error, { provider, back: null, visitor: null, username: '' });
     }
   });
 
@@ -102,7 +106,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       });
       return sendPage(request, reply, 200, openingPage(url));
     } catch (error) {
-      return refuse(request, reply, error, { back, visitor, username });
+      return refuse(request, reply, error, { provider, back, visitor, username });
     }
   });
 }
@@ -116,7 +120,7 @@ function targetAt(
   return portDomain === null ? null : returnTarget(`${host}.${portDomain}`, to, portDomain);
 }
 
-type Shown = Pick<LoginPage, 'visitor' | 'username'> & { back: Return | null };
+type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username'> & { back: Return | null };
 
 function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
   return refuseOnPage(request, reply, error, (trouble) =>
@@ -125,13 +129,15 @@ function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { 
 }
 
 interface LoginPage {
+  /** Host of the login provider; null: none. */
+  provider: string | null;
   back: Return;
   visitor: Caller | null;
   trouble: string | null;
   username: string;
 }
 
-function loginPage({ back, visitor, trouble, username }: LoginPage): string {
+function loginPage({ provider, back, visitor, trouble, username }: LoginPage): string {
   const form = (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
 <input type="hidden" name="to" value="${escaped(back.to)}">
 <input type="hidden" name="host" value="${escaped(back.host)}">
@@ -149,10 +155,13 @@ ${fields}<button>${escaped(button)}</button>
       paragraph(`You return to ${back.to}`),
       visitor === null ? '' : form('', `Continue as ${visitor.username}`),
       visitor === null ? '' : paragraph('Or log in with another account:'),
+      provider === null ? '' : `<p><a href="${escaped(signOnLink(back))}">Log in with ${escaped(provider)}</a></p>`,
       form(fields, 'Log in'),
     ].join('\n'),
   );
 }
+
+const signOnLink = ({ to, host }: Return): string => `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
 
 /** Not a redirect: browsers apply `form-action` to redirects of a form, and to no refresh. */
 const openingPage = (url: string): string =>

@@ -7,6 +7,7 @@ import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { answerInTurn } from '../malformed-requests.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
+import { SIGN_ON_PATHS } from './single-sign-on.ts';
 import { PASSWORD_PATH } from './password-page.ts';
 import { errorBody, JSON_TYPE, pathOf, PLAIN, type Unrouted } from './refusal-reply.ts';
 import { REGISTER_PATH } from './register-page.ts';
@@ -33,6 +34,7 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
 /** Methods of a path as in `Allow`; empty for an unknown path. */
 export function allowedMethods(path: string): string {
   if ([LOGIN_PATH, PASSWORD_PATH, REGISTER_PATH].includes(path)) return 'GET, HEAD, POST';
+  if (path === SIGN_ON_PATHS.login || path === SIGN_ON_PATHS.callback) return 'GET';
   if (serverPagePaths.has(path)) return 'GET, HEAD';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
 }

@@ -107,6 +107,13 @@ export interface ApiKeyTable {
   createdAtMs: number;
 }
 
+export interface IdentityTable {
+  issuer: string;
+  subject: string;
+  accountId: string;
+  createdAtMs: number;
+}
+
 export interface SshKeyTable {
   id: string;
   accountId: string;
@@ -461,6 +468,7 @@ export interface Schema extends AuditSchema {
   session: SessionTable;
   passwordLink: PasswordLinkTable;
   apiKey: ApiKeyTable;
+  identity: IdentityTable;
   sshKey: SshKeyTable;
   region: RegionTable;
   image: ImageTable;

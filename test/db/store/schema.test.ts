@@ -83,6 +83,7 @@ const rows: Rows = {
     lastUsedAtMs: BIG,
     createdAtMs: 1,
   },
+  identity: { issuer: 'https://login.example', subject: 's', accountId: 'ann', createdAtMs: BIG },
   sshKey: { id: 'k', accountId: 'ann', name: '', publicKey: '', kind: 'ca', fingerprint: '', createdAtMs: 1 },
   variable: { holderId: 'x', name: 'NAME', isSecret: 1, sealed: 'v1.', updatedAtMs: BIG },
   egress: { holderId: 'x', policy: '{}' },

@@ -90,6 +90,7 @@ const refusingAccess: Access = {
     throw new Refusal('not_logged_in', 'log in again');
   },
   login: unasked,
+  signOn: unasked,
   logout: unasked,
   listLogins: unasked,
   revokeLogin: unasked,

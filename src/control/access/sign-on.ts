@@ -1,0 +1,94 @@
+/**
+ * Logins of identities that a provider vouches for. The first makes an account, or opens the one
+ * with the same verified email where the operator allows that. An identity keeps its account.
+ */
+import { ADMIN_ROLE, highestRole, USER_ROLE } from '../../domain/roles.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Identity } from '../../domain/sign-on-rules.ts';
+import {
+  accountByLogin,
+  administrators,
+  changeAccount,
+  lockAccounts,
+  type AccountRow,
+} from '../../store/tables/accounts.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { accountOfIdentity, insertIdentity } from '../../store/tables/identities.ts';
+import { parseRoles } from '../../store/tables/json-schemas.ts';
+import type { Db } from '../../store/store.ts';
+import type { Accounts } from './accounts.ts';
+import { notLoggedIn } from './callers.ts';
+import { insertLogin, type LoginDeps } from './logins.ts';
+import { uuidFrom } from './random.ts';
+import { TOKEN_LIFE_S } from './signing-ring.ts';
+import type { Access } from './types.ts';
+
+export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] }): Pick<Access, 'signOn'> => {
+  const { store, time, randomBytes, passwords, tokens, callers, newAccount } = deps;
+
+  const makeAccount = async (tx: Db, { username, email }: Identity): Promise<string> => {
+    const id = uuidFrom(randomBytes);
+    const namesake = await accountByLogin(tx, username);
+    if (namesake) {
+      const message = `the name "${username}" belongs to another account here, which your login provider does not open; ask an administrator`;
+      throw new Refusal('name_taken', message);
+    }
+    await newAccount(tx, { id, username, email, roles: [USER_ROLE], passwordHash: passwords.unusable() });
+    return id;
+  };
+
+  const firstAccountOf = async (tx: Db, identity: Identity, linksByEmail: boolean): Promise<string> => {
+    const { issuer, subject, email } = identity;
+    const holder = email === '' ? undefined : await accountByLogin(tx, email);
+    if (holder && !linksByEmail) {
+      const message = `the email address ${JSON.stringify(email)} belongs to another account here, which your login provider does not open; log in with its password, or ask an administrator`;
+      throw new Refusal('name_taken', message);
+    }
+    const accountId = holder?.id ?? (await makeAccount(tx, identity));
+    const atMs = time.now();
+    if (!(await insertIdentity(tx, { issuer, subject, accountId, createdAtMs: atMs })))
+      throw new Refusal('not_now', 'another login of yours is under way: log in again');
+    await appendEvent(tx, { accountId, atMs, kind: 'account.identityAdded', subjectId: accountId, data: { issuer } });
+    return accountId;
+  };
+
+  /** Applies the provider's role. The last enabled administrator keeps the role. */
+  const withRole = async (
+    tx: Db,
+    row: AccountRow,
+    role: Identity['role'],
+    others: AccountRow[],
+  ): Promise<AccountRow> => {
+    const formerRole = highestRole(parseRoles(row.roles, row.id));
+    if (role === null || role === formerRole) return row;
+    const hasOther = others.some(
+      ({ disabled, roles }) => disabled === 0 && parseRoles(roles, row.id).includes(ADMIN_ROLE),
+    );
+    if (formerRole === ADMIN_ROLE && !hasOther) return row;
+    const data = { role, formerRole };
+    const event = { accountId: row.id, atMs: time.now(), kind: 'account.roleChanged', subjectId: row.id, data };
+    const changed = await changeAccount(tx, row.id, { roles: JSON.stringify([role]) });
+    await appendEvent(tx, event);
+    return changed;
+  };
+
+  return {
+    async signOn(identity, { linksByEmail }, from, userAgent = '') {
+      const account = await store.write(async (tx) => {
+        const id = (await accountOfIdentity(tx, identity)) ?? (await firstAccountOf(tx, identity, linksByEmail));
+        const locked = await lockAccounts(tx, [...(await administrators(tx, ADMIN_ROLE)), id]);
+        const row = locked.get(id);
+        if (!row) throw notLoggedIn();
+        locked.delete(id);
+        return withRole(tx, row, identity.role, [...locked.values()]);
+      });
+      callers.invalidate(({ accountId }) => accountId === account.id);
+      const sessionId = uuidFrom(randomBytes);
+      const roles = parseRoles(account.roles, account.id);
+      const { token, expiresAtMs } = await tokens.sign({ accountId: account.id, sessionId, roles });
+      const login = { sessionId, expiresAtMs, from, userAgent };
+      await store.write((tx) => insertLogin(tx, account, login, { atMs: time.now(), issuer: identity.issuer }));
+      return { accessToken: token, accessExpire: TOKEN_LIFE_S };
+    },
+  };
+};

@@ -1,0 +1,76 @@
+/** Rules for accounts whose logins a provider of OpenID Connect vouches for. */
+import { Refusal } from './refusal.ts';
+import { roles, type Role } from './roles.ts';
+
+export interface SignOnRules {
+  /** Claim with the name of a new account. */
+  nameClaim: string;
+  groupsClaim: string;
+  /** A verified email in one of them is needed; empty: none is. */
+  emailDomains: readonly string[];
+  /** Groups of which one is needed; empty: none is. */
+  groups: readonly string[];
+  /** Roles by group; empty: logins change no role. */
+  rolesByGroup: ReadonlyMap<string, Role>;
+  /** Whether a verified email opens the account that has it. */
+  linksByEmail: boolean;
+}
+
+export type Claims = Readonly<Record<string, unknown>>;
+
+export interface Identity {
+  issuer: string;
+  subject: string;
+  username: string;
+  /** Verified; else empty. */
+  email: string;
+  /** Null: the account keeps its role. */
+  role: Role | null;
+}
+
+const MAX_NAME = 63;
+const MAX_SUBJECT = 255;
+const USERNAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+
+const textOf = (claim: unknown): string => (typeof claim === 'string' ? claim.trim() : '');
+
+const listOf = (claim: unknown): string[] =>
+  (Array.isArray(claim) ? claim : [claim]).filter((item): item is string => typeof item === 'string');
+
+/** Text before an @, in the form of names of accounts. */
+const nameOf = (claim: string): string =>
+  (claim.split('@')[0] ?? '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, '-')
+    .replace(/^[^a-z0-9]+/, '')
+    .slice(0, MAX_NAME);
+
+const refuse = (why: string): never => {
+  throw new Refusal('forbidden', `${why}; ask an administrator`);
+};
+
+/** Throws `forbidden` for a person whom the rules don't admit. */
+export function identityOf(rules: SignOnRules, issuer: string, claims: Claims): Identity {
+  const subject = textOf(claims['sub']);
+  if (subject === '' || subject.length > MAX_SUBJECT) refuse('the login provider names no subject ("sub")');
+  const isVerified = claims['email_verified'] === true;
+  const email = isVerified ? textOf(claims['email']).toLowerCase() : '';
+  if (rules.emailDomains.length > 0 && !rules.emailDomains.includes(email.split('@')[1] ?? ''))
+    refuse(
+      isVerified
+        ? `the email address ${JSON.stringify(email)} is not in a domain that may log in here`
+        : 'the login provider has not verified your email address, and only some domains may log in here',
+    );
+  const groups = listOf(claims[rules.groupsClaim]);
+  if (rules.groups.length > 0 && !rules.groups.some((group) => groups.includes(group)))
+    refuse('none of your groups at the login provider may log in here');
+  const username = nameOf(textOf(claims[rules.nameClaim]));
+  if (!USERNAME.test(username)) refuse(`the login provider sends no usable name in the claim "${rules.nameClaim}"`);
+  return { issuer, subject, username, email, role: roleOf(rules, groups) };
+}
+
+function roleOf({ rolesByGroup }: SignOnRules, groups: readonly string[]): Role | null {
+  if (rolesByGroup.size === 0) return null;
+  const given = groups.map((group) => rolesByGroup.get(group));
+  return roles.findLast((role) => given.includes(role)) ?? 'user';
+}

@@ -1,0 +1,74 @@
+/** Accounts of identities that a login provider vouches for. */
+import { expect, test } from 'vitest';
+import type { Identity } from '../../../src/domain/sign-on-rules.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { adminOf, annaOf, eventKinds, expectRefused, HOME, openFixture, type AccessFixture } from './access-fixture.ts';
+
+const identity = (more: Partial<Identity> = {}): Identity => ({
+  issuer: 'https://login.example',
+  subject: 'subject-1',
+  username: 'berta',
+  email: 'berta@example.org',
+  role: null,
+  ...more,
+});
+
+const signOn = ({ access }: AccessFixture, more: Partial<Identity> = {}, linksByEmail = false) =>
+  access.signOn(identity(more), { linksByEmail }, HOME);
+
+const callerBy = async (fixture: AccessFixture, ...given: [Partial<Identity>?, boolean?]) => {
+  const { accessToken } = await signOn(fixture, ...given);
+  return fixture.access.authenticate({ kind: 'token', token: accessToken });
+};
+
+onBothEngines('single sign-on', (open) => {
+  test('makes one account for concurrent first logins, with an event of each step', async () => {
+    const fixture = await openFixture(open);
+    await Promise.allSettled(Array.from({ length: 5 }, () => signOn(fixture)));
+    const caller = await callerBy(fixture);
+    expect(await fixture.store.read.selectFrom('account').select('username').orderBy('username').execute()).toEqual([
+      { username: 'admin' },
+      { username: 'berta' },
+    ]);
+    const kinds = await eventKinds(fixture.store, caller.accountId);
+    expect(kinds.slice(0, 3)).toEqual(['account.created', 'account.identityAdded', 'account.loggedIn']);
+    expect(kinds.filter((kind) => kind !== 'account.loggedIn')).toHaveLength(2);
+  });
+
+  test('opens another account for the subject of another issuer, and keeps an account after a rename', async () => {
+    const fixture = await openFixture(open);
+    const { accountId } = await callerBy(fixture);
+    expect((await callerBy(fixture, { username: 'renamed', email: 'new@example.org' })).accountId).toBe(accountId);
+    const other = { issuer: 'https://other.example', username: 'other', email: '' };
+    expect((await callerBy(fixture, other)).accountId).not.toBe(accountId);
+  });
+
+  test('accepts no password for an account that a provider opened', async () => {
+    const fixture = await openFixture(open);
+    await signOn(fixture);
+    for (const password of ['', 'berta', 'four words not common'])
+      await expectRefused(fixture.access.login({ username: 'berta', password }, HOME), 'not_logged_in');
+  });
+
+  test('links a verified email only if the operator allows it', async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const { email } = caller;
+    await expectRefused(signOn(fixture, { email }), 'name_taken', /login provider does not open/);
+    await expectRefused(signOn(fixture, { username: 'anna', email: '' }, true), 'name_taken', /the name "anna"/);
+    expect((await callerBy(fixture, { email }, true)).accountId).toBe(caller.accountId);
+  });
+
+  test('follows the roles of the provider, and leaves the last administrator', async () => {
+    const fixture = await openFixture(open);
+    const { email } = await adminOf(fixture);
+    expect(email).toBe('');
+    expect((await callerBy(fixture, { role: 'admin' })).roles).toEqual(['admin']);
+    expect((await callerBy(fixture, { role: 'operator' })).roles).toEqual(['operator']);
+    expect((await callerBy(fixture, { role: 'admin' })).roles).toEqual(['admin']);
+    await fixture.store.write((tx) =>
+      tx.updateTable('account').set({ disabled: 1 }).where('username', '=', 'admin').execute(),
+    );
+    expect((await callerBy(fixture, { role: 'user' })).roles).toEqual(['admin']);
+  });
+});

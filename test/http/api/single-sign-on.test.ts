@@ -1,0 +1,241 @@
+/** Logins by a real provider of OpenID Connect. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { makeClient } from '../../../src/contract/client.ts';
+import type { SignOnRules } from '../../../src/domain/sign-on-rules.ts';
+import { makeLoginProvider, type LoginProvider } from '../../../src/edge/http/login-provider.ts';
+import { Browser, CLIENT, startProvider, type TestProvider, type Visit } from '../../fixtures/login-provider.ts';
+import { startApi, startEdge, type BareApi, type TestApi } from './harness.ts';
+
+const rules: SignOnRules = {
+  nameClaim: 'preferred_username',
+  groupsClaim: 'groups',
+  emailDomains: ['example.org'],
+  groups: [],
+  rolesByGroup: new Map(),
+  linksByEmail: false,
+};
+
+const PUBLIC = 'http://berth.test';
+
+let api: TestApi;
+let edge: BareApi;
+let provider: TestProvider;
+let current: SignOnRules;
+const providerOf = (given: TestProvider): LoginProvider =>
+  makeLoginProvider(
+    {
+      issuer: given.issuer,
+      clientId: CLIENT.client_id,
+      clientSecret: CLIENT.client_secret,
+      scopes: 'openid profile email',
+      redirectUri: `${PUBLIC}/api/user/oidc/callback`,
+      rules,
+    },
+    { warn: () => {} },
+  );
+beforeAll(async () => {
+  api = await startApi();
+  provider = await startProvider(`${PUBLIC}/api/user/oidc/callback`);
+  const { issuer, begin, finish } = providerOf(provider);
+  const loginProvider: LoginProvider = {
+    issuer,
+    begin,
+    finish,
+    get rules() {
+      return current;
+    },
+  };
+  edge = await startEdge(api.wired.control, { loginProvider });
+});
+const newBrowser = (): Browser => new Browser({ [PUBLIC]: edge.origin });
+beforeEach(() => {
+  current = rules;
+});
+afterAll(async () => {
+  await edge.stop();
+  await provider.stop();
+  await api.stop();
+});
+
+let people = 0;
+function person(claims: Record<string, unknown> = {}): { sub: string; name: string; email: string } {
+  const name = `person-${(people += 1)}`;
+  const email = `${name}@example.org`;
+  provider.visitor.sub = `sub-${people}`;
+  provider.people.set(provider.visitor.sub, { preferred_username: name, email, email_verified: true, ...claims });
+  return { sub: provider.visitor.sub, name, email };
+}
+
+const logIn = (browser = newBrowser(), query = ''): Promise<Visit> =>
+  browser.open(`${edge.origin}/api/user/oidc/login${query}`, ({ pathname }) => pathname === '/');
+
+const clientOf = (browser: Browser) =>
+  makeClient({
+    baseUrl: edge.baseUrl,
+    credential: { kind: 'token', token: browser.cookie(edge.origin, 'AccessToken') ?? '' },
+  });
+
+const accounts = async (search: string) =>
+  (await api.wired.control.accounts.list({ search }, { currentPage: 1, pageSize: 10 })).accounts;
+
+const expectRefused = (visit: Visit, status: number, why: RegExp): void => {
+  expect(visit).toMatchObject({ status, text: expect.stringMatching(new RegExp(why, 'i')) });
+  expect(visit.headers.get('content-type')).toBe('text/html; charset=utf-8');
+};
+
+test('makes an account at the first login, opens it at the next, and a logout ends the login', async () => {
+  const { name, email } = person();
+  const browser = newBrowser();
+  expect(await logIn(browser)).toMatchObject({ status: 303, url: new URL(`${edge.origin}/`) });
+  const client = clientOf(browser);
+  const user = await client.userInfo();
+  expect(user).toMatchObject({ username: name, email, group: ['user'] });
+  expect((await client.balance()).balance).toBeGreaterThan(0);
+  expect((await api.wired.audited()).at(-1)).toMatchObject({ route: 'signOn', outcome: 'ok', accountId: user.userId });
+  expect(browser.cookie(edge.origin, 'berth_oidc')).toBeUndefined();
+  const again = newBrowser();
+  await logIn(again);
+  expect((await clientOf(again).userInfo()).userId).toBe(user.userId);
+  await client.logout();
+  await expect(client.userInfo()).rejects.toMatchObject({ code: 'not_logged_in' });
+  await clientOf(again).userInfo();
+});
+
+test('opens no account of a password, unless the operator links verified emails', async () => {
+  const { email, name } = person();
+  const local = await api.admin.client.createUser({
+    username: `local-${name}`,
+    email,
+    password: 'four words not common',
+  });
+  expectRefused(await logIn(), 409, /belongs to another account here, which your login provider does not open/);
+  current = { ...rules, linksByEmail: true };
+  const browser = newBrowser();
+  await logIn(browser);
+  expect((await clientOf(browser).userInfo()).userId).toBe(local.userId);
+});
+
+test('opens no account by an email that the provider has not verified, or by its name', async () => {
+  current = { ...rules, emailDomains: [], linksByEmail: true };
+  for (const email_verified of [false, undefined, 'false', 'true']) {
+    const { email, name } = person({ email_verified });
+    await api.admin.client.createUser({ username: `local-${name}`, email, password: 'four words not common' });
+    const browser = newBrowser();
+    await logIn(browser);
+    expect(await clientOf(browser).userInfo()).toMatchObject({ username: name, email: '' });
+  }
+  person({ preferred_username: 'admin' });
+  expectRefused(await logIn(), 409, /the name &#34;admin&#34; belongs to another account/);
+});
+
+test.each<[string, Partial<SignOnRules>, Record<string, unknown>, RegExp]>([
+  ['of another domain', {}, { email: 'x@example.com' }, /is not in a domain that may log in here/],
+  ['of a domain below', {}, { email: 'x@sub.example.org' }, /is not in a domain/],
+  ['with an unverified email', {}, { email_verified: false }, /has not verified your email address/],
+  ['without an email', {}, { email: undefined }, /is not in a domain/],
+  ['of no group', { groups: ['staff'] }, { groups: ['guests'] }, /none of your groups/],
+  ['without a name', {}, { preferred_username: undefined }, /no usable name in the claim &#34;preferred_username&#34;/],
+])('refuses a person %s, and makes no account', async (_, more, claims, why) => {
+  current = { ...rules, ...more };
+  const { name } = person(claims);
+  expectRefused(await logIn(), 403, why);
+  expect(await accounts(name)).toEqual([]);
+});
+
+test('gives the highest role of the groups at each login', async () => {
+  const rolesByGroup = new Map([
+    ['ops', 'operator' as const],
+    ['bosses', 'admin' as const],
+  ]);
+  current = { ...rules, rolesByGroup };
+  const { sub, name } = person();
+  for (const [groups, role] of [
+    [['bosses', 'ops'], 'admin'],
+    [['ops', 'x'], 'operator'],
+    [[], 'user'],
+  ]) {
+    provider.people.set(sub, { ...provider.people.get(sub), groups });
+    await logIn();
+    expect(await accounts(name)).toMatchObject([{ role }]);
+  }
+});
+
+test('refuses a disabled account', async () => {
+  const { name } = person();
+  await logIn();
+  const [account] = await accounts(name);
+  const { token } = api.admin;
+  const admin = await api.wired.control.access.authenticate({ kind: 'token', token });
+  await api.wired.control.accounts.disable(admin, { accountId: account?.accountId ?? '', reason: 'left' }, null);
+  expectRefused(await logIn(), 403, /disabled \(left\)\. Ask an administrator/);
+});
+
+test('finishes a login in the browser that began it, once, and with its own state', async () => {
+  person();
+  const browser = newBrowser();
+  const atCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
+  const { url } = await browser.open(`${edge.origin}/api/user/oidc/login`, atCallback);
+  expectRefused(await newBrowser().open(url.href), 401, /no login is under way in this browser/);
+  const other = newBrowser();
+  await other.open(`${edge.origin}/api/user/oidc/login`, atCallback);
+  expectRefused(await other.open(url.href), 401, /is not valid: log in again/);
+  const isHome = ({ pathname }: URL): boolean => pathname === '/';
+  expect((await browser.open(url.href, isHome)).status).toBe(303);
+  expectRefused(await browser.open(url.href), 401, /no login is under way/);
+  const denied = newBrowser();
+  const { url: begun } = await denied.open(`${edge.origin}/api/user/oidc/login`, atCallback);
+  const { origin } = new URL(provider.issuer);
+  const refusal = new URLSearchParams({
+    error: 'access_denied',
+    state: begun.searchParams.get('state') ?? '',
+    iss: origin,
+  });
+  expectRefused(
+    await denied.open(`${edge.origin}${begun.pathname}?${refusal}`),
+    401,
+    /refused the login \(access_denied\)/,
+  );
+});
+
+test('says that the provider is away, and works once it is back', async () => {
+  person();
+  const fresh = await startEdge(api.wired.control, { loginProvider: providerOf(provider) });
+  try {
+    provider.isUp = false;
+    const away = await newBrowser().open(`${fresh.origin}/api/user/oidc/login`);
+    expectRefused(away, 503, /does not answer: try again in a moment, or log in with a password/);
+    expect(away.headers.get('retry-after')).toBe('10');
+    provider.isUp = true;
+    const atProvider = ({ origin }: URL): boolean => origin === provider.issuer;
+    const { url } = await newBrowser().open(`${fresh.origin}/api/user/oidc/login`, atProvider);
+    expect(Object.fromEntries(url.searchParams)).toMatchObject({
+      code_challenge_method: 'S256',
+      state: expect.stringMatching(/^.{20,}$/),
+      nonce: expect.stringMatching(/^.{20,}$/),
+    });
+  } finally {
+    provider.isUp = true;
+    await fresh.stop();
+  }
+});
+
+test('is linked from the login page, and leads back to it with the address asked for', async () => {
+  person();
+  const to = '/notebook/notebook-3f0c2b6e-0a53-4c43-9a0e-5d1f6a7c2b91/lab?a=b&c';
+  const query = `?${new URLSearchParams({ to, host: '' })}`;
+  const shown = await newBrowser().open(`${edge.origin}/login${query}`);
+  const [, link = ''] = /<a href="([^"]+)">Log in with 127\.0\.0\.1:\d+</.exec(shown.text) ?? [];
+  const browser = newBrowser();
+  const back = await browser.open(`${edge.origin}${link.replaceAll('&#38;', '&')}`);
+  expect(back).toMatchObject({ status: 200, text: expect.stringContaining('Continue as person-') });
+  expect(back.url.searchParams.get('to')).toBe(to);
+});
+
+test('without a provider, names the setting, and shows no link', async () => {
+  expectRefused(
+    await newBrowser().open(`${api.origin}/api/user/oidc/login`),
+    404,
+    /the operator sets BERTH_OIDC_ISSUER/,
+  );
+  expect((await api.send('/api/user/oidc/callback', { method: 'POST' })).headers['allow']).toBe('GET');
+});

@@ -1,0 +1,57 @@
+import { expect, test } from 'vitest';
+import { masked, readConfig } from '../../../src/main/config.ts';
+
+const whole = {
+  BERTH_OIDC_ISSUER: 'https://login.example.org/realms/a',
+  BERTH_OIDC_CLIENT_ID: 'berth',
+  BERTH_OIDC_CLIENT_SECRET_FILE: '/etc/berth/oidc-secret',
+  BERTH_OIDC_EMAIL_DOMAINS: 'Example.org, example.net',
+};
+
+test('reads a login provider, and none by default', () => {
+  expect(readConfig({}).signOn).toBeNull();
+  const { signOn } = readConfig({
+    ...whole,
+    BERTH_OIDC_ROLES: 'admin=berth-admins,operator=cn=ops',
+    BERTH_OIDC_LINK: 'verified-email',
+  });
+  expect(signOn).toEqual({
+    issuer: whole.BERTH_OIDC_ISSUER,
+    clientId: 'berth',
+    secretFile: '/etc/berth/oidc-secret',
+    scopes: 'openid profile email',
+    rules: {
+      nameClaim: 'preferred_username',
+      groupsClaim: 'groups',
+      emailDomains: ['example.org', 'example.net'],
+      groups: [],
+      rolesByGroup: new Map([
+        ['berth-admins', 'admin'],
+        ['cn=ops', 'operator'],
+      ]),
+      linksByEmail: true,
+    },
+  });
+  expect(JSON.stringify(masked(readConfig(whole)))).toContain('oidc-secret');
+});
+
+test.each<[Record<string, string | undefined>, RegExp]>([
+  [{ BERTH_OIDC_ISSUER: undefined }, /BERTH_OIDC_ISSUER: must be set, because other settings/],
+  [{ BERTH_OIDC_CLIENT_ID: undefined }, /BERTH_OIDC_CLIENT_ID: must be set/],
+  [{ BERTH_OIDC_CLIENT_SECRET_FILE: undefined }, /BERTH_OIDC_CLIENT_SECRET_FILE: must be set/],
+  [{ BERTH_OIDC_CLIENT_SECRET_FILE: 'secret' }, /must be an absolute path/],
+  [{ BERTH_OIDC_EMAIL_DOMAINS: undefined }, /every account of the provider could log in/],
+  [{ BERTH_OIDC_ISSUER: 'http://login.example.org' }, /must be the https URL/],
+  [{ BERTH_OIDC_ISSUER: 'https://login.example.org/?a' }, /must be the https URL/],
+  [{ BERTH_OIDC_SCOPES: 'profile' }, /must be scopes with "openid"/],
+  [{ BERTH_OIDC_ROLES: 'root=a' }, /must be roles/],
+  [{ BERTH_OIDC_ROLES: 'admin=' }, /must be roles/],
+  [{ BERTH_OIDC_ROLES: 'admin=a,user=a' }, /must be roles/],
+])('refuses %j', (more, why) => {
+  expect(() => readConfig({ ...whole, ...more })).toThrow(why);
+});
+
+test('accepts plain HTTP on this machine alone', () => {
+  for (const host of ['localhost', '127.0.0.1', '[::1]'])
+    expect(readConfig({ ...whole, BERTH_OIDC_ISSUER: `http://${host}:9000` }).signOn?.issuer).toContain(host);
+});
