@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
 import { instanceTypeId } from '../../src/domain/ids.ts';
-import { catalogInstanceTypes, saveInstanceType } from '../../src/store/tables/catalog.ts';
+import { catalogInstanceTypes } from '../../src/store/tables/catalog.ts';
+import { insertManagedType } from '../../src/store/tables/catalog-rows.ts';
 import { bumpVersion } from '../../src/store/tables/events.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
 import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
@@ -49,12 +50,11 @@ if (settings.dialTo !== null) {
   };
 }
 
-/** Repeats: an engine outage under load rewrites the catalog. */
 async function offerSmallType(): Promise<null> {
   const type = (await catalogInstanceTypes(store.read)).find(({ name }) => name !== SMALL_TYPE);
   if (!type) throw new Error('no type is on offer');
   const small = { ...type, id: smallTypeId, name: SMALL_TYPE, cpuCores: 0.1, memoryGB: 0.1 };
-  await store.write((tx) => saveInstanceType(tx, small, 0));
+  await store.write((tx) => insertManagedType(tx, { ...small, version: 1, isRetired: false }));
   server.example.instanceTypeId = smallTypeId;
   // The catalog is cached for a second.
   await sleep(OFFERS_FRESH_MS);

@@ -4,12 +4,14 @@ import { chargeModes } from '../domain/catalog.ts';
 import { volumeTypes } from '../domain/disk.ts';
 import { consistencies } from '../domain/snapshot.ts';
 import { answer, decimal, flag, integer, integerOrNull, text, unixMs } from './common.ts';
+import { listedOffPeak } from './catalog-admin.ts';
 import { regionFields } from './instance.ts';
 import { sizeLimit } from './volume.ts';
 
 const price = answer('Price', {
   chargeMode: z.enum(chargeModes).describe('Billing mode'),
   price: decimal('Dollars for one period of the billing mode'),
+  offPeak: listedOffPeak.describe('Hours of `tidePerHour`; absent for other modes, and without windows').optional(),
 });
 const offeredType = answer('CatalogInstanceType', {
   instanceTypeId: text('Instance type ID, for a launch'),

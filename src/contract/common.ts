@@ -158,6 +158,7 @@ export const problem = named(
     detail: text('Cause and remedy'),
     message: text('Same as `detail`'),
     code: notLoggedInCode.optional().describe('-1 for a missing or expired login'),
+    current: z.record(z.string(), z.unknown()).optional().describe('Stored row, where the sent version is stale'),
   }),
   'Problem details, RFC 9457',
 );

@@ -394,7 +394,8 @@ const isUnrouted = (code: ErrorCode): boolean => unroutedCodes.some((one) => one
 /** Excludes codes that the row rules out. Control may answer the others. */
 function canAnswer(route: JsonRoute, code: ErrorCode): boolean {
   if (isUnrouted(code)) return false;
-  if (code === 'precondition_failed' || code === 'range_not_satisfiable') return false;
+  if (code === 'range_not_satisfiable') return false;
+  if (code === 'precondition_failed') return route.versioned;
   if (code === 'volume_full') return route.fills;
   if (code === 'idempotency_mismatch') return route.idempotent;
   const readsFields = route.body instanceof z.ZodObject && Object.keys(route.body.shape).length > 0;

@@ -40,6 +40,8 @@ export interface JsonRoute<
   waits: boolean;
   /** Writes into a volume, which may be full. */
   fills: boolean;
+  /** Needs the version that was read: a stale one is refused. */
+  versioned: boolean;
   setsCookie: boolean;
   /** Sends large answers with gzip: they hold no secret (decision 33). */
   compressed: boolean;
@@ -144,6 +146,7 @@ const jsonRouteFor =
     operation,
     waits: false,
     fills: false,
+    versioned: false,
     setsCookie: false,
     compressed: false,
     errors: 'problem',

@@ -19,6 +19,7 @@ import * as operation from './operation.ts';
 import { accountAdminRoutes } from './account-admin-routes.ts';
 import { adminRoutes } from './admin-routes.ts';
 import { operatorRoutes } from './operator-routes.ts';
+import { catalogAdminRoutes } from './catalog-admin-routes.ts';
 import * as port from './port.ts';
 import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
@@ -252,6 +253,7 @@ export const routes = {
   ...operatorRoutes,
   ...accountAdminRoutes,
   ...quotaRoutes,
+  ...catalogAdminRoutes,
   ...streamRoutes,
 } as const;
 

@@ -15,6 +15,7 @@ import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
 import { makeDiskWatch } from './volumes/disk-watch.ts';
 import { makeDrainStops } from './capacity/drain.ts';
+import { makeRegionTexts } from './catalog/region-texts.ts';
 import { makeProbe } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
 import { sweepRegion, watchEngines } from './orphans/sweep.ts';
@@ -53,6 +54,7 @@ const DISABLED_INTERVAL_MS = 5_000;
 const DELETE_ACCOUNTS_INTERVAL_MS = 10_000;
 /** Records are sealed within a second. */
 const SEAL_INTERVAL_MS = 500;
+const REGION_TEXTS_INTERVAL_MS = 3_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
 
 /** Tasks that an operator's request runs at once. */
@@ -60,6 +62,7 @@ export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
 /** Stops the instances of disabled accounts. */
 export const DISABLED_TASK = 'disabled accounts';
 export const EGRESS_TASK = 'egress policies';
+export const REGION_TEXTS_TASK = 'region texts';
 const FULL_DISK_SCAN = 'scan full disks';
 
 export function makeBackground(foundation: Foundation): Background {
@@ -173,6 +176,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
     task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
+    task(REGION_TEXTS_TASK, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(foundation)),
     task('sweep access', ACCESS_INTERVAL_MS, () => access.sweep()),
   ];
 }

@@ -5,6 +5,9 @@ import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
 import { makeAction } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
+import { makeOfferedImages } from './catalog/offered-images.ts';
+import { makeOfferedTypes } from './catalog/offered-types.ts';
+import { makeRegionAdministration } from './catalog/region-facts.ts';
 import { makeCommands } from './inside/commands.ts';
 import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
@@ -35,7 +38,7 @@ import { makeVolumes } from './volumes/volumes.ts';
 import type { Caller, Mutation } from './base/caller.ts';
 import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
-import { DISABLED_TASK, EGRESS_TASK, makeBackground, SWEEP_TASKS } from './background.ts';
+import { DISABLED_TASK, EGRESS_TASK, makeBackground, REGION_TEXTS_TASK, SWEEP_TASKS } from './background.ts';
 import { makeFoundation, type ControlDeps, type Foundation } from './base/foundation.ts';
 import { makeReadInstances } from './instances/instances.ts';
 
@@ -63,6 +66,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       ...instanceUseCases(foundation),
       ...insideUseCases(foundation, deps.terminals ?? terminalHost),
       ...accessUseCases(foundation),
+      ...catalogUseCases(foundation),
       ...operatorUseCases(foundation),
       quotas: makeQuotas(foundation),
       events,
@@ -214,16 +218,27 @@ function insideUseCases(
   };
 }
 
+const catalogUseCases = (
+  foundation: Foundation,
+): Pick<Control, 'catalog' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> => ({
+  catalog: makeCatalog(foundation),
+  offeredTypes: makeOfferedTypes(foundation),
+  offeredImages: makeOfferedImages(foundation),
+  regionAdministration: makeRegionAdministration({
+    ...foundation,
+    rewriteTexts: () => foundation.scheduler.runSoon(REGION_TEXTS_TASK),
+  }),
+});
+
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'audit' | 'catalog' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
+): Pick<Control, 'audit' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
   };
   return {
     audit: foundation.audit,
-    catalog: makeCatalog(foundation),
     egress: makeEgressUseCases({ ...foundation, applySoon: () => scheduler.runSoon(EGRESS_TASK) }),
     orphans: makeOrphans({ ...foundation, sweepSoon }),
     heldDisks,

@@ -31,12 +31,19 @@ export class Refusal extends Error {
   readonly detail: unknown;
   /** Absent when waiting does not help. */
   readonly retryAfterS: number | undefined;
+  /** Stored row, for a stale version. */
+  readonly current: object | undefined;
 
-  constructor(code: RefusalCode, message: string, options: { detail?: unknown; retryAfterS?: number } = {}) {
+  constructor(
+    code: RefusalCode,
+    message: string,
+    options: { detail?: unknown; retryAfterS?: number; current?: object } = {},
+  ) {
     super(message);
     this.code = code;
     this.detail = options.detail;
     this.retryAfterS = options.retryAfterS;
+    this.current = options.current;
   }
 }
 

@@ -1,34 +1,28 @@
 /**
  * Initial data of an installation: default region, instance types that fit the machine, prices,
- * images. Ids are drawn once; facts that follow from the configuration are updated at each start.
+ * images. Each is added once, by a key that is stored; then it belongs to the administrators.
  */
-import { instanceRowsOfRegion } from '../store/tables/instance-queries.ts';
 import { arch, availableParallelism, totalmem } from 'node:os';
 import { poolForType } from '../control/volumes/disks.ts';
 import type { PoolDrivers } from '../control/base/regions.ts';
 import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.ts';
+import { LOCAL_PREFIX } from '../engines/docker/image/images.ts';
 import { BYTES_PER_GB } from '../domain/disk.ts';
 import { volumeTypeOfDisk } from '../domain/pool.ts';
 import { type ChargeMode, type InstanceType, type Region, fromDollars, type Micros } from '../domain/catalog.ts';
-import { PUBLIC_OBJECT_VERSION } from '../domain/public-instance.ts';
+import { regionWithUsage, saveRegion, saveSetting, setting, ensureSetting } from '../store/tables/catalog.ts';
 import {
-  regionWithUsage,
-  saveImage,
-  saveInstanceType,
-  saveRegion,
-  saveSetting,
-  setting,
-  ensureSetting,
-  withdrawTypes,
-} from '../store/tables/catalog.ts';
-import { bumpVersion } from '../store/tables/events.ts';
-import { refreshPublicText } from '../store/tables/instances.ts';
+  insertManagedImage,
+  insertManagedType,
+  lockRegions,
+  managedImageById,
+  managedTypeByName,
+  writeManagedImage,
+} from '../store/tables/catalog-rows.ts';
 import type { Probe } from '../engines/contract.ts';
-import type { Db, Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
 
-/** Bounds how long one write blocks others: 500 texts took 200 to 450 ms. */
-const TEXTS_PER_WRITE = 50;
 const MIB_PER_GB = 1024;
 /** Memory reserved for the host's programs, the engine and Berth. */
 export const HOST_MEMORY_MIB = 1024;
@@ -140,6 +134,7 @@ export interface OfferedImage {
   tags: string[];
 }
 
+/** Adds an image once. The reference of an image that Berth builds follows its recipe. */
 export async function offerImage(
   store: Store,
   image: OfferedImage & { architecture: string },
@@ -147,29 +142,36 @@ export async function offerImage(
 ): Promise<string> {
   const { key, ...facts } = image;
   return store.write(async (tx) => {
+    await lockRegions(tx);
     const id = imageId(await ensureSetting(tx, `image.${key}`, uuid()));
-    await saveImage(tx, { ...facts, id, isPublic: true, type: 'notebook' }, nowMs);
+    const stored = await managedImageById(tx, id);
+    const version = (stored?.version ?? 0) + 1;
+    if (!stored) {
+      const added = { ...facts, id, isPublic: true, type: 'notebook', createdAtMs: nowMs, version, isRetired: false };
+      await insertManagedImage(tx, added);
+    } else if (stored.ref !== facts.ref && [stored.ref, facts.ref].every((ref) => ref.startsWith(LOCAL_PREFIX)))
+      await writeManagedImage(tx, { ...stored, ref: facts.ref, version });
     return id;
   });
 }
 
-export async function saveTypes(
+/** Adds the types that were never added before, retired or not. */
+export async function offerTypes(
   store: Store,
   region: RegionId,
   types: OfferedType[],
   uuid: () => string,
-): Promise<InstanceType[]> {
-  return store.write(async (tx) => {
-    const saved: InstanceType[] = [];
-    for (const [position, type] of types.entries()) {
-      const id = instanceTypeId(await ensureSetting(tx, `type.${type.name}`, uuid()));
-      const complete = { ...type, id, regionId: region };
-      await saveInstanceType(tx, complete, position);
-      saved.push(complete);
+): Promise<void> {
+  await store.write(async (tx) => {
+    await lockRegions(tx);
+    for (const type of types) {
+      const key = `type.${type.name}`;
+      if ((await setting(tx, key)) !== undefined) continue;
+      const named = await managedTypeByName(tx, region, type.name);
+      const id = instanceTypeId(named?.id ?? uuid());
+      await saveSetting(tx, key, id);
+      if (!named) await insertManagedType(tx, { ...type, id, regionId: region, version: 1, isRetired: false });
     }
-    const offered = saved.map(({ id }) => id);
-    await withdrawTypes(tx, region, offered);
-    return saved;
   });
 }
 
@@ -193,28 +195,4 @@ export async function saveDefaultRegion(
     gpus: machine.gpus.length,
   };
   await store.write((tx) => saveRegion(tx, region, { ...total, nodePorts: last - first + 1 }));
-}
-
-/**
- * Rewrites the public texts of the region's instances if the region's facts or the texts' shape
- * changed since the last complete rewrite. Completion is recorded last, so a crash starts over.
- * Lists are served meanwhile: a migration must leave texts that honor the contract.
- */
-export async function refreshPublicTexts(store: Store, region: Region, signal: AbortSignal): Promise<void> {
-  const name = `texts.${region.id}`;
-  const current = JSON.stringify({ shape: PUBLIC_OBJECT_VERSION, region });
-  if ((await setting(store.read, name)) === current) return;
-  for (let after = ''; ;) {
-    if (signal.aborted) return;
-    const rows = await instanceRowsOfRegion(store.read, region.id, after, TEXTS_PER_WRITE);
-    const last = rows.at(-1);
-    if (!last) break;
-    after = last.id;
-    await store.write(async (tx: Db) => {
-      for (const row of rows) await refreshPublicText(tx, row, region);
-      const owners = new Set(rows.map((row) => row.ownerId));
-      for (const ownerId of [...owners].toSorted()) await bumpVersion(tx, ownerId);
-    });
-  }
-  await store.write((tx) => saveSetting(tx, name, current));
 }

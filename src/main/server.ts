@@ -9,7 +9,7 @@ import type { Logger } from 'pino';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
-import type { Region } from '../domain/catalog.ts';
+import type { InstanceType, Region } from '../domain/catalog.ts';
 import type { RegionId } from '../domain/ids.ts';
 import { idlePolicy, type IdleLimits } from '../domain/idle.ts';
 import type { Limits } from '../domain/instance-states.ts';
@@ -24,6 +24,8 @@ import { openTlsFiles } from '../edge/tls-files.ts';
 import { lockDatabase } from '../store/db/database-lock.ts';
 import { lockFolder } from '../store/db/folder-lock.ts';
 import { openStore } from '../store/open.ts';
+import { catalogImages, catalogInstanceTypes } from '../store/tables/catalog.ts';
+import { managedRegionById, managedTypes } from '../store/tables/catalog-rows.ts';
 import type { Store } from '../store/store.ts';
 import { countMissingUsage } from '../store/tables/counted-usage.ts';
 import { readSpace } from '../storage/layout.ts';
@@ -71,6 +73,8 @@ export interface ServerOptions {
   /** The database was taken by another server: this one must end. */
   onDatabaseLost?: () => void;
 }
+
+const FIRST_PROBE_MS = 5_000;
 
 /** Ends one part of the server. The parts end in reverse order of their start. */
 type Cleanup = () => Promise<unknown>;
@@ -165,14 +169,13 @@ async function openHost({ config, log }: ServerOptions, store: Store, cleanups: 
 }
 
 interface Offered {
-  region: Region;
   offer: (image: firstRun.OfferedImage) => Promise<string>;
   example: Server['example'];
 }
 
-/** Saves the region, its instance types and the default image. */
+/** Saves the region, and at the first start its instance types and images. */
 async function saveRegion(
-  { config, time = realTime }: ServerOptions,
+  { config, log, time = realTime }: ServerOptions,
   store: Store,
   { regionId, dataDiskGB, drivers }: Host,
   domain: string,
@@ -188,8 +191,13 @@ async function saveRegion(
     engine: config.engine,
   };
   await firstRun.saveDefaultRegion(store, region, machine, config);
-  const fitting = firstRun.typesThatFit({ ...machine, dataDiskGB, runtimes: config.runtimes });
-  const types = await firstRun.saveTypes(store, regionId, fitting, randomUUID);
+  await warnOfOwnDomain(store, regionId, config, log);
+  if ((await managedTypes(store.read, 0, 0)).totalEntries === 0) {
+    // Away: types of the engine's machine are added when it answers.
+    const probe = await drivers.drivers.engine.probe(AbortSignal.timeout(FIRST_PROBE_MS)).catch(() => null);
+    const fitting = { ...(probe ? firstRun.machineOf(probe) : machine), dataDiskGB, runtimes: config.runtimes };
+    await firstRun.offerTypes(store, regionId, firstRun.typesThatFit(fitting), randomUUID);
+  }
   const { architecture } = machine;
   // Lists show images in the order of their time: the default first.
   const offer = (image: firstRun.OfferedImage, order = 0): Promise<string> =>
@@ -197,7 +205,9 @@ async function saveRegion(
   const [defaultImage, ...others] = drivers.images;
   const imageId = await offer(defaultImage);
   for (const [index, image] of others.entries()) await offer(image, index + 1);
-  return { region, offer, example: { region: regionId, imageId, instanceTypeId: types[0]?.id ?? '' } };
+  const [types, images] = await Promise.all([catalogInstanceTypes(store.read), catalogImages(store.read)]);
+  const shown = images.find(({ id }) => id === imageId) ?? images[0];
+  return { offer, example: { region: regionId, imageId: shown?.id ?? '', instanceTypeId: types[0]?.id ?? '' } };
 }
 
 async function makeRunningControl(
@@ -240,12 +250,8 @@ async function makeRunningControl(
         );
       const { runtimes } = config;
       const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB, runtimes });
-      warnOfUnknownTypes(
-        runtimes,
-        types.map(({ name }) => name),
-        log,
-      );
-      await firstRun.saveTypes(store, regionId, types, randomUUID);
+      await firstRun.offerTypes(store, regionId, types, randomUUID);
+      warnOfRuntimes(runtimes, await catalogInstanceTypes(store.read), log);
     },
     limits,
     stopPolicyRules: {
@@ -339,12 +345,11 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
 
 /** Pulls and offers images while the server already serves. */
 function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]): void {
-  const { config, log, running, drivers, store } = parts;
+  const { config, log, running, drivers } = parts;
   const image = { engine: drivers.drivers.engine, ref: drivers.images[0].ref };
   const stopping = new AbortController();
   const preparations = [
     prepareImage({ imagePulls: running.imagePulls, ...image, log }, stopping.signal),
-    firstRun.refreshPublicTexts(store, offered.region, stopping.signal),
     ...(config.registryImages ? [offerRegistryImages({ offer: offered.offer, log }, stopping.signal)] : []),
   ];
   for (const one of preparations)
@@ -355,11 +360,28 @@ function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]):
   });
 }
 
-/** A mistyped name would leave the type it means with the default runtime. */
-function warnOfUnknownTypes(runtimes: Config['runtimes'], offered: string[], log: Logger): void {
+/** The setting counts for types that are added: a later change of it has no effect. */
+function warnOfRuntimes(runtimes: Config['runtimes'], types: readonly InstanceType[], log: Logger): void {
+  const offered = types.map(({ name }) => name);
   const unknown = Object.keys(runtimes).filter((name) => !offered.includes(name));
   if (unknown.length > 0)
-    log.warn({ unknown, offered }, 'BERTH_RUNTIMES names instance types that this machine does not offer');
+    log.warn({ unknown, offered }, 'BERTH_RUNTIMES names instance types that the catalog does not offer');
+  const differing = types.filter(({ name, runtime }) => (runtimes[name] ?? runtime) !== runtime);
+  for (const { id, name, runtime = '' } of differing)
+    log.warn(
+      { instanceTypeId: id, name, stored: runtime, setting: runtimes[name] },
+      'BERTH_RUNTIMES names another container runtime than the catalog, which counts: the setting is for types that are added. Change the type with POST /api/admin/type/update',
+    );
+}
+
+async function warnOfOwnDomain(store: Store, region: RegionId, config: Config, log: Logger): Promise<void> {
+  const stored = await managedRegionById(store.read, region);
+  if (!stored || (config.domain ?? config.gatewayUrl) === null) return;
+  const { ownDomain, settingsDomain } = stored;
+  if (ownDomain === null || ownDomain === settingsDomain) return;
+  const text =
+    'BERTH_DOMAIN or BERTH_GATEWAY_URL says another domain than the administrators, whose domain instances show: set the same, or send "domain": null to POST /api/admin/region/update';
+  log.warn({ stored: ownDomain, setting: settingsDomain }, text);
 }
 
 function warnOfSharedParent(domain: string | null, log: Logger): void {

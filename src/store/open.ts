@@ -10,6 +10,7 @@ import { changes } from './migrations/0006-changes.ts';
 import { labels } from './migrations/0007-labels.ts';
 import { accounts } from './migrations/0008-accounts.ts';
 import { keyLimits } from './migrations/0009-key-limits.ts';
+import { catalog } from './migrations/0010-catalog.ts';
 import { quotas } from './migrations/0011-quotas.ts';
 import { drain } from './migrations/0012-drain.ts';
 import { audit } from './migrations/0013-audit.ts';
@@ -30,6 +31,7 @@ export const migrations: readonly Migration[] = [
   labels,
   accounts,
   keyLimits,
+  catalog,
   quotas,
   drain,
   audit,

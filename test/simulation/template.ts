@@ -8,7 +8,8 @@ import type { Caller } from '../../src/control/index.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
-import { saveImage, saveInstanceType, saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
+import { saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
+import { insertManagedImage, insertManagedType } from '../../src/store/tables/catalog-rows.ts';
 import { migrations } from '../../src/store/open.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
@@ -58,6 +59,8 @@ export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   scopes: null,
 }));
 
+const unchanged = { version: 1, isRetired: false };
+
 /** Bytes of the database file. */
 export async function makeTemplate(folder: string): Promise<Uint8Array> {
   const own = mkdtempSync(join(folder, 'template-'));
@@ -71,9 +74,9 @@ export async function makeTemplate(folder: string): Promise<Uint8Array> {
     await savePool(tx, { regionId: region.id, name: 'default' }, poolGB);
     for (const [at, { id, ref }] of images.entries()) {
       const image = { id, ref, name: ref, tags: [], architecture: 'amd64', isPublic: true, type: 'notebook' };
-      await saveImage(tx, image, at);
+      await insertManagedImage(tx, { ...image, ...unchanged, createdAtMs: at });
     }
-    for (const [at, type] of types.entries()) await saveInstanceType(tx, type, at);
+    for (const type of types) await insertManagedType(tx, { ...type, ...unchanged });
     for (const { accountId, username } of callers) {
       await insertAccount(tx, {
         id: accountId,

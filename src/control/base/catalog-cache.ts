@@ -19,7 +19,13 @@ export interface CatalogSnapshot {
   regions: ReadonlyMap<string, RegionWithUsage>;
 }
 
-export function makeCatalogCache({ store, time }: { store: Store; time: Time }): () => Promise<CatalogSnapshot> {
+export interface CatalogCache {
+  readCatalog: () => Promise<CatalogSnapshot>;
+  /** After a change of the catalog by this process; others see it within a second. */
+  forgetCatalog: () => void;
+}
+
+export function makeCatalogCache({ store, time }: { store: Store; time: Time }): CatalogCache {
   const load = async (): Promise<CatalogSnapshot> => {
     const [images, types, regions] = await Promise.all([
       catalogImages(store.read),
@@ -33,5 +39,5 @@ export function makeCatalogCache({ store, time }: { store: Store; time: Time }):
     };
   };
   const cache = makeCache({ load, now: () => time.elapsed(), ttlMs: FRESH_MS, maxEntries: 1 });
-  return () => cache.get('catalog');
+  return { readCatalog: () => cache.get('catalog'), forgetCatalog: () => cache.invalidateKey('catalog') };
 }

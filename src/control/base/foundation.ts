@@ -98,7 +98,7 @@ export function makeFoundation(given: ControlDeps) {
     firstStopPolicy: initialStopPolicy(stopPolicyRules),
     changes,
     stopping: shutdown.signal,
-    readCatalog: makeCatalogCache(given),
+    ...makeCatalogCache(given),
     idempotent: makeIdempotent(secretsKey),
     seal,
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),

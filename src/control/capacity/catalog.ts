@@ -16,6 +16,7 @@ import { regionsWithUsage } from '../../store/tables/catalog.ts';
 import { poolId, poolsOf } from '../../store/tables/pools.ts';
 import type { Store } from '../../store/store.ts';
 import { poolForType } from '../volumes/disks.ts';
+import { listedOffPeak, type ListedOffPeak } from '../catalog/region-facts.ts';
 import { dockerSupport } from './docker-support.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -33,7 +34,7 @@ export interface CatalogFamily {
       instanceTypeId: string;
       gpuNum: number;
       stockStatus: 'InStock' | 'OutOfStock';
-      price: { chargeMode: ChargeMode; price: number }[];
+      price: { chargeMode: ChargeMode; price: number; offPeak?: ListedOffPeak }[];
       instanceTypeName: string;
       cpuCores: number;
       memoryGB: number;
@@ -115,6 +116,7 @@ export interface Stock {
   regionName: string;
   /** Null without capacity: the engine has not answered yet, or no node port is free. */
   open: Capacity | null;
+  offPeak: ListedOffPeak | null;
 }
 
 /** Reads the store, not the cached catalog: the same rule as a launch. */
@@ -129,6 +131,7 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
     found.set(region.id, {
       regionName: region.name,
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
+      offPeak: listedOffPeak(counted.offPeak, nowMs),
     });
   }
   return found;
@@ -152,7 +155,11 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
       stockStatus: stock.open && fits(capacityOf(type), stock.open) ? 'InStock' : 'OutOfStock',
-      price: chargeModes.map((chargeMode) => ({ chargeMode, price: toDollars(type.pricesMicros[chargeMode]) })),
+      price: chargeModes.map((chargeMode) => ({
+        chargeMode,
+        price: toDollars(type.pricesMicros[chargeMode]),
+        ...(chargeMode === 'tidePerHour' && stock.offPeak ? { offPeak: stock.offPeak } : {}),
+      })),
       instanceTypeName: type.name,
       cpuCores: type.cpuCores,
       memoryGB: type.memoryGB,

@@ -10,8 +10,8 @@ import { withCredentialAdvice, type CredentialsFor } from './registries.ts';
 /** `refused`: a launch would fail. `unchecked`: the registry or the engine did not answer. */
 export type ImageCheck = { kind: 'fits' } | { kind: 'refused' | 'unchecked'; why: string };
 
-/** Never throws. */
-export type CheckImage = (ownerId: string, ref: string) => Promise<ImageCheck>;
+/** Never throws. Without `ownerId`: an image of the operator, without credentials. */
+export type CheckImage = (ownerId: string | undefined, ref: string) => Promise<ImageCheck>;
 
 const CHECKS_AT_ONCE = 8;
 
@@ -28,10 +28,10 @@ export function makeCheckImage({
 }): CheckImage {
   const semaphore = makeSemaphore(CHECKS_AT_ONCE);
 
-  async function ask(ownerId: string, ref: string, signal: AbortSignal): Promise<ImageCheck> {
+  async function ask(ownerId: string | undefined, ref: string, signal: AbortSignal): Promise<ImageCheck> {
     const drivers = regions.all().find(({ health }) => health.answers);
     if (drivers === undefined) return { kind: 'unchecked', why: 'the container engine does not answer' };
-    const credentials = await credentialsFor(ownerId, registryServerOf(ref));
+    const credentials = ownerId === undefined ? undefined : await credentialsFor(ownerId, registryServerOf(ref));
     try {
       await drivers.engine.checkImage(ref, signal, credentials);
       return { kind: 'fits' };

@@ -65,7 +65,7 @@ export interface ImageDeps extends UseCaseDeps {
 
 const MAX_NAMED_USERS = 5;
 
-const notFound = (id: string): Refusal =>
+export const imageNotFound = (id: string): Refusal =>
   new Refusal('not_found', `image ${id} not found; POST /api/image/list lists the available images`);
 
 export const makeImages = (deps: ImageDeps): Images => ({
@@ -177,7 +177,7 @@ const deleteImage =
 function unknownOrNotOwn(catalogImages: CatalogSnapshot['images'], id: string): Refusal {
   const catalogImage = catalogImages.get(id);
   return catalogImage === undefined
-    ? notFound(id)
+    ? imageNotFound(id)
     : new Refusal(
         'forbidden',
         `image ${id} (${catalogImage.name}) belongs to the operator; you can delete only your own images`,
@@ -194,7 +194,7 @@ export async function resolveImage(
   const catalogImages = images.get(request.imageId);
   if (catalogImages) return catalogImages;
   const row = await lockOwnImage(tx, caller.accountId, request.imageId);
-  if (!row) throw notFound(request.imageId);
+  if (!row) throw imageNotFound(request.imageId);
   const image = ownImageFromRow(row);
   const { state, stateText, regionId, fromInstanceId } = image;
   if (state === 'Saving')
@@ -250,7 +250,7 @@ function ownState({ state, stateText, fromInstanceId }: OwnImage, pulled: ImageS
 }
 
 /** Refuses references under the prefixes of root disks: these may belong to other accounts. */
-function readOwnRef(written: string, regions: Regions): ImageRef {
+export function readOwnRef(written: string, regions: Regions): ImageRef {
   const read = parseImageRef(written);
   const right = 'write it as registry.example.org/name:tag, or name:tag for docker.io';
   if (typeof read === 'string')

@@ -13,12 +13,13 @@ import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../..
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
+import { retiredOf } from '../../store/tables/catalog-rows.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import { dockerSupport } from '../capacity/docker-support.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
-import { resolveImage } from '../images/images.ts';
+import { imageNotFound, resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
@@ -64,6 +65,7 @@ async function writeLaunch(
   const requested = requestedInstance(deps, caller, request, { type, image, mounts }, nowMs);
   const ports = requested.nodePorts.length;
   const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
+  await refuseRetired(tx, instance.spec);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
   const { environment = {}, secrets = {} } = request;
@@ -83,17 +85,28 @@ async function writeLaunch(
   return { instanceId: instance.id };
 }
 
+/** The cached catalog may be a second old. The region is locked, and a retirement locks it, too. */
+async function refuseRetired(tx: Db, { type, image }: InstanceSpec): Promise<void> {
+  const [id] = await retiredOf(tx, { typeId: type.id, imageId: image.id });
+  if (id === image.id) throw imageNotFound(id);
+  if (id !== undefined) throw typeNotFound(id);
+}
+
+const TYPES_LIST = 'POST /api/resource/user/instance/list lists the available types';
+
+export const typeNotFound = (id: string): Refusal =>
+  new Refusal('not_found', `instance type ${id} not found; ${TYPES_LIST}`);
+
 function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: InstanceType; region: Region } {
   const type = catalog.types.get(request.instanceTypeId);
-  const where = 'POST /api/resource/user/instance/list lists the available types';
-  if (!type) throw new Refusal('not_found', `instance type ${request.instanceTypeId} not found; ${where}`);
+  if (!type) throw typeNotFound(request.instanceTypeId);
   const counted = catalog.regions.get(request.region);
   if (!counted)
     throw new Refusal('not_found', `region ${request.region} not found; POST /api/region/list lists the regions`);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
       'not_found',
-      `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${where}`,
+      `instance type ${type.id} (${type.name}) is not offered in region ${counted.region.id}; ${TYPES_LIST}`,
     );
   }
   if (type.isSpot !== request.isSpotInstance) {

@@ -15,6 +15,7 @@ import { publicChange } from '../../domain/public-instance.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { releaseNodePortCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
+import { retiredOf } from '../../store/tables/catalog-rows.ts';
 import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
@@ -32,7 +33,7 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers, type Regions } from '../base/regions.ts';
 import type { Instances, UpdateInput } from './instances.ts';
-import { refuseWithoutMoney, refuseWithoutRuntime } from './launch.ts';
+import { refuseWithoutMoney, refuseWithoutRuntime, typeNotFound } from './launch.ts';
 import { mountsOf } from './request-mounts.ts';
 
 export const makeUpdate =
@@ -109,7 +110,10 @@ async function pendingOf(
   const pending: PendingChange = { ...before };
   if (instanceTypeId !== undefined) {
     delete pending.resize;
-    if (instanceTypeId !== spec.type.id) pending.resize = resizeTo(instanceTypeId, spec, context);
+    if (instanceTypeId !== spec.type.id) {
+      pending.resize = resizeTo(instanceTypeId, spec, context);
+      if ((await retiredOf(tx, { typeId: instanceTypeId, imageId: '' })).length > 0) throw typeNotFound(instanceTypeId);
+    }
   }
   if (remoteStorages !== undefined) {
     delete pending.mounts;
@@ -132,7 +136,7 @@ function resizeTo(
 ): NonNullable<PendingChange['resize']> {
   const where = 'POST /api/resource/user/instance/list lists the available types';
   const offered = catalog.types.get(id);
-  if (!offered) throw new Refusal('not_found', `instance type ${id} not found; ${where}`);
+  if (!offered) throw typeNotFound(id);
   const { region, total } = counted;
   if (offered.regionId !== region.id)
     throw new Refusal(

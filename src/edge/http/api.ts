@@ -22,6 +22,7 @@ import { mountFile } from './files.ts';
 import { accountAdminHandlers } from './handlers/managed-accounts.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { auditHandlers } from './handlers/audit.ts';
+import { catalogAdminHandlers } from './handlers/managed-catalog.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
@@ -149,6 +150,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...insideHandlers(control),
       ...storageHandlers(control, pages),
       ...catalogHandlers(control),
+      ...catalogAdminHandlers(control),
       ...accountHandlers(control.access, secureCookies),
       ...accountAdminHandlers(control.accounts),
       ...environmentHandlers(control.environments),

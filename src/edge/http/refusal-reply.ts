@@ -29,12 +29,12 @@ export interface Unrouted {
 export const PLAIN: ErrorStyle = { errors: 'plain', withCode: true };
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-export function errorBody(code: ErrorCode, message: string, { errors, withCode }: ErrorStyle) {
+export function errorBody(code: ErrorCode, message: string, { errors, withCode }: ErrorStyle, current?: object) {
   const { status, title } = errorKinds[code];
   const marked = withCode && code === 'not_logged_in' ? { code: NOT_LOGGED_IN_CODE } : {};
   if (errors === 'plain') return { status, contentType: JSON_TYPE, body: JSON.stringify({ ...marked, message }) };
   const problem: Problem = { type: `urn:berth:problem:${code}`, title, status, detail: message, message };
-  return { status, contentType: PROBLEM_TYPE, body: JSON.stringify({ ...problem, ...marked }) };
+  return { status, contentType: PROBLEM_TYPE, body: JSON.stringify({ ...problem, ...marked, current }) };
 }
 
 /** Sends the error and logs faults. Never sends the text of an unknown exception. */
@@ -49,7 +49,7 @@ export function answerError(
   const message =
     refusal?.message ??
     `the server failed; quote the request id ${request.id} to the operator, who finds the cause in the log`;
-  const { status, contentType, body } = errorBody(code, message, style);
+  const { status, contentType, body } = errorBody(code, message, style, refusal?.current);
   const about = { requestId: request.id, method: request.method, path: pathOf(request.url), status, code };
   if (!refusal) log.error({ ...about, err: error }, 'request failed');
   else if (refusal.detail !== undefined)

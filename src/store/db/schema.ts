@@ -152,6 +152,11 @@ export interface RegionTable {
   nodePortsUsed: Generated<number>;
   /** `Drain`; null without one. */
   drain: Generated<string | null>;
+  /** Version of name, value, location, own domain and off-peak windows. */
+  version: Generated<number>;
+  /** Set by an administrator; null: `domain`, which follows the settings. */
+  ownDomain: Generated<string | null>;
+  offPeak: Generated<string | null>;
 }
 
 /** `holderId`: a region, for accounts without a policy of their own, or an account. */
@@ -169,8 +174,9 @@ export interface ImageTable {
   tags: string;
   type: string;
   createdAtMs: number;
-  /** 0 after withdrawal: no new launches, existing instances still run. */
+  /** 0 once retired: no new launches, existing instances still run. */
   inCatalog: Flag;
+  version: Generated<number>;
   /** Null for an image of the operator. */
   ownerId: Generated<string | null>;
   /** `Saving`, `Ready`, `Failed` or `Deleting`. */
@@ -248,6 +254,7 @@ export interface InstanceTypeTable {
   prices: string;
   inCatalog: Flag;
   position: number;
+  version: Generated<number>;
 }
 
 export interface InstanceTable extends LeaseColumns {
@@ -300,6 +307,8 @@ export interface InstanceTable extends LeaseColumns {
   labels: Generated<string | null>;
   /** `searchForm` of the name. */
   searchName: Generated<string>;
+  typeId: Generated<string>;
+  imageId: Generated<string>;
 }
 
 export interface LabelTable {

@@ -1,12 +1,13 @@
-/** Regions, operator images and instance types: written at start-up, read often. */
+/** Regions, operator images and instance types, as launches and lists read them. */
 import type { Selectable } from 'kysely';
 import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
 import type { Drain } from '../../domain/drain.ts';
+import type { OffPeak } from '../../domain/off-peak.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
-import { encodeFlag, parseJson } from '../db/columns.ts';
+import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
-import { drain as drainColumn, parseTags, priceList } from './json-schemas.ts';
+import { drain as drainColumn, offPeakSchema, parseTags, priceList } from './json-schemas.ts';
 
 type RegionCapacity = Capacity & { nodePorts: number };
 
@@ -15,6 +16,7 @@ export interface RegionWithUsage {
   total: RegionCapacity;
   used: RegionCapacity;
   drain: Drain | null;
+  offPeak: OffPeak | null;
 }
 
 const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
@@ -33,7 +35,7 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
       name: row.name,
       value: row.value,
       location: row.location,
-      domain: row.domain,
+      domain: row.ownDomain ?? row.domain,
       sshAddress: row.sshAddress,
       engine: row.engine,
     },
@@ -51,8 +53,12 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
     },
     drain:
       row.drain === null ? null : parseJson(drainColumn, row.drain, { table: 'region', id: row.id, column: 'drain' }),
+    offPeak: offPeakOf(row),
   };
 };
+
+export const offPeakOf = ({ id, offPeak }: Pick<Selectable<RegionTable>, 'id' | 'offPeak'>): OffPeak | null =>
+  offPeak === null ? null : parseJson(offPeakSchema, offPeak, { table: 'region', id, column: 'offPeak' });
 
 export async function regionsWithUsage(db: Db): Promise<RegionWithUsage[]> {
   return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);
@@ -63,12 +69,14 @@ export async function regionWithUsage(db: Db, id: string): Promise<RegionWithUsa
   return row && regionFromRow(row);
 }
 
+/** Inserts a region, or writes what follows from the settings; the rest is the administrator's. */
 export async function saveRegion(tx: Db, { id, ...facts }: Region, total: RegionCapacity): Promise<void> {
-  const row = { ...facts, ...totalColumns(total) };
+  const { domain, sshAddress, engine } = facts;
+  const totals = totalColumns(total);
   await tx
     .insertInto('region')
-    .values({ id, ...row })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+    .values({ id, ...facts, ...totals })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet({ domain, sshAddress, engine, ...totals }))
     .execute();
 }
 
@@ -107,22 +115,8 @@ export async function catalogImages(db: Db): Promise<Image[]> {
   return rows.map(imageFromRow);
 }
 
-export async function saveImage(tx: Db, { id, ...facts }: Image, createdAtMs: number): Promise<void> {
-  const row = {
-    ...facts,
-    isPublic: encodeFlag(facts.isPublic),
-    tags: JSON.stringify(facts.tags),
-    inCatalog: encodeFlag(true),
-  };
-  await tx
-    .insertInto('image')
-    .values({ id, createdAtMs, ...row })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
-    .execute();
-}
-
-function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
-  const { prices: pricesText, runtime, inCatalog: _inCatalog, position: _position, ...facts } = row;
+export function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
+  const { prices: pricesText, runtime, inCatalog: _inCatalog, position: _position, version: _version, ...facts } = row;
   const prices = parseJson(priceList, pricesText, { table: 'instanceType', id: row.id, column: 'prices' });
   const priceOf = (mode: ChargeMode): bigint => BigInt(prices[mode]);
   return {
@@ -146,27 +140,6 @@ export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
   return rows.map(typeFromRow);
 }
 
-export async function saveInstanceType(
-  tx: Db,
-  { id, pricesMicros, ...facts }: InstanceType,
-  position: number,
-): Promise<void> {
-  const prices = Object.fromEntries(Object.entries(pricesMicros).map(([mode, price]) => [mode, Number(price)]));
-  const row = {
-    ...facts,
-    isSpot: encodeFlag(facts.isSpot),
-    runtime: facts.runtime ?? null,
-    prices: JSON.stringify(prices),
-    inCatalog: encodeFlag(true),
-    position,
-  };
-  await tx
-    .insertInto('instanceType')
-    .values({ id, ...row })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
-    .execute();
-}
-
 export async function setting(db: Db, name: string): Promise<string | undefined> {
   return (await db.selectFrom('setting').select('value').where('name', '=', name).executeTakeFirst())?.value;
 }
@@ -186,15 +159,5 @@ export async function saveSetting(tx: Db, name: string, value: string): Promise<
     .insertInto('setting')
     .values({ name, value })
     .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
-    .execute();
-}
-
-/** Withdraws the region's types outside `offered`; their instances still run. */
-export async function withdrawTypes(tx: Db, region: string, offered: readonly string[]): Promise<void> {
-  await tx
-    .updateTable('instanceType')
-    .set({ inCatalog: 0 })
-    .where('regionId', '=', region)
-    .where('id', 'not in', offered)
     .execute();
 }

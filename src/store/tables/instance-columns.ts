@@ -80,8 +80,11 @@ const derivedValues = (instance: Instance, region: Region): DerivedValues => ({
   publicText: JSON.stringify(publicInstance(instance, region)),
 });
 
+const specKeys = ['typeId', 'imageId'] as const;
+type SpecValues = Pick<InstanceRow, (typeof specKeys)[number]>;
+
 type Members = Pick<InstanceRow, keyof Instance>;
-export type InstanceColumns = Members & DerivedValues;
+export type InstanceColumns = Members & DerivedValues & SpecValues;
 
 const memberKeys = keysOf(memberColumns);
 const writtenBy = (...writers: WrittenBy[]) =>
@@ -89,15 +92,16 @@ const writtenBy = (...writers: WrittenBy[]) =>
 const requestKeys = writtenBy('request', 'reconcile');
 const reconcileKeys = writtenBy('reconcile');
 
-export const instanceColumnNames: readonly (keyof InstanceColumns)[] = [...memberKeys, ...derivedKeys];
+export const instanceColumnNames: readonly (keyof InstanceColumns)[] = [...memberKeys, ...specKeys, ...derivedKeys];
 export const reconciledColumnNames: readonly (keyof InstanceColumns)[] = [...reconcileKeys, ...derivedKeys];
 
 const encode = (
   instance: Instance,
   region: Region,
   keys: readonly (keyof Members)[],
-): Partial<Members> & DerivedValues => ({
+): Partial<Members & SpecValues> & DerivedValues => ({
   ...mapKeys<Members>(keys, (key) => memberColumns[key].encode(instance[key])),
+  ...(keys.includes('spec') ? { typeId: instance.spec.type.id, imageId: instance.spec.image.id } : {}),
   ...derivedValues(instance, region),
 });
 

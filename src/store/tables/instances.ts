@@ -380,14 +380,16 @@ export async function unlistReleased(
   );
 }
 
-/** Writes the public text again after a change of the region's facts. */
+/** Writes the public text again after a change of the region's facts. False: it is the same. */
 export async function refreshPublicText(
   tx: Db,
   { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,
   region: Region,
-): Promise<void> {
+): Promise<boolean> {
   const row = await lockedRow(tx, ownerId, id).executeTakeFirst();
-  if (!row) return;
+  if (!row) return false;
   const publicText = JSON.stringify(publicInstance(instanceFromRow(row), region));
+  if (publicText === row.publicText) return false;
   await tx.updateTable('instance').set({ publicText }).where('id', '=', id).execute();
+  return true;
 }

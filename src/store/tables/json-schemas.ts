@@ -17,6 +17,7 @@ import type {
   Observed,
   PendingChange,
 } from '../../domain/instance.ts';
+import { weekdays, type OffPeak } from '../../domain/off-peak.ts';
 import { portAccesses } from '../../domain/port-access.ts';
 import { operationCauses, operationKinds, operationStates, progressUnits, stageNames } from '../../domain/operation.ts';
 import type { Operation, Progress } from '../../domain/operation.ts';
@@ -205,6 +206,11 @@ const egressPolicy: z.ZodType<EgressPolicy> = z.discriminatedUnion('mode', [
 
 export const parseEgress = (text: string, holder: string): EgressPolicy =>
   parseJson(egressPolicy, text, { table: 'egress', id: holder, column: 'policy' });
+
+export const offPeakSchema: z.ZodType<OffPeak> = z.object({
+  timeZone: z.string(),
+  windows: z.array(z.object({ days: z.array(z.enum(weekdays)), start: z.string(), end: z.string() })),
+});
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
 

@@ -4,10 +4,11 @@ import { makeRegions } from '../../../src/control/base/regions.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { makeProbe } from '../../../src/control/capacity/probe.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
-import type { Capacity, InstanceType } from '../../../src/domain/catalog.ts';
+import type { Capacity } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { replaceTypes } from '../../fixtures/catalog.ts';
 import { makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 
 /** No timer is this long: a placed entry was woken, not polled. */
@@ -56,7 +57,7 @@ export async function makeSizedWorld(
     dataDiskGB: 20,
     pricesMicros: firstRun.pricesOf(0.02),
   }));
-  const types: InstanceType[] = await firstRun.saveTypes(store, world.drivers.regionId, offered, randomUUID);
+  const types = await replaceTypes(store, world.drivers.regionId, offered);
   const typeId = (name: string): string => {
     const type = types.find((one) => one.name === name);
     if (!type) throw new Error(`there is no type ${name}`);

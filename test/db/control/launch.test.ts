@@ -6,11 +6,11 @@ import type { RefusalCode } from '../../../src/domain/refusal.ts';
 import { regionId } from '../../../src/domain/ids.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { saveRegion } from '../../../src/store/tables/catalog.ts';
-import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { volumeRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, pictureOf, settled } from './consistency.ts';
+import { replaceTypes } from '../../fixtures/catalog.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
 const keyed = (key: string, bodyHash = 'a body', route = 'POST /instance/create'): Idempotency => ({
@@ -41,7 +41,7 @@ async function elsewhere(world: World): Promise<{ region: string; typeId: string
   await world.store.write((tx) => saveRegion(tx, facts, { cpuMilli: 1_000, memoryMiB: 1_024, gpus: 0, nodePorts: 10 }));
   const [type] = world.types;
   if (!type) throw new Error('there are no types');
-  const [saved] = await firstRun.saveTypes(world.store, id, [{ ...type, name: 'far.1' }], randomUUID);
+  const [saved] = await replaceTypes(world.store, id, [{ ...type, name: 'far.1' }]);
   return { region: id, typeId: saved?.id ?? '' };
 }
 

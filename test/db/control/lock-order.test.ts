@@ -5,8 +5,7 @@
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
-import { refreshPublicTexts } from '../../../src/main/first-run.ts';
-import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
+import { makeRegionTexts } from '../../../src/control/catalog/region-texts.ts';
 import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
@@ -69,10 +68,9 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
   test('locks accounts by id when texts of their instances are rewritten', async () => {
     const world = await makeWorld(await open());
     const inOrder = await ofTwo(world);
-    const [counted] = await regionsWithUsage(world.store.read);
-    if (!counted) throw new Error('the world has no region');
+    await world.store.write((tx) => tx.updateTable('region').set({ name: 'renamed' }).execute());
     const noted = await noting(world, [['update', 'account']]);
-    await refreshPublicTexts(world.store, counted.region, new AbortController().signal);
+    await makeRegionTexts({ store: world.store, stopping: new AbortController().signal })();
     expect(await noted()).toEqual(inOrder.map((id) => `account ${id}`));
   });
 

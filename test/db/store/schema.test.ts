@@ -94,6 +94,9 @@ const rows: Rows = {
     gpusUsed: 3,
     nodePortsUsed: 4,
     drain: null,
+    version: BIG,
+    ownDomain: null,
+    offPeak: null,
   },
   image: {
     id: 'i',
@@ -105,6 +108,7 @@ const rows: Rows = {
     type: '',
     createdAtMs: 1,
     inCatalog: 0,
+    version: BIG,
     ownerId: null,
     state: 'Ready',
     stateText: '',
@@ -131,6 +135,7 @@ const rows: Rows = {
     runtime: 'runsc',
     prices: '{}',
     inCatalog: 1,
+    version: BIG,
     position: 3,
   },
   instance: {
@@ -153,6 +158,8 @@ const rows: Rows = {
     operation: '{}',
     labels: null,
     searchName: 'é',
+    typeId: '',
+    imageId: '',
   },
   label: { subjectId: 'i', key: 'k', value: '', ownerId: 'ann' },
   volume: {

@@ -14,7 +14,8 @@ import { type ChargeMode, fromDollars } from '../../../src/domain/catalog.ts';
 import type { Engine, Probe } from '../../../src/engines/contract.ts';
 import type { Store } from '../../../src/store/store.ts';
 import type { Storage } from '../../../src/storage/contract.ts';
-import { saveImage, saveInstanceType, saveRegion } from '../../../src/store/tables/catalog.ts';
+import { saveRegion } from '../../../src/store/tables/catalog.ts';
+import { insertManagedImage, insertManagedType } from '../../../src/store/tables/catalog-rows.ts';
 import { signingKeysSince } from '../../../src/store/tables/signing-keys.ts';
 import { makeControlDeps, makeDrivers } from '../../fixtures/control-deps.ts';
 import { isolated } from '../../fixtures/isolation.ts';
@@ -56,43 +57,40 @@ export async function wireControl(log: Parameters<typeof makeControl>[0]['log'])
       aRegion({ id: region, name: 'Test', value: 'test', domain: '127.0.0.1:1', sshAddress: '127.0.0.1' }),
       { cpuMilli: 1_000_000, memoryMiB: 1_000_000, gpus: 0, nodePorts: 2_000 },
     );
-    await saveImage(
-      tx,
-      {
-        id: imageId(ids.image),
-        name: 'base',
-        ref: 'test/base:1',
-        architecture: 'x86_64',
-        isPublic: true,
-        tags: [],
-        type: 'notebook',
-      },
-      1,
-    );
-    await saveInstanceType(
-      tx,
-      {
-        id: instanceTypeId(ids.type),
-        regionId: region,
-        name: 'small',
-        isSpot: false,
-        cpuCores: 1,
-        cpuType: 'x86_64',
-        memoryGB: 1,
-        gpuCount: 0,
-        gpuName: '',
-        rootDiskGB: 10,
-        dataDiskGB: 10,
-        pricesMicros: {
-          tidePerHour: fromDollars(0.05),
-          perHour: fromDollars(0.1),
-          perDay: fromDollars(2),
-          perWeek: fromDollars(12),
-          perMonth: fromDollars(40),
-        } satisfies Record<ChargeMode, bigint>,
-      },
-      1,
-    );
+    await insertManagedImage(tx, {
+      createdAtMs: 1,
+      version: 1,
+      isRetired: false,
+      id: imageId(ids.image),
+      name: 'base',
+      ref: 'test/base:1',
+      architecture: 'x86_64',
+      isPublic: true,
+      tags: [],
+      type: 'notebook',
+    });
+    await insertManagedType(tx, {
+      version: 1,
+      isRetired: false,
+      id: instanceTypeId(ids.type),
+      regionId: region,
+      name: 'small',
+      isSpot: false,
+      cpuCores: 1,
+      cpuType: 'x86_64',
+      memoryGB: 1,
+      gpuCount: 0,
+      gpuName: '',
+      rootDiskGB: 10,
+      dataDiskGB: 10,
+      pricesMicros: {
+        tidePerHour: fromDollars(0.05),
+        perHour: fromDollars(0.1),
+        perDay: fromDollars(2),
+        perWeek: fromDollars(12),
+        perMonth: fromDollars(40),
+      } satisfies Record<ChargeMode, bigint>,
+    });
   });
   const drivers = makeDrivers({
     regionId: regionId(ids.region),

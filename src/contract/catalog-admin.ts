@@ -1,0 +1,246 @@
+/** The catalog for administrators: instance types, images of the operator, facts of a region. */
+import { z } from 'zod';
+import { fromDollars, toDollars, type ChargeMode } from '../domain/catalog.ts';
+import { weekdays } from '../domain/off-peak.ts';
+import {
+  answer,
+  decimal,
+  flag,
+  id,
+  integer,
+  label,
+  named,
+  pagerAnswer,
+  plainText,
+  request,
+  text,
+  unixMs,
+  wholeNumber,
+} from './common.ts';
+
+const MAX_DOLLARS = 1_000_000;
+const MAX_DISK_GB = 100_000;
+const MAX_WINDOWS = 28;
+
+const version = wholeNumber(1, Number.MAX_SAFE_INTEGER).describe(
+  'Version of the row that was read; after another change the request is refused with the current row',
+);
+const dryRun = z
+  .boolean()
+  .default(false)
+  .describe('`true`: validates the change and answers what it would do, and changes nothing');
+const rowVersion = integer('Version of the row, which each change increments; updates need it');
+const retiredFlag = flag('Whether new launches are refused');
+const warnings = z.array(z.string()).describe('What is accepted, but may not be intended; empty if nothing');
+
+const affected = answer(
+  'AffectedInstances',
+  {
+    accounts: integer('Accounts with such instances'),
+    running: integer('Instances that run, or are requested to run'),
+    stopped: integer('Other instances that are not terminated'),
+    atOtherPrice: integer('Instances that keep another price than this type would have; 0 if prices are not concerned'),
+  },
+  'Instances that use the row. A change of a type or an image leaves them as they are',
+);
+
+const dollars = z
+  .number()
+  .min(0)
+  .max(MAX_DOLLARS)
+  .refine((price) => toDollars(fromDollars(price)) === price, {
+    error: `must be 0 to ${MAX_DOLLARS} dollars, with at most 6 decimals`,
+  });
+const prices = named(
+  'TypePrices',
+  z.strictObject({
+    tidePerHour: dollars.describe('Dollars for an off-peak hour'),
+    perHour: dollars.describe('Dollars for an hour'),
+    perDay: dollars.describe('Dollars for a day'),
+    perWeek: dollars.describe('Dollars for a week'),
+    perMonth: dollars.describe('Dollars for a month'),
+  } satisfies Record<ChargeMode, z.ZodType>),
+  'Price of each billing mode',
+);
+
+/** Capacity is counted in thousandths of a core and in MiB. */
+const cores = z
+  .number()
+  .min(0.1)
+  .max(1_024)
+  .refine((count) => Number.isInteger(Math.round(count * 1e6) / 1e3), { error: 'must have at most 3 decimals' });
+const memory = z
+  .number()
+  .min(0.125)
+  .max(65_536)
+  .refine((sizeGB) => Number.isInteger(sizeGB * 1_024), { error: 'must be whole MiB: a multiple of 1/1024' });
+const runtime = z.string().regex(/^[\w.-]{0,100}$/, {
+  error: 'must be a name of a container runtime, such as runsc, or empty for the default',
+});
+
+const typeFields = {
+  name: label(64).describe('Name, unique in the region'),
+  cpuCores: cores.describe('CPU cores'),
+  memoryGB: memory.describe('Memory in GB'),
+  gpuNum: wholeNumber(0, 64).describe('Number of GPUs; 0 for a CPU type'),
+  gpuName: plainText(64).describe('GPU model; empty for a CPU type'),
+  rootDiskGB: wholeNumber(1, MAX_DISK_GB).describe('Root disk in GB'),
+  dataDiskGB: wholeNumber(1, MAX_DISK_GB).describe('Data disk in GB'),
+  cpuType: plainText(100).describe('CPU model or architecture'),
+  runtime: runtime.describe("Container runtime; empty for the engine's default"),
+  prices,
+};
+
+export const typeCreateRequest = request('CreateTypeRequest', {
+  ...typeFields,
+  regionId: id.describe('Region ID'),
+  isSpot: z.boolean().default(false).describe('Whether the type is spot capacity'),
+  gpuNum: typeFields.gpuNum.default(0),
+  gpuName: typeFields.gpuName.default(''),
+  cpuType: typeFields.cpuType.describe("CPU model; by default the engine's architecture").optional(),
+  runtime: typeFields.runtime.default(''),
+});
+
+const versioned = { version, dryRun };
+const typeId = { instanceTypeId: id.describe('Instance type ID') };
+const retired = {
+  retired: z.boolean().default(true).describe('`false` offers it again'),
+};
+
+export const typeUpdateRequest = request('UpdateTypeRequest', {
+  ...typeId,
+  ...versioned,
+  ...z.object(typeFields).partial().shape,
+});
+export const typeRetireRequest = request('RetireTypeRequest', { ...typeId, ...versioned, ...retired });
+
+const managedType = answer('ManagedType', {
+  instanceTypeId: text('Instance type ID'),
+  version: rowVersion,
+  retired: retiredFlag,
+  regionId: text('Region ID'),
+  name: text('Name'),
+  isSpot: flag('Whether the type is spot capacity'),
+  cpuCores: decimal('CPU cores'),
+  memoryGB: decimal('Memory in GB'),
+  gpuNum: integer('Number of GPUs'),
+  gpuName: text('GPU model; empty for a CPU type'),
+  rootDiskGB: decimal('Root disk in GB'),
+  dataDiskGB: decimal('Data disk in GB'),
+  cpuType: text('CPU model or architecture'),
+  runtime: text("Container runtime; empty for the engine's default"),
+  prices,
+});
+export const typeListAnswer = answer('ListTypesAnswer', {
+  types: z.array(managedType).describe('Types of the page, retired ones too'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
+const typeMember = managedType.describe('The type after the change');
+export const typeCreateAnswer = answer('CreateTypeAnswer', { type: typeMember, warnings });
+export const typeChangeAnswer = answer('ChangeTypeAnswer', { type: typeMember, affected, warnings });
+
+const imageFields = {
+  name: label(128).describe('Display name'),
+  ref: plainText(500).describe('Reference in a registry, such as `docker.io/library/python:3.13`'),
+  tags: z.array(label(64)).max(50).describe('Tags'),
+};
+const imageId = { imageId: id.describe('Image ID') };
+
+export const managedImageCreateRequest = request('CreateCatalogImageRequest', {
+  ...imageFields,
+  tags: imageFields.tags.default([]),
+});
+export const managedImageUpdateRequest = request('UpdateCatalogImageRequest', {
+  ...imageId,
+  ...versioned,
+  ...z.object(imageFields).partial().shape,
+});
+export const managedImageRetireRequest = request('RetireCatalogImageRequest', { ...imageId, ...versioned, ...retired });
+
+const managedImage = answer('ManagedImage', {
+  imageId: text('Image ID'),
+  version: rowVersion,
+  retired: retiredFlag,
+  name: text('Display name'),
+  ref: text('Reference in a registry; `berth.local/…` for an image that Berth builds'),
+  architecture: text('CPU architecture'),
+  tags: z.array(z.string()).describe('Tags'),
+  type: text('Kind of image'),
+  createdAtUnixMs: unixMs('Creation time'),
+});
+export const managedImageListAnswer = answer('ListCatalogImagesAnswer', {
+  images: z.array(managedImage).describe('Images of the operator on the page, retired ones too'),
+  pager: pagerAnswer.describe('Page and length of the list'),
+});
+const imageMember = managedImage.describe('The image after the change');
+export const managedImageCreateAnswer = answer('CreateCatalogImageAnswer', { image: imageMember, warnings });
+export const managedImageChangeAnswer = answer('ChangeCatalogImageAnswer', { image: imageMember, affected, warnings });
+
+const clock = (latest: string, pattern: RegExp) =>
+  z.string().regex(pattern, { error: `must be HH:MM up to ${latest}` });
+const offPeakWindow = named(
+  'OffPeakWindow',
+  z.strictObject({
+    days: z
+      .array(z.enum(weekdays))
+      .min(1)
+      .max(weekdays.length)
+      .refine((days) => new Set(days).size === days.length, { error: 'must name each day once' })
+      .describe('Days on which the window starts'),
+    start: clock('23:59', /^(?:[01]\d|2[0-3]):[0-5]\d$/).describe('Start by the clock of the time zone'),
+    end: clock('24:00', /^(?:(?:[01]\d|2[0-3]):[0-5]\d|24:00)$/).describe(
+      'End; an end before the start is on the next day',
+    ),
+  }),
+);
+const offPeakFields = {
+  timeZone: z.string().min(1).max(100).describe('IANA time zone, such as `Europe/Berlin`, with its summer time'),
+  windows: z.array(offPeakWindow).min(1).max(MAX_WINDOWS).describe('Weekly windows, without overlap'),
+};
+const offPeak = named('OffPeakRequest', z.strictObject(offPeakFields), 'Hours of the price `tidePerHour`');
+/** Also of the public catalog. */
+export const listedOffPeak = answer(
+  'OffPeak',
+  { ...offPeakFields, now: flag('Whether a window is open now') },
+  'Hours of the price `tidePerHour`',
+);
+
+const HOST_AND_PORT = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::\d{1,5})?$/;
+export const regionBody = request('RegionRequest', { regionId: id.describe('Region ID') });
+export const regionUpdateRequest = request('UpdateRegionRequest', {
+  regionId: id.describe('Region ID'),
+  ...versioned,
+  name: label(64).describe('Name, unique').optional(),
+  value: z
+    .string()
+    .regex(/^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$/, { error: 'must be 1 to 64 lower-case letters, digits and dashes' })
+    .describe('Short machine name, unique')
+    .optional(),
+  location: label(100).describe('Place').optional(),
+  domain: z
+    .string()
+    .max(260)
+    .regex(HOST_AND_PORT, { error: 'must be host or host:port in lower case, such as gpu.example.org:8443' })
+    .nullable()
+    .describe('Host and port of the gateway that instances show; null: as the settings say')
+    .optional(),
+  offPeak: offPeak.nullable().describe('Off-peak windows; null: none').optional(),
+});
+
+const managedRegion = answer('ManagedRegion', {
+  regionId: text('Region ID'),
+  version: rowVersion,
+  name: text('Name'),
+  value: text('Short machine name'),
+  location: text('Place'),
+  domain: text('Host and port of the gateway that instances show'),
+  domainFrom: z.enum(['settings', 'administrator']).describe('Origin of `domain`'),
+  sshAddress: text('Address of ssh and node ports, from the settings'),
+  offPeak: listedOffPeak.nullable().describe('Off-peak windows; null: none'),
+});
+export const regionAnswer = answer('RegionAnswer', { region: managedRegion.describe('The region') });
+export const regionChangeAnswer = answer('ChangeRegionAnswer', {
+  region: managedRegion.describe('The region after the change'),
+  affected,
+  warnings,
+});

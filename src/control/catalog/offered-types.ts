@@ -1,0 +1,245 @@
+/** Instance types for administrators. Instances keep size and price of their launch or resize. */
+import { capacityOf, chargeModes, fromDollars, toDollars, type ChargeMode } from '../../domain/catalog.ts';
+import { instanceTypeId, regionId } from '../../domain/ids.ts';
+import { capacityShortfall, fits } from '../../domain/placement.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { regionWithUsage } from '../../store/tables/catalog.ts';
+import {
+  countAtOtherPrice,
+  countUsers,
+  insertManagedType,
+  managedTypeById,
+  managedTypeByName,
+  managedTypes,
+  writeManagedType,
+  type ManagedRegion,
+  type ManagedType,
+} from '../../store/tables/catalog-rows.ts';
+import type { Db } from '../../store/store.ts';
+import type { Mutation, Pager } from '../base/caller.ts';
+import {
+  changeCatalog,
+  recordChange,
+  refuseFull,
+  refuseStale,
+  sentMembers,
+  type Affected,
+  type CatalogChangeDeps,
+  type Versioned,
+} from './catalog-change.ts';
+
+type Prices = Record<ChargeMode, number>;
+
+interface Fields {
+  name: string;
+  cpuCores: number;
+  memoryGB: number;
+  gpuNum: number;
+  gpuName: string;
+  rootDiskGB: number;
+  dataDiskGB: number;
+  cpuType: string;
+  runtime: string;
+  prices: Prices;
+}
+
+export interface ListedType extends Fields {
+  instanceTypeId: string;
+  version: number;
+  retired: boolean;
+  regionId: string;
+  isSpot: boolean;
+}
+
+type Optional<Members> = { [Name in keyof Members]?: Members[Name] | undefined };
+type Change = { instanceTypeId: string } & Versioned;
+interface ChangeAnswer {
+  type: ListedType;
+  affected: Affected;
+  warnings: string[];
+}
+
+export interface OfferedTypes {
+  list(pager: Pager): Promise<{ types: ListedType[]; totalEntries: number }>;
+  create: Mutation<
+    Omit<Fields, 'cpuType'> & Pick<Optional<Fields>, 'cpuType'> & { regionId: string; isSpot: boolean },
+    { type: ListedType; warnings: string[] }
+  >;
+  update: Mutation<Change & Optional<Fields>, ChangeAnswer>;
+  retire: Mutation<Change & { retired: boolean }, ChangeAnswer>;
+}
+
+export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
+  async list({ currentPage, pageSize }) {
+    const { rows, totalEntries } = await managedTypes(deps.store.read, (currentPage - 1) * pageSize, pageSize);
+    return { types: rows.map(listed), totalEntries };
+  },
+
+  create: (caller, { regionId: region, ...fields }, idempotency) =>
+    changeCatalog(deps, caller, idempotency, async (tx, regions, nowMs) => {
+      const found = regionOf(regions, region);
+      refuseFull('instance types', (await managedTypes(tx, 0, 0)).totalEntries, 'type');
+      await refuseTaken(tx, region, fields.name);
+      const cpuType = fields.cpuType ?? deps.regions.of(found.facts.id).health.probe?.architecture ?? '';
+      const type = typeOf({
+        ...fields,
+        cpuType,
+        regionId: region,
+        instanceTypeId: deps.randomUuid(),
+        version: 1,
+        retired: false,
+      });
+      await insertManagedType(tx, type);
+      const data = { name: type.name };
+      await recordChange(tx, caller, { kind: 'instanceType.created', subjectId: type.id, data }, nowMs);
+      return { type: listed(type), warnings: await warningsOf(deps, tx, type) };
+    }),
+
+  update: (caller, { instanceTypeId: id, version, dryRun, ...fields }, idempotency) =>
+    changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
+      const before = await readType(tx, id, version);
+      const sent = sentMembers(fields);
+      if (Object.keys(sent).length === 0)
+        throw new Refusal(
+          'field_missing',
+          'field "name" is not set; or send "prices", "cpuCores" or another member of the type',
+        );
+      const next = typeOf({ ...listed(before), ...sent });
+      if (next.name !== before.name) await refuseTaken(tx, next.regionId, next.name);
+      return write({ deps, tx, caller, nowMs, dryRun, kind: 'instanceType.updated' }, next);
+    }),
+
+  retire: (caller, { instanceTypeId: id, version, dryRun, retired }, idempotency) =>
+    changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
+      const next = { ...(await readType(tx, id, version)), isRetired: retired };
+      const kind = retired ? 'instanceType.retired' : 'instanceType.offered';
+      return write({ deps, tx, caller, nowMs, dryRun, kind }, next);
+    }),
+});
+
+interface WriteContext {
+  deps: CatalogChangeDeps;
+  tx: Db;
+  caller: Parameters<OfferedTypes['create']>[0];
+  nowMs: number;
+  dryRun: boolean;
+  kind: string;
+}
+
+async function write(
+  { deps, tx, caller, nowMs, dryRun, kind }: WriteContext,
+  next: ManagedType,
+): Promise<ChangeAnswer> {
+  const of = { regionId: next.regionId, typeId: next.id };
+  const users = await countUsers(tx, of);
+  const atOtherPrice = await countAtOtherPrice(tx, deps.store.kind, of, next.pricesMicros);
+  const written = dryRun ? next : { ...next, version: next.version + 1 };
+  if (!dryRun) {
+    await writeManagedType(tx, written);
+    await recordChange(tx, caller, { kind, subjectId: next.id, data: { name: next.name } }, nowMs);
+  }
+  return { type: listed(written), affected: { ...users, atOtherPrice }, warnings: await warningsOf(deps, tx, next) };
+}
+
+async function readType(tx: Db, id: string, version: number): Promise<ManagedType> {
+  const type = await managedTypeById(tx, id);
+  if (!type) throw new Refusal('not_found', `instance type ${id} not found; POST /api/admin/type/list lists all types`);
+  refuseStale(`instance type ${type.name}`, type.version, version, listed(type));
+  return type;
+}
+
+function regionOf(regions: readonly ManagedRegion[], id: string): ManagedRegion {
+  const region = regions.find(({ facts }) => facts.id === id);
+  if (region) return region;
+  throw new Refusal('not_found', `region ${id} not found; POST /api/region/list lists the regions`);
+}
+
+async function refuseTaken(tx: Db, region: string, name: string): Promise<void> {
+  const taken = await managedTypeByName(tx, region, name);
+  if (!taken) return;
+  const state = taken.isRetired ? ', which is retired: offer it again, or rename it' : ': choose another name';
+  throw new Refusal('name_taken', `the region has the instance type ${name} (${taken.id})${state}`);
+}
+
+const mapPrices = <From, To>(
+  prices: Record<ChargeMode, From>,
+  convert: (price: From) => To,
+): Record<ChargeMode, To> => ({
+  tidePerHour: convert(prices.tidePerHour),
+  perHour: convert(prices.perHour),
+  perDay: convert(prices.perDay),
+  perWeek: convert(prices.perWeek),
+  perMonth: convert(prices.perMonth),
+});
+
+const listed = ({ id, gpuCount, pricesMicros, isRetired, runtime = '', ...type }: ManagedType): ListedType => ({
+  instanceTypeId: id,
+  version: type.version,
+  retired: isRetired,
+  regionId: type.regionId,
+  name: type.name,
+  isSpot: type.isSpot,
+  cpuCores: type.cpuCores,
+  memoryGB: type.memoryGB,
+  gpuNum: gpuCount,
+  gpuName: type.gpuName,
+  rootDiskGB: type.rootDiskGB,
+  dataDiskGB: type.dataDiskGB,
+  cpuType: type.cpuType,
+  runtime,
+  prices: mapPrices(pricesMicros, toDollars),
+});
+
+function typeOf({
+  instanceTypeId: id,
+  gpuNum,
+  prices,
+  retired,
+  runtime,
+  regionId: region,
+  ...type
+}: ListedType): ManagedType {
+  if (gpuNum > 0 !== (type.gpuName !== ''))
+    throw new Refusal(
+      'field_value',
+      gpuNum > 0
+        ? `field "gpuName" is empty, and "gpuNum" is ${gpuNum}: send the GPU model`
+        : `field "gpuName" is ${JSON.stringify(type.gpuName)}, and "gpuNum" is 0: send both, or an empty "gpuName"`,
+    );
+  return {
+    ...type,
+    id: instanceTypeId(id),
+    regionId: regionId(region),
+    gpuCount: gpuNum,
+    isRetired: retired,
+    ...(runtime === '' ? {} : { runtime }),
+    pricesMicros: mapPrices(prices, fromDollars),
+  };
+}
+
+/** A type that does not fit is offered as out of stock: the machine may grow. */
+async function warningsOf({ regions }: CatalogChangeDeps, tx: Db, type: ManagedType): Promise<string[]> {
+  const counted = await regionWithUsage(tx, type.regionId);
+  const probe = regions.all().find((drivers) => drivers.regionId === type.regionId)?.health.probe;
+  const warnings: string[] = [];
+  const need = capacityOf(type);
+  if (counted && !fits(need, counted.total))
+    warnings.push(
+      `no launch of ${type.name} succeeds now: region ${counted.region.name} lacks ${capacityShortfall(need, counted.total)} even when empty; the type is shown as out of stock`,
+    );
+  const models = new Set(probe?.devices.filter(({ kind }) => kind === 'gpu').map(({ name }) => name));
+  if (probe && type.gpuCount > 0 && !models.has(type.gpuName))
+    warnings.push(
+      `the engine has no GPU of the model ${type.gpuName} (it has: ${models.size === 0 ? 'none' : [...models].join(', ')}); instances get those that it has`,
+    );
+  const runtimes = probe?.capabilities.isolation.runtimes;
+  if (runtimes && type.runtime !== undefined && !runtimes.includes(type.runtime))
+    warnings.push(
+      `the engine lacks the container runtime ${type.runtime} (it has: ${runtimes.join(', ') || 'none'}), so launches are refused until it is installed`,
+    );
+  const dear = chargeModes.filter(
+    (mode) => mode === 'tidePerHour' && type.pricesMicros[mode] > type.pricesMicros.perHour,
+  );
+  if (dear.length > 0) warnings.push('an off-peak hour costs more than an hour');
+  return warnings;
+}

@@ -1,0 +1,138 @@
+/** The catalog's administration over HTTP: roles, bounds, stale versions, and what others see. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Client } from '../../../src/contract/client.ts';
+import { ids } from './control-fixture.ts';
+import { launchRequest, startApi, type TestApi } from './harness.ts';
+
+let api: TestApi;
+let admin: Client;
+beforeAll(async () => {
+  api = await startApi();
+  admin = api.admin.client;
+});
+afterAll(() => api.stop());
+
+const pager = { currentPage: 1, pageSize: 10 };
+const prices = { tidePerHour: 0.05, perHour: 0.1, perDay: 2, perWeek: 12, perMonth: 40 };
+const type = {
+  regionId: ids.region,
+  name: 'large',
+  cpuCores: 2.5,
+  memoryGB: 4,
+  rootDiskGB: 20,
+  dataDiskGB: 20,
+  prices,
+};
+const post = (path: string, body: object) => api.post(`/admin/${path}`, body, { token: api.admin.token });
+
+test('only administrators change the catalog, and only operators see its versions', async () => {
+  const user = await api.newAccount();
+  for (const path of ['type/list', 'image/list'])
+    expect(await api.post(`/admin/${path}`, { pager }, { token: user.token })).toMatchObject({ status: 403 });
+  const wrong = await api.post('/admin/type/create', type, { token: user.token });
+  expect(wrong).toMatchObject({ status: 403, headers: { 'x-error-code': 'forbidden' } });
+});
+
+test('a type is listed in the documented members and launched; a stale version is a 412 with the row', async () => {
+  const made = await admin.createType(type);
+  expect(made).toMatchObject({ type: { ...type, version: 1, retired: false }, warnings: [] });
+  const { instanceTypeId } = made.type;
+  const { client } = await api.newAccount();
+  const { instanceInfos } = await client.catalog();
+  expect(instanceInfos[0]?.regionInfos[0]?.instanceTypeInfos.at(-1)).toEqual({
+    instanceTypeId,
+    gpuNum: 0,
+    stockStatus: expect.any(String),
+    price: Object.entries(prices).map(([chargeMode, price]) => ({ chargeMode, price })),
+    instanceTypeName: 'large',
+    cpuCores: 2.5,
+    memoryGB: 4,
+    rootDiskGB: 20,
+    dataDiskGB: 20,
+  });
+  await client.launch(launchRequest({ instanceTypeId }));
+  const change = { instanceTypeId, version: 1, name: 'larger' };
+  expect(await admin.updateType({ ...change, dryRun: true })).toMatchObject({
+    type: { name: 'larger', version: 1 },
+    affected: { accounts: 1, running: 1, stopped: 0, atOtherPrice: 0 },
+  });
+  const changed = await admin.updateType(change);
+  expect(changed.type).toMatchObject({ name: 'larger', version: 2 });
+  const stale = await post('type/update', { ...change, name: 'mine' });
+  expect(stale).toMatchObject({
+    status: 412,
+    headers: { 'x-error-code': 'precondition_failed', 'content-type': expect.stringContaining('problem+json') },
+    json: {
+      current: changed.type,
+      message: expect.stringMatching(/type larger has version 2, and the request has version 1/),
+    },
+  });
+  await admin.retireType({ instanceTypeId, version: 2 });
+  await expect(client.launch(launchRequest({ instanceTypeId }))).rejects.toMatchObject({ status: 404 });
+});
+
+test.each([
+  [{ cpuCores: 0 }, /"cpuCores"/],
+  [{ cpuCores: 1_025 }, /"cpuCores"/],
+  [{ cpuCores: 0.12345 }, /at most 3 decimals/],
+  [{ memoryGB: 0.1 }, /"memoryGB"/],
+  [{ memoryGB: 1.0001 }, /whole MiB/],
+  [{ gpuNum: 65, gpuName: 'A100' }, /"gpuNum"/],
+  [{ rootDiskGB: 0 }, /"rootDiskGB"/],
+  [{ dataDiskGB: 0.5 }, /"dataDiskGB"/],
+  [{ name: ' ' }, /"name"/],
+  [{ runtime: '../runsc' }, /container runtime/],
+  [{ prices: { ...prices, perHour: -1 } }, /"prices.perHour"/],
+  [{ prices: { ...prices, perHour: 1_000_001 } }, /"prices.perHour"/],
+  [{ prices: { ...prices, perHour: 0.0000001 } }, /at most 6 decimals/],
+  [{ prices: { perHour: 1 } }, /"prices.tidePerHour" is not set/],
+])('refuses a type with %j', async (over, text) => {
+  const refused = await post('type/create', { ...type, name: 'refused', ...over });
+  expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(text) } });
+});
+
+test('a change of a type refuses what its creation refuses', async () => {
+  const { types } = await admin.listTypes({ pager });
+  const refused = await post('type/update', { ...types[0], cpuCores: 5_000 });
+  expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(/"cpuCores"/) } });
+});
+
+test('an image of the operator is listed for all, and gone once retired', async () => {
+  const made = await admin.createCatalogImage({ name: 'tool', ref: 'registry.example.org/team/tool', tags: ['x'] });
+  expect(made.image).toMatchObject({ ref: 'registry.example.org/team/tool:latest', version: 1, tags: ['x'] });
+  expect(made.warnings).toEqual([expect.stringMatching(/^not checked yet: /)]);
+  const { client } = await api.newAccount();
+  const { imageId } = made.image;
+  const names = async () => (await client.listImages({ pager })).images.map((image) => image.imageId);
+  expect(await names()).toContain(imageId);
+  const renamed = await admin.updateCatalogImage({ imageId, version: 1, name: 'tools', tags: [] });
+  expect(renamed.image).toMatchObject({ name: 'tools', tags: [], version: 2 });
+  expect(await post('image/retire', { imageId, version: 1 })).toMatchObject({ json: { current: { name: 'tools' } } });
+  await admin.retireCatalogImage({ imageId, version: 2 });
+  expect(await names()).not.toContain(imageId);
+  expect((await admin.listCatalogImages({ pager })).images.at(-1)).toMatchObject({ imageId, retired: true });
+});
+
+test('a region shows its off-peak windows, validated, in its prices', async () => {
+  const { version } = (await admin.getRegion({ regionId: ids.region })).region;
+  const window = { days: ['sat', 'sun'], start: '00:00', end: '24:00' };
+  const update = (offPeak: object | null) => post('region/update', { regionId: ids.region, version, offPeak });
+  for (const [offPeak, text] of [
+    [{ timeZone: 'Mars/Olympus', windows: [window] }, /IANA time zone/],
+    [{ timeZone: 'UTC', windows: [window, window] }, /overlaps/],
+    [{ timeZone: 'UTC', windows: [] }, /windows/],
+    [{ timeZone: 'UTC', windows: [{ ...window, start: '25:00' }] }, /HH:MM/],
+    [{ timeZone: 'UTC', windows: [{ ...window, days: ['sat', 'sat'] }] }, /each day once/],
+  ] as const)
+    expect(await update(offPeak)).toMatchObject({ status: 400, json: { message: expect.stringMatching(text) } });
+  const offPeak = { timeZone: 'Asia/Kolkata', windows: [window] };
+  expect(await update(offPeak)).toMatchObject({ json: { region: { offPeak, version: version + 1 } } });
+  const { client } = await api.newAccount();
+  const [price] = (await client.catalog()).instanceInfos[0]?.regionInfos[0]?.instanceTypeInfos[0]?.price ?? [];
+  expect(price).toMatchObject({ chargeMode: 'tidePerHour', offPeak });
+  for (const domain of ['https://x.test', 'X.test', 'x.test/y', ''])
+    expect(await post('region/update', { regionId: ids.region, version: version + 1, domain })).toMatchObject({
+      status: 400,
+      json: { message: expect.stringMatching(/host or host:port/) },
+    });
+});
