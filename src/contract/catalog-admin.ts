@@ -88,7 +88,7 @@ const typeFields = {
   dataDiskGB: wholeNumber(1, MAX_DISK_GB).describe('Data disk in GB'),
   cpuType: plainText(100).describe('CPU model or architecture'),
   runtime: runtime.describe("Container runtime; empty for the engine's default"),
-  prices,
+  prices: prices.describe('Price of each billing mode'),
 };
 
 export const typeCreateRequest = request('CreateTypeRequest', {
@@ -129,7 +129,7 @@ const managedType = answer('ManagedType', {
   dataDiskGB: decimal('Data disk in GB'),
   cpuType: text('CPU model or architecture'),
   runtime: text("Container runtime; empty for the engine's default"),
-  prices,
+  prices: prices.describe('Price of each billing mode'),
 });
 export const typeListAnswer = answer('ListTypesAnswer', {
   types: z.array(managedType).describe('Types of the page, retired ones too'),
@@ -137,7 +137,11 @@ export const typeListAnswer = answer('ListTypesAnswer', {
 });
 const typeMember = managedType.describe('The type after the change');
 export const typeCreateAnswer = answer('CreateTypeAnswer', { type: typeMember, warnings });
-export const typeChangeAnswer = answer('ChangeTypeAnswer', { type: typeMember, affected, warnings });
+export const typeChangeAnswer = answer('ChangeTypeAnswer', {
+  type: typeMember,
+  affected: affected.describe('Who uses the row'),
+  warnings,
+});
 
 const imageFields = {
   name: label(128).describe('Display name'),
@@ -174,7 +178,11 @@ export const managedImageListAnswer = answer('ListCatalogImagesAnswer', {
 });
 const imageMember = managedImage.describe('The image after the change');
 export const managedImageCreateAnswer = answer('CreateCatalogImageAnswer', { image: imageMember, warnings });
-export const managedImageChangeAnswer = answer('ChangeCatalogImageAnswer', { image: imageMember, affected, warnings });
+export const managedImageChangeAnswer = answer('ChangeCatalogImageAnswer', {
+  image: imageMember,
+  affected: affected.describe('Who uses the row'),
+  warnings,
+});
 
 const clock = (latest: string, pattern: RegExp) =>
   z.string().regex(pattern, { error: `must be HH:MM up to ${latest}` });
@@ -241,6 +249,6 @@ const managedRegion = answer('ManagedRegion', {
 export const regionAnswer = answer('RegionAnswer', { region: managedRegion.describe('The region') });
 export const regionChangeAnswer = answer('ChangeRegionAnswer', {
   region: managedRegion.describe('The region after the change'),
-  affected,
+  affected: affected.describe('Who uses the row'),
   warnings,
 });

@@ -93,7 +93,8 @@ test.each([
 
 test('a change of a type refuses what its creation refuses', async () => {
   const { types } = await admin.listTypes({ pager });
-  const refused = await post('type/update', { ...types[0], cpuCores: 5_000 });
+  const { instanceTypeId, version } = types[0] ?? {};
+  const refused = await post('type/update', { instanceTypeId, version, cpuCores: 5_000 });
   expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(/"cpuCores"/) } });
 });
 
