@@ -88,7 +88,7 @@ const typeFields = {
   dataDiskGB: wholeNumber(1, MAX_DISK_GB).describe('Data disk in GB'),
   cpuType: plainText(100).describe('CPU model or architecture'),
   runtime: runtime.describe("Container runtime; empty for the engine's default"),
-  prices: prices.describe('Price of each billing mode'),
+  prices: prices.describe('Prices for new launches'),
 };
 
 export const typeCreateRequest = request('CreateTypeRequest', {
@@ -129,7 +129,7 @@ const managedType = answer('ManagedType', {
   dataDiskGB: decimal('Data disk in GB'),
   cpuType: text('CPU model or architecture'),
   runtime: text("Container runtime; empty for the engine's default"),
-  prices: prices.describe('Price of each billing mode'),
+  prices: prices.describe('Prices for new launches'),
 });
 export const typeListAnswer = answer('ListTypesAnswer', {
   types: z.array(managedType).describe('Types of the page, retired ones too'),
