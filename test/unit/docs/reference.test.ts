@@ -69,3 +69,15 @@ test('the documents name only fields and functions that exist', () => {
   expect(named.length).toBeGreaterThan(150);
   expect(named.filter(({ word }) => !known.has(word))).toEqual([]);
 });
+
+test('docs/escapes.md names tests that exist', () => {
+  const rows = [...read('docs/escapes.md').matchAll(/\| `([\w/-]+)`: (.+) \|$/gm)];
+  expect(rows.length).toBeGreaterThan(7);
+  const missing = rows.filter(
+    ([, file = '', title = '']) => !['.ts', '.test.ts'].some((end) => hasTitle(`test/${file}${end}`, title)),
+  );
+  expect(missing.map(([row]) => row)).toEqual([]);
+});
+
+const hasTitle = (file: string, title: string): boolean =>
+  globSync(file, { cwd: root }).some((found) => read(found).includes(title));
