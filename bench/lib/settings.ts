@@ -67,6 +67,7 @@ export const configOf = ({
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '50',
     BERTH_REGISTRY_IMAGES: 'off',
+    BERTH_REQUESTS_PER_SECOND: '1000000',
     // The load of a bench has one address, as behind a proxy.
     BERTH_TRUSTED_PROXIES: '127.0.0.1',
     ...(engine === 'docker' ? { BERTH_POOL: 'overcommit=1000' } : {}),

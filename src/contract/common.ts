@@ -4,6 +4,8 @@ import { refusalCodes } from '../domain/refusal.ts';
 
 /** Bytes. */
 export const MAX_BODY_BYTES = 1024 * 1024;
+/** Levels of arrays and objects in a JSON body. */
+export const MAX_BODY_DEPTH = 64;
 export const MAX_PAGE_SIZE = 500;
 const MAX_PAGE = 1_000_000_000;
 

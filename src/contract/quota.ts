@@ -29,7 +29,7 @@ const quota = answer('Quota', {
   name: plainText(200).describe('Name'),
   limit: z.number().nullable().describe('Limit; null: none besides that of all GPUs'),
   from: oneOfText(['account', 'installation', 'built-in'], 'Where the limit is set'),
-  used: z.number().nullable().describe('Amount in use; null for the installation and for connections'),
+  used: z.number().nullable().describe('Amount in use; null for the installation, connections and requests'),
 });
 
 export const quotasAnswer = answer('QuotasAnswer', {

@@ -47,6 +47,7 @@ export const quotaKinds = {
   shares: { what: 'links to ports', builtIn: 500, frees: 'revoke one with /instance/port/unshare' },
   terminals: { what: 'open terminals', builtIn: 64, frees: 'close one' },
   eventStreams: { what: 'open event streams', builtIn: 8, frees: 'close one' },
+  requestsPerSecond: { what: 'requests a second', builtIn: 500, frees: 'send fewer' },
 } as const satisfies Record<string, Kind>;
 
 export type QuotaKind = keyof typeof quotaKinds;

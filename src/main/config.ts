@@ -155,6 +155,9 @@ const schema = z.object({
   BERTH_API_URL: url.optional(),
   BERTH_API_HOSTS: list(hostName).optional(),
   BERTH_CORS_ORIGINS: list(url).optional(),
+  BERTH_REQUESTS_PER_SECOND: wholeUpTo(MAX_CONCURRENT).default(500),
+  BERTH_ADDRESS_REQUESTS_PER_SECOND: wholeUpTo(MAX_CONCURRENT).default(2_000),
+  BERTH_HSTS: z.enum(['on', 'off']).default('on'),
   BERTH_TRUSTED_PROXIES: list(
     z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
       error: 'must be IP addresses or CIDR ranges, separated by commas',
@@ -302,6 +305,9 @@ function configOf(data: Settings) {
     apiHosts: data.BERTH_API_HOSTS ?? [],
     /** Origins of other sites whose pages may call the API. */
     corsOrigins: data.BERTH_CORS_ORIGINS ?? [],
+    requestsPerSecond: data.BERTH_REQUESTS_PER_SECOND,
+    addressRate: data.BERTH_ADDRESS_REQUESTS_PER_SECOND,
+    strictTransport: data.BERTH_HSTS === 'on',
     apiTls: tlsOf(pairOf(data, 'BERTH_API_TLS_CERT', 'BERTH_API_TLS_KEY')),
     /** IP addresses and CIDR ranges whose `X-Forwarded-*` headers count. */
     trustedProxies: data.BERTH_TRUSTED_PROXIES ?? [],

@@ -264,6 +264,7 @@ async function makeRunningControl(
     auditHeadFile: auditHeadFile(config.dataFolder),
     orphans: config.orphans,
     localRegistries: config.localRegistries,
+    requestsPerSecond: config.requestsPerSecond,
     alone: true,
   });
   await running.access.ensureSigningKey();
@@ -298,6 +299,8 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     trustedProxies: config.trustedProxies,
     loginProvider: await openLoginProvider(config, log, addresses.apiUrl),
     connections,
+    addressRate: config.addressRate,
+    strictTransport: config.strictTransport && tls !== null && addresses.gatewayUrl.startsWith('https:'),
   });
   await api.listen({ host: config.listen.host, port: config.listen.port });
   cleanups.push(() => api.close());

@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net';
 
 /** Returns the IPv4 address, or the /64 prefix of an IPv6 address: a client has all of it. */
 export const addressBucket = (address: string): string => {
+  if (!address.includes(':')) return address.slice(0, 64);
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   const [plain = ''] = address.split('%');

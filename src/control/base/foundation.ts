@@ -57,6 +57,8 @@ export interface ControlDeps
   randomBytes: (size: number) => Uint8Array;
   /** 32 bytes; seals stored secrets, such as the signing key and registry passwords. */
   secretsKey: Uint8Array;
+  /** Quota of accounts without one; default: the built-in one. */
+  requestsPerSecond?: number;
   /** Concurrent container starts; about four per core of the engine. */
   engineWidth: number;
   dataSpace: () => Promise<Space>;

@@ -1,4 +1,5 @@
 /** Limits of accounts and of the installation, and what accounts use (`domain/quota.ts`). */
+import { makeBoundedMap } from '../../async/bounded-map.ts';
 import {
   inUnits,
   isQuotaKind,
@@ -47,6 +48,8 @@ export interface QuotaChange {
 export interface Quotas {
   get(accountId: string | null): Promise<AccountQuotas>;
   set: Mutation<QuotaChange, AccountQuotas>;
+  /** Answers at once: that of the operator's setting until the account's own is read. */
+  requestsPerSecond(accountId: string): number;
 }
 
 /** Throws `over_quota` when `asked` more than `used` is too much. Call under the account's lock. */
@@ -61,21 +64,60 @@ export const requireQuota = async (
 export const quotaLimit = async (db: Db, accountId: string, name: QuotaKind): Promise<number> =>
   limitOf(await quotasOf(db, accountId), name) ?? quotaKinds[name].builtIn;
 
-export function makeQuotas(deps: WriteDeps): Quotas {
-  const { store } = deps;
-  return {
-    get: (accountId) => listed(store.read, accountId, deps.time.now()),
+/** Bounds the memory; an account beyond has the rate of the setting for one read. */
+const MAX_CACHED_RATES = 20_000;
 
-    set: ({ accountId: caller }, { accountId, limits }, idempotency) =>
-      idempotentWrite(deps, caller, idempotency, async (tx, nowMs) => {
+export interface QuotaDeps extends WriteDeps {
+  /** Default of accounts and installations without a value. */
+  requestsPerSecond?: number;
+}
+
+export function makeQuotas(deps: QuotaDeps): Quotas {
+  const { store, requestsPerSecond: defaultRate = quotaKinds.requestsPerSecond.builtIn } = deps;
+  const rates = makeBoundedMap<number>({ maxEntries: MAX_CACHED_RATES });
+  let changes = 0;
+
+  async function readRate(accountId: string): Promise<void> {
+    const before = changes;
+    const { account, installation } = await quotasOf(store.read, accountId);
+    const rate = account.get('requestsPerSecond') ?? installation.get('requestsPerSecond') ?? defaultRate;
+    if (before === changes) rates.set(accountId, rate);
+    else rates.delete(accountId);
+  }
+
+  const listed = async (db: Db, accountId: string | null): Promise<AccountQuotas> => {
+    const { quotas } = await readQuotas(db, accountId, deps.time.now());
+    const withRate = quotas.map((quota) =>
+      quota.name === 'requestsPerSecond' && quota.from === 'built-in' ? { ...quota, limit: defaultRate } : quota,
+    );
+    return { accountId, quotas: withRate };
+  };
+
+  return {
+    get: (accountId) => listed(store.read, accountId),
+
+    async set({ accountId: caller }, { accountId, limits }, idempotency) {
+      const answer = await idempotentWrite(deps, caller, idempotency, async (tx, nowMs) => {
         const changes = Object.entries(limits).flatMap(([name, limit]) => (isQuotaName(name) ? [{ name, limit }] : []));
         if (accountId !== undefined && !(await lockAccount(tx, accountId))) throw accountNotFound(accountId);
         for (const { name, limit } of changes) await writeQuota(tx, accountId ?? INSTALLATION, name, limit);
         const event = { atMs: nowMs, kind: 'quota.set', subjectId: accountId ?? 'installation', data: { limits } };
         if (accountId === undefined) await notifyAdministrators(tx, event);
         else await appendEvent(tx, { ...event, accountId });
-        return listed(tx, accountId ?? null, nowMs);
-      }),
+        return listed(tx, accountId ?? null);
+      });
+      changes += 1;
+      for (const [cached] of rates.entries()) rates.delete(cached);
+      return answer;
+    },
+
+    requestsPerSecond(accountId) {
+      const rate = rates.peek(accountId);
+      if (rate !== undefined) return rate;
+      rates.set(accountId, defaultRate);
+      readRate(accountId).catch(() => rates.delete(accountId));
+      return defaultRate;
+    },
   };
 }
 
@@ -85,7 +127,7 @@ const accountNotFound = (id: string): Refusal =>
     `account ${id} not found; send the "userId" of an account, or leave the field out for the installation`,
   );
 
-async function listed(db: Db, accountId: string | null, nowMs: number): Promise<AccountQuotas> {
+async function readQuotas(db: Db, accountId: string | null, nowMs: number): Promise<AccountQuotas> {
   const set = await quotasOf(db, accountId ?? INSTALLATION);
   const used = accountId === null ? null : await usedBy(db, accountId, nowMs);
   const counted = Object.keys(used ?? {}).filter(isQuotaName);
@@ -102,7 +144,7 @@ async function listed(db: Db, accountId: string | null, nowMs: number): Promise<
   };
 }
 
-const notCounted: ReadonlySet<QuotaName> = new Set<QuotaName>(['terminals', 'eventStreams']);
+const notCounted: ReadonlySet<QuotaName> = new Set<QuotaName>(['terminals', 'eventStreams', 'requestsPerSecond']);
 
 async function usedBy(db: Db, accountId: string, nowMs: number): Promise<Usage> {
   const account = await accountById(db, accountId);

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { ErrorCode } from '../../contract/common.ts';
 import { transientStatuses, type InstanceStatus } from '../../domain/instance-states.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { headersBesidesPolicy } from '../security-headers.ts';
 import type { ClientRequest, ClientResponse } from './client-exchange.ts';
 
 export interface Answer {
@@ -294,7 +295,7 @@ function rendered(answer: Answer, asPage: boolean): { headers: string[]; body: B
   const body = Buffer.from(asPage ? page(answer) : `${JSON.stringify({ message: sentenceOf(answer) })}\n`, 'utf8');
   const headers = ['Content-Type', asPage ? 'text/html; charset=utf-8' : 'application/json; charset=utf-8'];
   headers.push('Content-Length', String(body.length), 'Cache-Control', 'no-store', 'Vary', 'Accept, Cookie');
-  headers.push('X-Content-Type-Options', 'nosniff', 'Referrer-Policy', 'no-referrer');
+  for (const [name, value] of headersBesidesPolicy) headers.push(name, value);
   headers.push('Content-Security-Policy', PAGE_POLICY);
   if (answer.status >= 400) headers.push('X-Error-Code', answer.code);
   if (answer.retryAfterS !== undefined) headers.push('Retry-After', String(answer.retryAfterS));

@@ -41,6 +41,7 @@ import { mountLogStream } from './log-stream.ts';
 import { makeAuthorize, mountJsonRoutes, type Authorize } from './mount.ts';
 import { answerError, PLAIN, type ErrorStyle } from './refusal-reply.ts';
 import { makeRequestIds } from './request.ts';
+import { DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './request-rates.ts';
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './register-page.ts';
 import { mountServerPages } from './server-pages.ts';
@@ -48,6 +49,7 @@ import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
 import { WireErrors, refuseUnknownRoutes, refuseWrongHeads } from './unrouted.ts';
+import { securityHeaders, STRICT_TRANSPORT } from '../security-headers.ts';
 import type { Certificates } from '../tls-files.ts';
 
 const DEFAULT_BODY_TIMEOUT_MS = 30_000;
@@ -92,6 +94,10 @@ export interface ApiOptions {
   /** Addresses and CIDR ranges of proxies with a trusted `X-Forwarded-For`. */
   trustedProxies?: string[];
   connections?: number;
+  /** Requests a second of one client address. */
+  addressRate?: number;
+  /** Sends `Strict-Transport-Security`. */
+  strictTransport?: boolean;
   bodyTimeoutMs?: number;
   /** Longest pause within the transfer of a file. */
   fileStalledMs?: number;
@@ -104,13 +110,20 @@ export interface ApiOptions {
 
 export function makeApi(options: ApiOptions): FastifyInstance {
   const { control, log, secureCookies, slowMs = DEFAULT_SLOW_MS } = options;
+  const { trustedProxies = [] } = options;
+  const isProxy = trustedProxies.length === 0 ? () => false : makeAddressMatcher(trustedProxies);
   const connectionLimit = new ConnectionLimit({
     listener: 'API',
     connections: options.connections ?? DEFAULT_CONNECTIONS,
-    isProxy: makeAddressMatcher(options.trustedProxies ?? []),
+    isProxy,
     log,
   });
-  const app = makeServer(options, connectionLimit);
+  const rates = makeRequestRates({
+    perAddress: options.addressRate ?? DEFAULT_ADDRESS_RATE,
+    perAccount: (accountId) => control.quotas.requestsPerSecond(accountId),
+    isProxy,
+  });
+  const app = makeServer(options, connectionLimit, rates);
   const bodyTimeoutMs = options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS;
   const slowSenders = watchSlowSenders(app, {
     limitMs: bodyTimeoutMs,
@@ -129,7 +142,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
     ...(options.maxPageCacheBytes === undefined ? {} : { maxBytes: options.maxPageCacheBytes }),
   });
   const ownOrigins = new Set([...(options.ownOrigins ?? []), ...corsOrigins]);
-  const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit);
+  const authorize = makeAuthorize(control.access, ownOrigins, connectionLimit, rates);
   const handlers = makeHandlers(control, pages, secureCookies);
   const { authenticate } = control.access;
   mountJsonRoutes(app, { handlers, authorize, authenticate, ownOrigins, log, slowMs });
@@ -161,7 +174,11 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
   };
 }
 
-function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: ConnectionLimit): FastifyInstance {
+function makeServer(
+  { tls, trustedProxies, log, strictTransport = false }: ApiOptions,
+  connectionLimit: ConnectionLimit,
+  rates: RequestRates,
+): FastifyInstance {
   const requestId = makeRequestIds();
   const wireErrors = new WireErrors(() => requestId(undefined));
   const serverOptions = {
@@ -189,6 +206,18 @@ function makeServer({ tls, trustedProxies, log }: ApiOptions, connectionLimit: C
     frameworkErrors: (error, request, reply) => answerError(error, request, reply, { log, style: PLAIN }),
   });
   takeExpectations(app.server);
+  const headers = strictTransport
+    ? { ...securityHeaders, [STRICT_TRANSPORT[0]]: STRICT_TRANSPORT[1] }
+    : securityHeaders;
+  app.addHook('onRequest', ({ ip }, reply, done) => {
+    reply.headers(headers);
+    try {
+      rates.takeOfAddress(ip, reply);
+      done();
+    } catch (error) {
+      done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
+    }
+  });
   app.addHook('onRequest', ({ raw }, reply, done) => {
     if (connectionLimit.admits(raw.socket)) return done();
     reply.header('connection', 'close');

@@ -28,6 +28,8 @@ const ANSWER_HEADERS = [
   'Content-Disposition',
   'Content-Range',
   'ETag',
+  'RateLimit',
+  'RateLimit-Policy',
   'Retry-After',
   'X-Error-Code',
   IGNORED_HEADER,

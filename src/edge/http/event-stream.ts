@@ -18,7 +18,7 @@ export function mountEventStream(app: FastifyInstance, { control, streams, autho
   app.route({
     ...rowOptions(routes.events),
     async handler(request, reply) {
-      const caller = await authorize(request, routes.events);
+      const caller = await authorize(request, routes.events, reply);
       refuseUnknown(request);
       const after = parseAfter(request);
       await streams.open({ request, reply, caller }, async ({ abort, checkLogin, send }) => {

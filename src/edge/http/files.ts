@@ -53,8 +53,8 @@ function addRoute(scope: FastifyInstance, deps: StreamParts, name: FileRouteName
   const refuseUnknown = makeRefuseUnknownParameters(route.query);
   scope.route<{ Params: { id: string; '*': string } }>({
     ...rowOptions(route),
-    async onRequest(request) {
-      await deps.authorize(request, route);
+    async onRequest(request, reply) {
+      await deps.authorize(request, route, reply);
       // Some clients send an invalid content type with a file.
       delete request.headers['content-type'];
     },

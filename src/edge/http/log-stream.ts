@@ -19,7 +19,7 @@ export function mountLogStream(app: FastifyInstance, deps: StreamParts): void {
   app.route({
     ...rowOptions(routes.followLogs),
     async handler(request, reply) {
-      const caller = await deps.authorize(request, routes.followLogs);
+      const caller = await deps.authorize(request, routes.followLogs, reply);
       const { download, times, instanceId, source, untilUnixMs, ...where } = validate(parseQuery(request));
       const selection = { instanceId, source, from: fromOf(where), untilMs: untilUnixMs };
       await deps.streams.open({ request, reply, caller }, async (stream) => {

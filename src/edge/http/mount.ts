@@ -1,6 +1,6 @@
 /** Mounts the JSON routes of the table, with authorization, validation and idempotency. */
 import type { ServerResponse } from 'node:http';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES } from '../../contract/common.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
@@ -21,26 +21,33 @@ import { Started, type ClosedRouteName, type HandlerInput, type Handlers } from 
 import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
+import { costOf, type RequestRates } from './request-rates.ts';
 import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
 import { isObject } from './schema-shape.ts';
 import { makeValidate } from './validate.ts';
 
-export type Authorize = (request: FastifyRequest, route: Pick<Route, 'who' | 'reads' | 'subject'>) => Promise<Caller>;
+export type Authorize = (
+  request: FastifyRequest,
+  route: Pick<Route, 'path' | 'who' | 'reads' | 'subject'> & { operation?: boolean },
+  reply: FastifyReply,
+) => Promise<Caller>;
 
 export function makeAuthorize(
   access: Pick<Access, 'authenticate'>,
   ownOrigins: ReadonlySet<string>,
   connectionLimit: Pick<ConnectionLimit, 'markLoggedIn'>,
+  rates: Pick<RequestRates, 'takeOfAccount'>,
 ): Authorize {
   // Not async: a missing or foreign credential throws before a promise is made.
-  return (request, route) => {
+  return (request, route, reply) => {
     const { credential, byCookie } = presentedCredential(request.headers);
     if (byCookie) refuseCrossSite(request, ownOrigins);
     return access.authenticate(credential).then((caller) => {
       connectionLimit.markLoggedIn(request.raw.socket);
       request.caller = caller;
+      rates.takeOfAccount(caller.accountId, costOf(route), reply);
       refuseUnauthorized(caller, route, request);
       return caller;
     });
@@ -112,7 +119,7 @@ function mount<Name extends JsonRouteName>(
   const findIds = makeFindIds(route.body);
   app.route({
     ...rowOptions(route),
-    onRequest(request, _reply, done) {
+    onRequest(request, reply, done) {
       try {
         // Login sets the cookie: a foreign page must not log a browser in to another account.
         if (who === 'anyone') {
@@ -120,7 +127,7 @@ function mount<Name extends JsonRouteName>(
           done();
           return;
         }
-        authorize(request, route).then(() => done(), done);
+        authorize(request, route, reply).then(() => done(), done);
       } catch (error) {
         done(error instanceof Error ? error : new Error('refused without an error', { cause: error }));
       }

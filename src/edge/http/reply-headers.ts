@@ -1,11 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 export const setCommonHeaders = (request: FastifyRequest, reply: FastifyReply, contentType: string): FastifyReply =>
-  reply
-    .header('content-type', contentType)
-    .header('cache-control', 'no-store')
-    .header('x-content-type-options', 'nosniff')
-    .header('x-request-id', request.id);
+  reply.header('content-type', contentType).header('cache-control', 'no-store').header('x-request-id', request.id);
 
 /** Headers of a hijacked answer, with those that hooks have set. */
 export function streamHeaders(reply: FastifyReply): Record<string, string> {
@@ -13,7 +9,6 @@ export function streamHeaders(reply: FastifyReply): Record<string, string> {
   return {
     ...Object.fromEntries(set),
     'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
     'x-request-id': reply.request.id,
   };
 }

@@ -38,14 +38,11 @@ const DOCUMENT_PATH = `${BASE_PATH}/openapi.json`;
 
 export const serverPagePaths: ReadonlySet<string> = new Set([...Object.keys(pages), DOCUMENT_PATH]);
 
-const PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
 export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): void {
   for (const [path, makeBody] of Object.entries(pages)) {
     const body = makeBody(deps);
     app.get(path, async (request, reply) => {
       const text = await body();
-      if (path === '/') reply.header('content-security-policy', PAGE_POLICY);
       return setCommonHeaders(request, reply, path === '/' ? HTML_TYPE : JSON_TYPE).send(text);
     });
   }

@@ -98,7 +98,7 @@ export function mountSockets(
     app.route({
       ...rowOptions(route),
       async handler(request, reply) {
-        const caller = await authorize(request, route);
+        const caller = await authorize(request, route, reply);
         const query = validate(queryOf(request, route.query));
         const upgrade = upgrades.get(request.raw);
         if (upgrade === undefined) {

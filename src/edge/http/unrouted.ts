@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BASE_PATH, methodsOf } from '../../contract/routes.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { answerInTurn } from '../malformed-requests.ts';
+import { securityHeaders } from '../security-headers.ts';
 import { refusalOfExpect } from './expect-header.ts';
 import { refusalOfHost } from './host-header.ts';
 import { SIGN_ON_PATHS } from './single-sign-on.ts';
@@ -127,6 +128,7 @@ export function answerOnSocket(socket: Duplex, { code, message, allow }: Unroute
     `content-length: ${Buffer.byteLength(body)}`,
     `x-error-code: ${code}`,
     `x-request-id: ${requestId}`,
+    ...Object.entries(securityHeaders).map(([name, value]) => `${name}: ${value}`),
     ...(allow === undefined ? [] : [`allow: ${allow}`]),
     'connection: close',
   ];

@@ -100,7 +100,7 @@ onBothEngines('the use of a quota', (open) => {
     await world.until(instanceId, hasStatus('Running'));
     await settled(world);
     const running = { instances: 1, cpus: 1, memoryGB: 2, gpus: 1, 'gpus/A100': 1, diskGB: 40, nodePorts: 1 };
-    expect(await used()).toEqual({ ...running, terminals: null, eventStreams: null });
+    expect(await used()).toEqual({ ...running, terminals: null, eventStreams: null, requestsPerSecond: null });
     await control.instances.stop(caller, { instanceId }, null);
     await world.until(instanceId, hasStatus('Stopped'));
     await settled(world);

@@ -29,7 +29,7 @@ export function fakeControl(
     accounts: { ...unaskedAccounts, ...given.accounts },
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
-    quotas: { get: unasked, set: unasked, ...given.quotas },
+    quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

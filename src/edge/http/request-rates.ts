@@ -1,0 +1,106 @@
+/**
+ * Rates of requests per account and per client address: token buckets of ten seconds' requests, of
+ * which a request takes one, a change two, and a create or the start of an operation five.
+ * Answers carry `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
+ */
+import type { FastifyReply } from 'fastify';
+import type { Route } from '../../contract/route.ts';
+import { addressBucket } from '../../control/index.ts';
+import { Refusal } from '../../domain/refusal.ts';
+
+const BURST_S = 10;
+/** Bounds the memory: two generations of this many. A bucket unused for one is full again. */
+const MAX_BUCKETS = 50_000;
+
+export const DEFAULT_ADDRESS_RATE = 2_000;
+
+export interface RateLimitDeps {
+  perAddress: number;
+  perAccount: (accountId: string) => number;
+  /** A proxy speaks for many clients. */
+  isProxy: (address: string) => boolean;
+  /** Milliseconds that never go back. */
+  now?: () => number;
+}
+
+export interface RequestRates {
+  /** Sets the headers. Throws `too_many_requests`. A client that has gone has no address. */
+  takeOfAddress(address: string | undefined, reply: Pick<FastifyReply, 'header'>): void;
+  takeOfAccount(accountId: string, cost: number, reply: Pick<FastifyReply, 'header'>): void;
+  readonly size: number;
+}
+
+export const costOf = (route: Pick<Route, 'path' | 'reads'> & { operation?: boolean }): number => {
+  if (route.reads) return 1;
+  return route.operation === true || route.path.endsWith('/create') ? 5 : 2;
+};
+
+const makeBuckets = (policy: string, now: () => number, adviceOf: (perSecond: number) => string) => {
+  /** When each bucket will be full again. Taking from a bucket moves it to the new generation. */
+  let fresh = new Map<string, number>();
+  let old = new Map<string, number>();
+  const policies = new Map<number, string>();
+  const policyText = (perSecond: number): string => {
+    let text = policies.get(perSecond);
+    if (text === undefined) {
+      text = `"${policy}";q=${perSecond * BURST_S};w=${BURST_S}`;
+      if (policies.size < MAX_BUCKETS) policies.set(perSecond, text);
+    }
+    return text;
+  };
+  return {
+    take(key: string, perSecond: number, cost: number, reply: Pick<FastifyReply, 'header'>): void {
+      const nowMs = now();
+      const beforeMs = Math.max(0, (fresh.get(key) ?? old.get(key) ?? 0) - nowMs);
+      const afterMs = beforeMs + (cost * 1_000) / perSecond;
+      // A cost above the whole bucket passes when the bucket is full.
+      const isGranted = afterMs <= BURST_S * 1_000 || beforeMs === 0;
+      const debtMs = isGranted ? afterMs : beforeMs;
+      if (isGranted) {
+        if (fresh.size >= MAX_BUCKETS) [old, fresh] = [fresh, new Map()];
+        fresh.set(key, nowMs + afterMs);
+      }
+      const remaining = Math.max(0, Math.floor(((BURST_S * 1_000 - debtMs) * perSecond) / 1_000));
+      reply.header('ratelimit-policy', policyText(perSecond));
+      reply.header('ratelimit', `"${policy}";r=${remaining};t=${Math.ceil(debtMs / 1_000)}`);
+      if (isGranted) return;
+      const retryAfterS = Math.max(1, Math.ceil((afterMs - BURST_S * 1_000) / 1_000));
+      throw new Refusal(
+        'too_many_requests',
+        `${adviceOf(perSecond)}; wait ${retryAfterS} s, and send requests more slowly`,
+        {
+          retryAfterS,
+        },
+      );
+    },
+    get size() {
+      return fresh.size + old.size;
+    },
+  };
+};
+
+export function makeRequestRates({
+  perAddress,
+  perAccount,
+  isProxy,
+  now = () => performance.now(),
+}: RateLimitDeps): RequestRates {
+  const addresses = makeBuckets('address', now, (perSecond) => `requests of this address exceed ${perSecond} a second`);
+  const accounts = makeBuckets(
+    'account',
+    now,
+    (perSecond) =>
+      `requests of this account exceed ${perSecond} a second, its quota "requestsPerSecond", of which a change takes 2 and a create or an action 5`,
+  );
+  return {
+    takeOfAddress(address, reply) {
+      if (address !== undefined && !isProxy(address)) addresses.take(addressBucket(address), perAddress, 1, reply);
+    },
+    takeOfAccount(accountId, cost, reply) {
+      accounts.take(accountId, Math.max(1, perAccount(accountId)), cost, reply);
+    },
+    get size() {
+      return addresses.size + accounts.size;
+    },
+  };
+}
