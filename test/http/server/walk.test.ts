@@ -15,6 +15,7 @@ import { errorKinds } from '../../../src/edge/http/status.ts';
 import { firstLaunchRequest, running } from '../../fixtures/first-launch.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { makeRandom } from '../../fixtures/seeded-random.ts';
+import { makeClient } from '../../../src/contract/client.ts';
 import { login, startServerProcess, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 import { drawValue, redraw, type Draw, type JsonObject } from './generated-values.ts';
 import { exampleRequest, streamTarget, type RouteRequest } from './route-requests.ts';
@@ -72,7 +73,6 @@ async function walker(admin: Client, name: string): Promise<Walker> {
   const password = `the password of ${name}`;
   await admin.createUser({ username: name, password, balance: 1_000_000 });
   const { client } = await login(server, name, password);
-  clients.set(name, client);
   const made: Walker = { name, key: '', mark: `zq${name}`, known: new Map(), lasting: [], isAdmin: false };
   const launch = await firstLaunchRequest(client, { name: made.mark, nodePorts: [8000] });
   const shared = [
@@ -99,6 +99,8 @@ async function walker(admin: Client, name: string): Promise<Walker> {
   note(name, JSON.stringify(own));
   const { key } = await client.createApiKey({ name: made.mark });
   made.key = key.fullKey;
+  // The walk ends logins.
+  clients.set(name, makeClient({ baseUrl: `${server.apiUrl}/api`, credential: { kind: 'apiKey', key: key.fullKey } }));
   made.lasting = [volume.id, instanceId, snapshot.id, key.id];
   return made;
 }
