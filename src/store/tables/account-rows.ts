@@ -15,6 +15,8 @@ export const accountTables = [
   ['snapshot', 'ownerId'],
   ['image', 'ownerId'],
   ['variable', 'holderId'],
+  ['egress', 'holderId'],
+  ['identity', 'accountId'],
   ['registryCredential', 'accountId'],
   ['sshKey', 'accountId'],
   ['apiKey', 'accountId'],
