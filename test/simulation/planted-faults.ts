@@ -162,8 +162,8 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     name: 'a-newcomer-skips-the-queue',
     file: 'store/tables/capacity.ts',
-    find: '.$if(newcomer, (update) => update.where(nobodyWaits))',
-    replace: '.$if(newcomer, (update) => update)',
+    find: '.where(nobodyWaits)',
+    replace: '',
     suffers: 'a newcomer gets the GPU that a queued launch waits for',
   },
   {

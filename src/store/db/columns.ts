@@ -1,6 +1,7 @@
 /** Codecs of columns named as their domain member; insert, updates and reads derive from them. */
 import type { z } from 'zod';
-import type { Flag } from './schema.ts';
+
+export type Flag = 0 | 1;
 
 export interface ColumnCodec<Value, Stored> {
   encode(value: Value): Stored;

@@ -1,7 +1,7 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import type { AccountState } from '../../domain/account-state.ts';
 import type { Role } from '../../domain/roles.ts';
-import type { AccountTable } from '../db/schema.ts';
+import type { AccountTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type AccountRow = Selectable<AccountTable>;

@@ -3,7 +3,7 @@
  * deletes its grants; making and redeeming acquires `lockAccount`, so none is made meanwhile.
  */
 import type { Selectable } from 'kysely';
-import type { GatewayGrantTable } from '../db/schema.ts';
+import type { GatewayGrantTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type GatewayGrantRow = Selectable<GatewayGrantTable>;

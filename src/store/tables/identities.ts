@@ -1,6 +1,6 @@
 /** Identities of login providers. */
 import type { Selectable } from 'kysely';
-import type { IdentityTable } from '../db/schema.ts';
+import type { IdentityTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 type IdentityRow = Selectable<IdentityTable>;

@@ -7,10 +7,9 @@ import { heldMounts } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
-import { encodeFlag, keysOf } from '../db/columns.ts';
+import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
-import type { Flag } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 import {
   encodeColumn,

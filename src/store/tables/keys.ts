@@ -1,6 +1,7 @@
 /** API keys, ssh keys and registry credentials of accounts. Registry secrets arrive sealed. */
 import { sql, type ExpressionBuilder, type Selectable } from 'kysely';
-import type { ApiKeyTable, RegistryCredentialTable, Schema, SshKeyTable } from '../db/schema.ts';
+import type { ApiKeyTable, RegistryCredentialTable, SshKeyTable } from '../db/account-schema.ts';
+import type { Schema } from '../db/schema.ts';
 import type { CredentialHolder } from './sessions.ts';
 import { accountById } from './accounts.ts';
 import { sshPrincipals } from '../../domain/ssh-key.ts';

@@ -1,6 +1,6 @@
 /** Links that set a password, made and used under the account's lock. */
 import type { Selectable } from 'kysely';
-import type { PasswordLinkTable } from '../db/schema.ts';
+import type { PasswordLinkTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type PasswordLinkRow = Selectable<PasswordLinkTable>;

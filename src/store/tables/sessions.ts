@@ -1,6 +1,6 @@
 /** Logins. A row stays until token and gateway sessions have ended: one revocation ends all. */
 import type { Selectable } from 'kysely';
-import type { SessionTable } from '../db/schema.ts';
+import type { SessionTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export interface CredentialHolder {

@@ -1,6 +1,6 @@
 /** Keys that sign tokens. The setting `signingKeyId` names the active one, by compare and set. */
 import type { Selectable } from 'kysely';
-import type { SigningKeyTable } from '../db/schema.ts';
+import type { SigningKeyTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type SigningKeyRow = Selectable<SigningKeyTable>;

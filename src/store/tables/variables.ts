@@ -1,6 +1,6 @@
 /** Environment variables of installation, accounts and instances. Values arrive sealed. */
 import type { Selectable } from 'kysely';
-import type { VariableTable } from '../db/schema.ts';
+import type { VariableTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
 export type VariableRow = Selectable<VariableTable>;

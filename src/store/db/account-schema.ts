@@ -1,0 +1,155 @@
+/** Tables of accounts: credentials, quotas and variables. */
+import type { Generated } from 'kysely';
+import type { SshKeyKind } from '../../domain/ssh-key.ts';
+import type { Flag } from './columns.ts';
+
+/** Ed25519. `retiredAtMs` is null for the active key; retired keys verify until tokens expire. */
+export interface SigningKeyTable {
+  kid: string;
+  privateJwk: string;
+  publicJwk: string;
+  createdAtMs: number;
+  retiredAtMs: number | null;
+}
+
+export interface AccountTable {
+  id: string;
+  username: string;
+  email: string;
+  passwordHash: string;
+  roles: string;
+  createdAtMs: number;
+  /** 1 for an account that an administrator disabled or that will be deleted. */
+  disabled: Flag;
+  disabledAtMs: Generated<number | null>;
+  disabledReason: Generated<string>;
+  /** End of the grace time of a deletion. */
+  deleteAtMs: Generated<number | null>;
+  /** Incremented by every change of a listed resource; keys the reply caches. */
+  version: Generated<number>;
+  /** Number of the latest event: 1, 2, 3 … per account, without gaps. */
+  eventSeq: Generated<number>;
+  instanceCount: Generated<number>;
+  volumeCount: Generated<number>;
+  balanceMicros: Generated<number>;
+  voucherMicros: Generated<number>;
+  creditMicros: Generated<number>;
+  /** `Usage` of quotas; null until counted. */
+  usage: Generated<string | null>;
+}
+
+/** Limits. `accountId` is '' for those of the installation. */
+export interface QuotaTable {
+  accountId: string;
+  name: string;
+  value: number;
+}
+
+/** A login; `id` is the token's `jti`. */
+export interface SessionTable {
+  id: string;
+  accountId: string;
+  createdAtMs: number;
+  expiresAtMs: number;
+  revokedAtMs: number | null;
+  address: Generated<string>;
+  userAgent: Generated<string>;
+  /** To the minute. */
+  lastUsedAtMs: Generated<number>;
+}
+
+/** One-time link to the page that sets a password. */
+export interface PasswordLinkTable {
+  /** SHA-256 of the token, hex. */
+  hash: string;
+  accountId: string;
+  kind: string;
+  expiresAtMs: number;
+}
+
+export interface ApiKeyTable {
+  id: string;
+  accountId: string;
+  name: string;
+  /** SHA-256 of the full key, hex. */
+  hash: string;
+  /** First characters of the key; empty for a key of an earlier version. */
+  prefix: string;
+  lastFour: string;
+  /** JSON list; null: all rights. */
+  scopes: string | null;
+  /** JSON list of addresses and CIDR ranges; null: from everywhere. */
+  addresses: string | null;
+  expiresAtMs: number | null;
+  /** To the minute. */
+  lastUsedAtMs: number | null;
+  createdAtMs: number;
+}
+
+export interface IdentityTable {
+  issuer: string;
+  subject: string;
+  accountId: string;
+  createdAtMs: number;
+}
+
+export interface SshKeyTable {
+  id: string;
+  accountId: string;
+  name: string;
+  publicKey: string;
+  kind: SshKeyKind;
+  fingerprint: string;
+  createdAtMs: number;
+}
+
+/** An environment variable. `holderId`: id of an instance or account, or `installation`. */
+export interface VariableTable {
+  holderId: string;
+  name: string;
+  isSecret: Flag;
+  /** All values are sealed, secret or not. */
+  sealed: string;
+  updatedAtMs: number;
+}
+
+export interface RegistryCredentialTable {
+  id: string;
+  accountId: string;
+  /** Host and port as in image names; `docker.io` for names without a host. */
+  server: string;
+  username: string;
+  secret: string;
+  createdAtMs: number;
+}
+
+/** Handover (one-time) of a browser from the API to the gateway, or the session made from one. */
+export interface GatewayGrantTable {
+  /** SHA-256 of the secret, hex. */
+  hash: string;
+  kind: 'handover' | 'session';
+  accountId: string;
+  instanceId: string;
+  /** Login of origin, whose end deletes the grant; null for an API key. */
+  sessionId: string | null;
+  /** API key of origin; null for a login, and for grants of earlier versions. */
+  apiKeyId: string | null;
+  expiresAtMs: number;
+  /** Public name: the owner never sees the secret again. */
+  id: string;
+  openedAtMs: number;
+}
+
+export interface AccountSchema {
+  signingKey: SigningKeyTable;
+  account: AccountTable;
+  session: SessionTable;
+  passwordLink: PasswordLinkTable;
+  apiKey: ApiKeyTable;
+  identity: IdentityTable;
+  sshKey: SshKeyTable;
+  registryCredential: RegistryCredentialTable;
+  gatewayGrant: GatewayGrantTable;
+  variable: VariableTable;
+  quota: QuotaTable;
+}
