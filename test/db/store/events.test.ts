@@ -56,7 +56,7 @@ onBothEngines('events', { postgres: 'always' }, (open) => {
     const appended = await store.write((tx) =>
       appendEvent(tx, { ...event('ann', 'n1'), counts: { instances: 2, volumes: -1 } }),
     );
-    expect(appended).toEqual({ seq: 1, version: 1, availableMicros: 327 });
+    expect(appended).toEqual({ seq: 1, version: 1, availableMicros: 327, isDisabled: false });
     const account = await store.read.selectFrom('account').selectAll().executeTakeFirstOrThrow();
     expect(account).toMatchObject({ instanceCount: 2, volumeCount: -1, eventSeq: 1, version: 1 });
   });
