@@ -103,7 +103,7 @@ test('a foreign page neither reads nor sets the session cookie, nor reads the vi
     return { answers, seen: document.cookie };
   })()`);
   expect(tried).toEqual({
-    answers: ['failed', 'failed', 'opaque', 'opaque'],
+    answers: ['failed', 'failed', 'failed', 'failed'],
     seen: expect.not.stringContaining('session-of'),
   });
   expect(reached).toEqual([]);

@@ -5,7 +5,7 @@
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { execFixture } from '../http/api/exec-fixture.ts';
-import { launchBrowser } from '../fixtures/browser.ts';
+import { launchBrowser, openPageOf } from '../fixtures/browser.ts';
 
 /** Runs in the page: returns the terminal's output after one typed line, or the refusal. */
 const IN_PAGE = `async ({ url, line }) => new Promise((resolve) => {
@@ -39,7 +39,7 @@ test('opens a terminal by cookie from the API’s origin, and refuses another po
   const url = `${api.origin.replace('http', 'ws')}/api/instance/terminal?instanceId=${instanceId}`;
   const tried = async (origin: string): Promise<unknown> => {
     const page = await context.newPage();
-    await page.goto(`${origin}/healthz`);
+    await openPageOf(page, origin);
     return page.evaluate(`(${IN_PAGE})(${JSON.stringify({ url, line: 'echo from a page\r' })})`);
   };
   expect(await tried(api.origin)).toEqual({
