@@ -194,7 +194,7 @@ PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
-# the files of /etc/berth belong to the user that runs Berth outside, and all users in here are root anyway
+# the files of /etc/berth belong to the user that runs Berth; all users of the container are root
 StrictModes no
 UseDNS no
 AllowAgentForwarding yes

@@ -1,5 +1,6 @@
 /** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
+import { usernamePattern } from '../domain/account-state.ts';
 import { apiKeyStates } from '../domain/api-key.ts';
 import { sessionCredentials } from '../domain/port-access.ts';
 import { sshKeyKinds } from '../domain/ssh-key.ts';
@@ -36,7 +37,7 @@ export const userInfoAnswer = answer('User', {
   group: z.array(z.string()).meta({ uniqueItems: true }).describe('Roles of the account'),
 });
 
-export const username = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, {
+export const username = z.string().regex(usernamePattern, {
   error: 'must be 1 to 63 lower-case letters, digits, dots, dashes or underscores, and start with a letter or digit',
 });
 export const password = secret(8, 1024);

@@ -21,8 +21,18 @@ const labels = z
 export const newLabels = labels.describe('Labels of the new resource').optional();
 export const shownLabels = z.record(z.string(), z.string()).describe('Labels; absent without any').optional();
 
+export const nameFilter = plainText(MAX_FILTER_CHARACTERS)
+  .describe('Only names that contain this text, in any letter case')
+  .optional();
+export const statusFilter = z
+  .array(z.enum(instanceStatuses))
+  .min(1)
+  .max(instanceStatuses.length)
+  .describe('Only instances in one of these statuses')
+  .optional();
+
 const filters = {
-  name: plainText(MAX_FILTER_CHARACTERS).describe('Only names that contain this text, in any letter case').optional(),
+  name: nameFilter,
   labels: labels.describe('Only resources with each of these labels').optional(),
 };
 const pager = pagerRequest.describe('Page to return');
@@ -30,12 +40,7 @@ const pager = pagerRequest.describe('Page to return');
 export const instanceListRequest = request('ListInstancesRequest', {
   pager,
   ...filters,
-  status: z
-    .array(z.enum(instanceStatuses))
-    .min(1)
-    .max(instanceStatuses.length)
-    .describe('Only instances in one of these statuses')
-    .optional(),
+  status: statusFilter,
   withoutReleased: z.boolean().describe('Leaves out instances in the status `Released`').optional(),
 });
 export const volumeListRequest = request('ListVolumesRequest', { pager, ...filters });

@@ -1,4 +1,4 @@
-/** Rows for operators: what runs, whoever owns it. */
+/** Rows for operators: instances and volumes of all accounts, and drains. */
 import * as egress from './egress.ts';
 import { instanceIdAnswer, instanceIdBody } from './instance.ts';
 import { operatorInstanceAnswer } from './operation.ts';

@@ -1,19 +1,18 @@
 /** Instances and volumes of all accounts for operators; their actions; drains of regions. */
 import { z } from 'zod';
-import { instanceStatuses } from '../domain/instance-states.ts';
 import { answer, id, label, pagerAnswer, pagerRequest, plainText, request, text, wholeNumber } from './common.ts';
 import { regionDrain } from './catalog.ts';
 import { instance } from './instance.ts';
+import { nameFilter, statusFilter } from './list-filters.ts';
 import { volume } from './volume.ts';
 
-const MAX_FILTER_CHARACTERS = 128;
 const MAX_MINUTES = 7 * 24 * 60;
 
 const filters = {
   pager: pagerRequest.describe('Page to return'),
   account: plainText(320).describe('Only of this account: user ID, user name or email address').optional(),
   regionId: id.describe('Only of this region').optional(),
-  name: plainText(MAX_FILTER_CHARACTERS).describe('Only names that contain this text, in any letter case').optional(),
+  name: nameFilter,
 };
 const owner = {
   userId: text('User ID of the owner'),
@@ -21,15 +20,7 @@ const owner = {
 };
 const pager = pagerAnswer.describe('Page and length of the list');
 
-export const instancesRequest = request('ListAllInstancesRequest', {
-  ...filters,
-  status: z
-    .array(z.enum(instanceStatuses))
-    .min(1)
-    .max(instanceStatuses.length)
-    .describe('Only instances in one of these statuses')
-    .optional(),
-});
+export const instancesRequest = request('ListAllInstancesRequest', { ...filters, status: statusFilter });
 export const instancesAnswer = answer('ListAllInstancesAnswer', {
   instances: z
     .array(answer('OwnedInstance', { ...owner, instance: instance.describe('The instance') }))

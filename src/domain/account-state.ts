@@ -7,6 +7,9 @@ export const accountStateOf = (account: { disabled: 0 | 1; deleteAtMs: number | 
   return account.disabled === 1 ? 'disabled' : 'active';
 };
 
+/** Form of a username. */
+export const usernamePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+
 /** `reset` replaces a lost password; `invite` sets the first one of a new account. */
 export const passwordLinkKinds = ['reset', 'invite'] as const;
 export type PasswordLinkKind = (typeof passwordLinkKinds)[number];

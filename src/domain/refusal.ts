@@ -50,6 +50,15 @@ export class Refusal extends Error {
 export const volumeNotFound = (id: string): Refusal =>
   new Refusal('not_found', `volume ${id} not found; POST /api/storage/volume/list lists yours`);
 
+export const regionNotFound = (id: string): Refusal =>
+  new Refusal('not_found', `region ${id} not found; POST /api/region/list lists the regions`);
+
+export const passwordLinkEnded = (): Refusal =>
+  new Refusal(
+    'not_found',
+    'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it',
+  );
+
 /** The text of `docs/interface.md`. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');
 

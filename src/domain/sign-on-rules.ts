@@ -1,6 +1,7 @@
 /** Rules for accounts whose logins a provider of OpenID Connect vouches for. */
+import { usernamePattern } from './account-state.ts';
 import { Refusal } from './refusal.ts';
-import { roles, type Role } from './roles.ts';
+import { roles, USER_ROLE, type Role } from './roles.ts';
 
 export interface SignOnRules {
   /** Claim with the name of a new account. */
@@ -30,7 +31,6 @@ export interface Identity {
 
 const MAX_NAME = 63;
 const MAX_SUBJECT = 255;
-const USERNAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 const textOf = (claim: unknown): string => (typeof claim === 'string' ? claim.trim() : '');
 
@@ -49,7 +49,7 @@ const refuse = (why: string): never => {
   throw new Refusal('forbidden', `${why}; ask an administrator`);
 };
 
-/** Throws `forbidden` for a person whom the rules don't admit. */
+/** Throws `forbidden` unless the rules allow the login. */
 export function identityOf(rules: SignOnRules, issuer: string, claims: Claims): Identity {
   const subject = textOf(claims['sub']);
   if (subject === '' || subject.length > MAX_SUBJECT) refuse('the login provider names no subject ("sub")');
@@ -65,12 +65,13 @@ export function identityOf(rules: SignOnRules, issuer: string, claims: Claims): 
   if (rules.groups.length > 0 && !rules.groups.some((group) => groups.includes(group)))
     refuse('none of your groups at the login provider may log in here');
   const username = nameOf(textOf(claims[rules.nameClaim]));
-  if (!USERNAME.test(username)) refuse(`the login provider sends no usable name in the claim "${rules.nameClaim}"`);
+  if (!usernamePattern.test(username))
+    refuse(`the login provider sends no usable name in the claim "${rules.nameClaim}"`);
   return { issuer, subject, username, email, role: roleOf(rules, groups) };
 }
 
 function roleOf({ rolesByGroup }: SignOnRules, groups: readonly string[]): Role | null {
   if (rolesByGroup.size === 0) return null;
   const given = groups.map((group) => rolesByGroup.get(group));
-  return roles.findLast((role) => given.includes(role)) ?? 'user';
+  return roles.findLast((role) => given.includes(role)) ?? USER_ROLE;
 }

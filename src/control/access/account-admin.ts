@@ -12,6 +12,7 @@ import {
   administrators,
   changeAccount,
   lockAccounts,
+  setPasswordHash,
   type AccountChange,
   type AccountFilter,
   type AccountRow,
@@ -97,14 +98,14 @@ export const writeAsAdmin = <Answer>(
     const nowMs = time.now();
     const adminIds = await administrators(tx, ADMIN_ROLE);
     const locked = await lockAccounts(tx, [...adminIds, caller.accountId, accountId]);
-    const isAdmin = (row: AccountRow | undefined): boolean =>
-      row?.disabled === 0 && hasRole(parseRoles(row.roles, row.id), ADMIN_ROLE);
     const by = locked.get(caller.accountId);
     if (by?.disabled !== 0) throw notLoggedIn();
-    if (!isAdmin(by)) throw new Refusal('forbidden', 'only administrators may do this, and you are no longer one');
+    if (!isEnabledAdmin(by))
+      throw new Refusal('forbidden', 'only administrators may do this, and you are no longer one');
     const row = locked.get(accountId);
     if (!row) throw accountNotFound(accountId);
-    const isLastAdmin = isAdmin(row) && ![...locked.values()].some((other) => other.id !== row.id && isAdmin(other));
+    const isLastAdmin =
+      isEnabledAdmin(row) && ![...locked.values()].some((other) => other.id !== row.id && isEnabledAdmin(other));
     return idempotent(tx, caller.accountId, idempotency, nowMs, () => fn({ tx, row, nowMs, isLastAdmin }));
   });
 
@@ -125,11 +126,25 @@ export const refuseDeleting = ({ row }: Target): void => {
 };
 
 /** Ends what the account's credentials opened. API keys work again after an enable. */
-export async function revokeCredentials(tx: Db, accountId: string, nowMs: number): Promise<void> {
+async function revokeCredentials(tx: Db, accountId: string, nowMs: number): Promise<void> {
   await revokeSessionsOf(tx, accountId, nowMs);
   await revokeGrantsOfAccount(tx, accountId);
   await deletePasswordLinksOf(tx, accountId);
 }
+
+/** Replaces the password of a locked account, which ends every login. */
+export async function replacePassword(
+  tx: Db,
+  { accountId, passwordHash, nowMs }: { accountId: string; passwordHash: string; nowMs: number },
+  event: { kind: string; data: object },
+): Promise<void> {
+  await setPasswordHash(tx, accountId, passwordHash);
+  await revokeCredentials(tx, accountId, nowMs);
+  await appendEvent(tx, { accountId, atMs: nowMs, subjectId: accountId, ...event });
+}
+
+export const isEnabledAdmin = (row: AccountRow | undefined): row is AccountRow =>
+  row?.disabled === 0 && hasRole(parseRoles(row.roles, row.id), ADMIN_ROLE);
 
 export interface AccountAdminDeps extends WriteDeps {
   callers: Callers;

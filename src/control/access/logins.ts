@@ -1,19 +1,13 @@
 /** Logins, their list and end. A change of password ends all, and keeps API keys for programs. */
 import { Refusal } from '../../domain/refusal.ts';
-import {
-  accountById,
-  accountByLogin,
-  lockAccount,
-  setPasswordHash,
-  type AccountRow,
-} from '../../store/tables/accounts.ts';
+import { accountById, accountByLogin, lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { revokeGrantsOfSession } from '../../store/tables/gateway-grants.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
 import { activeSessionsOf, hasActiveSession, insertSession, revokeSession } from '../../store/tables/sessions.ts';
 import type { Db } from '../../store/store.ts';
 import type { Log } from '../base/logger.ts';
-import { invalidateAccount, revokeCredentials } from './account-admin.ts';
+import { invalidateAccount, replacePassword } from './account-admin.ts';
 import { refuseWeakPassword } from './new-password.ts';
 import { makeLoginRateLimit } from './login-rate-limit.ts';
 import { lockOwnAccount, notLoggedIn, writeOwnAccount, type Callers, type CredentialDeps } from './callers.ts';
@@ -200,15 +194,14 @@ export const makeLogins = (
       }
       const passwordHash = await passwords.hash(newPassword, source);
       await store.write(async (tx) => {
-        const atMs = time.now();
+        const nowMs = time.now();
         const row = await lockOwnAccount(tx, accountId);
         if (row.passwordHash !== account.passwordHash) {
           const message = 'Another request changed the password meanwhile; log in with the new password.';
           throw new Refusal('not_now', message);
         }
-        await setPasswordHash(tx, accountId, passwordHash);
-        await revokeCredentials(tx, accountId, atMs);
-        await appendEvent(tx, { accountId, atMs, kind: 'account.passwordChanged', subjectId: accountId, data: {} });
+        const event = { kind: 'account.passwordChanged', data: {} };
+        await replacePassword(tx, { accountId, passwordHash, nowMs }, event);
       });
       invalidateAccount(deps, accountId);
     },

@@ -3,9 +3,9 @@
  * password. Only the answer has the link; the database has its hash.
  */
 import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/account-state.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
 import type { Role } from '../../domain/roles.ts';
-import { accountByLogin, lockAccount, setPasswordHash } from '../../store/tables/accounts.ts';
+import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activePasswordLink, replacePasswordLinks } from '../../store/tables/password-links.ts';
 import type { Db } from '../../store/store.ts';
@@ -15,7 +15,7 @@ import {
   accountInfo,
   invalidateAccount,
   refuseDeleting,
-  revokeCredentials,
+  replacePassword,
   writeAsAdmin,
   type AccountAdminDeps,
 } from './account-admin.ts';
@@ -69,11 +69,8 @@ export async function resetPasswordOf(
   const passwordHash = await passwords.hash(password, { account: account.username, address: null });
   await store.write(async (tx) => {
     await lockAccount(tx, accountId);
-    const nowMs = time.now();
-    await setPasswordHash(tx, accountId, passwordHash);
-    await revokeCredentials(tx, accountId, nowMs);
     const event = { kind: 'account.passwordSet', data: { by: 'host' } };
-    await appendEvent(tx, { accountId, atMs: nowMs, subjectId: accountId, ...event });
+    await replacePassword(tx, { accountId, passwordHash, nowMs: time.now() }, event);
   });
   const { role, state } = accountInfo(account);
   return { accountId, username: account.username, password, role, state };
@@ -87,12 +84,6 @@ export interface PasswordLinkDeps extends AccountAdminDeps {
   newAccount: Accounts['insert'];
   passwordUrl: (token: string) => string;
 }
-
-const linkEnded = (): Refusal =>
-  new Refusal(
-    'not_found',
-    'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it',
-  );
 
 const repeated = (accountId: string): Refusal =>
   new Refusal(
@@ -161,18 +152,16 @@ export const makePasswordLinks = (deps: PasswordLinkDeps): PasswordLinks => {
 
     async setPassword({ token, newPassword }, from) {
       const link = await activeLink(token);
-      if (!link) throw linkEnded();
+      if (!link) throw passwordLinkEnded();
       const { accountId, username, kind } = link;
       await refuseWeakPassword('newPassword', newPassword, link);
       const passwordHash = await passwords.hash(newPassword, { account: username, address: from });
       await store.write(async (tx) => {
         await lockAccount(tx, accountId);
         const nowMs = time.now();
-        if (!(await activePasswordLink(tx, link.hash, nowMs))) throw linkEnded();
-        await setPasswordHash(tx, accountId, passwordHash);
-        await revokeCredentials(tx, accountId, nowMs);
+        if (!(await activePasswordLink(tx, link.hash, nowMs))) throw passwordLinkEnded();
         const event = { kind: 'account.passwordSet', data: { by: kind } };
-        await appendEvent(tx, { accountId, atMs: nowMs, subjectId: accountId, ...event });
+        await replacePassword(tx, { accountId, passwordHash, nowMs }, event);
       });
       invalidateAccount(deps, accountId);
       return { accountId, username };

@@ -16,6 +16,7 @@ import { appendEvent } from '../../store/tables/events.ts';
 import { accountOfIdentity, insertIdentity } from '../../store/tables/identities.ts';
 import { parseRoles } from '../../store/tables/json-schemas.ts';
 import type { Db } from '../../store/store.ts';
+import { isEnabledAdmin } from './account-admin.ts';
 import type { Accounts } from './accounts.ts';
 import { notLoggedIn } from './callers.ts';
 import { insertLogin, type LoginDeps } from './logins.ts';
@@ -61,10 +62,7 @@ export const makeSignOn = (deps: LoginDeps & { newAccount: Accounts['insert'] })
   ): Promise<AccountRow> => {
     const formerRole = highestRole(parseRoles(row.roles, row.id));
     if (role === null || role === formerRole) return row;
-    const hasOther = others.some(
-      ({ disabled, roles }) => disabled === 0 && parseRoles(roles, row.id).includes(ADMIN_ROLE),
-    );
-    if (formerRole === ADMIN_ROLE && !hasOther) return row;
+    if (formerRole === ADMIN_ROLE && !others.some(isEnabledAdmin)) return row;
     const data = { role, formerRole };
     const event = { accountId: row.id, atMs: time.now(), kind: 'account.roleChanged', subjectId: row.id, data };
     const changed = await changeAccount(tx, row.id, { roles: JSON.stringify([role]) });

@@ -3,7 +3,7 @@
  * or is refused; entries of the capacity queue wait until the drain ends.
  */
 import type { Drain } from '../../domain/drain.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { lockRegion } from '../../store/tables/capacity.ts';
 import { regionsWithUsage, saveDrain } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -34,8 +34,7 @@ export const makeSetDrain =
       );
     const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
       const counted = await lockRegion(tx, regionId);
-      if (!counted)
-        throw new Refusal('not_found', `region ${regionId} not found; POST /api/region/list lists the regions`);
+      if (!counted) throw regionNotFound(regionId);
       const stopAtMs = stopRunningAfterMs === undefined ? null : nowMs + stopRunningAfterMs;
       const drain = isOn ? { reason, sinceMs: counted.drain?.sinceMs ?? nowMs, stopAtMs } : null;
       await saveDrain(tx, regionId, drain);

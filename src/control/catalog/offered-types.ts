@@ -1,8 +1,8 @@
 /** Instance types for administrators. Instances keep size and price of their launch or resize. */
-import { capacityOf, chargeModes, fromDollars, toDollars, type ChargeMode } from '../../domain/catalog.ts';
+import { capacityOf, fromDollars, toDollars, type ChargeMode } from '../../domain/catalog.ts';
 import { instanceTypeId, regionId } from '../../domain/ids.ts';
 import { capacityShortfall, fits } from '../../domain/placement.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import {
   countAtOtherPrice,
@@ -150,8 +150,8 @@ async function readType(tx: Db, id: string, version: number): Promise<ManagedTyp
 
 function regionOf(regions: readonly ManagedRegion[], id: string): ManagedRegion {
   const region = regions.find(({ facts }) => facts.id === id);
-  if (region) return region;
-  throw new Refusal('not_found', `region ${id} not found; POST /api/region/list lists the regions`);
+  if (!region) throw regionNotFound(id);
+  return region;
 }
 
 async function refuseTaken(tx: Db, region: string, name: string): Promise<void> {
@@ -237,9 +237,7 @@ async function warningsOf({ regions }: CatalogChangeDeps, tx: Db, type: ManagedT
     warnings.push(
       `the engine lacks the container runtime ${type.runtime} (it has: ${runtimes.join(', ') || 'none'}), so launches are refused until it is installed`,
     );
-  const dear = chargeModes.filter(
-    (mode) => mode === 'tidePerHour' && type.pricesMicros[mode] > type.pricesMicros.perHour,
-  );
-  if (dear.length > 0) warnings.push('an off-peak hour costs more than an hour');
+  const { tidePerHour, perHour } = type.pricesMicros;
+  if (tidePerHour > perHour) warnings.push('an off-peak hour costs more than an hour');
   return warnings;
 }

@@ -1,6 +1,6 @@
 /** Facts of a region for administrators: names, place, domain and off-peak windows. */
 import { faultOfOffPeak, isOffPeak, type OffPeak } from '../../domain/off-peak.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import {
   countUsers,
   managedRegionById,
@@ -104,9 +104,6 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
 
 export const listedOffPeak = (offPeak: OffPeak | null, nowMs: number): ListedOffPeak | null =>
   offPeak && { ...offPeak, now: isOffPeak(offPeak, nowMs) };
-
-const regionNotFound = (id: string): Refusal =>
-  new Refusal('not_found', `region ${id} not found; POST /api/region/list lists the regions`);
 
 function refuseTaken(regions: readonly ManagedRegion[], { facts }: ManagedRegion): void {
   const others = regions.filter((other) => other.facts.id !== facts.id);

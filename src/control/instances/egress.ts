@@ -1,7 +1,7 @@
 /** Egress policies of regions and accounts, and how engines learn them. */
 import { isDeepStrictEqual } from 'node:util';
 import { openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/egress.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { egressPolicies, saveEgress } from '../../store/tables/egress.ts';
@@ -41,7 +41,7 @@ export function makeEgressUseCases(deps: UseCaseDeps & { applySoon: () => void }
       throw new Refusal('field_value', '"regionId" and "account" exclude each other; send only one of them');
     if (account !== undefined) return { regionId: null, userId: (await findAccount(store.read, account)).id };
     if (regionId !== undefined && (await regionWithUsage(store.read, regionId))) return { regionId, userId: null };
-    throw new Refusal('not_found', `region ${regionId} not found; POST /api/region/list lists the regions`);
+    throw regionNotFound(regionId ?? '');
   }
   return {
     async get(asked) {

@@ -11,7 +11,7 @@ import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
-import { disabledOwner, Refusal } from '../../domain/refusal.ts';
+import { disabledOwner, Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { retiredOf } from '../../store/tables/catalog-rows.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
@@ -101,8 +101,7 @@ function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: In
   const type = catalog.types.get(request.instanceTypeId);
   if (!type) throw typeNotFound(request.instanceTypeId);
   const counted = catalog.regions.get(request.region);
-  if (!counted)
-    throw new Refusal('not_found', `region ${request.region} not found; POST /api/region/list lists the regions`);
+  if (!counted) throw regionNotFound(request.region);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(
       'not_found',

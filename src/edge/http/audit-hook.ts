@@ -87,7 +87,7 @@ const addressedIds = ({ params, query }: FastifyRequest): unknown[] =>
 
 /** Finds the values of the fields whose schema is `id`. */
 export function makeFindIds(schema: z.core.$ZodType): (body: unknown) => unknown[] {
-  const finders = isId(schema) ? [(value: unknown) => [value]] : findersOf(inner(schema));
+  const finders = isId(schema) ? [(value: unknown) => [value]] : findersOf(unwrapSchema(schema));
   return (body) => finders.flatMap((find) => find(body));
 }
 
@@ -110,8 +110,6 @@ function isId(schema: z.core.$ZodType): boolean {
     schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault;
   return isWrapped && isId(schema.unwrap());
 }
-
-const inner = unwrapSchema;
 
 /** IDs of new resources: members `id` and `…Id` of an answer, `id` of an object in it. */
 export function idsInAnswer(answer: unknown): unknown[] {

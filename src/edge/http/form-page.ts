@@ -47,6 +47,8 @@ ${body}
 
 export const paragraph = (text: string): string => `<p>${escaped(text)}</p>`;
 
+export const failurePage = (trouble: string): string => page('Not possible', paragraph(trouble));
+
 const asSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 

@@ -16,7 +16,7 @@ import { auditNoteOf } from './audit-hook.ts';
 import type { LoginProvider } from './login-provider.ts';
 import { SIGN_ON_PATHS } from './single-sign-on.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
-import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { escaped } from './html.ts';
 import { parameterOf } from './request.ts';
 import { makeValidate } from './validate.ts';
@@ -124,7 +124,7 @@ type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username'> & { back: Retu
 
 function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
   return refuseOnPage(request, reply, error, (trouble) =>
-    back === null ? page('Not possible', paragraph(trouble)) : loginPage({ back, trouble, ...shown }),
+    back === null ? failurePage(trouble) : loginPage({ back, trouble, ...shown }),
   );
 }
 

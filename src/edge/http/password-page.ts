@@ -5,9 +5,9 @@
 import type { FastifyInstance } from 'fastify';
 import { password } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
 import { refuseCrossSite } from './credentials.ts';
-import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { escaped } from './html.ts';
 import { parameterOf } from './request.ts';
 
@@ -18,16 +18,11 @@ interface PasswordPageDeps {
   ownOrigins?: readonly string[];
 }
 
-const LINK_ENDED =
-  'this link was used, replaced or has expired: ask an administrator for another, unless you have set your password with it';
-
 export function mountPasswordPage(app: FastifyInstance, { control: { accounts }, ...deps }: PasswordPageDeps): void {
   const ownOrigins = new Set(deps.ownOrigins);
-  const ended = (trouble: string): string => page('Not possible', paragraph(trouble));
-
   const linkAt = async (token: unknown) => {
     const link = typeof token === 'string' ? await accounts.linkOf(token) : null;
-    if (typeof token !== 'string' || link === null) throw new Refusal('not_found', LINK_ENDED);
+    if (typeof token !== 'string' || link === null) throw passwordLinkEnded();
     return { token, ...link };
   };
 
@@ -35,12 +30,12 @@ export function mountPasswordPage(app: FastifyInstance, { control: { accounts },
     try {
       return sendPage(request, reply, 200, formPage(await linkAt(parameterOf(request, 'token')), null));
     } catch (error) {
-      return refuseOnPage(request, reply, error, ended);
+      return refuseOnPage(request, reply, error, failurePage);
     }
   });
 
   app.post(PASSWORD_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
-    let shown: (trouble: string) => string = ended;
+    let shown: (trouble: string) => string = failurePage;
     try {
       refuseCrossSite(request, ownOrigins);
       const form = formOf(request, 'programs change a password with POST /api/user/password');

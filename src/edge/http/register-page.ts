@@ -4,7 +4,7 @@ import { username } from '../../contract/account.ts';
 import type { Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { refuseCrossSite } from './credentials.ts';
-import { alert, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
 import { escaped } from './html.ts';
 import { newPasswordFields, newPasswordOf } from './password-page.ts';
 
@@ -22,7 +22,7 @@ export function mountRegisterPage(app: FastifyInstance, { control: { accounts },
   app.get(REGISTER_PATH, async (request, reply) =>
     accounts.registers()
       ? sendPage(request, reply, 200, formPage('', null))
-      : sendPage(request, reply, 403, page('Not possible', paragraph(closed))),
+      : sendPage(request, reply, 403, failurePage(closed)),
   );
 
   app.post(REGISTER_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {

@@ -13,7 +13,7 @@ import { identityOf } from '../../domain/sign-on-rules.ts';
 import { LOGIN_PATH } from '../gateway/login-link.ts';
 import { auditNoteOf } from './audit-hook.ts';
 import { accessCookie, cookieOf } from './credentials.ts';
-import { page, paragraph, refuseOnPage } from './form-page.ts';
+import { failurePage, refuseOnPage } from './form-page.ts';
 import { HTML_TYPE } from './html.ts';
 import type { LoginProvider } from './login-provider.ts';
 import { setCommonHeaders } from './reply-headers.ts';
@@ -44,7 +44,6 @@ interface SignOnDeps {
 
 export function mountSignOn(app: FastifyInstance, { control, loginProvider = null, secureCookies }: SignOnDeps): void {
   const seal = makeSeal({ key: randomBytes(32), randomBytes });
-  const failed = (trouble: string): string => page('Not possible', paragraph(trouble));
 
   const provider = (): LoginProvider => {
     if (loginProvider !== null) return loginProvider;
@@ -77,7 +76,7 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
         cookie(seal.seal(JSON.stringify(content), ABOUT), LIFE_S),
       ]);
     } catch (error) {
-      return refuseOnPage(request, reply, error, failed);
+      return refuseOnPage(request, reply, error, failurePage);
     }
   });
 
@@ -100,7 +99,7 @@ export function mountSignOn(app: FastifyInstance, { control, loginProvider = nul
       return leadTo(setCommonHeaders(request, reply, HTML_TYPE), back, cookies);
     } catch (error) {
       reply.header('set-cookie', cookie('', 0));
-      return refuseOnPage(request, reply, error, failed);
+      return refuseOnPage(request, reply, error, failurePage);
     }
   });
 }

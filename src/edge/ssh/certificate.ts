@@ -74,12 +74,12 @@ function parse(blob: Buffer) {
   if (!reader.isEnd) throw new Error('bytes follow the certificate');
   const key = Buffer.concat([wireField(keyType), ...fields.map(wireField)]);
   const authority = authorityKey.toString('base64');
-  const times = { validAfterS, validBeforeS };
   return {
     key,
     type,
     principals,
-    ...times,
+    validAfterS,
+    validBeforeS,
     criticalOptions,
     extensions,
     authority,

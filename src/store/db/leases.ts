@@ -21,6 +21,7 @@
 import type { RawBuilder, Selectable, SqlBool } from 'kysely';
 import { sql } from 'kysely';
 import { subjectKinds } from '../../domain/operation.ts';
+import { isSqlite } from './dialect.ts';
 import { count } from './prepared.ts';
 import type { ImageTable, InstanceTable, SnapshotTable, VolumeTable } from './schema.ts';
 import type { Db } from '../store.ts';
@@ -71,7 +72,7 @@ export async function claimDue<Table extends LeaseTable>(
       from (select id, ${ownerId}, ${due} from ${from} where ${isDue} order by ${due}, id limit ${count(CANDIDATES)}) as candidate
     ) as ranked
     order by place limit ${count(limit)}`;
-  const mine = lockFree(tx)
+  const mine = isSqlite(tx)
     ? picked
     : sql`
       select ${from}.id, place from (${picked}) as picked join ${from} on ${from}.id = picked.id
@@ -174,5 +175,3 @@ export async function nextDueAt(db: Db, table: LeaseTable): Promise<number | nul
     ) as waiting`.execute(db);
   return rows[0]?.at ?? null;
 }
-
-const lockFree = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;

@@ -1,6 +1,7 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import type { AccountState } from '../../domain/account-state.ts';
 import type { Role } from '../../domain/roles.ts';
+import { positionIn } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
 
@@ -88,7 +89,7 @@ export async function accountPage(
   { search = '', role, state }: AccountFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ rows: AccountRow[]; totalEntries: number }> {
-  const find = db.getExecutor().adapter.supportsMultipleConnections === false ? sql`instr` : sql`strpos`;
+  const find = positionIn(db);
   let found = db.selectFrom('account');
   if (search !== '')
     found = found.where(sql<boolean>`(${find}(username, ${search}) > 0 or ${find}(email, ${search}) > 0)`);

@@ -1,5 +1,6 @@
 /** Resources of an account, as an administrator sees them: names and sizes, no contents. */
 import { sql } from 'kysely';
+import { isSqlite } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
 
 export interface Holdings {
@@ -15,8 +16,7 @@ export const MAX_HOLDINGS_LISTED = 500;
 
 export async function holdingsOf(db: Db, ownerId: string): Promise<Holdings> {
   const limit = MAX_HOLDINGS_LISTED;
-  const isSqlite = db.getExecutor().adapter.supportsMultipleConnections === false;
-  const nameOfSpec = isSqlite ? sql<string>`json_extract(spec, '$.name')` : sql<string>`spec::json ->> 'name'`;
+  const nameOfSpec = isSqlite(db) ? sql<string>`json_extract(spec, '$.name')` : sql<string>`spec::json ->> 'name'`;
   const instances = db.selectFrom('instance').where('ownerId', '=', ownerId).where('desired', '!=', 'released');
   const volumes = db.selectFrom('volume').where('ownerId', '=', ownerId).where('listed', '=', 1);
   const snapshots = db.selectFrom('snapshot').where('ownerId', '=', ownerId).where('status', '!=', 'Terminating');

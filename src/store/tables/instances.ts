@@ -8,6 +8,7 @@ import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { encodeFlag, keysOf, type Flag } from '../db/columns.ts';
+import { isSqlite } from '../db/dialect.ts';
 import { isLeaseHeld, type LeaseGuard } from '../db/leases.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
@@ -137,7 +138,7 @@ const page = prepared<{ ownerId: string; offset: number; limit: number }>()((db,
  * third of the query's time. The test of the list's order guards this.
  */
 const joinedTexts = (db: Db): RawBuilder<Uint8Array | string | null> =>
-  db.getExecutor().adapter.supportsMultipleConnections === false
+  isSqlite(db)
     ? sql<Uint8Array | null>`cast(group_concat("publicText", ',') as blob)`
     : sql<string | null>`string_agg("publicText", ',' order by "createdAtMs" desc, id desc)`;
 

@@ -1,6 +1,7 @@
 /** Labels in two forms: the JSON of a row, which lists show, and a row each, which filters find. */
 import { sql, type RawBuilder, type SqlBool } from 'kysely';
 import { labelsText, searchForm, type Labels } from '../../domain/resource-labels.ts';
+import { positionIn } from '../db/dialect.ts';
 import type { Db } from '../store.ts';
 
 type Labelled = 'instance' | 'volume';
@@ -41,7 +42,7 @@ export const labelledText = sql<string>`case when labels is null then "publicTex
  * `… is true`, PostgreSQL hashes the ids once; it read them again for each row of a join.
  */
 export function matches(db: Db, ownerId: string, { name = '', labels = {} }: ListFilter): RawBuilder<SqlBool> {
-  const find = db.getExecutor().adapter.supportsMultipleConnections === false ? sql`instr` : sql`strpos`;
+  const find = positionIn(db);
   const conditions = Object.entries(labels).map(
     ([key, value]) =>
       sql`(id in (select "subjectId" from label where "ownerId" = ${ownerId} and key = ${key} and value = ${value})) is true`,
