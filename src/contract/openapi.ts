@@ -51,6 +51,7 @@ const tags: Record<string, string> = {
   admin: 'Administration',
   balance: 'Balance',
   events: 'Event stream',
+  webhook: 'Requests to your programs about events',
 };
 
 export function openapiDocument({ version, errorKinds }: { version: string; errorKinds: ErrorKinds }): JsonObject {

@@ -114,6 +114,7 @@ const subjects: Readonly<Record<string, Subject>> = {
   resource: 'instances',
   storage: 'volumes',
   user: 'account',
+  webhook: 'account',
 };
 
 /** By the first part of the path, and `admin` for all that needs a role. */

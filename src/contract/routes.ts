@@ -27,6 +27,7 @@ import * as stopPolicy from './stop-policy.ts';
 import { quotaRoutes } from './quota-routes.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
+import { webhookRoutes } from './webhook-routes.ts';
 
 export const BASE_PATH = '/api';
 export const ACCESS_COOKIE = 'AccessToken';
@@ -249,6 +250,7 @@ export const routes = {
     source: decision('catalog'),
   }),
   ...accountRoutes,
+  ...webhookRoutes,
   ...adminRoutes,
   ...operatorRoutes,
   ...accountAdminRoutes,

@@ -55,6 +55,7 @@ const DELETE_ACCOUNTS_INTERVAL_MS = 10_000;
 /** Records are sealed within a second. */
 const SEAL_INTERVAL_MS = 500;
 const REGION_TEXTS_INTERVAL_MS = 3_000;
+const WEBHOOK_INTERVAL_MS = 1_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
 
 /** Tasks that an operator's request runs at once. */
@@ -86,6 +87,7 @@ export function makeBackground(foundation: Foundation): Background {
       await diskHolders.stop(new Refusal('unavailable', 'the server is stopping', { retryAfterS: 1 }));
       await Promise.all(loops.map((loop) => loop.stop()));
       await Promise.allSettled([idle, firstProbe, idleDetector.settled()]);
+      await foundation.webhookDelivery.idle();
       await foundation.audit.stop();
       await unmountAtStop(foundation);
     },
@@ -174,6 +176,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('idle detection', idleIntervalMs, () => idleDetector.tick()),
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
+    task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
     task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
     task(REGION_TEXTS_TASK, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(foundation)),

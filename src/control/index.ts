@@ -15,6 +15,7 @@ import type { Quotas } from './quotas/quotas.ts';
 import type { Instances } from './instances/instances.ts';
 import type { EgressUseCases } from './instances/egress.ts';
 import type { Operator } from './instances/operator.ts';
+import type { Webhooks } from './webhooks/webhooks.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
 import type { Files } from './volumes/files.ts';
@@ -36,6 +37,7 @@ import type { Operations } from './instances/operations.ts';
 import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
+export type { Webhooks } from './webhooks/webhooks.ts';
 export type { Audit } from './audit/audit.ts';
 export type { Access } from './access/types.ts';
 export type { IdleStatus } from './auto-stop/idle-detector.ts';
@@ -76,6 +78,7 @@ export interface Control {
   access: Access;
   audit: Audit;
   accounts: AccountAdministration & PasswordLinks & Registration;
+  webhooks: Webhooks;
   environments: Environments;
   quotas: Quotas;
   instances: Instances;

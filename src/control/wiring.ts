@@ -1,4 +1,5 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
+import { makeWebhooks } from './webhooks/webhooks.ts';
 import { makeRecordedRedeem } from './audit/recorded-redeem.ts';
 import { activeIdsOf } from '../store/tables/instance-queries.ts';
 import { ownedVolume } from '../store/tables/volumes.ts';
@@ -232,13 +233,14 @@ const catalogUseCases = (
 
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'audit' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
+): Pick<Control, 'audit' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
   };
   return {
     audit: foundation.audit,
+    webhooks: makeWebhooks(foundation),
     egress: makeEgressUseCases({ ...foundation, applySoon: () => scheduler.runSoon(EGRESS_TASK) }),
     orphans: makeOrphans({ ...foundation, sweepSoon }),
     heldDisks,

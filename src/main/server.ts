@@ -260,6 +260,8 @@ async function makeRunningControl(
     },
     idleLimits,
     eventRetentionMs: config.eventRetentionMs,
+    anyWebhookAddress: config.anyWebhookAddress,
+    webhookGiveUpMs: config.webhookGiveUpMs,
     auditRetentionMs: config.auditRetentionMs,
     auditHeadFile: auditHeadFile(config.dataFolder),
     orphans: config.orphans,

@@ -16,6 +16,7 @@ import { drain } from './migrations/0012-drain.ts';
 import { audit } from './migrations/0013-audit.ts';
 import { egress } from './migrations/0014-egress.ts';
 import { identities } from './migrations/0016-identities.ts';
+import { webhooks } from './migrations/0017-webhooks.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -37,6 +38,7 @@ export const migrations: readonly Migration[] = [
   audit,
   egress,
   identities,
+  webhooks,
 ];
 
 export async function openStore(options: {

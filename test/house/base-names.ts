@@ -39,6 +39,7 @@ const onSeveralLayers: Readonly<Record<string, readonly string[]>> = {
   snapshots: ['control/volumes', 'store/tables'],
   'stop-policy': ['contract', 'domain', 'control/auto-stop'],
   volume: ['contract', 'domain'],
+  webhooks: ['control/webhooks', 'edge/http/handlers', 'store/tables'],
   volumes: ['control/volumes', 'store/tables'],
 };
 

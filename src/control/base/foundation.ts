@@ -6,6 +6,8 @@ import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
 import { makeAudit, type AuditDeps } from '../audit/audit.ts';
+import { makeWebhookDelivery, type DeliverDeps } from '../webhooks/deliver.ts';
+import { makeSendWebhook, type SendWebhook } from '../webhooks/send-webhook.ts';
 import { makeVolumePages } from '../../store/tables/volume-pages.ts';
 import { makeAccountVersions } from '../events/account-versions.ts';
 import { makeAccess, type AccessDeps } from '../access/access.ts';
@@ -45,6 +47,8 @@ export interface ControlDeps
     Pick<ReadInstancesDeps, 'openUrl'>,
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
+    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'passwordUrl'>,
+    Pick<DeliverDeps, 'webhookGiveUpMs'>,
     Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
     Pick<
       AccessDeps,
@@ -71,6 +75,9 @@ export interface ControlDeps
   localRegistries?: boolean;
   /** Retention of events and finished operations; default 30 days. */
   eventRetentionMs?: number;
+  /** Whether webhooks may reach private addresses, and use http; default no. */
+  anyWebhookAddress?: boolean;
+  sendWebhook?: SendWebhook;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
   /** True if no other process shares the store: existing leases are stale. */
@@ -82,7 +89,7 @@ export type Foundation = ReturnType<typeof makeFoundation>;
 /** Makes all parts in one object: use cases and tasks get the object, and type what they use. */
 export function makeFoundation(given: ControlDeps) {
   const { secretsKey, stopPolicyRules: givenRules, ...options } = given;
-  const { randomBytes } = options;
+  const { randomBytes, anyWebhookAddress = false } = options;
   const limits = { ...defaultLimits, ...given.limits };
   const seal = makeSeal({ key: secretsKey, randomBytes });
   const shutdown = new AbortController();
@@ -96,6 +103,8 @@ export function makeFoundation(given: ControlDeps) {
     idleLimits: { ...defaultIdleLimits, ...given.idleLimits },
     orphans: given.orphans ?? defaultOrphanPolicy,
     localRegistries: given.localRegistries ?? false,
+    anyWebhookAddress,
+    sendWebhook: given.sendWebhook ?? makeSendWebhook({ time: given.time, anyAddress: anyWebhookAddress }),
     stopPolicyRules,
     firstStopPolicy: initialStopPolicy(stopPolicyRules),
     changes,
@@ -126,6 +135,7 @@ export function makeFoundation(given: ControlDeps) {
     ...base,
     shutdown,
     audit: makeAudit(given),
+    webhookDelivery: makeWebhookDelivery(base),
     routes,
     routeTable,
     revocations,

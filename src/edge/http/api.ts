@@ -30,6 +30,7 @@ import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
 import { operatorHandlers } from './handlers/operator.ts';
+import { webhookHandlers } from './handlers/webhooks.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
 import { mountLoginPage } from './login-page.ts';
@@ -170,6 +171,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...operatorHandlers(control, pages),
       ...quotaHandlers(control.quotas),
       ...auditHandlers(control.audit),
+      ...webhookHandlers(control.webhooks),
     },
   };
 }

@@ -10,6 +10,7 @@ import type { Generated } from 'kysely';
 import type { AccountSchema } from './account-schema.ts';
 import type { AuditSchema } from './audit-schema.ts';
 import type { Flag } from './columns.ts';
+import type { WebhookSchema } from './webhook-schema.ts';
 
 interface LeaseColumns {
   dueAtMs: number | null;
@@ -330,7 +331,7 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
-export interface Schema extends AccountSchema, AuditSchema {
+export interface Schema extends AccountSchema, AuditSchema, WebhookSchema {
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
   setting: SettingTable;

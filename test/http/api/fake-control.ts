@@ -27,6 +27,16 @@ export function fakeControl(
   return {
     access: { ...refusingAccess, ...given.access },
     accounts: { ...unaskedAccounts, ...given.accounts },
+    webhooks: {
+      create: unasked,
+      list: unasked,
+      update: unasked,
+      delete: unasked,
+      test: unasked,
+      deliveries: unasked,
+      redeliver: unasked,
+      ...given.webhooks,
+    },
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
     quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },

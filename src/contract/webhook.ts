@@ -1,0 +1,73 @@
+/** Webhooks in the form of Standard Webhooks. */
+import { z } from 'zod';
+import { answer, flag, id, integer, integerOrNull, plainText, request, text, unixMs } from './common.ts';
+
+const MAX_URL = 2_048;
+const MAX_KINDS = 50;
+const KIND = /^[a-zA-Z]+(\.[a-zA-Z]+)?$/;
+
+const url = plainText(MAX_URL).describe('https URL that takes the requests; redirects are not followed');
+const kinds = z
+  .array(
+    z.string().max(64).regex(KIND, { error: 'must be a kind of event, such as instance.launched, or its first part' }),
+  )
+  .max(MAX_KINDS)
+  .describe('Kinds of events, such as `instance.launched`, or their first part, such as `instance`; empty: all');
+
+export const webhookCreateRequest = request('CreateWebhookRequest', {
+  url,
+  kinds: kinds.default([]),
+  allAccounts: z.boolean().default(false).describe('Events of all accounts (administrators)'),
+});
+export const webhookUpdateRequest = request('UpdateWebhookRequest', {
+  id: id.describe('Webhook ID'),
+  url: url.optional(),
+  kinds: kinds.optional(),
+  enabled: z.boolean().describe('False pauses the webhook; true goes on after the last delivered event').optional(),
+});
+export const webhookIdRequest = request('WebhookIdRequest', { id: id.describe('Webhook ID') });
+export const webhookRedeliverRequest = request('RedeliverWebhookRequest', {
+  id: id.describe('Webhook ID'),
+  deliveryId: id.describe('ID of the delivery'),
+});
+
+const webhook = answer('Webhook', {
+  id: text('Webhook ID'),
+  url: text('URL that takes the requests'),
+  kinds: z.array(z.string()).describe('Kinds of events; empty: all'),
+  allAccounts: flag('Whether it gets the events of all accounts'),
+  enabled: flag('False: paused, or switched off after long failure'),
+  createdAtUnixMs: unixMs('Creation time'),
+  failedAttempts: integer('Failed attempts since the last success'),
+  failingSinceUnixMs: integerOrNull('First of these failures, Unix milliseconds; null without any'),
+  lastError: text('Why the last attempt failed; empty after a success'),
+});
+export const webhookAnswer = answer('WebhookAnswer', { webhook: webhook.describe('The webhook') });
+export const webhookCreateAnswer = answer('CreateWebhookAnswer', {
+  webhook: webhook.describe('The new webhook'),
+  secret: text('Signing secret, `whsec_…`; no later answer repeats it').meta({ format: 'password' }),
+});
+export const webhookListAnswer = answer('ListWebhooksAnswer', { webhooks: z.array(webhook).describe('Webhooks') });
+
+const result = {
+  delivered: flag('Whether the receiver answered with a status of 200 to 299'),
+  status: integer('HTTP status of the answer; 0 without an answer'),
+  answer: text('Beginning of the answer, or what went wrong'),
+  tookMs: integer('Duration of the attempt in milliseconds'),
+};
+export const webhookTestAnswer = answer('TestWebhookAnswer', result);
+const delivery = answer('WebhookDelivery', {
+  deliveryId: text('Message ID, the same for each attempt'),
+  accountId: text('Account of the event'),
+  seq: integer('Number of the event in its account'),
+  kind: text('Kind of the event'),
+  attempts: integer('Attempts so far'),
+  lastAttemptAtUnixMs: unixMs('Last attempt'),
+  ...result,
+});
+export const webhookRedeliverAnswer = answer('RedeliverWebhookAnswer', {
+  delivery: delivery.describe('The delivery after this attempt'),
+});
+export const webhookDeliveriesAnswer = answer('ListWebhookDeliveriesAnswer', {
+  deliveries: z.array(delivery).describe('The last hundred deliveries, newest first'),
+});
