@@ -5,7 +5,7 @@
  * `test/http/gateway/account-isolation.test.ts`.
  */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import WebSocket from 'ws';
 import { exampleOf } from '../../../src/contract/examples.ts';
 import {
@@ -74,7 +74,7 @@ async function person(admin: Client, username: string): Promise<Person> {
 beforeAll(async () => {
   server = await startServerProcess({
     nodePorts: '32200-32249',
-    settings: { BERTH_ENGINE: 'simulated', BERTH_DOMAIN: `*.${DOMAIN}` },
+    settings: { BERTH_ENGINE: 'simulated', BERTH_DOMAIN: `*.${DOMAIN}`, BERTH_WEBHOOK_ADDRESSES: 'any' },
   });
   [gatewayPort = 0, apiPort = 0] = [server.gatewayUrl, server.apiUrl].map((url) => Number(new URL(url).port));
   const { client: admin } = await login(server);
@@ -82,7 +82,13 @@ beforeAll(async () => {
   const { client, instanceId, volumeId } = alice;
   await client.setPortAccess({ instanceId, port: 8001, access: 'signedIn' });
   const { shareId, token } = await client.sharePort({ instanceId, port: 8003, seconds: 3_600 });
+  // Nothing listens there: the snapshot's event is a failed delivery.
+  const { webhook } = await client.createWebhook({ url: 'http://127.0.0.1:1/' });
   const { snapshot } = await client.createSnapshot({ volumeId, name: 'kept' });
+  const deliveryId = await vi.waitFor(async () => {
+    const { deliveries } = await client.listWebhookDeliveries({ id: webhook.id });
+    return deliveries[0]?.deliveryId ?? expect.fail('no delivery yet');
+  }, 10_000);
   const { imageId } = await client.createImage({ name: 'hers', ref: 'registry.test/hers:1' });
   const { operations } = await client.listOperations({ instanceId, pager });
   hers = {
@@ -95,6 +101,8 @@ beforeAll(async () => {
     token,
     session: (await client.listSessions()).sessions[0]?.id ?? '',
     key: (await client.listApiKeys()).keys[0]?.id ?? '',
+    webhook: webhook.id,
+    deliveryId,
   };
   if (Object.values(hers).includes('')) throw new Error(`something of hers is not there: ${JSON.stringify(hers)}`);
 });
@@ -214,7 +222,7 @@ test('the API: every route with an id answers Mallory for Alice’s id as for an
   const answers: Record<string, number> = {};
   for (const name of withIds) {
     // Some routes call a snapshot's id volumeId.
-    for (const id of ['volumeId', 'snapshotId', 'session', 'key'] as const) {
+    for (const id of ['volumeId', 'snapshotId', 'session', 'key', 'webhook'] as const) {
       const bodies = [hers, nobodys].map((ids) => ({ ...bodyOf(ids), id: ids[id] }));
       const [theirs = '', nobodyS = ''] = await Promise.all(bodies.map((body) => ask(name, body, mallory.token)));
       // A refusal names the requested id.
