@@ -48,7 +48,7 @@ const policy = named(
 
 const holder = {
   regionId: id.describe('Region, for accounts without a policy of their own').optional(),
-  account: plainText(320).describe('Account: user ID, user name or email address').optional(),
+  account: plainText(320).describe('Account ID, user name or email address').optional(),
 };
 export const egressGetRequest = request('GetEgressRequest', holder, 'Requires exactly one of the two');
 export const egressSetRequest = request('SetEgressRequest', {
@@ -57,7 +57,7 @@ export const egressSetRequest = request('SetEgressRequest', {
 });
 export const egressAnswer = answer('EgressAnswer', {
   regionId: textOrNull('Region ID, or null'),
-  userId: textOrNull('User ID, or null'),
+  accountId: textOrNull('Account, or null'),
   policy: z
     .object({ mode: z.enum(egressModes).describe('Mode'), allow: z.array(range).describe('Ranges').optional() })
     .nullable()

@@ -89,7 +89,7 @@ const values: Record<string, Json> = {
   'GetEgressRequest.account': 'ann',
   'SetEgressRequest.account': 'ann',
   'EgressAnswer.regionId': null,
-  'EgressAnswer.userId': exampleIds.other,
+  'EgressAnswer.accountId': exampleIds.other,
   'Operation.reason': '',
   reason: 'maintenance of the host',
   'Stage.name': 'Container',

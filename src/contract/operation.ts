@@ -105,7 +105,7 @@ export const instanceGetAnswer = answer('GetInstanceAnswer', {
 });
 
 export const operatorInstanceAnswer = answer('GetAnyInstanceAnswer', {
-  userId: text('User ID of the owner'),
+  accountId: text('Account of the owner'),
   username: text('User name of the owner'),
   instance: instance.describe('The instance'),
   timeline: z.array(stage).describe('Stages of the last launch or start'),

@@ -10,12 +10,12 @@ const MAX_MINUTES = 7 * 24 * 60;
 
 const filters = {
   pager: pagerRequest.describe('Page to return'),
-  account: plainText(320).describe('Only of this account: user ID, user name or email address').optional(),
+  account: plainText(320).describe('Only of this account: its ID, user name or email address').optional(),
   regionId: id.describe('Only of this region').optional(),
   name: nameFilter,
 };
 const owner = {
-  userId: text('User ID of the owner'),
+  accountId: text('Account of the owner'),
   username: text('User name of the owner'),
 };
 const pager = pagerAnswer.describe('Page and length of the list');

@@ -21,7 +21,7 @@ export interface EgressHolder {
 
 export interface HeldEgress {
   regionId: string | null;
-  userId: string | null;
+  accountId: string | null;
   /** Null: open for a region, that of the region for an account. */
   policy: EgressPolicy | null;
 }
@@ -39,23 +39,23 @@ export function makeEgressUseCases(deps: UseCaseDeps & { applySoon: () => void }
       throw new Refusal('field_missing', 'field "regionId" is not set; or send "account"');
     if (regionId !== undefined && account !== undefined)
       throw new Refusal('field_value', '"regionId" and "account" exclude each other; send only one of them');
-    if (account !== undefined) return { regionId: null, userId: (await findAccount(store.read, account)).id };
-    if (regionId !== undefined && (await regionWithUsage(store.read, regionId))) return { regionId, userId: null };
+    if (account !== undefined) return { regionId: null, accountId: (await findAccount(store.read, account)).id };
+    if (regionId !== undefined && (await regionWithUsage(store.read, regionId))) return { regionId, accountId: null };
     throw regionNotFound(regionId ?? '');
   }
   return {
     async get(asked) {
       const holder = await holderOf(asked);
       const policies = await egressPolicies(store.read);
-      return { ...holder, policy: policies.get(holder.userId ?? holder.regionId ?? '') ?? null };
+      return { ...holder, policy: policies.get(holder.accountId ?? holder.regionId ?? '') ?? null };
     },
     async set({ accountId }: Caller, { policy, ...asked }, idempotency) {
       const holder = await holderOf(asked);
       if (policy !== null && policy.mode !== 'open') refuseUnenforced(regions, holder.regionId);
       const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
-        const subjectId = holder.userId ?? holder.regionId ?? '';
+        const subjectId = holder.accountId ?? holder.regionId ?? '';
         await saveEgress(tx, subjectId, policy);
-        const of = holder.userId ?? accountId;
+        const of = holder.accountId ?? accountId;
         await appendEvent(tx, { accountId: of, atMs: nowMs, kind: 'egress.changed', subjectId, data: { policy } });
         return { ...holder, policy };
       });

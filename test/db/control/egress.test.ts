@@ -29,7 +29,7 @@ onBothEngines('egress policies', (open) => {
     await eventually(() => world.running.control.health().then(() => world.drivers.health.answers));
     await known(world, { region: { mode: 'open' }, accounts: {} });
     const key = { key: 'k', route: '/admin/egress/set', bodyHash: 'h' };
-    const answer = { regionId: null, userId: ann.accountId, policy: list };
+    const answer = { regionId: null, accountId: ann.accountId, policy: list };
     expect(await egress.set(world.caller, { account: 'ann', policy: list }, key)).toEqual(answer);
     expect(await egress.set(world.caller, { account: 'ann', policy: list }, key)).toEqual(answer);
     await egress.set(world.caller, { regionId, policy: none }, null);

@@ -16,7 +16,7 @@ beforeAll(async () => {
   const listed = { owner: { id: 'a', name: 'ann' }, instanceText: '{}', timeline: [], operationId: null, disks: [] };
   api = await startEdge(
     fakeControl({
-      egress: { set: async (_caller, { policy }) => ({ regionId: null, userId: 'a', policy }) },
+      egress: { set: async (_caller, { policy }) => ({ regionId: null, accountId: 'a', policy }) },
       operator: {
         instances: page,
         volumes: page,
@@ -36,7 +36,7 @@ const pager = { currentPage: 1, pageSize: 1 };
 const post = (path: string, body: object, headers = {}) => api.post(path, body, { token: ADMIN_TOKEN, headers });
 
 test('lists instances and volumes with their owners', async () => {
-  const owner = { userId: 'a', username: 'ann "A"' };
+  const owner = { accountId: 'a', username: 'ann "A"' };
   expect((await post('/admin/instance/list', { pager })).json).toEqual({
     instances: [{ ...owner, instance: { name: 'ü' } }],
     pager: { ...pager, totalEntries: 7 },
@@ -49,7 +49,7 @@ test('lists instances and volumes with their owners', async () => {
 test('shows an instance without its start command, which may hold secrets', async () => {
   const { json } = await post('/admin/instance/get', { instanceId: 'x' });
   expect(json).toEqual({
-    userId: 'a',
+    accountId: 'a',
     username: 'ann',
     instance: {},
     timeline: [],
@@ -82,7 +82,7 @@ test('drains a region for minutes', async () => {
 test('takes an egress policy, and says what is wrong with another', async () => {
   const set = (policy: unknown) => post('/admin/egress/set', { account: 'ann', policy });
   const policy = { mode: 'list', allow: [{ cidr: '203.0.113.0/24', ports: ['443'], protocol: 'tcp' }] };
-  expect(await set(policy)).toMatchObject({ status: 200, json: { regionId: null, userId: 'a', policy } });
+  expect(await set(policy)).toMatchObject({ status: 200, json: { regionId: null, accountId: 'a', policy } });
   expect(await set(null)).toMatchObject({ status: 200, json: { policy: null } });
   const wrong: [unknown, string][] = [
     [{ mode: 'list' }, 'must be set for the mode list; it may be empty'],

@@ -8,7 +8,7 @@ type Page = Awaited<ReturnType<Control['operator']['volumes']>>;
 const owned = (member: string, { rows, totalEntries }: Page) => ({
   texts: rows.map(
     ({ ownerId, ownerName, publicText }) =>
-      `${JSON.stringify({ userId: ownerId, username: ownerName }).slice(0, -1)},"${member}":${publicText}}`,
+      `${JSON.stringify({ accountId: ownerId, username: ownerName }).slice(0, -1)},"${member}":${publicText}}`,
   ),
   totalEntries,
 });
@@ -35,7 +35,7 @@ export const operatorHandlers = ({ operator, egress }: Control, pages: ListPages
       }),
     async getAnyInstance(_caller, { body: { instanceId } }) {
       const { owner, instanceText, startCommand: _secret, ...rest } = await operator.instance(instanceId);
-      const text = JSON.stringify({ userId: owner.id, username: owner.name, ...rest });
+      const text = JSON.stringify({ accountId: owner.id, username: owner.name, ...rest });
       return Buffer.from(`{"instance":${instanceText},${text.slice(1)}`);
     },
     stopAnyInstance: (caller, { body, idempotency }) => operator.stop(caller, body, idempotency).then(idOnly),
