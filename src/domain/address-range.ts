@@ -1,4 +1,4 @@
-/** IP addresses and CIDR ranges. Forms are checked where they enter (`contract/account.ts`). */
+/** IP addresses and CIDR ranges. */
 
 interface AddressRange {
   bits: 32 | 128;
@@ -7,14 +7,16 @@ interface AddressRange {
   prefix: number;
 }
 
-const IPV4 = /^\d{1,3}(\.\d{1,3}){3}$/;
+/** Without leading zeros, which some programs read as octal. */
+const IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 const MAPPED = 0xffffn;
 
 const numberOf = (parts: readonly (number | string)[], bitsEach: bigint): bigint =>
   parts.reduce<bigint>((value, part) => (value << bitsEach) | BigInt(part), 0n);
 
 function ipv6NumberOf(text: string): bigint | null {
-  const [head = '', tail] = text.split('::');
+  const [head = '', tail, more] = text.split('::');
+  if (more !== undefined) return null;
   const groupsOf = (side: string): string[] => (side === '' ? [] : side.split(':'));
   const [front, back] = [groupsOf(head), groupsOf(tail ?? '')];
   const last = back.at(-1) ?? front.at(-1) ?? '';
@@ -34,17 +36,45 @@ function ipv6NumberOf(text: string): bigint | null {
     : null;
 }
 
-/** Null for what is not an address. Reads `::ffff:192.0.2.1` as IPv4. */
+/** Null for what is neither an address nor a range. Reads `::ffff:192.0.2.1` as IPv4. */
 function rangeOf(text: string): AddressRange | null {
-  const [address = '', length] = text.split('/');
-  if (IPV4.test(address)) return { bits: 32, value: numberOf(address.split('.'), 8n), prefix: Number(length ?? 32) };
+  const [, address = '', length] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const range = (bits: 32 | 128, value: bigint): AddressRange | null => {
+    const prefix = Number(length ?? bits);
+    return prefix > bits ? null : { bits, value, prefix };
+  };
+  if (IPV4.test(address)) return range(32, numberOf(address.split('.'), 8n));
   const value = ipv6NumberOf(address.split('%')[0] ?? '');
-  if (value === null) return null;
-  const prefix = Number(length ?? 128);
-  return value >> 32n === MAPPED && prefix >= 96
-    ? { bits: 32, value: value & 0xffffffffn, prefix: prefix - 96 }
-    : { bits: 128, value, prefix };
+  const made = value === null ? null : range(128, value);
+  return made !== null && made.value >> 32n === MAPPED && made.prefix >= 96
+    ? { bits: 32, value: made.value & 0xffffffffn, prefix: made.prefix - 96 }
+    : made;
 }
+
+/** Unsigned 32-bit addresses, inclusive. */
+export interface Ipv4Range {
+  first: number;
+  last: number;
+  prefix: number;
+  /** The given address, which may have bits beyond the prefix. */
+  address: number;
+}
+
+/** Null for what is neither an IPv4 address nor a range in dotted form. */
+export function ipv4RangeOf(text: string): Ipv4Range | null {
+  const range = text.includes(':') ? null : rangeOf(text);
+  if (range === null) return null;
+  const { prefix } = range;
+  const [address, size] = [Number(range.value), 2 ** (32 - prefix)];
+  const first = address - (address % size);
+  return { first, last: first + size - 1, prefix, address };
+}
+
+export const ipv4TextOf = (address: number): string =>
+  [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
+
+export const overlap = (a: Pick<Ipv4Range, 'first' | 'last'>, b: Pick<Ipv4Range, 'first' | 'last'>): boolean =>
+  a.first <= b.last && b.first <= a.last;
 
 const includes = (outer: AddressRange, inner: AddressRange): boolean =>
   outer.bits === inner.bits &&

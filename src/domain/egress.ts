@@ -1,4 +1,6 @@
 /** Which connections instances may open beyond the network of their account. */
+import { ipv4RangeOf, ipv4TextOf } from './address-range.ts';
+
 export const egressModes = ['open', 'none', 'list'] as const;
 export const egressProtocols = ['tcp', 'udp'] as const;
 
@@ -31,20 +33,12 @@ export const isAllOpen = ({ default: one, accounts }: EgressPolicies): boolean =
 
 /** Returns what is wrong with an IPv4 address or CIDR range, or null. */
 export function refusalOfRange(cidr: string): string | null {
-  const match = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:\/(\d{1,2}))?$/.exec(cidr);
-  if (match === null) {
-    if (cidr.includes(':')) return `${cidr} is IPv6, which networks of instances do not have; leave it out`;
+  if (cidr.includes(':')) return `${cidr} is IPv6, which networks of instances do not have; leave it out`;
+  const range = ipv4RangeOf(cidr);
+  if (range === null)
     return `${cidr} is no range such as 203.0.113.0/24; a name is refused because its addresses change: send them`;
-  }
-  const bytes = match.slice(1, 5).map(Number);
-  const bits = Number(match[5] ?? 32);
-  if (bits > 32 || bytes.some((byte) => byte > 255)) return `${cidr} is no range such as 203.0.113.0/24`;
-  const size = 2 ** (32 - bits);
-  const address = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
-  const first = address - (address % size);
-  if (first === address) return null;
-  const start = [24, 16, 8, 0].map((shift) => Math.floor(first / 2 ** shift) % 256).join('.');
-  return `${cidr} has bits beyond its prefix; send ${start}/${bits}`;
+  if (range.first === range.address) return null;
+  return `${cidr} has bits beyond its prefix; send ${ipv4TextOf(range.first)}/${range.prefix}`;
 }
 
 /** Returns what is wrong with a port or a range of ports, or null. */
