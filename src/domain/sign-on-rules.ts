@@ -45,6 +45,9 @@ const nameOf = (claim: string): string =>
     .replace(/^[^a-z0-9]+/, '')
     .slice(0, MAX_NAME);
 
+/** Text behind the last @: a quoted local part may have others. Empty for what is no email address. */
+const domainOf = (email: string): string => /^.+@([^@]+)$/.exec(email)?.[1] ?? '';
+
 const refuse = (why: string): never => {
   throw new Refusal('forbidden', `${why}; ask an administrator`);
 };
@@ -54,11 +57,13 @@ export function identityOf(rules: SignOnRules, issuer: string, claims: Claims): 
   const subject = textOf(claims['sub']);
   if (subject === '' || subject.length > MAX_SUBJECT) refuse('the login provider names no subject ("sub")');
   const isVerified = claims['email_verified'] === true;
-  const email = isVerified ? textOf(claims['email']).toLowerCase() : '';
-  if (rules.emailDomains.length > 0 && !rules.emailDomains.includes(email.split('@')[1] ?? ''))
+  const given = isVerified ? textOf(claims['email']).toLowerCase() : '';
+  const domain = domainOf(given);
+  const email = domain === '' ? '' : given;
+  if (rules.emailDomains.length > 0 && !rules.emailDomains.includes(domain))
     refuse(
       isVerified
-        ? `the email address ${JSON.stringify(email)} is not in a domain that may log in here`
+        ? `the email address ${JSON.stringify(given)} is not in a domain that may log in here`
         : 'the login provider has not verified your email address, and only some domains may log in here',
     );
   const groups = listOf(claims[rules.groupsClaim]);
