@@ -75,16 +75,26 @@ function isTimeZone(timeZone: string): boolean {
   }
 }
 
+/** Formats by time zone of a region: making one takes longer than the rest of a catalog answer. */
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function formatOf(timeZone: string): Intl.DateTimeFormat {
+  const format =
+    formats.get(timeZone) ??
+    new Intl.DateTimeFormat('en-US', {
+      timeZone,
+      weekday: 'short',
+      hour: '2-digit',
+      minute: '2-digit',
+      hourCycle: 'h23',
+    });
+  formats.set(timeZone, format);
+  return format;
+}
+
 /** Whether a moment is in a window, by the wall time of the zone. */
 export function isOffPeak(offPeak: OffPeak, atMs: number): boolean {
-  const { timeZone } = offPeak;
-  const format = new Intl.DateTimeFormat('en-US', {
-    timeZone,
-    weekday: 'short',
-    hour: '2-digit',
-    minute: '2-digit',
-    hourCycle: 'h23',
-  });
+  const format = formatOf(offPeak.timeZone);
   const parts = Object.fromEntries(format.formatToParts(atMs).map(({ type, value }) => [type, value]));
   const day = weekdays.findIndex((name) => name === parts['weekday']?.toLowerCase());
   const minute = day * DAY + minutesOf(`${parts['hour']}:${parts['minute']}`);

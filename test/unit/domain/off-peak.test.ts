@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { faultOfOffPeak, isOffPeak, type OffPeakWindow, type Weekday } from '../../../src/domain/off-peak.ts';
 
 const nights: OffPeakWindow = { days: ['mon', 'tue', 'wed', 'thu', 'fri'], start: '22:00', end: '06:00' };
@@ -54,4 +54,16 @@ test('covers a window from Sunday to Monday', () => {
   expect(isOffPeak(sunday, Date.parse('2026-07-05T22:00:00Z'))).toBe(true);
   expect(isOffPeak(sunday, Date.parse('2026-07-06T05:59:00Z'))).toBe(true);
   expect(isOffPeak(sunday, Date.parse('2026-07-06T06:00:00Z'))).toBe(false);
+});
+
+test('makes one format of a time zone for all answers', () => {
+  const answers = (): boolean[] =>
+    ['Asia/Tokyo', 'America/Lima'].map((timeZone) =>
+      isOffPeak({ timeZone, windows: [of('sun', '12:00', '24:00')] }, Date.parse('2026-07-05T12:00:00Z')),
+    );
+  expect(answers()).toEqual([true, false]);
+  const made = vi.spyOn(Intl, 'DateTimeFormat');
+  expect(answers()).toEqual([true, false]);
+  expect(made).not.toHaveBeenCalled();
+  made.mockRestore();
 });
