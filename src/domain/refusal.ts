@@ -62,5 +62,11 @@ export const passwordLinkEnded = (): Refusal =>
 /** The text of `docs/interface.md`. */
 export const instanceNotFound = (): Refusal => new Refusal('not_found', 'ent: instance not found');
 
+export const accountNotFound = (account: string): Refusal =>
+  new Refusal(
+    'not_found',
+    `account ${JSON.stringify(account)} not found; administrators find the accounts, with ID, name and email address, by POST /api/admin/account/list`,
+  );
+
 export const disabledOwner = (): Refusal =>
   new Refusal('forbidden', 'the account is disabled, so its instances do not start; an administrator can enable it');

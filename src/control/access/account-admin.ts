@@ -4,7 +4,7 @@
  */
 import { accountStateOf, type AccountState } from '../../domain/account-state.ts';
 import { toDollars } from '../../domain/catalog.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { accountNotFound, Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, hasRole, highestRole, type Role } from '../../domain/roles.ts';
 import {
   accountById,
@@ -71,12 +71,6 @@ export const accountInfo = (row: AccountRow): AccountInfo => ({
   instances: row.instanceCount,
   volumes: row.volumeCount,
 });
-
-export const accountNotFound = (id: string): Refusal =>
-  new Refusal(
-    'not_found',
-    `account ${JSON.stringify(id)} not found; POST /api/admin/account/list lists the accounts with their IDs`,
-  );
 
 interface Target {
   tx: Db;

@@ -1,6 +1,6 @@
 /** Lists for operators, and their actions on instances of others, by the use cases of the owner. */
 import type { Action, InstanceStatus } from '../../domain/instance-states.ts';
-import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
+import { accountNotFound, instanceNotFound } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
 import { pageOfAll, type OperatorFilter, type OwnedText } from '../../store/tables/operator-lists.ts';
@@ -83,5 +83,5 @@ async function filterOf({ read }: Store, { account, ...filter }: OperatorListReq
 export async function findAccount(db: Db, account: string): Promise<AccountRow> {
   const found = (await accountById(db, account)) ?? (await accountByLogin(db, account));
   if (found) return found;
-  throw new Refusal('not_found', `account ${account} not found; send a user ID, a user name or an email address`);
+  throw accountNotFound(account);
 }

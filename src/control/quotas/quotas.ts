@@ -11,7 +11,7 @@ import {
   type QuotaName,
   type Usage,
 } from '../../domain/quota.ts';
-import { Refusal } from '../../domain/refusal.ts';
+import { accountNotFound } from '../../domain/refusal.ts';
 import { accountById, lockAccount } from '../../store/tables/accounts.ts';
 import { countQueued } from '../../store/tables/capacity.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -120,12 +120,6 @@ export function makeQuotas(deps: QuotaDeps): Quotas {
     },
   };
 }
-
-const accountNotFound = (id: string): Refusal =>
-  new Refusal(
-    'not_found',
-    `account ${id} not found; send the "userId" of an account, or leave the field out for the installation`,
-  );
 
 async function readQuotas(db: Db, accountId: string | null, nowMs: number): Promise<AccountQuotas> {
   const set = await quotasOf(db, accountId ?? INSTALLATION);

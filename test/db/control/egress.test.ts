@@ -63,7 +63,7 @@ onBothEngines('egress policies', (open) => {
     await expectRefused(set({ policy: none }), 'field_missing', /"regionId" is not set; or send "account"/);
     await expectRefused(egress.get({ regionId, account: 'admin' }), 'field_value', /exclude each other/);
     await expectRefused(egress.get({ regionId: 'none' }), 'not_found', /region none not found/);
-    await expectRefused(egress.get({ account: 'carl' }), 'not_found', /account carl not found/);
+    await expectRefused(egress.get({ account: 'carl' }), 'not_found', /account "carl" not found; administrators find/);
     for (const holder of [{ regionId }, { account: 'admin' }])
       await expectRefused(set({ ...holder, policy: none }), 'unsupported', /cannot enforce .* its engine is Podman/);
     expect(await set({ regionId, policy: { mode: 'open' } })).toMatchObject({ policy: { mode: 'open' } });

@@ -69,7 +69,7 @@ onBothEngines('operators', (open) => {
     expect(await idsOf({ status: ['Stopped'] })).toEqual([[first], 1]);
     expect(await idsOf({ name: 'ALPH' })).toEqual([[first], 1]);
     expect(await idsOf({ regionId: 'elsewhere' })).toEqual([[], 0]);
-    await expectRefused(idsOf({ account: 'carl' }), 'not_found', /account carl not found; send a user ID/);
+    await expectRefused(idsOf({ account: 'carl' }), 'not_found', /account "carl" not found; administrators find/);
 
     await volumes.create(
       bob,

@@ -171,7 +171,11 @@ onBothEngines('the use of a quota', (open) => {
     await launch();
     await settled(world);
     await expectConsistent(world);
-    await expectRefused(limit({ instances: 1 }, 'nobody'), 'not_found', /account nobody not found; send the "userId"/);
+    await expectRefused(
+      limit({ instances: 1 }, 'nobody'),
+      'not_found',
+      /account "nobody" not found; administrators find/,
+    );
   });
 
   test('is counted at the start for rows of an earlier version', async () => {
