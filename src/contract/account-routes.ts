@@ -54,7 +54,9 @@ export const accountRoutes = {
   createApiKey: jsonRoute('/user/key/create', account.keyCreateRequest, account.keyCreateAnswer, {
     idempotent: true,
     errors: 'plain',
+    limiting: ['scopes', 'expiresAtUnixMs', 'addresses'],
     summary: 'Create an API key; only this answer has the full key',
+    details: 'A misspelled `scopes`, `expiresAtUnixMs` or `addresses` is refused: the key would have no such limit.',
     source: decision('account'),
   }),
   listApiKeys: readRoute('/user/key/list', empty, account.keyListAnswer, {

@@ -42,6 +42,8 @@ export interface JsonRoute<
   fills: boolean;
   /** Needs the version that was read: a stale one is refused. */
   versioned: boolean;
+  /** Members that limit what is granted: a misspelled one is refused, not ignored. */
+  limiting: readonly string[];
   setsCookie: boolean;
   /** Sends large answers with gzip: they hold no secret (decision 33). */
   compressed: boolean;
@@ -148,6 +150,7 @@ const jsonRouteFor =
     waits: false,
     fills: false,
     versioned: false,
+    limiting: [],
     setsCookie: false,
     compressed: false,
     errors: 'problem',

@@ -114,7 +114,10 @@ function mount<Name extends JsonRouteName>(
 ): void {
   const route = jsonRouteOf(name);
   const { who } = route;
-  const validate = makeValidate(route.body, { unknown: isOfInterface(route) ? 'ignore' : 'refuse' });
+  const validate = makeValidate(route.body, {
+    unknown: isOfInterface(route) ? 'ignore' : 'refuse',
+    limiting: route.limiting,
+  });
   const isAudited = auditedName(route) !== undefined;
   const findIds = makeFindIds(route.body);
   app.route({

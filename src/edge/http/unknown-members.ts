@@ -43,13 +43,28 @@ function collect(shape: Shape, value: unknown, prefix: string, found: UnknownMem
 
 const holdsObjects = ({ type }: Shape): boolean => type === 'object' || type === 'array';
 
+const MIN_STEM = 5;
+const stemOf = (name: string): string => name.slice(0, MIN_STEM).toLowerCase();
+
+/** Refuses a member with the first letters of one of the fields, or near to its name. */
+export function refuseMisspelled(fields: readonly string[], unknown: readonly UnknownMember[]): void {
+  for (const { prefix, name } of unknown) {
+    const meant = fields.find((field) => stemOf(field) === stemOf(name)) ?? nearestName(name, fields);
+    if (prefix === '' && meant !== undefined) refuseWith(name, `did you mean "${meant}"?`);
+  }
+}
+
 export function refuseUnknown({ prefix, name, fields }: UnknownMember): never {
   const near = nearestName(name, fields.keys());
   const known = [...fields.keys()].map((field) => `"${field}"`).join(', ');
   const owner = prefix === '' ? 'it' : `"${prefix.slice(0, -1)}"`;
   const remedy =
     near === undefined ? `${owner} has ${known === '' ? 'no fields' : known}` : `did you mean "${prefix}${near}"?`;
-  throw new Refusal('field_value', `field ${showText(prefix + name)} is not a field of this request; ${remedy}`);
+  return refuseWith(prefix + name, remedy);
+}
+
+function refuseWith(path: string, remedy: string): never {
+  throw new Refusal('field_value', `field ${showText(path)} is not a field of this request; ${remedy}`);
 }
 
 /** For routes that read their query parameters one by one. */

@@ -10,7 +10,7 @@ import type { z } from 'zod';
 import { Refusal } from '../../domain/refusal.ts';
 import { explainValue } from './explain-value.ts';
 import { hasType, isObject, shapeOf, type JsonObject, type Shape } from './schema-shape.ts';
-import { ignoredFieldsHeader, refuseUnknown, unknownMembers } from './unknown-members.ts';
+import { ignoredFieldsHeader, refuseMisspelled, refuseUnknown, unknownMembers } from './unknown-members.ts';
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
@@ -19,7 +19,7 @@ export type Validate<Body> = (raw: unknown, nameIgnored?: (header: string) => vo
 
 export function makeValidate<Body>(
   schema: z.ZodType<Body>,
-  { unknown: policy }: { unknown: 'ignore' | 'refuse' },
+  { unknown: policy, limiting = [] }: { unknown: 'ignore' | 'refuse'; limiting?: readonly string[] },
 ): Validate<Body> {
   const shape = shapeOf(schema);
   if (shape.type !== 'object') throw new Error('a body schema must be an object');
@@ -29,6 +29,7 @@ export function makeValidate<Body>(
     const unknown = unknownMembers(shape, body);
     if (unknown[0] !== undefined) {
       if (policy === 'refuse') refuseUnknown(unknown[0]);
+      refuseMisspelled(limiting, unknown);
       nameIgnored?.(ignoredFieldsHeader(unknown));
     }
     const parsed = schema.safeParse(body);

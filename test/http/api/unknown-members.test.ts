@@ -143,3 +143,27 @@ test('refuses by name, with the nearest field or all fields, and changes nothing
   ] as const)
     expect(await message(route, body)).toEqual([400, text]);
 });
+
+test.each([
+  ['scope', 'scopes'],
+  ['Scopes', 'scopes'],
+  ['expires', 'expiresAtUnixMs'],
+  ['expiry', 'expiresAtUnixMs'],
+  ['expiresAtUnixMS', 'expiresAtUnixMs'],
+  ['address', 'addresses'],
+  ['adresses', 'addresses'],
+])('creates no API key without the limit that "%s" was meant to be', async (given, meant) => {
+  const { token } = api.admin;
+  const reply = await api.post('/user/key/create', { name: 'ci', [given]: ['read'] }, { token });
+  expect([reply.status, Object(reply.json).message]).toEqual([
+    400,
+    `field "${given}" is not a field of this request; did you mean "${meant}"?`,
+  ]);
+  expect(Object((await api.post('/user/key/list', {}, { token })).json).keys).toEqual([]);
+});
+
+test('creates an API key with members that are no misspelled limits', async () => {
+  const body = { name: 'ci', Name: 'x', description: 'x', type: 'x', ipList: [] };
+  const reply = await api.post('/user/key/create', body, { token: api.admin.token });
+  expect([reply.status, reply.headers[HEADER]]).toEqual([200, 'Name, description, ipList, type']);
+});
