@@ -13,7 +13,7 @@ import { lastingConnections } from '../../../src/control/auto-stop/tcp-connectio
 import { makeSshHostKeys } from '../../../src/control/routing/ssh-host-key.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import { instanceId } from '../../../src/domain/ids.ts';
-import { makeSecurityKey } from './security-key.ts';
+import { makeSecurityKey } from '../../fixtures/security-key.ts';
 import { docker, login, PASSWORD, until } from '../../fixtures/server-process.ts';
 import { startInside, type ServerInside } from './in-process-server.ts';
 import { freePort, makeSshUser, type SshUser } from './ssh-user.ts';

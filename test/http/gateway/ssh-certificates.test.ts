@@ -1,11 +1,12 @@
 /** Certificates of ssh-keygen, offered by OpenSSH's client to the built-in server. */
 import { execFile } from 'node:child_process';
-import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { acceptedCertificate } from '../../../src/edge/ssh/certificate.ts';
+import { makeSecurityKey } from '../../fixtures/security-key.ts';
 import { openFixture, type SshFixture } from './ssh-fixture.ts';
 
 const run = promisify(execFile);
@@ -40,14 +41,21 @@ let made = 0;
 /** A key with a certificate beside it, as ssh finds it. */
 async function certify(authority: string, args: string[], key = userKey): Promise<string> {
   const file = join(folder, `certified-${(made += 1)}`);
-  await copyFile(key, file);
+  // Only the agent has the key of a security key.
+  await copyFile(key, file).catch(() => {});
   await copyFile(`${key}.pub`, `${file}.pub`);
   await run('ssh-keygen', ['-q', '-s', authority, '-I', 'anna@laptop', ...args, `${file}.pub`]);
   return file;
 }
 
-async function ssh({ port }: SshFixture, file: string): Promise<string> {
-  const options = ['StrictHostKeyChecking=no', 'UserKnownHostsFile=/dev/null', 'BatchMode=yes', 'IdentitiesOnly=yes'];
+async function ssh({ port }: SshFixture, file: string, more: string[] = []): Promise<string> {
+  const options = [
+    ...more,
+    'StrictHostKeyChecking=no',
+    'UserKnownHostsFile=/dev/null',
+    'BatchMode=yes',
+    'IdentitiesOnly=yes',
+  ];
   const args = ['-F', 'none', '-i', file, '-p', String(port()), ...options.flatMap((option) => ['-o', option])];
   const { stdout } = await run('ssh', [...args, 'root@127.0.0.1', 'echo opened'], { timeout: 20_000 });
   return stdout.trim();
@@ -69,6 +77,22 @@ describe('certificates', () => {
     const { fixture, authority } = await fixtureOf();
     const key = await makeKey(`user-${type}`, '-t', type, '-b', bits);
     expect(await ssh(fixture, await certify(authority, ['-n', 'root'], key))).toBe('opened');
+  });
+
+  test.each(['ed25519', 'P-256'] as const)('of a security key of %s open an instance by a touch', async (curve) => {
+    const { fixture, authority } = await fixtureOf();
+    const key = await makeSecurityKey(curve, join(folder, `agent-${curve}`));
+    const file = join(folder, `security-key-${curve}`);
+    await writeFile(`${file}.pub`, key.publicKey);
+    const certified = await certify(authority, ['-n', 'root'], file);
+    const agent = ['IdentitiesOnly=no', `IdentityAgent=${key.socket}`, `CertificateFile=${certified}-cert.pub`];
+    expect(await ssh(fixture, certified, agent)).toBe('opened');
+    key.touched = false;
+    await expect(ssh(fixture, certified, agent)).rejects.toMatchObject(refused);
+    key.touched = true;
+    fixture.identity.authorities = [];
+    await expect(ssh(fixture, certified, agent)).rejects.toMatchObject(refused);
+    key.stop();
   });
 
   test.each<[string, string[]]>([
