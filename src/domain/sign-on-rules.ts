@@ -45,7 +45,7 @@ const nameOf = (claim: string): string =>
     .replace(/^[^a-z0-9]+/, '')
     .slice(0, MAX_NAME);
 
-/** Text behind the last @: a quoted local part may have others. Empty for what is no email address. */
+/** Text behind the last @, as a quoted local part may have others; empty: no email address. */
 const domainOf = (email: string): string => /^.+@([^@]+)$/.exec(email)?.[1] ?? '';
 
 const refuse = (why: string): never => {

@@ -79,7 +79,7 @@ describe('certificates', () => {
     expect(await ssh(fixture, await certify(authority, ['-n', 'root'], key))).toBe('opened');
   });
 
-  test.each(['ed25519', 'P-256'] as const)('of a security key of %s open an instance by a touch', async (curve) => {
+  test.each(['ed25519', 'P-256'] as const)('open an instance by a touch of a security key of %s', async (curve) => {
     const { fixture, authority } = await fixtureOf();
     const key = await makeSecurityKey(curve, join(folder, `agent-${curve}`));
     const file = join(folder, `security-key-${curve}`);
