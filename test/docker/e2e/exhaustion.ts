@@ -131,7 +131,11 @@ export async function makeExhaustion(server: ServerProcess, user: SshUser): Prom
     },
     async peaks(of) {
       const id = ids[attackers.findIndex((each) => each.some((name) => name === of))] ?? '';
-      const { series, now } = await attacker.metrics({ instanceId: id });
+      // Beside bombs a sample can come late.
+      const { series, now } = await until(
+        () => attacker.metrics({ instanceId: id }),
+        (metrics) => metrics.now !== null,
+      );
       const peakOf = (values: (number | null)[]): number => Math.max(...values.map((value) => value ?? 0));
       return {
         memory: peakOf(series.memoryBytes.max) / (now?.memoryLimitBytes ?? Infinity),
