@@ -85,6 +85,8 @@ async function kills(
     BERTH_NODE_PORTS: NO_PORTS_SHORT,
     BERTH_ADMIN_PASSWORD: PASSWORD,
     BERTH_CPU_OVERCOMMIT: '100',
+    BERTH_REQUESTS_PER_SECOND: '1000000',
+    BERTH_TRUSTED_PROXIES: '127.0.0.1',
     BERTH_LOG: 'error',
   };
   const start = (): Promise<Started> => startProgram(program, env, async () => (await fetch(`${url}/readyz`)).ok);

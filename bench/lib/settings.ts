@@ -1,6 +1,7 @@
 /** Settings of a bench server, for `processes/server.ts` and for seeding. */
 import { pino } from 'pino';
 import { z } from 'zod';
+import type { QuotaKind } from '../../src/domain/quota.ts';
 import { readConfig, type Config } from '../../src/main/config.ts';
 
 export const DOMAIN = '127.0.0.1:8081';
@@ -80,5 +81,15 @@ export const configOf = ({
   // Fixed: the domain is part of each instance's text.
   domain: dialTo === null ? { name: DOMAIN, isWildcard: false } : null,
 });
+
+/** Quotas of the installation that benches raise: one account launches more than the built-in limits. */
+export const raisedQuotas = [
+  'instances',
+  'cpus',
+  'memoryGB',
+  'diskGB',
+  'nodePorts',
+  'operations',
+] as const satisfies readonly QuotaKind[];
 
 export const quietLog = pino({ level: 'error' }, pino.destination(2));

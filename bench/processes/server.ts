@@ -5,11 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { startServer } from '../../src/main/server.ts';
 import { instanceTypeId } from '../../src/domain/ids.ts';
+import { MAX_QUOTA } from '../../src/domain/quota.ts';
 import { catalogInstanceTypes } from '../../src/store/tables/catalog.ts';
 import { insertManagedType } from '../../src/store/tables/catalog-rows.ts';
 import { bumpVersion } from '../../src/store/tables/events.ts';
+import { INSTALLATION, writeQuota } from '../../src/store/tables/quotas.ts';
 import { answerAsks, settingsOf } from '../lib/child.ts';
-import { configOf, quietLog, serverSettings } from '../lib/settings.ts';
+import { configOf, quietLog, raisedQuotas, serverSettings } from '../lib/settings.ts';
 
 const SSH_PORT = 22;
 const WAIT_POLL_MS = 2;
@@ -27,6 +29,9 @@ const { drivers } = server.drivers;
 const { store } = server;
 
 while (!drivers.health.answers) await new Promise((resolve) => setTimeout(resolve, 5));
+await store.write(async (tx) => {
+  for (const name of raisedQuotas) await writeQuota(tx, INSTALLATION, name, MAX_QUOTA);
+});
 if (settings.smallType) await offerSmallType();
 if (settings.loop === 'off') await server.running.stop();
 
