@@ -22,6 +22,7 @@ import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
 import { logins } from './logins.ts';
 import { metrics } from './metrics.ts';
+import { requestCosts } from './request-costs.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
 import { storageFio } from './storage-fio.ts';
@@ -33,6 +34,7 @@ const benches: Record<string, Bench> = {
   list,
   create,
   logins,
+  'request-costs': requestCosts,
   launch,
   'first-cell': firstCell,
   'user-namespaces': userNamespaces,

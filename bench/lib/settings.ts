@@ -82,7 +82,7 @@ export const configOf = ({
   domain: dialTo === null ? { name: DOMAIN, isWildcard: false } : null,
 });
 
-/** Quotas of the installation that benches raise: one account launches more than the built-in limits. */
+/** Quotas that the bench server raises: one account launches more than the built-in limits. */
 export const raisedQuotas = [
   'instances',
   'cpus',
