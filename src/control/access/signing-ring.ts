@@ -3,6 +3,7 @@
  * Other processes may rotate: each login reads the current key id, and an unknown key id reloads
  * the keys.
  */
+import { KeyObject } from 'node:crypto';
 import { exportJWK, generateKeyPair, importJWK, type CryptoKey } from 'jose';
 import {
   currentSigningKeyId,
@@ -27,7 +28,7 @@ export interface SigningRing {
   signer(): Promise<SigningKey>;
   /** Creates the first key, and rotates a current key that was not sealed by this installation. */
   ensure(): Promise<SigningKey>;
-  verifier(kid: string): Promise<CryptoKey | null>;
+  verifier(kid: string): Promise<KeyObject | null>;
   rotate(): Promise<string>;
   /** Rotates an old key, and deletes keys whose tokens have all expired. */
   sweep(): Promise<void>;
@@ -41,7 +42,7 @@ interface SigningKey {
 interface Ring {
   current: SigningKey | null;
   /** A Map, so that an id like `__proto__` finds nothing. */
-  publicKeys: ReadonlyMap<string, { key: CryptoKey; untilMs: number }>;
+  publicKeys: ReadonlyMap<string, { key: KeyObject; untilMs: number }>;
 }
 
 const keyFrom = async (jwk: string, kid: string, column: 'privateJwk' | 'publicJwk'): Promise<CryptoKey> => {
@@ -74,10 +75,11 @@ export const makeSigningRing = (deps: RingDeps): SigningRing => {
     const atMs = time.now();
     const currentId = await currentSigningKeyId(store.read);
     const rows = await signingKeysSince(store.read, atMs - lifeMs);
-    const publicKeys = new Map<string, { key: CryptoKey; untilMs: number }>();
+    const publicKeys = new Map<string, { key: KeyObject; untilMs: number }>();
     for (const row of rows) {
       const untilMs = row.retiredAtMs === null ? Infinity : row.retiredAtMs + lifeMs;
-      publicKeys.set(row.kid, { key: await keyFrom(row.publicJwk, row.kid, 'publicJwk'), untilMs });
+      const key = KeyObject.from(await keyFrom(row.publicJwk, row.kid, 'publicJwk'));
+      publicKeys.set(row.kid, { key, untilMs });
     }
     ring = { current: await signingKeyOf(rows.find(({ kid }) => kid === currentId)), publicKeys };
     readAtMs = atMs;

@@ -1,5 +1,9 @@
-/** Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login (RFC 8725). */
-import { decodeProtectedHeader, jwtVerify, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
+/**
+ * Access tokens: JWTs (RFC 7519) signed with Ed25519; `jti` is the id of the login (RFC 8725).
+ * `node:crypto` checks the signature: jose takes twice the processor time, by WebCrypto.
+ */
+import { verify as isSignedBy } from 'node:crypto';
+import { decodeJwt, decodeProtectedHeader, SignJWT, type JWTPayload, type ProtectedHeaderParameters } from 'jose';
 import { ALGORITHM, TOKEN_LIFE_S, type SigningRing } from './signing-ring.ts';
 import type { Time } from '../base/time.ts';
 
@@ -25,13 +29,16 @@ export interface Tokens {
   verify(token: string): Promise<TokenClaims | null>;
 }
 
-const headerOf = (token: string): ProtectedHeaderParameters | null => {
+const headerOf = (token: string): ProtectedHeaderParameters | null => nullIfThrown(() => decodeProtectedHeader(token));
+const payloadOf = (token: string): JWTPayload | null => nullIfThrown(() => decodeJwt(token));
+
+function nullIfThrown<T>(parse: () => T): T | null {
   try {
-    return decodeProtectedHeader(token);
+    return parse();
   } catch {
     return null;
   }
-};
+}
 
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value);
 
@@ -42,18 +49,6 @@ export const makeTokens = (deps: {
   time: Pick<Time, 'now'>;
 }): Tokens => {
   const { ring, issuer, audience, time } = deps;
-
-  const payloadOf = async (token: string, kid: string): Promise<JWTPayload | null> => {
-    // Outside of the try: a store error is not a bad token.
-    const key = await ring.verifier(kid);
-    if (key === null) return null;
-    try {
-      const options = { algorithms: [ALGORITHM], issuer, audience, typ: TYPE, currentDate: new Date(time.now()) };
-      return (await jwtVerify(token, key, options)).payload;
-    } catch {
-      return null;
-    }
-  };
 
   return {
     async sign({ accountId, sessionId, roles }) {
@@ -75,19 +70,23 @@ export const makeTokens = (deps: {
     async verify(token) {
       if (token.length > MAX_TOKEN_CHARACTERS) return null;
       const signature = SHAPE.exec(token)?.[1];
+      if (signature === undefined) return null;
+      const signatureBytes = Buffer.from(signature, 'base64url');
       // The last character has four unused bits: accept only one of its sixteen encodings.
-      if (signature === undefined || Buffer.from(signature, 'base64url').toString('base64url') !== signature)
-        return null;
+      if (signatureBytes.toString('base64url') !== signature) return null;
       const header = headerOf(token);
       if (header?.alg !== ALGORITHM || header.typ !== TYPE || typeof header.kid !== 'string') return null;
       if (Object.keys(header).length !== 3) return null;
 
-      const payload = await payloadOf(token, header.kid);
-      if (payload === null) return null;
-      const { sub, jti, iat, exp, aud, group } = payload;
-      if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(aud) || !Array.isArray(group))
+      const key = await ring.verifier(header.kid);
+      const signed = Buffer.from(token.slice(0, -signature.length - 1));
+      if (key === null || !isSignedBy(null, signed, key, signatureBytes)) return null;
+      const { iss, sub, jti, iat, exp, nbf, aud, group } = payloadOf(token) ?? {};
+      if (iss !== issuer || !Array.isArray(aud) || !aud.includes(audience) || nbf !== undefined) return null;
+      if (typeof sub !== 'string' || typeof jti !== 'string' || !Array.isArray(group)) return null;
+      const nowS = time.now() / 1000;
+      if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > nowS + SKEW_S || exp <= nowS)
         return null;
-      if (!isWhole(iat) || !isWhole(exp) || exp - iat !== TOKEN_LIFE_S || iat > time.now() / 1000 + SKEW_S) return null;
       return { accountId: sub, sessionId: jti, expiresAtMs: exp * 1000 };
     },
   };

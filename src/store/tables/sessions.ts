@@ -1,6 +1,7 @@
 /** Logins. A row stays until token and gateway sessions have ended: one revocation ends all. */
 import type { Selectable } from 'kysely';
 import type { SessionTable } from '../db/account-schema.ts';
+import { prepared } from '../db/prepared.ts';
 import type { Db } from '../store.ts';
 
 export interface CredentialHolder {
@@ -14,20 +15,24 @@ export async function insertSession(tx: Db, row: Selectable<SessionTable>): Prom
   await tx.insertInto('session').values(row).execute();
 }
 
+const holder = prepared<{ id: string; nowMs: number }>()((db, p) =>
+  db
+    .selectFrom('session')
+    .innerJoin('account', 'account.id', 'session.accountId')
+    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles', 'session.lastUsedAtMs'])
+    .where('session.id', '=', p('id'))
+    .where('session.revokedAtMs', 'is', null)
+    .where('session.expiresAtMs', '>', p('nowMs'))
+    .where('account.disabled', '=', 0),
+);
+
 export async function holderOfSession(
   db: Db,
   id: string,
   nowMs: number,
 ): Promise<(CredentialHolder & { lastUsedAtMs: number }) | undefined> {
-  return db
-    .selectFrom('session')
-    .innerJoin('account', 'account.id', 'session.accountId')
-    .select(['account.id as accountId', 'account.username', 'account.email', 'account.roles', 'session.lastUsedAtMs'])
-    .where('session.id', '=', id)
-    .where('session.revokedAtMs', 'is', null)
-    .where('session.expiresAtMs', '>', nowMs)
-    .where('account.disabled', '=', 0)
-    .executeTakeFirst();
+  const [row] = await holder(db, { id, nowMs });
+  return row;
 }
 
 export async function hasActiveSession(db: Db, accountId: string, id: string): Promise<boolean> {

@@ -143,12 +143,16 @@ export async function everythingIn(store: Store): Promise<string> {
 /** The same store, recording every query as JSON of its tree. */
 export function watchedStore(store: Store): { store: Store; asked: string[] } {
   const asked: string[] = [];
+  const texts = new WeakMap<object, string>();
   const read = store.read.withPlugin({
-    transformQuery({ node }) {
-      asked.push(JSON.stringify(node));
+    transformQuery({ node, queryId }) {
+      texts.set(queryId, JSON.stringify(node));
       return node;
     },
-    transformResult: async ({ result }) => result,
+    async transformResult({ result, queryId }) {
+      asked.push(texts.get(queryId) ?? 'a query prepared by another store');
+      return result;
+    },
   });
   return { store: { ...store, read }, asked };
 }
