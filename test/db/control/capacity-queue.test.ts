@@ -10,7 +10,9 @@ import { expectRefused } from './access-fixture.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, volumeOf, type SizedWorld } from './capacity-fixture.ts';
 import { becomesConsistent } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
+import { atLevel } from '../../fixtures/level.ts';
 
+const JOINS = atLevel({ short: 20, long: 40 });
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
 const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
 
@@ -449,16 +451,16 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
     await expectRefused(launch(world, 'cpu.1'), 'no_capacity', /instances ahead in the queue: 11/);
   });
 
-  test('stays consistent after forty concurrent joins, waits and departures', async () => {
+  test(`stays consistent after ${JOINS} concurrent joins, waits and departures`, async () => {
     const world = await makeSizedWorld(await open(), machineOf(6, 12, 2), withGpus);
     const types = ['cpu.1', 'gpu.1', 'cpu.2', 'cpu.1'];
     const few = await accounts(world, 5);
     const { done } = await outcomesOf(
-      Array.from({ length: 40 }, (_, index) =>
+      Array.from({ length: JOINS }, (_, index) =>
         wait(world, types[index % types.length] ?? 'cpu.1', {}, A_DAY_MS, few[index % 5]),
       ),
     );
-    expect(done).toHaveLength(40);
+    expect(done).toHaveLength(JOINS);
     const leaving = done.filter((_, index) => index % 3 !== 0);
     const staying = done.filter((_, index) => index % 3 === 0);
     await outcomesOf([

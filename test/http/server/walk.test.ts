@@ -21,7 +21,8 @@ import { drawValue, redraw, type Draw, type JsonObject } from './generated-value
 import { exampleRequest, streamTarget, type RouteRequest } from './route-requests.ts';
 
 const REQUESTS = atLevel({ short: 10_000, long: 100_000 });
-const WORKERS = 8;
+/** As many as one commit of the server takes together. */
+const WORKERS = 32;
 const ENDS = /^(terminate|stop|archive|restart|delete)/;
 const ANSWER_MS = 60_000;
 const seed = process.env['BERTH_SEED'] ?? randomUUID().slice(0, 8);
@@ -140,10 +141,11 @@ function schemaOf(name: RouteName): JsonObject {
   return made;
 }
 
-/** Rounds between two requests: password hashes and files cost more than the rest. */
+/** Rounds between two requests: password hashes, disks and files cost more than the rest. */
 function roundsBetween(name: RouteName): number {
   const { path, kind } = routeOf(name);
-  if (/^\/user\/(login|password|create)$/.test(path)) return 20;
+  if (/^\/user\/(login|password|create|register)$/.test(path)) return 20;
+  if (/^\/storage\/.*(create|copy|restore)$/.test(path)) return 5;
   return kind === 'json' ? 1 : 5;
 }
 
