@@ -46,8 +46,8 @@ const affected = answer(
 
 const dollars = z
   .number()
-  .min(0)
-  .max(MAX_DOLLARS)
+  .min(0, { abort: true })
+  .max(MAX_DOLLARS, { abort: true })
   .refine((price) => toDollars(fromDollars(price)) === price, {
     error: `must be 0 to ${MAX_DOLLARS} dollars, with at most 6 decimals`,
   });
