@@ -33,9 +33,9 @@ import {
   queueEntries,
   type QueuePosition,
   type QueueEntry,
+  wakeEntry,
 } from '../../store/tables/capacity.ts';
 import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalog.ts';
-import { makeDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { requireQuota } from '../quotas/quotas.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
@@ -234,7 +234,7 @@ export async function reevaluateQueue(
   const counted = await regionWithUsage(tx, region);
   if (!counted) return;
   for await (const one of decideInOrder(tx, region, walkQueue(placeable(counted), nowMs)))
-    if (one.isOn && (behind === null || isBehind(one, behind))) await makeDue(tx, [one.id], nowMs);
+    if (one.isOn && (behind === null || isBehind(one, behind))) await wakeEntry(tx, one.id, nowMs);
 }
 
 /** Entries behind a leaver that learn their position at once; others at their next check. */
@@ -247,7 +247,7 @@ const NOTIFIED_AT_ONCE = 16;
 export async function advanceQueue(tx: Db, region: string, nowMs: number, left: QueuePosition): Promise<void> {
   let notified = 0;
   for await (const { id } of queueEntries(tx, region, left)) {
-    await makeDue(tx, [id], nowMs);
+    await wakeEntry(tx, id, nowMs);
     if (++notified === NOTIFIED_AT_ONCE) break;
   }
   if (notified === NOTIFIED_AT_ONCE) await reevaluateQueue(tx, region, nowMs, left);

@@ -89,6 +89,12 @@ export async function lockRegion(tx: Db, id: string): Promise<RegionWithUsage | 
   return row && regionFromRow(row);
 }
 
+/** Makes an entry due; not one that left: its cleanup may hold the row and wait for the region. */
+export async function wakeEntry(tx: Db, id: string, nowMs: number): Promise<void> {
+  const entry = tx.updateTable('instance').set({ dueAtMs: nowMs }).where('id', '=', id);
+  await entry.where('waitsSinceMs', 'is not', null).execute();
+}
+
 export interface QueuePosition {
   waitsSinceMs: number;
   id: string;

@@ -6,6 +6,8 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { deleteExpired } from '../../../src/control/base/delete-expired.ts';
 import { makeRegionTexts } from '../../../src/control/catalog/region-texts.ts';
+import { wakeEntry } from '../../../src/store/tables/capacity.ts';
+import { makeDue } from '../../../src/store/tables/instances.ts';
 import { recordOrphans } from '../../../src/store/tables/orphans.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
@@ -112,5 +114,28 @@ onEngine('sqlite', 'locks are taken in one order', (open) => {
       `region ${world.drivers.regionId}`,
       `account ${world.caller.accountId}`,
     ]);
+  });
+});
+
+onEngine('postgres', 'locks are taken in one order', (open) => {
+  test('a wake of the capacity queue passes a locked row that left the queue', async () => {
+    const world = await makeWorld(await open());
+    const { instances } = world.running.control;
+    const { instanceId } = await instances.launch(world.caller, world.launchInput(), null);
+    await world.running.stop();
+    const { store } = world;
+    await store.write(async (cleanup) => {
+      await makeDue(cleanup, [instanceId], 1);
+      await store.write(async (waking) => {
+        await sql`set local lock_timeout = '2s'`.execute(waking);
+        await wakeEntry(waking, instanceId, 2);
+      });
+    });
+    const { dueAtMs } = await store.read
+      .selectFrom('instance')
+      .select('dueAtMs')
+      .where('id', '=', instanceId)
+      .executeTakeFirstOrThrow();
+    expect(dueAtMs).toBe(1);
   });
 });
