@@ -12,7 +12,7 @@ export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Iss
   const issue = issues.toSorted((a, b) => depthOf(a) - depthOf(b))[0];
   if (!issue) throw new Error('a refused body without an issue');
   const field = fieldAt(schema, issue.path);
-  if (field instanceof z.ZodRecord) return explainMember(issue);
+  if (field instanceof z.ZodRecord) return explainMember(field, issue);
   const value = valueAt(body, issue.path);
   const name = `field "${pathText(issue.path)}"`;
   const rule = describeRule(field, issue);
@@ -22,9 +22,17 @@ export function explainValue(schema: z.core.$ZodType, body: unknown, issues: Iss
 }
 
 /** A member of a record: its value, which may be secret, is not shown. */
-function explainMember({ path, code, message }: Issue): string {
+function explainMember({ keyType, valueType }: z.ZodRecord, issue: Issue): string {
+  const { path, code, message } = issue;
   const name = `field "${pathText(path.slice(0, 1))}"`;
-  return code === 'custom' ? `${name} ${message}` : `${name} has ${show(path[1])}, whose value is not a string`;
+  if (code === 'custom') return `${name} ${message}`;
+  const member = `${name} has ${show(path[1])}`;
+  const [wrongKey] = code === 'invalid_key' ? issue.issues : [];
+  if (wrongKey) return `${member}, which ${describeRule(keyType, wrongKey)}`;
+  const value = unwrapSchema(valueType);
+  return value instanceof z.ZodNumber
+    ? `${member}: its value ${describeRule(value, issue)}`
+    : `${member}, whose value is not a string`;
 }
 
 /** Nested fields come after all fields of the outer level; array items count as their array. */
