@@ -188,7 +188,7 @@ const session = answer(
   'Session of a browser at the gateway',
 );
 export const sessionListAnswer = answer('ListSessionsAnswer', {
-  sessions: z.array(session).describe('Sessions, the last used first'),
+  sessions: z.array(session).describe('Sessions, the last used first, at most 500'),
 });
 
 export const balanceAnswer = answer('Balance', {

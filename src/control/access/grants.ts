@@ -10,6 +10,7 @@
 import { lockAccount } from '../../store/tables/accounts.ts';
 import {
   deleteGrant,
+  deleteOldestSessionGrants,
   deleteSessionGrant,
   extendGrant,
   insertGrant,
@@ -34,6 +35,8 @@ const HANDOVER_LIFE_MS = 60_000;
 const SESSION_LIFE_MS = 24 * 3600 * 1000;
 const EXTEND_EVERY_MS = 60_000;
 const MAX_CACHED = 10_000;
+/** Sessions of an account: the next one ends the one that was unused for longest. */
+export const MAX_SESSIONS = 500;
 
 export interface GatewaySession {
   id: string;
@@ -125,6 +128,7 @@ export const makeGrants = (deps: CredentialDeps & { log: Log }): Grants => {
         const expiresAtMs = nowMs + SESSION_LIFE_MS;
         const fields = { id: uuidFrom(randomBytes), hash: sha256Hex(session), openedAtMs: nowMs, expiresAtMs };
         const { accountId, instanceId, sessionId, apiKeyId } = grant;
+        await deleteOldestSessionGrants(tx, accountId, MAX_SESSIONS - 1);
         await insertGrant(tx, { ...fields, kind: 'session', accountId, instanceId, sessionId, apiKeyId });
         return { session, accountId, instanceId, expiresAtMs };
       });

@@ -69,6 +69,24 @@ export async function sessionGrantsOf(db: Db, accountId: string, nowMs: number):
     .execute();
 }
 
+/** Leaves the sessions of the account that were used last. */
+export async function deleteOldestSessionGrants(tx: Db, accountId: string, kept: number): Promise<void> {
+  const newest = tx
+    .selectFrom('gatewayGrant as newest')
+    .select('newest.hash')
+    .where('newest.accountId', '=', accountId)
+    .where('newest.kind', '=', 'session')
+    .orderBy('newest.expiresAtMs', 'desc')
+    .orderBy('newest.id')
+    .limit(kept);
+  await tx
+    .deleteFrom('gatewayGrant')
+    .where('accountId', '=', accountId)
+    .where('kind', '=', 'session')
+    .where('hash', 'not in', newest)
+    .execute();
+}
+
 export async function deleteSessionGrant(tx: Db, accountId: string, id: string): Promise<GatewayGrantRow | undefined> {
   return tx
     .deleteFrom('gatewayGrant')

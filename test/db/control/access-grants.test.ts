@@ -1,12 +1,14 @@
 /** Gateway grants: handovers are valid once and for a minute, sessions while they are used. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
-import { revokeGrantsOfInstance } from '../../../src/store/tables/gateway-grants.ts';
+import { MAX_SESSIONS } from '../../../src/control/access/grants.ts';
+import { insertGrant, revokeGrantsOfInstance } from '../../../src/store/tables/gateway-grants.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {
   DAY,
   MINUTE,
   SECOND,
+  adminOf,
   annaOf,
   callerOf,
   everythingIn,
@@ -56,6 +58,29 @@ onBothEngines('gateway grants', (open) => {
     const stored = await everythingIn(fixture.store);
     expect(stored).not.toContain(handover);
     expect(stored).not.toContain(secret);
+  });
+
+  test("keeps the sessions of an account that were used last, and ends no other account's", async () => {
+    const fixture = await openFixture(open);
+    const { caller } = await annaOf(fixture);
+    const first = await sessionOf(fixture, caller);
+    const other = await sessionOf(fixture, await adminOf(fixture));
+    const { expiresAtMs, ...row } = await fixture.store.read
+      .selectFrom('gatewayGrant')
+      .selectAll()
+      .where('accountId', '=', caller.accountId)
+      .executeTakeFirstOrThrow();
+    await fixture.store.write(async (tx) => {
+      for (let n = 1; n < MAX_SESSIONS; n += 1)
+        await insertGrant(tx, { ...row, expiresAtMs: expiresAtMs + n, hash: `hash-${n}`, id: `id-${n}` });
+    });
+    const last = await sessionOf(fixture, caller);
+    const listed = await fixture.access.listSessions(caller);
+    expect(listed).toHaveLength(MAX_SESSIONS);
+    fixture.clock.nowMs += 2 * SECOND;
+    expect(await fixture.access.grants.session(first)).toBeNull();
+    expect(await fixture.access.grants.session(last)).not.toBeNull();
+    expect(await fixture.access.grants.session(other)).not.toBeNull();
   });
 
   test('accepts neither a handover for a session nor a hash for either', async () => {
