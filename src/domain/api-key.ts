@@ -48,6 +48,12 @@ export function whyNoSshKeys({ apiKeyId, scopes, limits }: KeyHolder): string | 
   return `an ssh key opens instances from everywhere and until it is deleted, and this API key ${opensInstances ? 'is limited in time or to addresses' : 'lacks the scope "instances"'}: use a login, or an API key without these limits`;
 }
 
+/** Why a credential may not choose where a webhook sends events until it is deleted. */
+export const whyNoWebhooks = ({ limits }: Pick<KeyHolder, 'limits'>): string | null =>
+  limits === undefined
+    ? null
+    : 'a webhook sends events until it is deleted, and this API key is limited in time or to addresses: use a login, or an API key without these limits';
+
 /** Why a client at the address may not use the key; null: it may. */
 export const whyNotFrom = (limits: KeyLimits | undefined, address: string): string | null =>
   !limits?.addresses || isInRanges(limits.addresses, address)
