@@ -144,7 +144,11 @@ function accessUseCases(
       delete: cuttingOff(administration.delete),
       restore: cuttingOff(administration.restore),
       setPassword: (body, from) => administration.setPassword(body, from).then(loginsEnded),
-      resetAtHost: (username) => administration.resetAtHost(username).then(loginsEnded),
+      async resetAtHost(username) {
+        const answer = loginsEnded(await administration.resetAtHost(username));
+        foundation.audit.noticePending();
+        return answer;
+      },
     },
     ports: {
       ...makePorts(foundation),

@@ -1,6 +1,6 @@
 /** Records of the audit log, and their chain of hashes (docs/security.md). */
 
-export type AuditCredential = 'login' | 'apiKey' | 'link' | 'none';
+export type AuditCredential = 'login' | 'apiKey' | 'link' | 'host' | 'none';
 
 export interface AuditRecord {
   atMs: number;
@@ -12,7 +12,7 @@ export interface AuditRecord {
   credentialId: string;
   address: string;
   userAgent: string;
-  /** Name in the route table, or `loginPage`, `gatewayOpen`. */
+  /** Name in the route table, or `loginPage`, `gatewayOpen`, `hostResetPassword`. */
   route: string;
   subjects: readonly string[];
   /** `ok` or the code of the refusal. */

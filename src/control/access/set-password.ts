@@ -5,7 +5,9 @@
 import { passwordLinkLifeMs, type AccountState, type PasswordLinkKind } from '../../domain/account-state.ts';
 import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
 import type { Role } from '../../domain/roles.ts';
+import { AUDIT_OK, type AuditFields } from '../../domain/audit.ts';
 import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
+import { insertPendingAudit } from '../../store/tables/audit.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { activePasswordLink, replacePasswordLinks } from '../../store/tables/password-links.ts';
 import type { Db } from '../../store/store.ts';
@@ -69,14 +71,32 @@ export async function resetPasswordOf(
   const passwordHash = await passwords.hash(password, { account: account.username, address: null });
   await store.write(async (tx) => {
     await lockAccount(tx, accountId);
+    const nowMs = time.now();
     const event = { kind: 'account.passwordSet', data: { by: 'host' } };
-    await replacePassword(tx, { accountId, passwordHash, nowMs: time.now() }, event);
+    await replacePassword(tx, { accountId, passwordHash, nowMs }, event);
+    await insertPendingAudit(tx, hostRecord(accountId, nowMs));
   });
   const { role, state } = accountInfo(account);
   return { accountId, username: account.username, password, role, state };
 }
 
 const HOST_PASSWORD_BYTES = 15;
+
+/** Names no account: anybody who may use the data folder runs the command. */
+const hostRecord = (accountId: string, atMs: number): AuditFields => ({
+  atMs,
+  accountId: '',
+  username: '',
+  credential: 'host',
+  credentialId: '',
+  address: '',
+  userAgent: '',
+  route: 'hostResetPassword',
+  subjects: JSON.stringify([accountId]),
+  outcome: AUDIT_OK,
+  count: 1,
+  requestId: '',
+});
 
 export interface PasswordLinkDeps extends AccountAdminDeps {
   randomBytes: RandomBytes;

@@ -69,6 +69,8 @@ export interface AuditDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
 
 export interface RunningAudit extends Audit {
   seal(): Promise<void>;
+  /** Call after a record was inserted without `record`. */
+  noticePending(): void;
   deleteOld(): Promise<void>;
   /** Records what is counted, and seals all. */
   stop(): Promise<void>;
@@ -159,6 +161,9 @@ export function makeAudit(deps: AuditDeps): RunningAudit {
       return { records: rows.map((row) => ({ ...row, subjects: subjectsOfRow(row) })), totalEntries: total };
     },
     seal,
+    noticePending() {
+      hasPending = true;
+    },
     async deleteOld() {
       const some = (tx: Db): Promise<number> =>
         deleteAuditBefore(tx, time.now() - auditRetentionMs, { limit: DELETED_AT_ONCE, macOf: chain.anchorMac });

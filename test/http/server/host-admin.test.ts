@@ -9,6 +9,16 @@ import { login, startServerProcess, PASSWORD, type ServerProcess } from '../../f
 
 const ROOT = join(import.meta.dirname, '../../..');
 
+/** Sealed records of the audit log. */
+async function recordedResets(folder: string): Promise<number> {
+  const command = promisify(execFile)(process.execPath, ['src/main/audit-command.ts', 'export'], {
+    cwd: ROOT,
+    env: { PATH: process.env['PATH'] ?? '', BERTH_DATA: folder },
+  });
+  const { stdout } = await command;
+  return stdout.split('\n').filter((line) => line.includes('"credential":"host"')).length;
+}
+
 async function admin(folder: string, ...args: string[]): Promise<{ code: number; text: string }> {
   const command = promisify(execFile)(process.execPath, ['scripts/host-admin.ts', ...args], {
     cwd: ROOT,
@@ -44,12 +54,15 @@ test('replaces a lost password and ends its logins, with the server running and 
   const unknown = await admin(folder, 'reset-password', 'nobody');
   expect(unknown).toMatchObject({ code: 1, text: expect.stringContaining('npm run admin -- list') });
 
+  await expect.poll(() => recordedResets(folder)).toBe(1);
+
   // A kill leaves the socket behind.
   await server.kill('SIGKILL');
   expect(await admin(folder, 'list')).toEqual(listed);
   const stopped = passwordIn(await admin(folder, 'reset-password', 'admin'));
   await server.start();
   expect(await Promise.all([canLogIn(server, running), canLogIn(server, stopped)])).toEqual([false, true]);
+  await expect.poll(() => recordedResets(folder)).toBe(2);
 });
 
 test('makes nothing in a folder without an installation, and refuses what it does not know', async () => {
