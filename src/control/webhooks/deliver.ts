@@ -63,9 +63,16 @@ const ACCOUNTS_AT_ONCE = 50;
 const EVENTS_AT_ONCE = 50;
 const TOTAL_AT_ONCE = 128;
 const ACCOUNT_AT_ONCE = 2;
+/** Ends the turn of an account's webhook, so that slow receivers hold back nobody. */
+const TURN_MS = 15_000;
 const GONE = 410;
 
 export const webhookSealContext = (id: string): string => `webhook ${id}`;
+
+const served = { attempts: 0, failingSinceMs: null, lastError: '' } as const;
+
+const isWanted = (event: EventRow, kinds: readonly string[]): boolean =>
+  kinds.length === 0 || kinds.some((kind) => event.kind === kind || event.kind.startsWith(`${kind}.`));
 
 export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
   const { store, time, log, seal, sendWebhook, random, stopping, webhookGiveUpMs = GIVE_UP_MS } = deps;
@@ -115,7 +122,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
 
   const recordSuccess = (webhook: WebhookRow, row: Omit<WebhookDeliveryRow, 'attempts'>): Promise<void> =>
     store.write(async (tx) => {
-      await updateWebhook(tx, webhook.id, { attempts: 0, failingSinceMs: null, nextAttemptAtMs: 0, lastError: '' });
+      await updateWebhook(tx, webhook.id, { ...served, nextAttemptAtMs: row.atMs });
       await saveDelivery(tx, row);
       await saveWebhookCursor(tx, webhook.id, row.accountId, row.seq);
     });
@@ -131,15 +138,13 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
   /** False: stop for now. */
   const deliverSome = async (id: string, { accountId, after, latest }: PendingAccount): Promise<boolean> => {
     const events = await eventsSince(store.read, accountId, after, EVENTS_AT_ONCE);
+    const startedMs = time.elapsed();
     // Expired events are left out.
     let passed = events.length === 0 ? latest : after;
     for (const event of events) {
       const webhook = await refreshed(id);
       if (webhook === null) return false;
-      const kinds = kindsOf(webhook);
-      const isWanted =
-        kinds.length === 0 || kinds.some((kind) => event.kind === kind || event.kind.startsWith(`${kind}.`));
-      if (isWanted) {
+      if (isWanted(event, kindsOf(webhook))) {
         const row = await attempt(webhook, event);
         if (stopping.aborted) return false;
         if (row.delivered === 0) {
@@ -148,6 +153,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
           return false;
         }
         await recordSuccess(webhook, row);
+        if (webhook.allAccounts === 0 && time.elapsed() - startedMs >= TURN_MS) return false;
       }
       passed = event.seq;
     }

@@ -37,7 +37,7 @@ export async function deleteWebhook(tx: Db, id: string): Promise<void> {
   await tx.deleteFrom('webhook').where('id', '=', id).execute();
 }
 
-/** Enabled webhooks of enabled accounts with an event, or of all accounts, that are due. */
+/** Enabled webhooks that have an event, or are of all accounts, and are due; last served last. */
 export const dueWebhooks = (db: Db, nowMs: number, limit: number): Promise<(WebhookRow & { roles: string })[]> =>
   enabledWebhooks(db)
     .where('nextAttemptAtMs', '<=', nowMs)

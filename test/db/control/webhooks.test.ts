@@ -7,6 +7,7 @@ import type { Caller } from '../../../src/control/base/caller.ts';
 import { makeWebhookDelivery } from '../../../src/control/webhooks/deliver.ts';
 import type { SendWebhook, WebhookResult } from '../../../src/control/webhooks/send-webhook.ts';
 import { makeWebhooks } from '../../../src/control/webhooks/webhooks.ts';
+import { dueWebhooks } from '../../../src/store/tables/webhooks.ts';
 import { appendEvent, eventsSince } from '../../../src/store/tables/events.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -60,7 +61,7 @@ async function setUp(store: Store) {
     return receiver.answer(one);
   };
   const start = (stopping = new AbortController().signal) => {
-    const time = { ...realTime, now: () => clock.ms };
+    const time = { ...realTime, now: () => clock.ms, elapsed: () => clock.ms };
     return makeWebhookDelivery({ store, time, log, stopping, seal: testSeal, sendWebhook, random: () => 0.5 });
   };
   const delivery = start();
@@ -224,6 +225,40 @@ onBothEngines('webhooks', { postgres: 'always' }, (open) => {
     clock.ms += HOUR_MS;
     await run();
     expect(sent).toHaveLength(3);
+  });
+
+  test('serve an account while slow receivers of others take all turns', async () => {
+    const store = await open();
+    const { clock, sent, receiver, delivery, event, run, create } = await setUp(store);
+    const slow = Array.from({ length: 64 }, (_, n) => `slow-${n}`);
+    for (const id of slow) {
+      const row = accountRow({ id, username: id, email: '' });
+      await store.write((tx) => tx.insertInto('account').values(row).execute());
+      for (const path of ['a', 'b'])
+        await create(callerOf(id), { url: `https://slow.example.net/${path}`, kinds: ['instance'] });
+      for (let n = 0; n < 3; n += 1) await event(id);
+    }
+    const { promise, resolve } = Promise.withResolvers<WebhookResult>();
+    receiver.answer = (message) => (message.url.includes('slow') ? promise : OK);
+    await delivery.tick();
+    await expect.poll(() => sent).toHaveLength(128);
+    await create(callerOf('bob'), { kinds: ['instance'] });
+    await event('bob');
+    await delivery.tick();
+    clock.ms += 15_000;
+    resolve(OK);
+    await delivery.idle();
+    expect(sent).toHaveLength(128);
+    const [next] = await dueWebhooks(store.read, clock.ms, 1);
+    expect(next?.ownerId).toBe('bob');
+    await run();
+    expect(sent.filter((one) => one.url === url)).toHaveLength(1);
+    expect(
+      sent
+        .filter(({ data }) => data.accountId === 'slow-0')
+        .map(({ data }) => data.seq)
+        .toSorted((a, b) => a - b),
+    ).toEqual([3, 3, 4, 4, 5, 5]);
   });
 
   test('take no URL from an API key that is limited in time or to addresses', async () => {
