@@ -20,6 +20,7 @@ import { launch } from './launch.ts';
 import { machineFacts } from './lib/machine.ts';
 import { keepSection, sectionOf } from './lib/results.ts';
 import { list } from './list.ts';
+import { loginFlood } from './login-flood.ts';
 import { logins } from './logins.ts';
 import { metrics } from './metrics.ts';
 import { requestCosts } from './request-costs.ts';
@@ -34,6 +35,7 @@ const benches: Record<string, Bench> = {
   list,
   create,
   logins,
+  'login-flood': loginFlood,
   'request-costs': requestCosts,
   launch,
   'first-cell': firstCell,
