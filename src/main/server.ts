@@ -6,6 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { makeArgon2Threads } from '../control/access/argon2-threads.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
@@ -219,7 +220,10 @@ async function makeRunningControl(
   const { installation, regionId, dataDiskGB, drivers } = host;
   const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
+  const threads = makeArgon2Threads();
+  cleanups.push(() => threads.stop());
   const running = makeControl({
+    argon2id: threads.argon2id,
     ...(terminals ? { terminals } : {}),
     store,
     regions: makeRegions([drivers.drivers]),

@@ -24,7 +24,7 @@ import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
-import { argon2id, makePasswords, type Argon2id } from './passwords.ts';
+import { argon2id, HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
 import { makeSignOn } from './sign-on.ts';
 import { makeSigningRing } from './signing-ring.ts';
@@ -38,8 +38,6 @@ export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'password
   audience: string;
   log: Log;
   seal: Seal;
-  /** Concurrent password hashes, 19 MiB each. */
-  passwordsAtOnce?: number;
   argon2id?: Argon2id;
   /** Dollars of accounts that administrators make; default 1,000. */
   firstCredit?: number;
@@ -59,15 +57,13 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
 }
 
 const DAY_MS = 24 * 3_600_000;
-/** Half of Node's four worker threads: the others are for files and DNS. */
-const MAX_CONCURRENT_HASHES = 2;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const { store, time, randomBytes } = deps;
   const passwords = makePasswords({
     randomBytes,
     argon2id: deps.argon2id ?? argon2id,
-    atOnce: deps.passwordsAtOnce ?? MAX_CONCURRENT_HASHES,
+    atOnce: HASHES_AT_ONCE,
   });
   const ring = makeSigningRing(deps);
   const tokens = makeTokens({ ...deps, ring });

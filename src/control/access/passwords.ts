@@ -9,6 +9,9 @@ export const argon2id: Argon2id = (parameters) =>
     argon2('argon2id', parameters, (error, tag) => (error ? reject(error) : resolve(tag)));
   });
 
+/** 19 MiB each. */
+export const HASHES_AT_ONCE = 2;
+
 const cost = { memory: 19 * 1024, passes: 2, parallelism: 1 };
 const SALT_BYTES = 16;
 const TAG_BYTES = 32;

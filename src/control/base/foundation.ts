@@ -47,7 +47,6 @@ export interface ControlDeps
     Pick<ReadInstancesDeps, 'openUrl'>,
     Pick<PortDeps, 'portUrls'>,
     Pick<ShareDeps, 'shareUrl'>,
-    Pick<AccessDeps, 'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'passwordUrl'>,
     Pick<DeliverDeps, 'webhookGiveUpMs'>,
     Pick<AuditDeps, 'auditHeadFile' | 'auditRetentionMs'>,
     Pick<

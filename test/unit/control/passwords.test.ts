@@ -1,11 +1,16 @@
 /** Password hashes, and the buckets of the login rate limit. */
 import { randomBytes } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { readdir, readFile } from 'node:fs/promises';
+import { afterAll, describe, expect, test } from 'vitest';
 import { addressBucket } from '../../../src/control/access/address-bucket.ts';
+import { makeArgon2Threads } from '../../../src/control/access/argon2-threads.ts';
 import { makeLoginRateLimit } from '../../../src/control/access/login-rate-limit.ts';
 import { argon2id, makePasswords, type Argon2id } from '../../../src/control/access/passwords.ts';
 
 const HOME = '192.0.2.7';
+
+const threads = makeArgon2Threads();
+afterAll(() => threads.stop());
 
 describe('password hashes', () => {
   const passwordsWith = (work: Argon2id, atOnce = 2) => makePasswords({ randomBytes, argon2id: work, atOnce });
@@ -13,7 +18,7 @@ describe('password hashes', () => {
   const yes = { source, mayStart: () => undefined, failed: () => undefined };
 
   test('uses argon2id PHC strings of 19 MiB, two passes, one lane, each with its own salt', async () => {
-    const passwords = passwordsWith(argon2id);
+    const passwords = passwordsWith(threads.argon2id);
     const [first, second] = await Promise.all([
       passwords.hash('secret word', source),
       passwords.hash('secret word', source),
@@ -24,6 +29,24 @@ describe('password hashes', () => {
     expect(await passwords.verify('secret wore', first, yes)).toBe(false);
     expect(await passwords.verify('secret word', null, yes)).toBe(false);
     await expect(passwords.verify('x', '$2b$10$abc', yes)).rejects.toThrow(/not an argon2id PHC string/);
+  });
+
+  test('are computed below the priority of requests', async () => {
+    const nice = async (): Promise<number[]> => {
+      const ids = await readdir('/proc/self/task');
+      const stats = await Promise.all(ids.map((id) => readFile(`/proc/self/task/${id}/stat`, 'utf8').catch(() => '')));
+      return stats.flatMap((stat) => Number(stat.slice(stat.lastIndexOf(')')).split(' ')[17] ?? 0));
+    };
+    const parameters = {
+      message: Buffer.from('a'),
+      nonce: randomBytes(16),
+      tagLength: 32,
+      memory: 64,
+      passes: 1,
+      parallelism: 1,
+    };
+    expect(Buffer.from(await threads.argon2id(parameters))).toEqual(await argon2id(parameters));
+    expect((await nice()).toSorted((one, other) => one - other).slice(-2)).toEqual([0, 19]);
   });
 
   test('bounds concurrent hashes, starts them in order, and continues after a failure', async () => {
@@ -84,7 +107,7 @@ describe('the login rate limit', () => {
 
   test('bounds its entries in a flood of names and addresses', () => {
     const attempts = makeLoginRateLimit({ now: () => 0 });
-    for (let i = 0; i < 100_000; i++) {
+    for (let i = 0; i < 25_000; i++) {
       attempts.failed(`name-${i}`, `2001:db8:${(i >> 8).toString(16)}:${(i & 255).toString(16)}::1`);
       attempts.succeeded(`name-${i}`, `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);
     }
