@@ -159,9 +159,13 @@ const schema = z.object({
   BERTH_ADDRESS_REQUESTS_PER_SECOND: wholeUpTo(MAX_CONCURRENT).default(2_000),
   BERTH_HSTS: z.enum(['on', 'off']).default('on'),
   BERTH_TRUSTED_PROXIES: list(
-    z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
-      error: 'must be IP addresses or CIDR ranges, separated by commas',
-    }),
+    z
+      .union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], {
+        error: 'must be IP addresses or CIDR ranges, separated by commas',
+      })
+      .refine((range) => !range.endsWith('/0'), {
+        error: 'must not be all addresses, because every client could then claim another; name the proxies',
+      }),
   ).optional(),
   BERTH_ROLE: z.enum(['all', 'api', 'gateway']).default('all'),
   BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),

@@ -45,6 +45,12 @@ describe('the configuration', () => {
     expect(() => readConfig({ BERTH_LOST_SECRETS_KEY: 'yes' })).toThrow(/must be the id of the lost key/);
   });
 
+  test('refuses to trust every address as a proxy', () => {
+    expect(readConfig({ BERTH_TRUSTED_PROXIES: '192.0.2.1,10.0.0.0/8' }).trustedProxies).toHaveLength(2);
+    for (const all of ['0.0.0.0/0', '192.0.2.1,::/0'])
+      expect(() => readConfig({ BERTH_TRUSTED_PROXIES: all })).toThrow(/PROXIES\.\d: must not be all addresses/);
+  });
+
   test('reads paths and capacities of pools', () => {
     const { pools } = readConfig({
       BERTH_POOL: 'overcommit=2,thick=no',
