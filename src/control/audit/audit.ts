@@ -80,6 +80,8 @@ const YEAR_MS = 365 * 24 * 3_600_000;
 const SEALED_AT_ONCE = 100;
 const DELETED_AT_ONCE = 500;
 const MAX_USER_AGENT = 200;
+/** HTTP allows U+0080 to U+009F, which end lines and steer terminals that show an export. */
+const CONTROL = /\p{Cc}/gu;
 /** A filter's count stops here. */
 const MAX_TOTAL = 10_000;
 
@@ -211,7 +213,7 @@ async function fieldsOf(
     credential: given.credential ?? credential,
     credentialId: caller?.apiKeyId ?? caller?.sessionId ?? '',
     address,
-    userAgent: userAgent.slice(0, MAX_USER_AGENT),
+    userAgent: userAgent.slice(0, MAX_USER_AGENT).replaceAll(CONTROL, ' '),
     route,
     subjects: JSON.stringify(subjectsOf(subjects)),
     outcome,

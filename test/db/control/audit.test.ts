@@ -136,6 +136,14 @@ const tampers: [what: string, tamper: (store: Store) => Promise<unknown>, positi
 ];
 
 onBothEngines('the audit log', { postgres: 'always' }, (open) => {
+  test('stores a user agent without control characters', async () => {
+    const { audit } = setUp(await open());
+    await audit.record(request({ userAgent: 'a\u0085b\u009b31mc\td' }));
+    await audit.seal();
+    const { records } = await audit.list({}, page);
+    expect(records.map(({ userAgent }) => userAgent)).toEqual(['a b 31mc d']);
+  });
+
   test('gives records positions in their order, and verifies', async () => {
     const store = await open();
     const { verify, audit } = await sealedTen(store);
