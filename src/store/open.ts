@@ -17,6 +17,7 @@ import { audit } from './migrations/0013-audit.ts';
 import { egress } from './migrations/0014-egress.ts';
 import { identities } from './migrations/0016-identities.ts';
 import { webhooks } from './migrations/0017-webhooks.ts';
+import { instanceTypeIndex } from './migrations/0018-instance-type-index.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -39,6 +40,7 @@ export const migrations: readonly Migration[] = [
   egress,
   identities,
   webhooks,
+  instanceTypeIndex,
 ];
 
 export async function openStore(options: {

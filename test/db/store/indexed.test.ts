@@ -1,7 +1,7 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
-import { overdueInstances, idleWatchedIds } from '../../../src/store/tables/instance-queries.ts';
+import { idleWatchedIds, instanceRowsOfRegion, overdueInstances } from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
@@ -24,6 +24,11 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'a page of the disks of a region',
     (db) => disksOfRegion(db, 'a', 'b', 500),
     [/^SEARCH disk USING INDEX disk_region /],
+  ],
+  [
+    'a page of the instances of a region',
+    (db) => instanceRowsOfRegion(db, 'a', 'b', 50),
+    [/^SEARCH instance USING INDEX sqlite_autoindex_instance_1 \(id>\?\)/],
   ],
   [
     'instances that match a filter, and their number',
