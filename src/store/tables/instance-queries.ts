@@ -115,11 +115,10 @@ export const activeIdsOf = (db: Db, ownerId: string): Promise<string[]> =>
 /** Instances that are to run although their account is disabled. */
 export const instancesOfDisabledAccounts = (db: Db): Promise<{ id: string; ownerId: string }[]> =>
   db
-    .selectFrom('account')
-    .innerJoin('instance', 'instance.ownerId', 'account.id')
-    .select(['instance.id', 'instance.ownerId'])
-    .where('account.disabled', '=', 1)
-    .where('instance.desired', '=', 'running')
+    .selectFrom('instance')
+    .select(['id', 'ownerId'])
+    .where('ownerId', 'in', db.selectFrom('account').select('id').where('disabled', '=', sql.lit(1)))
+    .where('desired', '=', 'running')
     .execute();
 
 export async function releasedAmong(db: Db, ids: readonly string[]): Promise<string[]> {

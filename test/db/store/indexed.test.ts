@@ -1,7 +1,12 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
-import { idleWatchedIds, instanceRowsOfRegion, overdueInstances } from '../../../src/store/tables/instance-queries.ts';
+import {
+  idleWatchedIds,
+  instanceRowsOfRegion,
+  instancesOfDisabledAccounts,
+  overdueInstances,
+} from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
@@ -24,6 +29,15 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'a page of the disks of a region',
     (db) => disksOfRegion(db, 'a', 'b', 500),
     [/^SEARCH disk USING INDEX disk_region /],
+  ],
+  [
+    'instances of disabled accounts',
+    (db) => instancesOfDisabledAccounts(db),
+    [
+      /^SEARCH instance USING INDEX instance_list \(ownerId=\?\)/,
+      /^LIST SUBQUERY/,
+      /^SCAN account USING COVERING INDEX account_disabled/,
+    ],
   ],
   [
     'a page of the instances of a region',
