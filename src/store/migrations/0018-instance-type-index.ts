@@ -1,4 +1,4 @@
-/** Without the region: pages of a region's instances, read in order of id, were sorted by that index. */
+/** Leaves the region out: by that index, each page of a region's instances was sorted. */
 import { sql } from 'kysely';
 import type { Migration } from '../db/migrate.ts';
 

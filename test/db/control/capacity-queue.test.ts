@@ -467,18 +467,17 @@ onBothEngines('the capacity queue', { postgres: 'always' }, (open) => {
       ...leaving.map((one, index) => (index % 2 === 0 ? terminate(world, one) : stop(world, one))),
       ...types.map((type) => launch(world, type)),
     ]);
-    for (let served = 0; served < staying.length;) {
+    for (let left = staying; left.length > 0;) {
+      let statuses: string[] = [];
       await eventually(
-        async () => (await statusesOf(world, staying)).filter((status) => status !== 'Initializing').length > served,
-        async () => JSON.stringify(await statusesOf(world, staying)),
+        async () => (statuses = await statusesOf(world, left)).includes('Running'),
+        () => JSON.stringify(statuses),
       );
-      const now = await statusesOf(world, staying);
-      for (const [index, one] of staying.entries()) if (now[index] === 'Running') await terminate(world, one);
-      served = now.filter((status) => status !== 'Initializing').length;
+      const ready = left.filter((_, index) => statuses[index] === 'Running');
+      for (const one of ready) await terminate(world, one);
+      left = left.filter((one) => !ready.includes(one));
     }
-    await eventually(async () =>
-      (await statusesOf(world, staying)).every((status) => status === 'Released' || status === 'Running'),
-    );
+    await eventually(async () => (await statusesOf(world, staying)).every((status) => status === 'Released'));
     expect(await world.capacityQueue()).toEqual([]);
     await becomesConsistent(world);
   });
