@@ -63,7 +63,7 @@ const ACCOUNTS_AT_ONCE = 50;
 const EVENTS_AT_ONCE = 50;
 const TOTAL_AT_ONCE = 128;
 const ACCOUNT_AT_ONCE = 2;
-/** Ends the turn of an account's webhook, so that slow receivers hold back nobody. */
+/** Ends a turn with the events of one account, so that slow receivers hold back nobody. */
 const TURN_MS = 15_000;
 const GONE = 410;
 
@@ -78,6 +78,8 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
   const { store, time, log, seal, sendWebhook, random, stopping, webhookGiveUpMs = GIVE_UP_MS } = deps;
   const limit = makeKeyedLimit({ total: TOTAL_AT_ONCE, perKey: ACCOUNT_AT_ONCE });
   const active = new Map<string, Promise<void>>();
+  /** The next turn of a webhook of all accounts begins behind that account. */
+  const lastAccountOf = new Map<string, string>();
 
   const send: WebhookDelivery['send'] = async (webhook, { id, type, atMs, dataText }) => {
     const secret = seal.open(webhook.secret, webhookSealContext(webhook.id));
@@ -153,7 +155,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
           return false;
         }
         await recordSuccess(webhook, row);
-        if (webhook.allAccounts === 0 && time.elapsed() - startedMs >= TURN_MS) return false;
+        if (time.elapsed() - startedMs >= TURN_MS) return false;
       }
       passed = event.seq;
     }
@@ -164,8 +166,11 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
   const work = async ({ id }: WebhookRow): Promise<void> => {
     const webhook = await refreshed(id);
     if (webhook === null) return;
-    for (const pending of await accountsPending(store.read, webhook, ACCOUNTS_AT_ONCE))
+    const page = { after: lastAccountOf.get(id) ?? '', limit: ACCOUNTS_AT_ONCE };
+    for (const pending of await accountsPending(store.read, webhook, page)) {
+      if (webhook.allAccounts === 1) lastAccountOf.set(id, pending.accountId);
       if (!(await deliverSome(id, pending))) return;
+    }
   };
 
   return {

@@ -80,8 +80,12 @@ export interface PendingAccount {
   latest: number;
 }
 
-/** Accounts with events behind the webhook's cursors. */
-export async function accountsPending(db: Db, webhook: WebhookRow, limit: number): Promise<PendingAccount[]> {
+/** Accounts with events behind the webhook's cursors: those after that ID, then the others. */
+export async function accountsPending(
+  db: Db,
+  webhook: WebhookRow,
+  { after, limit }: { after: string; limit: number },
+): Promise<PendingAccount[]> {
   return db
     .selectFrom('account')
     .leftJoin('webhookCursor as cursor', (join) =>
@@ -90,6 +94,7 @@ export async function accountsPending(db: Db, webhook: WebhookRow, limit: number
     .select(['account.id as accountId', 'account.eventSeq as latest', sql<number>`coalesce(cursor.seq, 0)`.as('after')])
     .$if(webhook.allAccounts === 0, (query) => query.where('account.id', '=', webhook.ownerId))
     .whereRef('account.eventSeq', '>', sql<number>`coalesce(cursor.seq, 0)`)
+    .orderBy((eb) => eb('account.id', '<=', after))
     .orderBy('account.id')
     .limit(limit)
     .execute();

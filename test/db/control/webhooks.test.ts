@@ -227,6 +227,18 @@ onBothEngines('webhooks', { postgres: 'always' }, (open) => {
     expect(sent).toHaveLength(3);
   });
 
+  test('deliver the events of all accounts in turns of 15 seconds for each', async () => {
+    const { clock, sent, receiver, event, run, create } = await setUp(await open());
+    await create(root, { allAccounts: true, kinds: ['instance'] });
+    for (const id of ['ann', 'ann', 'bob', 'bob']) await event(id);
+    receiver.answer = () => {
+      clock.ms += 15_000;
+      return OK;
+    };
+    for (let turn = 0; turn < 4; turn += 1) await run();
+    expect(sent.map(({ data }) => `${data.accountId} ${data.seq}`)).toEqual(['ann 1', 'bob 1', 'ann 2', 'bob 2']);
+  });
+
   test('serve an account while slow receivers of others take all turns', async () => {
     const store = await open();
     const { clock, sent, receiver, delivery, event, run, create } = await setUp(store);
