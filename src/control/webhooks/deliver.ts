@@ -74,6 +74,21 @@ const served = { attempts: 0, failingSinceMs: null, lastError: '' } as const;
 const isWanted = (event: EventRow, kinds: readonly string[]): boolean =>
   kinds.length === 0 || kinds.some((kind) => event.kind === kind || event.kind.startsWith(`${kind}.`));
 
+function afterFailure(
+  webhook: WebhookRow,
+  row: Omit<WebhookDeliveryRow, 'attempts'>,
+  { random, webhookGiveUpMs }: { random: () => number; webhookGiveUpMs: number },
+) {
+  const failingSinceMs = webhook.failingSinceMs ?? row.atMs;
+  const attempts = webhook.attempts + 1;
+  const waitMs = Math.min(MAX_BACK_OFF_MS, BACK_OFF_MS * 2 ** Math.min(attempts - 1, 20)) * (0.5 + random() / 2);
+  const lastError = row.status === 0 ? row.answer : `HTTP ${row.status}: ${row.answer}`;
+  return {
+    isOver: row.status === GONE || row.atMs - failingSinceMs >= webhookGiveUpMs,
+    next: { attempts, failingSinceMs, lastError, nextAttemptAtMs: Math.ceil(row.atMs + waitMs) },
+  };
+}
+
 export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
   const { store, time, log, seal, sendWebhook, random, stopping, webhookGiveUpMs = GIVE_UP_MS } = deps;
   const limit = makeKeyedLimit({ total: TOTAL_AT_ONCE, perKey: ACCOUNT_AT_ONCE });
@@ -105,18 +120,13 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
 
   const recordFailure = async (webhook: WebhookRow, row: Omit<WebhookDeliveryRow, 'attempts'>): Promise<void> => {
     const { id, ownerId } = webhook;
-    const failingSinceMs = webhook.failingSinceMs ?? row.atMs;
-    const isOver = row.status === GONE || row.atMs - failingSinceMs >= webhookGiveUpMs;
-    const attempts = webhook.attempts + 1;
-    const waitMs = Math.min(MAX_BACK_OFF_MS, BACK_OFF_MS * 2 ** Math.min(attempts - 1, 20)) * (0.5 + random() / 2);
-    const lastError = row.status === 0 ? row.answer : `HTTP ${row.status}: ${row.answer}`;
+    const { isOver, next } = afterFailure(webhook, row, { random, webhookGiveUpMs });
     await store.write(async (tx) => {
       // The event locks the account before the webhook.
       if (isOver) {
-        const data = { host: new URL(webhook.url).host, failingSinceUnixMs: failingSinceMs, status: row.status };
+        const data = { host: new URL(webhook.url).host, failingSinceUnixMs: next.failingSinceMs, status: row.status };
         await appendEvent(tx, { accountId: ownerId, atMs: row.atMs, kind: 'webhook.disabled', subjectId: id, data });
       }
-      const next = { attempts, failingSinceMs, lastError, nextAttemptAtMs: Math.ceil(row.atMs + waitMs) };
       await updateWebhook(tx, id, { ...next, ...(isOver ? { enabled: 0 as const } : {}) });
       await saveDelivery(tx, row);
     });
