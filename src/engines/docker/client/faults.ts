@@ -100,6 +100,12 @@ const patterns: readonly Pattern[] = [
     message: "an earlier start still holds the instance's place on the account's network; Berth retries",
   },
   {
+    pattern: /failed to start shim: mkdir \S+: file exists/i,
+    kind: 'busy',
+    retry: true,
+    message: 'the engine has not yet removed what a start before its crash left; Berth retries',
+  },
+  {
     pattern: portTaken,
     kind: 'busy',
     retry: true,
