@@ -80,7 +80,7 @@ export const loginFlood: Bench = {
           },
         ],
         notes: [
-          'The server is not pinned. One connection lists a page of ten without a pause, so server and generator take one core together. With eight, which take both cores, hashes run in what is left, and p99 rises to 1.6 ×.',
+          'The server is not pinned. One connection lists a page of ten without a pause, so server and generator take one core together. More connections take both cores, and leave none to the hashes.',
           'Each round floods other accounts, whose limit of wrong passwords is not reached within the round: every login costs a hash.',
         ],
       };

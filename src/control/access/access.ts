@@ -24,7 +24,7 @@ import { makeCallers } from './callers.ts';
 import { makeGrants, type Grants } from './grants.ts';
 import { makeLogins } from './logins.ts';
 import { makePasswordLinks, type PasswordLinkDeps, type PasswordLinks } from './set-password.ts';
-import { argon2id, HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
+import { HASHES_AT_ONCE, makePasswords, type Argon2id } from './passwords.ts';
 import { makeRegistration, type Registration } from './registration.ts';
 import { makeSignOn } from './sign-on.ts';
 import { makeSigningRing } from './signing-ring.ts';
@@ -38,7 +38,7 @@ export interface AccessDeps extends SshKeyDeps, Pick<PasswordLinkDeps, 'password
   audience: string;
   log: Log;
   seal: Seal;
-  argon2id?: Argon2id;
+  argon2id: Argon2id;
   /** Dollars of accounts that administrators make; default 1,000. */
   firstCredit?: number;
   /** Time in which a deleted account can be restored; default a week. */
@@ -62,7 +62,7 @@ export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const { store, time, randomBytes } = deps;
   const passwords = makePasswords({
     randomBytes,
-    argon2id: deps.argon2id ?? argon2id,
+    argon2id: deps.argon2id,
     atOnce: HASHES_AT_ONCE,
   });
   const ring = makeSigningRing(deps);

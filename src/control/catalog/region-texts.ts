@@ -8,7 +8,7 @@ import { PUBLIC_OBJECT_VERSION } from '../../domain/public-instance.ts';
 import { regionsWithUsage, saveSetting, setting } from '../../store/tables/catalog.ts';
 import { bumpVersion } from '../../store/tables/events.ts';
 import { instanceRowsOfRegion } from '../../store/tables/instance-queries.ts';
-import { hasPublicText, refreshPublicText } from '../../store/tables/instances.ts';
+import { publicTextOf, refreshPublicText } from '../../store/tables/instances.ts';
 import type { Store } from '../../store/store.ts';
 import type { TaskDeps } from '../base/deps.ts';
 
@@ -39,7 +39,7 @@ async function rewriteTexts(store: Store, region: Region, signal: AbortSignal): 
     const last = rows.at(-1);
     if (!last) return;
     after = last.id;
-    const stale = rows.filter((row) => !hasPublicText(row, region));
+    const stale = rows.filter((row) => publicTextOf(row, region) !== row.publicText);
     if (stale.length === 0) continue;
     await store.write(async (tx) => {
       const owners = new Set<string>();

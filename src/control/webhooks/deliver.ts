@@ -69,6 +69,8 @@ const GONE = 410;
 
 export const webhookSealContext = (id: string): string => `webhook ${id}`;
 
+type Attempt = Omit<WebhookDeliveryRow, 'attempts'>;
+
 const served = { attempts: 0, failingSinceMs: null, lastError: '' } as const;
 
 const isWanted = (event: EventRow, kinds: readonly string[]): boolean =>
@@ -76,7 +78,7 @@ const isWanted = (event: EventRow, kinds: readonly string[]): boolean =>
 
 function afterFailure(
   webhook: WebhookRow,
-  row: Omit<WebhookDeliveryRow, 'attempts'>,
+  row: Attempt,
   { random, webhookGiveUpMs }: { random: () => number; webhookGiveUpMs: number },
 ) {
   const failingSinceMs = webhook.failingSinceMs ?? row.atMs;
@@ -108,7 +110,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
     return sendWebhook({ url: webhook.url, headers, body }, stopping);
   };
 
-  const attempt = async (webhook: WebhookRow, event: EventRow): Promise<Omit<WebhookDeliveryRow, 'attempts'>> => {
+  const attempt = async (webhook: WebhookRow, event: EventRow): Promise<Attempt> => {
     const { accountId, seq, kind, subjectId, atMs } = event;
     const id = messageId(webhook.id, accountId, seq);
     const members = JSON.stringify({ accountId, seq, kind, subjectId, atUnixMs: atMs });
@@ -118,7 +120,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
     return { ...of, ...result, delivered: delivered ? 1 : 0 };
   };
 
-  const recordFailure = async (webhook: WebhookRow, row: Omit<WebhookDeliveryRow, 'attempts'>): Promise<void> => {
+  const recordFailure = async (webhook: WebhookRow, row: Attempt): Promise<void> => {
     const { id, ownerId } = webhook;
     const { isOver, next } = afterFailure(webhook, row, { random, webhookGiveUpMs });
     await store.write(async (tx) => {
@@ -132,7 +134,7 @@ export function makeWebhookDelivery(deps: DeliverDeps): WebhookDelivery {
     });
   };
 
-  const recordSuccess = (webhook: WebhookRow, row: Omit<WebhookDeliveryRow, 'attempts'>): Promise<void> =>
+  const recordSuccess = (webhook: WebhookRow, row: Attempt): Promise<void> =>
     store.write(async (tx) => {
       await updateWebhook(tx, webhook.id, { ...served, nextAttemptAtMs: row.atMs });
       await saveDelivery(tx, row);

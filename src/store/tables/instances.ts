@@ -380,18 +380,19 @@ export async function unlistReleased(
   );
 }
 
-/** Writes the public text again after a change of the region's facts. False: it is the same. */
-export const hasPublicText = (row: InstanceRow, region: Region): boolean =>
-  JSON.stringify(publicInstance(instanceFromRow(row), region)) === row.publicText;
+export const publicTextOf = (row: InstanceRow, region: Region): string =>
+  JSON.stringify(publicInstance(instanceFromRow(row), region));
 
+/** Writes the public text again after a change of the region's facts. False: it is the same. */
 export async function refreshPublicText(
   tx: Db,
   { id, ownerId }: Pick<InstanceRow, 'id' | 'ownerId'>,
   region: Region,
 ): Promise<boolean> {
   const row = await lockedRow(tx, ownerId, id).executeTakeFirst();
-  if (!row || hasPublicText(row, region)) return false;
-  const publicText = JSON.stringify(publicInstance(instanceFromRow(row), region));
+  if (!row) return false;
+  const publicText = publicTextOf(row, region);
+  if (publicText === row.publicText) return false;
   await tx.updateTable('instance').set({ publicText }).where('id', '=', id).execute();
   return true;
 }
