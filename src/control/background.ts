@@ -5,6 +5,8 @@ import { releaseAllLeases } from '../store/db/leases.ts';
 import { makeSemaphore, type Semaphore } from '../async/semaphore.ts';
 import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts';
 import { makeDeleteAccounts } from './access/delete-accounts.ts';
+import { beginMetering } from './billing/begin-metering.ts';
+import { makeChargeUsage } from './billing/charge-usage.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
@@ -57,6 +59,8 @@ const SEAL_INTERVAL_MS = 500;
 const REGION_TEXTS_INTERVAL_MS = 3_000;
 const WEBHOOK_INTERVAL_MS = 1_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
+/** Books each minute within seconds of its end. */
+const CHARGE_INTERVAL_MS = 10_000;
 
 /** Tasks that an operator's request runs at once. */
 export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
@@ -75,6 +79,7 @@ export function makeBackground(foundation: Foundation): Background {
   return {
     async start() {
       if (foundation.alone) await store.write((tx) => releaseAllLeases(tx, time.now()));
+      await beginMetering(foundation);
       // Before a loop starts instances: an engine enforces what it knows.
       await applyEgress();
       loops = startLoops(foundation);
@@ -139,7 +144,9 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
   const sweep = async (): Promise<void> => {
     for (const drivers of regions.all()) {
       if (!drivers.health.answers) continue;
+      const seenAtMs = foundation.metering.clock.now();
       await sweepRegion(foundation, drivers);
+      foundation.metering.saw(drivers.regionId, seenAtMs);
       await handleOrphans(foundation, drivers);
     }
   };
@@ -177,6 +184,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
+    task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(foundation)),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
     task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
     task(REGION_TEXTS_TASK, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(foundation)),

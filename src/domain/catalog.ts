@@ -14,6 +14,18 @@ export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollar
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 export type ChargeMode = (typeof chargeModes)[number];
 
+export const storageKinds = ['filesystem', 'highspeedstorage', 'snapshot', 'keptDisk'] as const;
+export type StorageKind = (typeof storageKinds)[number];
+/** Micro-dollars per GB and 30 days. */
+export type StoragePrices = Readonly<Record<StorageKind, Micros>>;
+
+export const defaultStoragePrices: StoragePrices = {
+  filesystem: 50_000n,
+  highspeedstorage: 100_000n,
+  snapshot: 30_000n,
+  keptDisk: 50_000n,
+};
+
 export interface Region {
   id: RegionId;
   name: string;

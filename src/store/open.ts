@@ -18,6 +18,7 @@ import { egress } from './migrations/0014-egress.ts';
 import { identities } from './migrations/0016-identities.ts';
 import { webhooks } from './migrations/0017-webhooks.ts';
 import { instanceTypeIndex } from './migrations/0018-instance-type-index.ts';
+import { billing } from './migrations/0019-billing.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -41,6 +42,7 @@ export const migrations: readonly Migration[] = [
   identities,
   webhooks,
   instanceTypeIndex,
+  billing,
 ];
 
 export async function openStore(options: {

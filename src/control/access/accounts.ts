@@ -3,6 +3,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
+import { plainEntry, writeEntries } from '../../store/tables/ledger.ts';
 import type { Db } from '../../store/store.ts';
 import { newPasswordFault, refuseWeakPassword } from './new-password.ts';
 import { notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
@@ -59,6 +60,11 @@ export const makeAccounts = (deps: AccountDeps): Accounts => {
       balanceMicros: Number(fromDollars(balance)),
     });
     if (taken) return taken;
+    if (balance > 0) {
+      const amountMicros = Number(fromDollars(balance));
+      const first = { kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash', amountMicros, reason: 'first credit' };
+      await writeEntries(tx, [{ ...plainEntry, accountId: id, atMs, ...first }]);
+    }
     const data = { username, roles, balance };
     await appendEvent(tx, { accountId: id, atMs, kind: 'account.created', subjectId: id, data });
     return null;

@@ -4,6 +4,7 @@ import type { Store } from '../../store/store.ts';
 import type { CatalogSnapshot } from './catalog-cache.ts';
 import type { PublishChanges } from './changes.ts';
 import type { WriteDeps } from './idempotent.ts';
+import type { Metering } from '../billing/metering.ts';
 import type { Log } from './logger.ts';
 import type { Regions } from './regions.ts';
 import type { Time } from './time.ts';
@@ -13,6 +14,7 @@ export interface UseCaseDeps extends WriteDeps {
   readCatalog: () => Promise<CatalogSnapshot>;
   randomUuid: () => string;
   changes: PublishChanges;
+  metering: Metering;
 }
 
 /** A task takes no input: each run observes the world and makes due what needs a reconcile. */

@@ -5,6 +5,7 @@ import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
+import { makeMetering } from '../billing/metering.ts';
 import { makeAudit, type AuditDeps } from '../audit/audit.ts';
 import { makeWebhookDelivery, type DeliverDeps } from '../webhooks/deliver.ts';
 import { makeSendWebhook, type SendWebhook } from '../webhooks/send-webhook.ts';
@@ -79,6 +80,8 @@ export interface ControlDeps
   sendWebhook?: SendWebhook;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
+  /** Whether usage is charged; default yes. */
+  isBilled?: boolean;
   /** True if no other process shares the store: existing leases are stale. */
   alone: boolean;
 }
@@ -112,6 +115,7 @@ export function makeFoundation(given: ControlDeps) {
     idempotent: makeIdempotent(secretsKey),
     seal,
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),
+    metering: makeMetering({ ...given, isBilled: given.isBilled ?? true }),
     variables: makeVariables({ seal, regions: given.regions }),
     traffic: makeTraffic(given.time.now),
   };

@@ -2,13 +2,13 @@
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
+import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
 import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf, releaseOtherNodePorts } from '../../store/tables/ports.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
 import {
   lockInstance,
@@ -21,6 +21,7 @@ import { deleteVariablesOf } from '../../store/tables/variables.ts';
 import type { Db } from '../../store/store.ts';
 import { advanceQueue, exchangeCapacity, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import { meteredInstance, type Metering } from '../billing/metering.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
@@ -67,7 +68,7 @@ export async function requestAction(
     if (!row) throw instanceNotFound();
     const drivers = deps.regions.of(row.regionId);
     if (action === 'archive') refuseWithoutSaving(drivers);
-    const input = { action, catalog, nowMs, waitMs, ...why };
+    const input = { action, catalog, metering: deps.metering, nowMs, waitMs, ...why };
     const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
     const operationId = await writeAction(tx, row, { ...input, bringUp });
     return { instanceId, operationId };
@@ -81,7 +82,7 @@ export type StopAutomatically = (
 ) => Promise<boolean>;
 
 export const makeStopAutomatically =
-  (deps: Pick<UseCaseDeps, 'store' | 'readCatalog' | 'time' | 'changes'>): StopAutomatically =>
+  (deps: Pick<UseCaseDeps, 'store' | 'readCatalog' | 'time' | 'changes' | 'metering'>): StopAutomatically =>
   async ({ id, ownerId }, decide) => {
     const catalog = await deps.readCatalog();
     const stopped = await deps.store.write(async (tx) => {
@@ -89,7 +90,7 @@ export const makeStopAutomatically =
       if (row?.desired !== 'running') return false;
       const nowMs = deps.time.now();
       const due = decide(instanceFromRow(row), nowMs);
-      if (due) await writeAction(tx, row, { action: 'stop', catalog, nowMs, ...due });
+      if (due) await writeAction(tx, row, { action: 'stop', catalog, metering: deps.metering, nowMs, ...due });
       return due !== null;
     });
     if (!stopped) return false;
@@ -101,6 +102,7 @@ export interface ActionInput {
   action: Action;
   cause: Cause;
   catalog: CatalogSnapshot;
+  metering: Metering;
   nowMs: number;
   why?: object;
   /** Given by an operator: shown to the owner. */
@@ -121,7 +123,7 @@ interface BringUp {
  * operation's id. Throws a `Refusal` for an illegal action.
  */
 export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput): Promise<string> {
-  const { action, cause, catalog, nowMs, why = {}, reason, waitMs = null, bringUp = null } = input;
+  const { action, cause, catalog, metering, nowMs, why = {}, reason, waitMs = null, bringUp = null } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
@@ -162,7 +164,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
     mayRefuse: action !== 'stop' && action !== 'terminate',
   };
   const event = { accountId: ownerId, atMs: nowMs, kind: eventOf[action], subjectId: id, data, usage };
-  const { isDisabled } = await appendEvent(tx, event);
+  const rates = { before: rateOfInstance(instance), after: rateOfInstance(next) };
+  const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(next), rates);
   if (bringUp && isDisabled) throw disabledOwner();
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {

@@ -6,14 +6,15 @@ import { applyExpansion, refusalOfExpansion, refusalOfSizes, type DiskSizes } fr
 import { operationId } from '../../domain/operation.ts';
 import { instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { volumeTypeOfDisk } from '../../domain/pool.ts';
+import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { lockInstance, instanceFromRow, writeDesiredState } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { poolNamed, poolForType, allotMore } from '../volumes/disks.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
+import { meteredInstance } from '../billing/metering.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import type { Instances } from './instances.ts';
@@ -43,7 +44,9 @@ export const makeExpandDisk =
         after: usageOfInstance(next, more.holdsCapacity),
         mayRefuse: true,
       };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes, usage });
+      const event = { accountId, atMs: nowMs, kind, subjectId: instanceId, data: sizes, usage };
+      const rates = { before: rateOfInstance(before), after: rateOfInstance(next) };
+      await deps.metering.appendEvent(tx, event, meteredInstance(next), rates);
       return { instanceId, operationId: operationId(instanceId, next.generation) };
     });
   };

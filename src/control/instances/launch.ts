@@ -10,9 +10,9 @@ import { type InstanceType, type Region, toDollars } from '../../domain/catalog.
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
+import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, Refusal, regionNotFound } from '../../domain/refusal.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { retiredOf } from '../../store/tables/catalog-rows.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
@@ -28,6 +28,7 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
+import { meteredInstance } from '../billing/metering.ts';
 import type { Variables } from './environment.ts';
 import type { Instances, LaunchInput } from './instances.ts';
 import { mountsOf } from './request-mounts.ts';
@@ -71,7 +72,7 @@ async function writeLaunch(
   const { environment = {}, secrets = {} } = request;
   await deps.variables.write(tx, instance.id, { environment, secrets, names: [] }, nowMs);
   if (request.labels) await writeLabels(tx, 'instance', instance, request.labels);
-  const { availableMicros, isDisabled } = await appendEvent(tx, {
+  const event = {
     accountId: caller.accountId,
     atMs: nowMs,
     kind: 'instance.launched',
@@ -79,7 +80,10 @@ async function writeLaunch(
     data: { name: instance.spec.name, type: type.name, image: image.name },
     counts: { instances: 1 },
     usage: { before: {}, after: usageOfInstance(instance, true), mayRefuse: true },
-  });
+  };
+  const rates = { before: null, after: rateOfInstance(instance) };
+  const launched = await deps.metering.appendEvent(tx, event, meteredInstance(instance), rates);
+  const { availableMicros, isDisabled } = launched;
   if (isDisabled) throw disabledOwner();
   refuseWithoutMoney(BigInt(availableMicros), instance);
   return { instanceId: instance.id };

@@ -114,7 +114,13 @@ export function makeOperations(deps: UseCaseDeps): Operations {
         if ('why' in how) throw new Refusal('not_now', `cannot cancel operation ${id}: ${how.why}`);
         // Only the current operation of an existing instance can be canceled.
         if (!row) throw unknownOperation(id);
-        const canceling = await writeAction(tx, row, { action: how.action, cause: 'user', catalog, nowMs });
+        const canceling = await writeAction(tx, row, {
+          action: how.action,
+          cause: 'user',
+          catalog,
+          metering: deps.metering,
+          nowMs,
+        });
         const operation = supersedeOperation(found.operation, nowMs);
         return { operation: shown({ ...found, operation }), operationId: canceling };
       });

@@ -4,8 +4,9 @@ import { backOffMs, type Limits } from '../../domain/instance-states.ts';
 import type { Instance, InstanceSpec, Observed } from '../../domain/instance.ts';
 import type { PermanentFailure, InstanceObservation } from '../../domain/plan.ts';
 import { advanceOperation } from '../../domain/operation.ts';
+import { isSameRate, rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
-import { appendEvent, bumpVersion } from '../../store/tables/events.ts';
+import { bumpVersion } from '../../store/tables/events.ts';
 import { changeSpec, writeReconciledInstance } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import type { Semaphore } from '../../async/semaphore.ts';
@@ -14,13 +15,15 @@ import type { Variables } from './environment.ts';
 import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import { meteredInstance } from '../billing/metering.ts';
 import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { HeldDisks } from '../volumes/held-disks.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
 
-export interface InstanceReconcilerDeps extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog'> {
+export interface InstanceReconcilerDeps
+  extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog' | 'metering'> {
   imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;
@@ -173,17 +176,14 @@ export async function writeInTransaction(
     mayRefuse: false,
   };
   const was = before.observed;
-  if (status === was.status && phase === was.phase && diagnosis === was.diagnosis) {
+  const rates = { before: rateOfInstance(stored), after: rateOfInstance(written) };
+  const looksSame = status === was.status && phase === was.phase && diagnosis === was.diagnosis;
+  if (looksSame && isSameRate(rates.before, rates.after)) {
     await bumpVersion(tx, ownerId, { usage });
     return written;
   }
-  await appendEvent(tx, {
-    accountId: ownerId,
-    atMs: nowMs,
-    kind: 'instance.observed',
-    subjectId: id,
-    data: { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) },
-    usage,
-  });
+  const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) };
+  const event = { accountId: ownerId, atMs: nowMs, kind: 'instance.observed', subjectId: id, data, usage };
+  await deps.metering.appendEvent(tx, event, meteredInstance(written), rates);
   return written;
 }

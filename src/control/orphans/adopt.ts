@@ -11,11 +11,11 @@ import { freeCapacity, capacityShortfall } from '../../domain/placement.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { orphanIdOf, type Orphan, type OrphanAction } from '../../domain/orphan.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
+import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import type { Observation } from '../../engines/contract.ts';
 import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { lockOwnImageByRef, ownImageFromRow } from '../../store/tables/images.ts';
@@ -26,6 +26,7 @@ import { orphanById, claimOrphan } from '../../store/tables/orphans.ts';
 import { allotOwnDisks } from '../volumes/disks.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { TaskDeps } from '../base/deps.ts';
+import { meteredInstance, type Metering } from '../billing/metering.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { imageOfSpec } from '../images/images.ts';
 import { newInstance, type LaunchDeps } from '../instances/launch.ts';
@@ -43,7 +44,7 @@ export interface OrphanRequest {
 export interface AdoptDeps
   extends
     Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log' | 'changes'>,
-    Pick<LaunchDeps, 'readCatalog' | 'notebookTokens' | 'firstStopPolicy'> {}
+    Pick<LaunchDeps, 'readCatalog' | 'metering' | 'notebookTokens' | 'firstStopPolicy'> {}
 
 const CALL_DEADLINE_MS = 10_000;
 
@@ -74,7 +75,7 @@ export function makeAdopt(deps: AdoptDeps) {
     const notebookToken = deps.notebookTokens.seal(id, known ?? undefined);
     const adoption = { orphan, owner, type, catalog, drivers, container };
     const instance = adoptedInstance(adoption, request.name ?? id, deps.firstStopPolicy, time.now());
-    await store.write((tx) => write(tx, adoption, instance, notebookToken));
+    await store.write((tx) => write(tx, deps.metering, adoption, instance, notebookToken));
     deps.log.info({ orphan: orphan.id, owner: owner.username, by: caller.username }, 'adopted an orphan');
     deps.changes.publish({ subject: 'instance', isDue: true });
     return id;
@@ -209,6 +210,7 @@ async function withOwnImage(tx: Db, instance: Instance): Promise<Instance> {
 
 async function write(
   tx: Db,
+  metering: Metering,
   { orphan, catalog, drivers }: Adoption,
   found: Instance,
   notebookToken: string,
@@ -233,7 +235,7 @@ async function write(
     ? await adjustCapacity(tx, orphan.regionId, capacityOf(type), 1, ports)
     : await reserveNodePortCapacity(tx, orphan.regionId, ports);
   if (!fits) throw await noCapacity(tx, instance);
-  await appendEvent(tx, {
+  const event = {
     accountId: instance.ownerId,
     atMs: instance.requestedAtMs,
     kind: 'instance.adopted',
@@ -241,7 +243,9 @@ async function write(
     data: { name: instance.spec.name, type: type.name, image: instance.spec.image.name },
     counts: { instances: 1 },
     usage: { before: {}, after: usageOfInstance(instance, runs), mayRefuse: false },
-  });
+  };
+  const rates = { before: null, after: rateOfInstance(instance) };
+  await metering.appendEvent(tx, event, meteredInstance(instance), rates);
 }
 
 /** The container uses its resources already; allocations must count them all the same. */

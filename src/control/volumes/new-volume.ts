@@ -4,14 +4,15 @@ import { userId, volumeId, type RegionId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicVolume, type VolumeSource, type Volume } from '../../domain/volume.ts';
+import { rateOfVolume } from '../../domain/meter.ts';
 import { usageOfVolume } from '../../domain/quota.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
 import { poolNamed, poolForType, allotDisk } from './disks.ts';
 import type { Caller } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
+import { meteredStorage } from '../billing/metering.ts';
 import type { PoolDrivers } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 
@@ -34,6 +35,7 @@ type VolumeSpec = Pick<Volume, 'ownerId' | 'ownerName' | 'name' | 'regionId' | '
 
 export async function createVolume(
   tx: Db,
+  { metering }: Pick<UseCaseDeps, 'metering'>,
   spec: VolumeSpec,
   { pool, uuid, nowMs }: { pool: PoolDrivers; uuid: string; nowMs: number },
 ): Promise<NewVolume> {
@@ -50,7 +52,7 @@ export async function createVolume(
   const { id, ownerId, regionId, name, sizeGB, source } = volume;
   const disk = { kind: 'volume' as const, id, regionId, pool: pool.name, ownerId, ...promised(sizeGB) };
   await allotDisk(tx, pool, disk, `the volume needs ${sizeGB} GB`);
-  await appendEvent(tx, {
+  const event = {
     accountId: ownerId,
     atMs: nowMs,
     kind: 'volume.created',
@@ -58,7 +60,8 @@ export async function createVolume(
     data: { name, sizeGB, ...(source ? { madeFrom: source } : {}) },
     counts: { volumes: 1 },
     usage: { before: {}, after: usageOfVolume(volume), mayRefuse: true },
-  });
+  };
+  await metering.appendEvent(tx, event, meteredStorage(volume), { before: null, after: rateOfVolume(volume) });
   return { volumeText: JSON.stringify(publicVolume(volume)), operationId: operationId(id, FIRST_GENERATION) };
 }
 
@@ -69,13 +72,13 @@ export interface CopySource extends VolumeSource {
   type: VolumeType;
 }
 
-interface CopyDeps extends Pick<UseCaseDeps, 'regions' | 'randomUuid'> {
+interface CopyDeps extends Pick<UseCaseDeps, 'regions' | 'randomUuid' | 'metering'> {
   freeSpace: FreeSpaceMonitor;
 }
 
 export async function createCopy(
   tx: Db,
-  { regions, freeSpace, randomUuid }: CopyDeps,
+  { regions, freeSpace, randomUuid, metering }: CopyDeps,
   { accountId, username }: Caller,
   source: CopySource,
   { name, sizeGB = source.sizeGB, volumeType: type = source.type }: CopyRequest,
@@ -98,7 +101,7 @@ export async function createCopy(
   freeSpace.refuseIfNearlyFull([pool]);
   const owner = { ownerId: userId(accountId), ownerName: username };
   const spec = { ...owner, name, regionId, type, sizeGB, source: { kind, id } };
-  return createVolume(tx, spec, { pool, uuid: randomUuid(), nowMs });
+  return createVolume(tx, { metering }, spec, { pool, uuid: randomUuid(), nowMs });
 }
 
 export async function lockSourceDisk(tx: Db, { kind, id }: VolumeSource): Promise<Disk> {

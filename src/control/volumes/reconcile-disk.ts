@@ -13,7 +13,7 @@ import { deleteDisks } from '../../store/tables/disks.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { deleteLeasedRow } from '../../store/tables/operations.ts';
 import type { LeaseGuard } from '../../store/db/leases.ts';
-import type { TaskDeps } from '../base/deps.ts';
+import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { locateDisks, withDiskMutex, type LocatedDisk } from './disks.ts';
 import type { HeldDisks } from './held-disks.ts';
@@ -21,7 +21,8 @@ import type { HeldDisks } from './held-disks.ts';
 export const OBSERVE_AGAIN_MS = 5_000;
 export const IN_USE_RETRY_MS = 1_000;
 
-export interface DiskReconcilerDeps extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'> {
+export interface DiskReconcilerDeps
+  extends Pick<TaskDeps, 'store' | 'regions' | 'time' | 'log'>, Pick<UseCaseDeps, 'metering'> {
   limits: Pick<Limits, 'maxDiskAttempts' | 'backOffBaseMs' | 'backOffMaxMs'>;
   heldDisks: Pick<HeldDisks, 'watch'>;
 }

@@ -2,13 +2,14 @@
 import type { DiskId } from '../../domain/disk.ts';
 import { endOperation } from '../../domain/operation.ts';
 import { failSnapshot, planSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { rateOfSnapshot } from '../../domain/meter.ts';
 import { usageOfSnapshot } from '../../domain/quota.ts';
 import { deleteDisks } from '../../store/tables/disks.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { snapshotFromRow, writeReconciledSnapshot } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
 import { isCopySource } from '../../store/tables/volumes.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
+import { meteredStorage } from '../billing/metering.ts';
 import type { LocatedDisk } from './disks.ts';
 import {
   destroyDisk,
@@ -77,7 +78,7 @@ const failPermanently = (work: Work, disk: LocatedDisk, failure: Failure): Promi
   );
 
 async function writeResult(
-  { store, time, guard, subject }: Work,
+  { store, time, guard, subject, metering }: Work,
   found: Snapshot,
   kind: string,
   data: object,
@@ -87,7 +88,9 @@ async function writeResult(
     if (!(await writeReconciledSnapshot(tx, guard, found))) return false;
     await alsoWrite?.(tx);
     const usage = { before: usageOfSnapshot(subject), after: usageOfSnapshot(found), mayRefuse: false };
-    await appendEvent(tx, { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data, usage });
+    const event = { accountId: found.ownerId, atMs: time.now(), kind, subjectId: found.id, data, usage };
+    const rates = { before: rateOfSnapshot(subject), after: rateOfSnapshot(found) };
+    await metering.appendEvent(tx, event, meteredStorage(found), rates);
     return true;
   });
   return { dueAtMs: written ? null : time.now() };

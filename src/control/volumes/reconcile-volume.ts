@@ -3,14 +3,15 @@ import { promised } from '../../domain/disk.ts';
 import { endOperation, failOperation } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { failVolume, planVolume, type Volume, type VolumeStatus } from '../../domain/volume.ts';
-import { usageOfVolume, type Usage } from '../../domain/quota.ts';
+import { rateOfVolume } from '../../domain/meter.ts';
+import { usageOfVolume } from '../../domain/quota.ts';
 import { deleteDisks, resizeDisk } from '../../store/tables/disks.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import { makeMountersDue } from '../../store/tables/instances.ts';
 import type { Db } from '../../store/store.ts';
 import { isCopySource, mountersOf, volumeFromRow, writeReconciledVolume } from '../../store/tables/volumes.ts';
 import type { PublishChanges } from '../base/changes.ts';
 import type { ReconcileResult } from '../base/reconcile-loop.ts';
+import { meteredStorage } from '../billing/metering.ts';
 import type { DiskHolders } from './disk-holders.ts';
 import type { LocatedDisk } from './disks.ts';
 import {
@@ -147,16 +148,19 @@ async function writeResult(
   const { time, guard } = work;
   const { id: subjectId, ownerId: accountId } = work.subject;
   const next = await work.store.write(async (tx) => {
-    let before: Usage = {};
+    let found: Volume | null = null;
     const written = await writeReconciledVolume(tx, guard, (volume) => {
-      before = usageOfVolume(volume);
+      found = volume;
       return change(volume);
     });
     if (!written) return null;
     await makeMountersDue(tx, subjectId, time.now());
     await alsoWrite?.(tx);
-    const usage = { before, after: usageOfVolume(written), mayRefuse: false };
-    await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId, data, usage });
+    const before: Volume = found ?? written;
+    const usage = { before: usageOfVolume(before), after: usageOfVolume(written), mayRefuse: false };
+    const event = { accountId, atMs: time.now(), kind, subjectId, data, usage };
+    const rates = { before: rateOfVolume(before), after: rateOfVolume(written) };
+    await work.metering.appendEvent(tx, event, meteredStorage(written), rates);
     return written;
   });
   if (next) work.changes.publish({ subject: 'instance', isDue: true });

@@ -4,8 +4,8 @@ import { snapshotId } from '../../domain/ids.ts';
 import { beginOperation, FIRST_GENERATION, operationId } from '../../domain/operation.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { publicSnapshot, type Snapshot } from '../../domain/snapshot.ts';
+import { rateOfSnapshot } from '../../domain/meter.ts';
 import { usageOfSnapshot } from '../../domain/quota.ts';
-import { appendEvent } from '../../store/tables/events.ts';
 import {
   countSnapshots,
   lockSnapshot,
@@ -18,6 +18,7 @@ import { poolNamed, allotDisk } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
 import { lockVolume, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
 import { requestReconcile } from '../base/idempotent.ts';
+import { meteredStorage } from '../billing/metering.ts';
 import type { Caller, LongRunning, Pager, TextPage } from '../base/caller.ts';
 
 export interface Snapshots {
@@ -68,7 +69,9 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         await allotDisk(tx, pool, disk, `the snapshot needs ${sizeGB} GB`);
         const data = { name, volumeId: of, sizeGB };
         const usage = { before: {}, after: usageOfSnapshot(snapshot), mayRefuse: true };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data, usage });
+        const event = { accountId, atMs: nowMs, kind: 'snapshot.created', subjectId: id, data, usage };
+        const rates = { before: null, after: rateOfSnapshot(snapshot) };
+        await deps.metering.appendEvent(tx, event, meteredStorage(snapshot), rates);
         const snapshotText = JSON.stringify(publicSnapshot(snapshot));
         return { snapshotText, operationId: operationId(id, FIRST_GENERATION) };
       }),
@@ -92,7 +95,9 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         await requestSnapshotDeletion(tx, snapshot, deleted, nowMs);
         const data = { name: snapshot.name };
         const usage = { before: usageOfSnapshot(snapshot), after: {}, mayRefuse: false };
-        await appendEvent(tx, { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data, usage });
+        const event = { accountId, atMs: nowMs, kind: 'snapshot.deleted', subjectId: id, data, usage };
+        const rates = { before: rateOfSnapshot(snapshot), after: null };
+        await deps.metering.appendEvent(tx, event, meteredStorage(snapshot), rates);
         return { id, operationId: operationId(id, deleted.generation) };
       }),
 

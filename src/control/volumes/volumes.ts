@@ -6,6 +6,7 @@ import { Refusal, regionNotFound, volumeNotFound } from '../../domain/refusal.ts
 import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
 import { promised, type VolumeType } from '../../domain/disk.ts';
 import { labelsText, withLabels, type Labels } from '../../domain/resource-labels.ts';
+import { rateOfVolume } from '../../domain/meter.ts';
 import { usageOfVolume } from '../../domain/quota.ts';
 import { disksAmong } from '../../store/tables/disks.ts';
 import { isUniqueViolation } from '../../store/db/errors.ts';
@@ -26,6 +27,7 @@ import {
 import { poolNamed, poolForType, allotMore } from './disks.ts';
 import { createCopy, lockSourceDisk, createVolume, volumeNameTaken, type CopyRequest } from './new-volume.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
+import { meteredStorage } from '../billing/metering.ts';
 import { idempotentWrite, requestReconcile } from '../base/idempotent.ts';
 import type { FreeSpaceMonitor } from './free-space.ts';
 import type { Caller, LongRunning, Mutation, Pager, TextPage } from '../base/caller.ts';
@@ -96,7 +98,7 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
         const owner = { ownerId: userId(accountId), ownerName: username };
         const spec = { ...owner, name, regionId: regionId(region), type, sizeGB, source: null };
         const id = randomUuid();
-        const { volumeText, operationId } = await createVolume(tx, spec, { pool, uuid: id, nowMs });
+        const { volumeText, operationId } = await createVolume(tx, deps, spec, { pool, uuid: id, nowMs });
         await writeLabels(tx, 'volume', { id, ownerId: accountId }, labels);
         return { volumeText: withLabels(volumeText, labelsText(labels)), operationId };
       });
@@ -213,7 +215,9 @@ const expandVolume =
       await allotMore(tx, pool, disk, promised(sizeGB), `the volume needs ${sizeGB - volume.sizeGB} GB more`);
       const data = { sizeGB, fromGB: volume.sizeGB };
       const usage = { before: usageOfVolume(volume), after: usageOfVolume(larger), mayRefuse: true };
-      await appendEvent(tx, { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data, usage });
+      const event = { accountId, atMs: nowMs, kind: 'volume.expandWished', subjectId: id, data, usage };
+      const rates = { before: rateOfVolume(volume), after: rateOfVolume(larger) };
+      await deps.metering.appendEvent(tx, event, meteredStorage(larger), rates);
       const volumeText = await publicText(tx, larger);
       return { volumeText, sizeLimit, operationId: operationId(id, larger.generation) };
     });
@@ -235,7 +239,7 @@ const deleteVolume =
         operation: beginOperation('deleteVolume', 'user', nowMs),
       };
       await writeVolumeDesiredState(tx, volume, gone, { listed: false, dueAtMs: nowMs });
-      await appendEvent(tx, {
+      const event = {
         accountId,
         atMs: nowMs,
         kind: 'volume.deleted',
@@ -243,6 +247,8 @@ const deleteVolume =
         data: { name: volume.name },
         counts: { volumes: -1 },
         usage: { before: usageOfVolume(volume), after: {}, mayRefuse: false },
-      });
+      };
+      const rates = { before: rateOfVolume(volume), after: null };
+      await deps.metering.appendEvent(tx, event, meteredStorage(gone), rates);
       return { id, operationId: operationId(id, gone.generation) };
     });

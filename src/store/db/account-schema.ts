@@ -34,6 +34,8 @@ export interface AccountTable {
   balanceMicros: Generated<number>;
   voucherMicros: Generated<number>;
   creditMicros: Generated<number>;
+  /** How far below 0 cash may go. */
+  overdraftMicros: Generated<number>;
   /** `Usage` of quotas; null until counted. */
   usage: Generated<string | null>;
 }

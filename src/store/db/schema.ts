@@ -9,6 +9,7 @@
 import type { Generated } from 'kysely';
 import type { AccountSchema } from './account-schema.ts';
 import type { AuditSchema } from './audit-schema.ts';
+import type { BillingSchema } from './billing-schema.ts';
 import type { Flag } from './columns.ts';
 import type { WebhookSchema } from './webhook-schema.ts';
 
@@ -47,6 +48,8 @@ export interface RegionTable {
   /** Set by an administrator; null: `domain`, which follows the settings. */
   ownDomain: Generated<string | null>;
   offPeak: Generated<string | null>;
+  /** Storage kind → micro-dollars per GB and 30 days; null: the default. */
+  storagePrices: Generated<string | null>;
 }
 
 /** `holderId`: a region, for accounts without a policy of their own, or an account. */
@@ -331,7 +334,7 @@ export interface MetricHourTable {
   body: Uint8Array;
 }
 
-export interface Schema extends AccountSchema, AuditSchema, WebhookSchema {
+export interface Schema extends AccountSchema, AuditSchema, BillingSchema, WebhookSchema {
   metricMinute: MetricMinuteTable;
   metricHour: MetricHourTable;
   setting: SettingTable;

@@ -1,13 +1,23 @@
 /** Regions, operator images and instance types, as launches and lists read them. */
 import type { Selectable } from 'kysely';
-import type { Capacity, ChargeMode, Image, InstanceType, Region } from '../../domain/catalog.ts';
+import {
+  defaultStoragePrices,
+  type Capacity,
+  type ChargeMode,
+  type Image,
+  type InstanceType,
+  type Micros,
+  type Region,
+  type StorageKind,
+  type StoragePrices,
+} from '../../domain/catalog.ts';
 import type { Drain } from '../../domain/drain.ts';
 import type { OffPeak } from '../../domain/off-peak.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
 import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
-import { drain as drainColumn, offPeakSchema, parseTags, priceList } from './json-schemas.ts';
+import { drain as drainColumn, offPeakSchema, parseTags, priceList, storagePriceList } from './json-schemas.ts';
 
 type RegionCapacity = Capacity & { nodePorts: number };
 
@@ -17,6 +27,7 @@ export interface RegionWithUsage {
   used: RegionCapacity;
   drain: Drain | null;
   offPeak: OffPeak | null;
+  storagePrices: StoragePrices;
 }
 
 const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
@@ -54,11 +65,36 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
     drain:
       row.drain === null ? null : parseJson(drainColumn, row.drain, { table: 'region', id: row.id, column: 'drain' }),
     offPeak: offPeakOf(row),
+    storagePrices: storagePricesOf(row),
   };
 };
 
+export function storagePricesOf({
+  id,
+  storagePrices,
+}: Pick<Selectable<RegionTable>, 'id' | 'storagePrices'>): StoragePrices {
+  if (storagePrices === null) return defaultStoragePrices;
+  const stored = parseJson(storagePriceList, storagePrices, { table: 'region', id, column: 'storagePrices' });
+  return {
+    filesystem: BigInt(stored.filesystem),
+    highspeedstorage: BigInt(stored.highspeedstorage),
+    snapshot: BigInt(stored.snapshot),
+    keptDisk: BigInt(stored.keptDisk),
+  };
+}
+
 export const offPeakOf = ({ id, offPeak }: Pick<Selectable<RegionTable>, 'id' | 'offPeak'>): OffPeak | null =>
   offPeak === null ? null : parseJson(offPeakSchema, offPeak, { table: 'region', id, column: 'offPeak' });
+
+/** Prices of now, for a transaction that begins to charge storage. */
+export async function storagePriceOf(tx: Db, regionId: string, kind: StorageKind): Promise<Micros> {
+  const row = await tx
+    .selectFrom('region')
+    .select(['id', 'storagePrices'])
+    .where('id', '=', regionId)
+    .executeTakeFirst();
+  return (row ? storagePricesOf(row) : defaultStoragePrices)[kind];
+}
 
 export async function regionsWithUsage(db: Db): Promise<RegionWithUsage[]> {
   return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);

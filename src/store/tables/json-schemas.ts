@@ -1,7 +1,9 @@
 /** Schemas of JSON columns. Outputs are the domain types, so a missing member doesn't compile. */
 import { scopes, type Scope } from '../../domain/scopes.ts';
 import { z } from 'zod';
-import { chargeModes } from '../../domain/catalog.ts';
+import { meters } from '../../domain/meter.ts';
+import type { GrantScope } from '../../domain/purse.ts';
+import { chargeModes, storageKinds } from '../../domain/catalog.ts';
 import { egressProtocols, type EgressPolicy } from '../../domain/egress.ts';
 import type { Drain } from '../../domain/drain.ts';
 import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
@@ -213,6 +215,7 @@ export const offPeakSchema: z.ZodType<OffPeak> = z.object({
 });
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
+export const storagePriceList = z.record(z.enum(storageKinds), z.number());
 
 /** Metrics spans in compact form: null is a figure that was not read. */
 const figures = z.array(z.number().nullable());
@@ -247,3 +250,9 @@ export const parseKeyAddresses = (text: string, apiKey: string): string[] =>
 
 export const parseRoles = (text: string, account: string): string[] =>
   parseJson(texts, text, { table: 'account', id: account, column: 'roles' });
+
+export const grantScope: z.ZodType<GrantScope> = z.object({
+  regionId: z.string().exactOptional(),
+  instanceTypeId: z.string().exactOptional(),
+  meter: z.enum(meters).exactOptional(),
+});

@@ -1,0 +1,128 @@
+/** Books metered use at each full minute. A repeated run books nothing. */
+import { lastFullMinute } from '../../domain/charge.ts';
+import type { Db } from '../../store/store.ts';
+import { expiredGrants, lockWallets, plainEntry, saveWallets, writeEntries } from '../../store/tables/ledger.ts';
+import {
+  chargingPeriods,
+  duePeriods,
+  shiftOpenPeriods,
+  writeCharged,
+  type DuePeriods,
+} from '../../store/tables/usage-periods.ts';
+import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import { notifyAdministrators } from '../base/notify-administrators.ts';
+import { bookUsage, type Booking } from './book-usage.ts';
+
+/** A transaction of this size holds other requests back for milliseconds. */
+const PAGE_SIZE = 250;
+
+export type ChargeDeps = Pick<TaskDeps, 'store' | 'regions' | 'log' | 'time'> & Pick<UseCaseDeps, 'metering'>;
+
+/** Books the periods up to `untilMs`, whichever page they are on. */
+export async function bookPage(
+  tx: Db,
+  ids: readonly { accountId: string; id: number }[],
+  untilMs: number,
+  nowMs: number,
+): Promise<Booking> {
+  const before = await lockWallets(
+    tx,
+    ids.map(({ accountId }) => accountId),
+  );
+  const periods = await chargingPeriods(
+    tx,
+    ids.map(({ id }) => id),
+  );
+  const due = periods.filter(({ chargedUntilMs }) => chargedUntilMs < untilMs);
+  const booking = bookUsage(
+    due.map((period) => ({ period, untilMs })),
+    before,
+    nowMs,
+  );
+  await writeEntries(tx, booking.entries);
+  await writeCharged(tx, booking.charged);
+  await saveWallets(tx, before, booking.wallets.values());
+  return booking;
+}
+
+export function makeChargeUsage({ store, regions, metering, log, time }: ChargeDeps): () => Promise<void> {
+  const { clock } = metering;
+
+  async function followClock(): Promise<void> {
+    const stepMs = clock.stepMs();
+    if (stepMs === 0) return;
+    log.warn({ stepMs }, 'the system clock was set; the time that it skipped or repeated is not charged');
+    await store.write(async (tx) => {
+      await shiftOpenPeriods(tx, stepMs);
+      clock.applyStep();
+    });
+  }
+
+  async function book(of: Pick<DuePeriods, 'regionId' | 'untilMs'>): Promise<void> {
+    const nowMs = clock.now();
+    let after: DuePeriods['after'] = { accountId: '', id: 0 };
+    for (;;) {
+      const page = await duePeriods(store.read, { ...of, nowMs, after, limit: PAGE_SIZE });
+      const last = page.at(-1);
+      if (!last) return;
+      const { gaps } = await store.write((tx) => bookPage(tx, page, of.untilMs, nowMs));
+      if (gaps.length > 0) await reportGaps(gaps);
+      after = last;
+    }
+  }
+
+  async function reportGaps(gaps: Booking['gaps']): Promise<void> {
+    const freeHours = Math.round(Math.max(...gaps.map(({ freeMs }) => freeMs)) / 360_000) / 10;
+    const data = { periods: gaps.length, freeHours };
+    log.warn(data, 'usage was not booked for more than an hour; that time is not charged');
+    const subjectId = gaps[0]?.period.regionId ?? '';
+    await store.write((tx) => notifyAdministrators(tx, { atMs: time.now(), kind: 'billing.gap', subjectId, data }));
+  }
+
+  return async () => {
+    await followClock();
+    await store.write((tx) => expireGrants(tx, time.now()));
+    if (!metering.isBilled) return;
+    for (const { regionId, health } of regions.all()) {
+      if (!health.answers) metering.lost(regionId);
+      const seenAtMs = metering.seenAtMs(regionId);
+      if (seenAtMs !== null) await book({ regionId, untilMs: lastFullMinute(Math.min(seenAtMs, clock.now())) });
+    }
+    await book({ regionId: null, untilMs: lastFullMinute(clock.now()) });
+  };
+}
+
+const EXPIRED_AT_ONCE = 100;
+
+async function expireGrants(tx: Db, nowMs: number): Promise<void> {
+  const expired = await expiredGrants(tx, nowMs, EXPIRED_AT_ONCE);
+  if (expired.length === 0) return;
+  const before = await lockWallets(
+    tx,
+    expired.map(({ accountId }) => accountId),
+  );
+  const ids = new Set(expired.map(({ id }) => id));
+  const wallets = [...before.values()].map(({ accountId, purse }) => ({
+    accountId,
+    purse: {
+      ...purse,
+      grants: purse.grants.map((grant) => (ids.has(grant.id) ? { ...grant, leftMicros: 0n } : grant)),
+    },
+  }));
+  const entries = [...before.values()].flatMap(({ accountId, purse }) =>
+    purse.grants
+      .filter(({ id }) => ids.has(id))
+      .map(({ id, kind, leftMicros }) => ({
+        ...plainEntry,
+        accountId,
+        atMs: nowMs,
+        kind: 'expiry',
+        fromLedger: kind,
+        toLedger: 'expired',
+        amountMicros: Number(leftMicros),
+        grantId: id,
+      })),
+  );
+  await writeEntries(tx, entries);
+  await saveWallets(tx, before, wallets);
+}

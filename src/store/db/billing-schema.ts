@@ -1,0 +1,78 @@
+/** Tables of billing: `docs/reference/billing.md`. Amounts are micro-dollars. */
+import type { Generated } from 'kysely';
+import type { Flag } from './columns.ts';
+
+/** A span in which one resource has one price. At most one is open per resource. */
+export interface UsagePeriodTable {
+  id: Generated<number>;
+  accountId: string;
+  subjectId: string;
+  /** Name of the resource when the period opened. */
+  subjectName: string;
+  meter: string;
+  state: string;
+  regionId: string;
+  /** Instance type; '' for storage. */
+  typeId: string;
+  priceMicros: number;
+  quantity: number;
+  unitMs: number;
+  openedAtMs: number;
+  closedAtMs: number | null;
+  /** Numbers of the account's events that opened and closed the period. */
+  openSeq: number;
+  closeSeq: number | null;
+  /** Booked up to here; moves with the clock when the clock is set. */
+  chargedUntilMs: number;
+  chargedMicros: Generated<number>;
+  /** Below one unit, in `price × quantity × ms`. */
+  carry: number;
+  /** Free time within the period: gaps. */
+  freeMs: Generated<number>;
+  /** 1 while the period is open and costs money. */
+  isCharging: Flag;
+}
+
+/** Moves an amount from one ledger account to another. */
+export interface EntryTable {
+  id: Generated<number>;
+  accountId: string;
+  atMs: number;
+  kind: string;
+  fromLedger: string;
+  toLedger: string;
+  amountMicros: number;
+  /** '' unless a voucher or credit moves. */
+  grantId: string;
+  subjectId: string;
+  meter: string;
+  /** Set for metered use, with its hour and span. */
+  periodId: number | null;
+  hourMs: number | null;
+  fromMs: number | null;
+  untilMs: number | null;
+  reason: string;
+  /** Account that asked for it; '' for Berth. */
+  byAccountId: string;
+  /** The entry that a reversal or refund takes back. */
+  reversesId: number | null;
+}
+
+export interface CreditGrantTable {
+  id: string;
+  accountId: string;
+  kind: string;
+  amountMicros: number;
+  leftMicros: number;
+  expiresAtMs: number | null;
+  /** JSON of `GrantScope`. */
+  scope: string;
+  reason: string;
+  createdAtMs: number;
+}
+
+export interface BillingSchema {
+  usagePeriod: UsagePeriodTable;
+  entry: EntryTable;
+  creditGrant: CreditGrantTable;
+}

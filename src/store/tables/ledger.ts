@@ -1,0 +1,163 @@
+/**
+ * Entries, balances and credit grants. The account's row is locked before any of them: its columns
+ * `balanceMicros`, `voucherMicros` and `creditMicros` are the sums of its entries.
+ */
+import { sql, type Insertable, type Selectable } from 'kysely';
+import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
+import { oneOf, parseJson } from '../db/columns.ts';
+import { isSqlite } from '../db/dialect.ts';
+import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
+import type { Db } from '../store.ts';
+import { grantScope } from './json-schemas.ts';
+
+export type EntryRow = Selectable<EntryTable>;
+export type NewEntry = Omit<Insertable<EntryTable>, 'id'>;
+
+export interface Wallet {
+  accountId: string;
+  purse: Purse;
+}
+
+/** Members that most entries leave empty. */
+export const plainEntry = {
+  grantId: '',
+  subjectId: '',
+  meter: '',
+  periodId: null,
+  hourMs: null,
+  fromMs: null,
+  untilMs: null,
+  reason: '',
+  byAccountId: '',
+  reversesId: null,
+} as const;
+
+const grantFromRow = (row: Selectable<CreditGrantTable>): CreditGrant => ({
+  id: row.id,
+  kind: oneOf(grantKinds, row.kind),
+  leftMicros: BigInt(row.leftMicros),
+  expiresAtMs: row.expiresAtMs,
+  scope: parseJson(grantScope, row.scope, { table: 'creditGrant', id: row.id, column: 'scope' }),
+  createdAtMs: row.createdAtMs,
+});
+
+/** Locks the accounts in the order of their ids, and reads what they can spend. */
+export async function lockWallets(tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> {
+  const ids = [...new Set(accountIds)].toSorted();
+  if (ids.length === 0) return new Map();
+  let locked = tx
+    .selectFrom('account')
+    .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros'])
+    .where('id', 'in', ids)
+    .orderBy('id');
+  if (!isSqlite(tx)) locked = locked.forUpdate();
+  const rows = await locked.execute();
+  const withGrants = rows.filter(({ voucherMicros, creditMicros }) => voucherMicros + creditMicros > 0);
+  const grants = await openGrantsOf(
+    tx,
+    withGrants.map(({ id }) => id),
+  );
+  return new Map(
+    rows.map(({ id, balanceMicros, overdraftMicros }) => [
+      id,
+      {
+        accountId: id,
+        purse: {
+          cashMicros: BigInt(balanceMicros),
+          floorMicros: -BigInt(overdraftMicros),
+          grants: grants.filter(({ accountId }) => accountId === id).map(({ grant }) => grant),
+        },
+      },
+    ]),
+  );
+}
+
+async function openGrantsOf(db: Db, accountIds: string[]): Promise<{ accountId: string; grant: CreditGrant }[]> {
+  if (accountIds.length === 0) return [];
+  const rows = await db
+    .selectFrom('creditGrant')
+    .selectAll()
+    .where('accountId', 'in', accountIds)
+    .where('leftMicros', '>', 0)
+    .execute();
+  return rows.map((row) => ({ accountId: row.accountId, grant: grantFromRow(row) }));
+}
+
+const sumOf = ({ grants }: Purse, kind: CreditGrant['kind']): number =>
+  Number(grants.reduce((sum, grant) => (grant.kind === kind ? sum + grant.leftMicros : sum), 0n));
+
+const big = (value: number | bigint) => sql`cast(${Number(value)} as bigint)`;
+
+/** Writes what the locked wallets hold now. */
+export async function saveWallets(
+  tx: Db,
+  before: ReadonlyMap<string, Wallet>,
+  wallets: Iterable<Wallet>,
+): Promise<void> {
+  const changed = [...wallets].filter((wallet) => before.get(wallet.accountId)?.purse !== wallet.purse);
+  if (changed.length === 0) return;
+  const balances = changed.map(
+    ({ accountId, purse }) =>
+      sql`(${accountId}, ${big(purse.cashMicros)}, ${big(sumOf(purse, 'voucher'))}, ${big(sumOf(purse, 'credit'))})`,
+  );
+  await sql`update account set "balanceMicros" = new.column2, "voucherMicros" = new.column3,
+    "creditMicros" = new.column4 from (values ${sql.join(balances)}) as new where account.id = new.column1`.execute(tx);
+  const grants = changed.flatMap(({ accountId, purse }) => {
+    const were = new Map(before.get(accountId)?.purse.grants.map(({ id, leftMicros }) => [id, leftMicros]));
+    return purse.grants.filter(({ id, leftMicros }) => were.get(id) !== leftMicros);
+  });
+  if (grants.length === 0) return;
+  const left = grants.map(({ id, leftMicros }) => sql`(${id}, ${big(leftMicros)})`);
+  await sql`update "creditGrant" set "leftMicros" = new.column2
+    from (values ${sql.join(left)}) as new where "creditGrant".id = new.column1`.execute(tx);
+}
+
+/** Entries of an hour of a period add to those that the hour has already. */
+export async function writeEntries(tx: Db, entries: readonly NewEntry[]): Promise<void> {
+  if (entries.length === 0) return;
+  await tx
+    .insertInto('entry')
+    .values([...entries])
+    .onConflict((conflict) =>
+      conflict.columns(['periodId', 'hourMs', 'fromLedger', 'grantId']).doUpdateSet((eb) => ({
+        amountMicros: eb('entry.amountMicros', '+', eb.ref('excluded.amountMicros')),
+        untilMs: eb.ref('excluded.untilMs'),
+      })),
+    )
+    .execute();
+}
+
+export async function insertGrant(tx: Db, grant: Insertable<CreditGrantTable>): Promise<void> {
+  await tx.insertInto('creditGrant').values(grant).execute();
+}
+
+export async function entryById(db: Db, id: number): Promise<EntryRow | undefined> {
+  return db.selectFrom('entry').selectAll().where('id', '=', id).executeTakeFirst();
+}
+
+/** Entries that reverse or refund this one. */
+export async function reversalsOf(db: Db, { accountId, id }: Pick<EntryRow, 'accountId' | 'id'>): Promise<EntryRow[]> {
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('reversesId', '=', id)
+    .orderBy('id')
+    .execute();
+}
+
+/** Grants past their expiry that still hold money. */
+export async function expiredGrants(
+  db: Db,
+  nowMs: number,
+  limit: number,
+): Promise<{ id: string; accountId: string }[]> {
+  return db
+    .selectFrom('creditGrant')
+    .select(['id', 'accountId'])
+    .where('leftMicros', '>', 0)
+    .where('expiresAtMs', '<=', nowMs)
+    .orderBy('expiresAtMs')
+    .limit(limit)
+    .execute();
+}

@@ -1,0 +1,157 @@
+/** Usage periods. The owner's account is locked before its periods. */
+import { sql, type Insertable, type Selectable } from 'kysely';
+import type { Meter } from '../../domain/meter.ts';
+import type { UsagePeriodTable } from '../db/billing-schema.ts';
+import { prepared } from '../db/prepared.ts';
+import type { Schema } from '../db/schema.ts';
+import type { Db } from '../store.ts';
+
+export type PeriodRow = Selectable<UsagePeriodTable>;
+export type NewPeriod = Omit<Insertable<UsagePeriodTable>, 'id'>;
+
+export async function insertPeriod(tx: Db, period: NewPeriod): Promise<void> {
+  await tx.insertInto('usagePeriod').values(period).execute();
+}
+
+const openPeriods = prepared<{ subjectId: string }>()((db, p) =>
+  db.selectFrom('usagePeriod').selectAll().where('subjectId', '=', p('subjectId')).where('closedAtMs', 'is', null),
+);
+
+export const openPeriodOf = async (db: Db, subjectId: string): Promise<PeriodRow | undefined> =>
+  (await openPeriods(db, { subjectId }))[0];
+
+const carries = prepared<{ subjectId: string; meter: string }>()((db, p) =>
+  db
+    .selectFrom('usagePeriod')
+    .select('carry')
+    .where('subjectId', '=', p('subjectId'))
+    .where('meter', '=', p('meter'))
+    .where('state', '=', 'charged')
+    .orderBy('id', 'desc')
+    .limit(1),
+);
+
+/** Carry of the last charged period of the meter; 0 without one. */
+export const carryOf = async (db: Db, subjectId: string, meter: Meter): Promise<number> =>
+  (await carries(db, { subjectId, meter }))[0]?.carry ?? 0;
+
+export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry' | 'freeMs'>;
+
+const big = (value: number) => sql`cast(${value} as bigint)`;
+
+/** Writes what has been booked. */
+export async function writeCharged(tx: Db, periods: readonly ChargedColumns[]): Promise<void> {
+  if (periods.length === 0) return;
+  const rows = periods.map(
+    (row) =>
+      sql`(${big(row.id)}, ${big(row.chargedUntilMs)}, ${big(row.chargedMicros)}, ${big(row.carry)}, ${big(row.freeMs)})`,
+  );
+  await sql`update "usagePeriod" set "chargedUntilMs" = new.column2, "chargedMicros" = new.column3,
+    carry = new.column4, "freeMs" = new.column5
+    from (values ${sql.join(rows)}) as new where "usagePeriod".id = new.column1`.execute(tx);
+}
+
+export async function closePeriod(
+  tx: Db,
+  { id, closedAtMs, closeSeq }: { id: number; closedAtMs: number; closeSeq: number },
+): Promise<void> {
+  await tx.updateTable('usagePeriod').set({ closedAtMs, closeSeq, isCharging: 0 }).where('id', '=', id).execute();
+}
+
+export interface DuePeriods {
+  /** Region of the instances; null: storage, which needs no engine. */
+  regionId: string | null;
+  untilMs: number;
+  nowMs: number;
+  after: Pick<PeriodRow, 'accountId' | 'id'>;
+  limit: number;
+}
+
+/**
+ * Periods not booked up to `untilMs`, by account. Omits instances that are due or leased: a
+ * reconcile may find that they ended.
+ */
+export async function duePeriods(
+  db: Db,
+  { regionId, untilMs, nowMs, after, limit }: DuePeriods,
+): Promise<Pick<PeriodRow, 'accountId' | 'id'>[]> {
+  const open = db
+    .selectFrom('usagePeriod as period')
+    .select(['period.accountId', 'period.id'])
+    .where('period.isCharging', '=', 1)
+    .where('period.chargedUntilMs', '<', untilMs)
+    .where((eb) =>
+      eb.or([
+        eb('period.accountId', '>', after.accountId),
+        eb('period.accountId', '=', after.accountId).and('period.id', '>', after.id),
+      ]),
+    )
+    .orderBy('period.accountId')
+    .orderBy('period.id')
+    .limit(limit);
+  if (regionId === null) return open.where('period.meter', '<>', 'compute').execute();
+  return open
+    .innerJoin('instance', 'instance.id', 'period.subjectId')
+    .where('period.meter', '=', 'compute')
+    .where('period.regionId', '=', regionId)
+    .where('instance.leaseOwner', 'is', null)
+    .where((eb) => eb.or([eb('instance.dueAtMs', 'is', null), eb('instance.dueAtMs', '>', nowMs)]))
+    .execute();
+}
+
+export async function chargingPeriods(db: Db, ids: readonly number[]): Promise<PeriodRow[]> {
+  return db
+    .selectFrom('usagePeriod')
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('isCharging', '=', 1)
+    .orderBy('accountId')
+    .orderBy('id')
+    .execute();
+}
+
+/** Moves the booked time of all open periods with a step of the clock. */
+export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
+  await tx
+    .updateTable('usagePeriod')
+    .set((eb) => ({ chargedUntilMs: eb('chargedUntilMs', '+', stepMs) }))
+    .where('isCharging', '=', 1)
+    .execute();
+}
+
+/**
+ * Lets open periods cost money, or not, from `nowMs` on: time recorded without billing is never
+ * charged. Booked times in the future, of a clock that was set back, become now.
+ */
+export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Promise<void> {
+  const open = tx.updateTable('usagePeriod').where('closedAtMs', 'is', null).where('state', '=', 'charged');
+  if (!isBilled) {
+    await open.set({ isCharging: 0 }).where('isCharging', '=', 1).execute();
+    return;
+  }
+  await open.set({ chargedUntilMs: nowMs }).where('isCharging', '=', 1).where('chargedUntilMs', '>', nowMs).execute();
+  await open
+    .set({ isCharging: 1, chargedUntilMs: nowMs })
+    .where('isCharging', '=', 0)
+    .where('priceMicros', '>', 0)
+    .execute();
+}
+
+/** Rows of resources without an open period, page by page. */
+export async function* unmeteredRows<Table extends 'instance' | 'volume' | 'snapshot'>(
+  db: Db,
+  table: Table,
+  pageSize: number,
+): AsyncGenerator<Selectable<Schema[Table]>> {
+  let after = '';
+  for (;;) {
+    const { rows } = await sql<Selectable<Schema[Table]> & { id: string }>`select * from ${sql.table(table)} as row
+      where id > ${after} and not exists
+        (select 1 from "usagePeriod" where "subjectId" = row.id and "closedAtMs" is null)
+      order by id limit ${pageSize}`.execute(db);
+    yield* rows;
+    const last = rows.at(-1);
+    if (!last) return;
+    after = last.id;
+  }
+}
