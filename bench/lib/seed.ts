@@ -92,6 +92,8 @@ async function seedTemplate(store: Store): Promise<void> {
       type: typed,
       chargeMode: 'perHour',
       duration: 1,
+      autoRenew: false,
+      resume: false,
       isSpot: false,
       mounts: [],
       extraDataDiskGB: 20,

@@ -49,12 +49,21 @@ const script = z
 
 const diskGB = wholeNumber(1, MAX_DISK_GB);
 
+const billingOptions = {
+  autoRenew: z.boolean().describe('Buy the same again at the end; for `perDay`, `perWeek` and `perMonth`').optional(),
+  resume: z
+    .boolean()
+    .describe('Start again in the next off-peak window, or when there is capacity; for `tidePerHour` and spot')
+    .optional(),
+};
+
 const billing = named(
   'BillingRequest',
   z
     .object({
       chargeMode: z.enum(chargeModes).describe('Billing mode'),
       duration: wholeNumber(1, MAX_PERIODS).describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
+      ...billingOptions,
     })
     .superRefine((value, ctx) => {
       if (BILLED_BY_THE_HOUR.includes(value.chargeMode) && value.duration !== 1) {
@@ -135,6 +144,19 @@ export const expandDiskRequest = request('ExpandDiskRequest', {
   instanceId: id.describe('Instance ID'),
   dataDiskGB: diskGB.describe('New total size of the data disk in GB').optional(),
   dockerStorageSize: diskGB.describe('New total size of the Docker disk in GB').optional(),
+});
+export const setBillingRequest = request(
+  'SetBillingRequest',
+  { instanceId: id.describe('Instance ID'), ...billingOptions },
+  'Requires a change. A field left out stays',
+);
+export const instanceBillingOptions = {
+  autoRenew: flag('Whether the paid time is bought again at its end'),
+  resume: flag('Whether it starts again in the next off-peak window, or when there is capacity'),
+};
+export const setBillingAnswer = answer('SetBillingAnswer', {
+  instanceId: text('Instance ID'),
+  ...instanceBillingOptions,
 });
 export const instanceIdAnswer = answer('InstanceIdAnswer', { instanceId: text('Instance ID, `notebook-<uuid>`') });
 

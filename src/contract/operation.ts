@@ -16,7 +16,7 @@ import {
   textOrNull,
   unixMs,
 } from './common.ts';
-import { instance } from './instance.ts';
+import { instance, instanceBillingOptions } from './instance.ts';
 
 export const OPERATION_HEADER = 'X-Operation-Id';
 
@@ -95,12 +95,15 @@ const operatorAction = answer('OperatorAction', {
   .nullable()
   .describe('Last action, if an operator requested it; else null');
 
+const billing = answer('BillingOptions', instanceBillingOptions).describe('Changed by `/instance/billing`');
+
 export const instanceGetAnswer = answer('GetInstanceAnswer', {
   instance: instance.describe('The instance'),
   timeline: z.array(stage).describe('Stages of the last launch or start'),
   operationId: textOrNull('Operation of the timeline; null if it has expired'),
   disks: z.array(disk).describe('Disks of the instance'),
   startCommand: text('Script that runs at every start; may be empty'),
+  billing,
   operatorAction,
 });
 
@@ -111,5 +114,6 @@ export const operatorInstanceAnswer = answer('GetAnyInstanceAnswer', {
   timeline: z.array(stage).describe('Stages of the last launch or start'),
   operationId: textOrNull('Operation of the timeline; null if it has expired'),
   disks: z.array(disk).describe('Disks of the instance'),
+  billing,
   operatorAction,
 });

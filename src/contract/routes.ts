@@ -121,6 +121,10 @@ export const routes = {
     idempotent: true,
     summary: 'Rename and label an instance; change its type, volumes and node ports at its next start or restart',
   }),
+  setBilling: jsonRoute('/instance/billing', instance.setBillingRequest, instance.setBillingAnswer, {
+    idempotent: true,
+    summary: 'Set what follows when paid time, an off-peak window or spot capacity ends',
+  }),
   archive: operationRoute('/instance/archive', instance.instanceIdBody, instance.instanceIdAnswer, {
     summary: 'Archive an instance: store the root disk as an image and remove the container; start restores it',
     source: 'ours; docs/interface.md §3 has the status Archived',

@@ -9,6 +9,7 @@ import { makeCatalog } from './capacity/catalog.ts';
 import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
 import { makeRegionAdministration } from './catalog/region-facts.ts';
+import { makeSetBilling } from './billing/set-billing.ts';
 import { makeCommands } from './inside/commands.ts';
 import { locateVolume } from './volumes/disks.ts';
 import { makeStopPolicies } from './auto-stop/stop-policy.ts';
@@ -203,6 +204,7 @@ function instanceUseCases(
       terminate: makeAction('terminate', foundation),
       update: makeUpdate(foundation),
       expandDisk: makeExpandDisk(foundation),
+      setBilling: makeSetBilling(foundation),
     },
     operations: makeOperations(foundation),
     operator: makeOperator(foundation, reads.get),

@@ -24,6 +24,10 @@ export interface InstanceSpec {
   chargeMode: ChargeMode;
   /** Subscription periods; 1 for `perHour` and `tidePerHour`. */
   duration: number;
+  /** Buys the paid time of `perDay`, `perWeek` and `perMonth` again at its end. */
+  autoRenew: boolean;
+  /** Starts again in the next off-peak window, or when there is capacity for the spot type. */
+  resume: boolean;
   isSpot: boolean;
   mounts: Mount[];
   extraDataDiskGB: number;

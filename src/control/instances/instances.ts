@@ -1,4 +1,5 @@
 /** Instances of an account: their use cases, and those that only read. */
+import { billingOptionsOf, type BillingOptions, type BillingOptionsRequest } from '../../domain/billing-options.ts';
 import type { ChargeMode } from '../../domain/catalog.ts';
 import type { DiskSizes } from '../../domain/desired-state.ts';
 import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
@@ -32,7 +33,7 @@ export interface LaunchInput {
   imageId: string;
   instanceTypeId: string;
   region: string;
-  billing: { chargeMode: ChargeMode; duration: number };
+  billing: { chargeMode: ChargeMode; duration: number } & BillingOptionsRequest;
   remoteStorages: { mountPath: string; remoteStorageName: string; remoteStorageId: string; type: string }[];
   instanceConfiguration: {
     extraDataDiskSizeDB: number;
@@ -84,6 +85,12 @@ export interface Instances {
     body: { instanceId: string } & UpdateInput,
     idempotency: Idempotency | null,
   ): Promise<{ instanceId: string; appliesAt: 'now' | 'nextStart'; pendingChanges: PublicChange | null }>;
+  /** Keeps absent options. At any time, without an operation. */
+  setBilling(
+    caller: Caller,
+    body: { instanceId: string } & BillingOptionsRequest,
+    idempotency: Idempotency | null,
+  ): Promise<{ instanceId: string } & BillingOptions>;
   /** Keeps absent sizes. Throws `no_capacity` when the pool is full. */
   expandDisk: LongRunning<{ instanceId: string } & DiskSizes, { instanceId: string }>;
   /** The instance, and the stages of its last bring-up; `operationId` is null without one. */
@@ -96,6 +103,7 @@ export interface Instances {
     operationId: string | null;
     disks: PublicDisk[];
     startCommand: string;
+    billing: BillingOptions;
     /** Null unless an operator asked for the last operation. */
     operatorAction: { action: OperationKind; reason: string; atUnixMs: number } | null;
   }>;
@@ -146,6 +154,7 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
         operationId: up ? operationId(instanceId, up.generation) : null,
         disks: await publicDisksOf(store.read, regions, row),
         startCommand: spec.startCommand,
+        billing: billingOptionsOf(spec),
         operatorAction: operatorActionOf(listed.operation),
       };
     },

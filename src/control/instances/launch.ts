@@ -4,6 +4,7 @@
  */
 import { instanceIdOf, userId } from '../../domain/ids.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
+import { faultOfBillingOptions } from '../../domain/billing-options.ts';
 import { withSsh } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
 import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
@@ -64,6 +65,8 @@ async function writeLaunch(
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const requested = requestedInstance(deps, caller, request, { type, image, mounts }, nowMs);
+  const fault = faultOfBillingOptions(requested.spec);
+  if (fault !== null) throw new Refusal('field_value', `field "billing.${fault}`);
   const ports = requested.nodePorts.length;
   const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
   await refuseRetired(tx, instance.spec);
@@ -173,6 +176,8 @@ function requestedInstance(
       type,
       chargeMode: billing.chargeMode,
       duration: billing.duration,
+      autoRenew: billing.autoRenew ?? false,
+      resume: billing.resume ?? false,
       isSpot,
       mounts,
       extraDataDiskGB: extraDataDiskGB(type, configuration),

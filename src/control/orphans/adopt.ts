@@ -162,6 +162,8 @@ function adoptedInstance(adoption: Adoption, name: string, stopPolicy: StopPolic
       type,
       chargeMode: 'perHour' as const,
       duration: 1,
+      autoRenew: false,
+      resume: false,
       isSpot: type.isSpot,
       mounts: [],
       extraDataDiskGB: 0,

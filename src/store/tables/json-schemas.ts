@@ -100,6 +100,8 @@ export const instanceSpec: z.ZodType<InstanceSpec> = z.object({
   type: typeOfSpec,
   chargeMode: z.enum(chargeModes),
   duration: z.number(),
+  autoRenew: z.boolean().default(false),
+  resume: z.boolean().default(false),
   isSpot: z.boolean(),
   mounts,
   extraDataDiskGB: z.number(),

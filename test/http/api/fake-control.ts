@@ -145,6 +145,7 @@ const unaskedInstances: Instances = {
   terminate: unasked,
   update: unasked,
   expandDisk: unasked,
+  setBilling: unasked,
   get: unasked,
   open: unasked,
 };

@@ -20,7 +20,12 @@ beforeAll(async () => {
       operator: {
         instances: page,
         volumes: page,
-        instance: async () => ({ ...listed, startCommand: 'export KEY=secret', operatorAction: null }),
+        instance: async () => ({
+          ...listed,
+          startCommand: 'export KEY=secret',
+          billing: { autoRenew: false, resume: false },
+          operatorAction: null,
+        }),
         start: act,
         drain: async (_caller, { regionId, stopRunningAfterMs }) => ({
           regionId,
@@ -51,6 +56,7 @@ test('shows an instance without its start command, which may hold secrets', asyn
   expect(json).toEqual({
     accountId: 'a',
     username: 'ann',
+    billing: { autoRenew: false, resume: false },
     instance: {},
     timeline: [],
     operationId: null,

@@ -37,6 +37,8 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     },
     chargeMode: 'perHour',
     duration: 1,
+    autoRenew: false,
+    resume: false,
     isSpot: false,
     mounts: [],
     extraDataDiskGB: 0,

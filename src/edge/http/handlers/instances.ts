@@ -30,6 +30,7 @@ export const instanceHandlers = ({ instances, stopPolicies, operations }: Contro
       instances
         .expandDisk(caller, { instanceId, dataDiskGB, dockerStorageGB: dockerStorageSize }, idempotency)
         .then(started),
+    setBilling: (caller, { body, idempotency }) => instances.setBilling(caller, body, idempotency),
     open: (caller, { body }) => instances.open(caller, body),
     ends: async (caller, { body: { instanceId, ...policy } }) =>
       presentStopPolicy(await stopPolicies.set(caller, instanceId, stopPolicyOf(policy))),
