@@ -51,6 +51,7 @@ const tags: Record<string, string> = {
   admin: 'Administration',
   balance: 'Balance',
   events: 'Event stream',
+  billing: 'Vouchers and credits',
   webhook: 'Requests to your programs about events',
 };
 

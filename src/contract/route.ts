@@ -107,6 +107,7 @@ export const IGNORED_HEADER = 'X-Ignored-Fields';
 const subjects: Readonly<Record<string, Subject>> = {
   admin: 'admin',
   balance: 'billing',
+  billing: 'billing',
   events: 'account',
   image: 'instances',
   instance: 'instances',

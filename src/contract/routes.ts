@@ -24,6 +24,7 @@ import * as port from './port.ts';
 import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
 import * as stopPolicy from './stop-policy.ts';
+import { creditRoutes } from './credit-routes.ts';
 import { quotaRoutes } from './quota-routes.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
@@ -259,6 +260,7 @@ export const routes = {
   ...operatorRoutes,
   ...accountAdminRoutes,
   ...quotaRoutes,
+  ...creditRoutes,
   ...catalogAdminRoutes,
   ...streamRoutes,
 } as const;

@@ -30,6 +30,7 @@ import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
 import type { FreeSpaceMonitor } from './volumes/free-space.ts';
 import { makeSshIdentity } from './routing/ssh-host-key.ts';
+import { makeCredits } from './billing/credits.ts';
 import { makeQuotas } from './quotas/quotas.ts';
 import { makeOrphans } from './orphans/orphans.ts';
 import { makeTerminalHost } from './inside/terminals/local-host.ts';
@@ -71,6 +72,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       ...catalogUseCases(foundation),
       ...operatorUseCases(foundation),
       quotas: makeQuotas(foundation),
+      credits: makeCredits(foundation),
       events,
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),

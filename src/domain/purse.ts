@@ -4,6 +4,13 @@ import type { Meter } from './meter.ts';
 
 export const grantKinds = ['voucher', 'credit'] as const;
 export type GrantKind = (typeof grantKinds)[number];
+export const creditKinds = ['cash', ...grantKinds] as const;
+export type CreditKind = (typeof creditKinds)[number];
+
+/** Limit of one deposit, voucher, credit or overdraft. */
+export const MAX_CREDIT_DOLLARS = 1_000_000_000;
+/** Limit of cash, vouchers and credits of an account together. */
+export const MAX_HELD_MICROS: Micros = 9_000_000_000_000_000n;
 
 /** Absent members do not restrict. */
 export interface GrantScope {
@@ -67,13 +74,20 @@ const inOrder = (purse: Purse, purchase: Purchase, atMs: number): CreditGrant[] 
   return grantKinds.flatMap((kind) => open.filter((grant) => grant.kind === kind).toSorted(byExpiry));
 };
 
+/** Sums what is left of vouchers or credits that have not expired. */
+export const grantedMicros = ({ grants }: Purse, kind: GrantKind, atMs: number): Micros =>
+  grants.reduce((sum, grant) => (grant.kind === kind && isOpen(grant, atMs) ? sum + grant.leftMicros : sum), 0n);
+
+/** Cash down to the floor. */
+export const spendableCash = ({ cashMicros, floorMicros }: Purse): Micros =>
+  cashMicros > floorMicros ? cashMicros - floorMicros : 0n;
+
 const lesser = (one: Micros, other: Micros): Micros => (one < other ? one : other);
 
 /** Money that the purchase could spend. */
 export function availableFor(purse: Purse, purchase: Purchase, atMs: number): Micros {
   const granted = inOrder(purse, purchase, atMs).reduce((sum, { leftMicros }) => sum + leftMicros, 0n);
-  const cash = purse.cashMicros - purse.floorMicros;
-  return granted + (cash > 0n ? cash : 0n);
+  return granted + spendableCash(purse);
 }
 
 /** Spends up to `amountMicros`, and leaves the rest unpaid. */
@@ -88,8 +102,7 @@ export function spend(purse: Purse, amountMicros: Micros, purchase: Purchase, at
     left.set(id, leftMicros - paid);
     unpaid -= paid;
   }
-  const spendable = purse.cashMicros - purse.floorMicros;
-  const cash = spendable > 0n ? lesser(spendable, unpaid) : 0n;
+  const cash = lesser(spendableCash(purse), unpaid);
   if (cash > 0n) payments.push({ ledger: 'cash', grantId: '', amountMicros: cash });
   const grants = purse.grants.map((grant) => ({ ...grant, leftMicros: left.get(grant.id) ?? grant.leftMicros }));
   return {

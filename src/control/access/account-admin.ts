@@ -39,8 +39,11 @@ export interface AccountInfo {
   createdAtMs: number;
   disabledAtMs: number | null;
   deleteAtMs: number | null;
-  /** Dollars. */
+  /** Dollars, as `vouchers`, `credits` and `overdraft`. */
   balance: number;
+  vouchers: number;
+  credits: number;
+  overdraft: number;
   instances: number;
   volumes: number;
 }
@@ -68,6 +71,9 @@ export const accountInfo = (row: AccountRow): AccountInfo => ({
   disabledAtMs: row.disabledAtMs,
   deleteAtMs: row.deleteAtMs,
   balance: toDollars(BigInt(row.balanceMicros)),
+  vouchers: toDollars(BigInt(row.voucherMicros)),
+  credits: toDollars(BigInt(row.creditMicros)),
+  overdraft: toDollars(BigInt(row.overdraftMicros)),
   instances: row.instanceCount,
   volumes: row.volumeCount,
 });

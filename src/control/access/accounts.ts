@@ -1,9 +1,10 @@
 import { fromDollars, toDollars } from '../../domain/catalog.ts';
+import { grantedMicros, spendableCash } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, USER_ROLE } from '../../domain/roles.ts';
 import { accountById, accountByLogin, insertAccount } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { plainEntry, writeEntries } from '../../store/tables/ledger.ts';
+import { plainEntry, purseOf, writeEntries } from '../../store/tables/ledger.ts';
 import type { Db } from '../../store/store.ts';
 import { newPasswordFault, refuseWeakPassword } from './new-password.ts';
 import { notLoggedIn, writeOwnAccount, type CredentialDeps } from './callers.ts';
@@ -122,12 +123,13 @@ export const makeAccounts = (deps: AccountDeps): Accounts => {
     async balance({ accountId }) {
       const account = await accountById(store.read, accountId);
       if (!account) throw notLoggedIn();
-      const dollars = (micros: number) => toDollars(BigInt(micros));
+      const purse = await purseOf(store.read, account);
+      const nowMs = time.now();
       return {
-        balance: dollars(account.balanceMicros),
-        availableBalance: dollars(account.balanceMicros),
-        availableVoucherAmount: dollars(account.voucherMicros),
-        availableCreditAmount: dollars(account.creditMicros),
+        balance: toDollars(purse.cashMicros),
+        availableBalance: toDollars(spendableCash(purse)),
+        availableVoucherAmount: toDollars(grantedMicros(purse, 'voucher', nowMs)),
+        availableCreditAmount: toDollars(grantedMicros(purse, 'credit', nowMs)),
       };
     },
   };

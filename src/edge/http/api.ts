@@ -26,6 +26,7 @@ import { catalogAdminHandlers } from './handlers/managed-catalog.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
+import { creditHandlers } from './handlers/account-credits.ts';
 import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
@@ -170,6 +171,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...environmentHandlers(control.environments),
       ...operatorHandlers(control, pages),
       ...quotaHandlers(control.quotas),
+      ...creditHandlers(control.credits),
       ...auditHandlers(control.audit),
       ...webhookHandlers(control.webhooks),
     },

@@ -28,6 +28,7 @@ export const accountTables = [
   ['quota', 'accountId'],
   ['operation', 'accountId'],
   ['idempotency', 'accountId'],
+  ['creditGrant', 'accountId'],
   ['event', 'accountId'],
 ] as const;
 

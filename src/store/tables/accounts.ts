@@ -69,7 +69,7 @@ export async function lockAccounts(tx: Db, ids: Iterable<string>): Promise<Map<s
 }
 
 export type AccountChange = Partial<
-  Pick<AccountRow, 'roles' | 'disabled' | 'disabledAtMs' | 'disabledReason' | 'deleteAtMs'>
+  Pick<AccountRow, 'roles' | 'disabled' | 'disabledAtMs' | 'disabledReason' | 'deleteAtMs' | 'overdraftMicros'>
 >;
 
 export async function changeAccount(tx: Db, id: string, change: AccountChange): Promise<AccountRow> {

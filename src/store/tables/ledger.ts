@@ -6,6 +6,7 @@ import { sql, type Insertable, type Selectable } from 'kysely';
 import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { isSqlite } from '../db/dialect.ts';
+import type { AccountTable } from '../db/account-schema.ts';
 import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
 import type { Db } from '../store.ts';
 import { grantScope } from './json-schemas.ts';
@@ -41,6 +42,13 @@ const grantFromRow = (row: Selectable<CreditGrantTable>): CreditGrant => ({
   createdAtMs: row.createdAtMs,
 });
 
+type WalletColumn = 'id' | 'balanceMicros' | 'overdraftMicros';
+
+const cashOf = ({ balanceMicros, overdraftMicros }: Pick<Selectable<AccountTable>, Exclude<WalletColumn, 'id'>>) => ({
+  cashMicros: BigInt(balanceMicros),
+  floorMicros: -BigInt(overdraftMicros),
+});
+
 /** Locks the accounts in the order of their ids, and reads what they can spend. */
 export async function lockWallets(tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> {
   const ids = [...new Set(accountIds)].toSorted();
@@ -63,8 +71,7 @@ export async function lockWallets(tx: Db, accountIds: Iterable<string>): Promise
       {
         accountId: id,
         purse: {
-          cashMicros: BigInt(balanceMicros),
-          floorMicros: -BigInt(overdraftMicros),
+          ...cashOf({ balanceMicros, overdraftMicros }),
           grants: grants.filter(({ accountId }) => accountId === id).map(({ grant }) => grant),
         },
       },
@@ -125,6 +132,39 @@ export async function writeEntries(tx: Db, entries: readonly NewEntry[]): Promis
       })),
     )
     .execute();
+}
+
+/** Inserts an entry that is not metered use. */
+export async function insertEntry(tx: Db, entry: NewEntry): Promise<EntryRow> {
+  return tx.insertInto('entry').values(entry).returningAll().executeTakeFirstOrThrow();
+}
+
+/** Reads what the account can spend, without a lock. */
+export async function purseOf(db: Db, row: Pick<Selectable<AccountTable>, WalletColumn>): Promise<Purse> {
+  return { ...cashOf(row), grants: (await openGrantsOf(db, [row.id])).map(({ grant }) => grant) };
+}
+
+export interface ListedGrant extends CreditGrant {
+  amountMicros: bigint;
+  reason: string;
+}
+
+/** Vouchers and credits of the account, newest first. */
+export async function grantPage(
+  db: Db,
+  accountId: string,
+  { offset, limit }: { offset: number; limit: number },
+): Promise<{ grants: ListedGrant[]; totalEntries: number }> {
+  const own = db.selectFrom('creditGrant').where('accountId', '=', accountId);
+  const { total } = await own.select(({ fn }) => fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const newest = own.selectAll().orderBy('createdAtMs', 'desc').orderBy('id', 'desc');
+  const rows = await newest.limit(limit).offset(offset).execute();
+  const grants = rows.map((row) => ({
+    ...grantFromRow(row),
+    amountMicros: BigInt(row.amountMicros),
+    reason: row.reason,
+  }));
+  return { grants, totalEntries: total };
 }
 
 export async function insertGrant(tx: Db, grant: Insertable<CreditGrantTable>): Promise<void> {

@@ -182,7 +182,7 @@ test('does not answer a change that could not be recorded', async () => {
 });
 
 /** Fields whose text is public: names, addresses and references that lists show. */
-const PUBLIC = /^(name|username|email|ref|server|mountPath|path|type|title|labels|url)$|Name$/;
+const PUBLIC = /^(name|username|email|ref|server|mountPath|path|type|title|labels|url|reason)$|Name$/;
 
 test('keeps secrets in no field of any route out of the audit log, the events and the program log', async () => {
   const logged = api.logged.length;

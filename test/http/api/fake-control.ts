@@ -40,6 +40,7 @@ export function fakeControl(
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
     quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },
+    credits: { give: unasked, reverse: unasked, setOverdraft: unasked, list: unasked, ...given.credits },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

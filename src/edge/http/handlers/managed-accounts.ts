@@ -5,7 +5,7 @@ type Administration = Control['accounts'];
 type Account = Awaited<ReturnType<Administration['get']>>['account'];
 type Link = Awaited<ReturnType<Administration['invite']>>;
 
-const publicAccount = ({ createdAtMs, disabledAtMs, deleteAtMs, ...account }: Account) => ({
+export const publicAccount = ({ createdAtMs, disabledAtMs, deleteAtMs, ...account }: Account) => ({
   ...account,
   createdAtUnixMs: createdAtMs,
   disabledAtUnixMs: disabledAtMs,
