@@ -202,6 +202,7 @@ onBothEngines('the catalog of administrators', { postgres: 'always' }, (open) =>
         made.filter((id) => !before.has(id)),
         'launched after the retirement',
       ).toEqual([]);
+      for (const instanceId of made) await control.instances.terminate(world.caller, { instanceId }, null);
     }
   });
 

@@ -173,5 +173,6 @@ test('answers a fuzzer without a failure that docs/testing.md does not explain',
       ),
   );
   expect(unexplained).toEqual([]);
-  expect(stdout).toMatch(/Tested: [67]\d/);
+  const [, tested] = /Tested: (\d+)/.exec(stdout) ?? [];
+  expect(Number(tested)).toBeGreaterThan(100);
 }, 600_000);

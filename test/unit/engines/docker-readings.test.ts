@@ -44,6 +44,7 @@ describe('faults', () => {
     [400, 'invalid mount config for type "bind": bind source path does not exist: /srv/x', 'rejected', true],
     [403, 'not by you', 'denied', false],
     [403, 'endpoint with name berth-x already exists in network berth-y', 'busy', true],
+    [500, 'adding interface veth1 to bridge br-1 failed: could not find bridge br-1: route ip+net', 'busy', true],
     [500, 'failed to start shim: mkdir /run/containerd/task/moby/a: file exists: unknown', 'busy', true],
     [
       500,

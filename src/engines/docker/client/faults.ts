@@ -106,6 +106,12 @@ const patterns: readonly Pattern[] = [
     message: 'the engine has not yet removed what a start before its crash left; Berth retries',
   },
   {
+    pattern: /could not find bridge/i,
+    kind: 'busy',
+    retry: true,
+    message: "the engine is still making the account's network for another start; Berth retries",
+  },
+  {
     pattern: portTaken,
     kind: 'busy',
     retry: true,
