@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Bench } from './bench.ts';
 import { burst } from './burst.ts';
+import { charging } from './charging.ts';
 import { connections } from './connections.ts';
 import { create } from './create.ts';
 import { firstCell } from './first-cell.ts';
@@ -44,6 +45,7 @@ const benches: Record<string, Bench> = {
   isolation,
   start,
   settle,
+  charging,
   gateway,
   'gateway-streams': gatewayStreams,
   'gateway-upgrades': gatewayUpgrades,

@@ -70,6 +70,7 @@ const byExpiry = (one: CreditGrant, other: CreditGrant): number =>
   (one.id < other.id ? -1 : 1);
 
 const inOrder = (purse: Purse, purchase: Purchase, atMs: number): CreditGrant[] => {
+  if (purse.grants.length === 0) return [];
   const open = purse.grants.filter((grant) => isOpen(grant, atMs) && fits(grant, purchase));
   return grantKinds.flatMap((kind) => open.filter((grant) => grant.kind === kind).toSorted(byExpiry));
 };

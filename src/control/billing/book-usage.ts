@@ -3,11 +3,11 @@ import { accrue, MAX_GAP_MS } from '../../domain/charge.ts';
 import { meters } from '../../domain/meter.ts';
 import { spend } from '../../domain/purse.ts';
 import { oneOf } from '../../store/db/columns.ts';
-import { plainEntry, type NewEntry, type Wallet } from '../../store/tables/ledger.ts';
+import type { UsageEntry, Wallet } from '../../store/tables/ledger.ts';
 import type { ChargedColumns, PeriodRow } from '../../store/tables/usage-periods.ts';
 
 export interface Booking {
-  entries: NewEntry[];
+  entries: UsageEntry[];
   charged: ChargedColumns[];
   wallets: Map<string, Wallet>;
   /** Periods that were not booked for too long; the span is free. */
@@ -28,7 +28,8 @@ export function bookUsage(
     const freeMs = untilMs - period.chargedUntilMs;
     if (freeMs > MAX_GAP_MS) {
       booking.gaps.push({ period, freeMs });
-      booking.charged.push({ ...period, chargedUntilMs: untilMs, freeMs: period.freeMs + freeMs });
+      const { id, chargedMicros, carry } = period;
+      booking.charged.push({ id, chargedMicros, carry, chargedUntilMs: untilMs, freeMs: period.freeMs + freeMs });
       continue;
     }
     booking.charged.push(bookPeriod(period, untilMs, wallet, nowMs, booking));
@@ -57,17 +58,10 @@ function bookPeriod(
     const from = [...spent.payments, ...(spent.unpaidMicros > 0n ? [unpaid] : [])];
     for (const { ledger, grantId, amountMicros } of from)
       entries.push({
-        ...plainEntry,
-        accountId: period.accountId,
-        atMs: piece.fromMs,
-        kind: 'charge',
-        fromLedger: ledger,
-        toLedger: 'revenue',
-        amountMicros: Number(amountMicros),
-        grantId,
-        subjectId: period.subjectId,
-        meter,
         periodId: period.id,
+        fromLedger: ledger,
+        grantId,
+        amountMicros: Number(amountMicros),
         hourMs: piece.hourMs,
         fromMs: piece.fromMs,
         untilMs: piece.untilMs,

@@ -1,48 +1,49 @@
 /** Books metered use at each full minute. A repeated run books nothing. */
 import { lastFullMinute } from '../../domain/charge.ts';
+import { isSqlite } from '../../store/db/dialect.ts';
 import type { Db } from '../../store/store.ts';
-import { expiredGrants, lockWallets, plainEntry, saveWallets, writeEntries } from '../../store/tables/ledger.ts';
 import {
-  chargingPeriods,
-  duePeriods,
-  shiftOpenPeriods,
-  writeCharged,
-  type DuePeriods,
-} from '../../store/tables/usage-periods.ts';
+  expiredGrants,
+  lockWallets,
+  plainEntry,
+  saveWallets,
+  writeEntries,
+  writeUsageEntries,
+} from '../../store/tables/ledger.ts';
+import { duePeriods, shiftOpenPeriods, writeCharged, type DuePeriods } from '../../store/tables/usage-periods.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
 import { bookUsage, type Booking } from './book-usage.ts';
 
 /** A transaction of this size holds other requests back for milliseconds. */
-const PAGE_SIZE = 250;
+const PAGE_SIZE = 500;
 
-export type ChargeDeps = Pick<TaskDeps, 'store' | 'regions' | 'log' | 'time'> & Pick<UseCaseDeps, 'metering'>;
+export interface ChargeDeps extends Pick<TaskDeps, 'store' | 'log' | 'time'>, Pick<UseCaseDeps, 'metering'> {
+  regions: { all(): readonly Pick<RegionDrivers, 'regionId' | 'health'>[] };
+}
 
-/** Books the periods up to `untilMs`, whichever page they are on. */
-export async function bookPage(
+/** Null: nothing is due after that period. */
+async function bookPage(
   tx: Db,
-  ids: readonly { accountId: string; id: number }[],
-  untilMs: number,
-  nowMs: number,
-): Promise<Booking> {
+  due: DuePeriods,
+  afterId: number,
+): Promise<{ lastId: number; gaps: Booking['gaps'] } | null> {
+  const page = await duePeriods(tx, due, { afterId, limit: PAGE_SIZE });
+  const lastId = page.at(-1)?.id;
+  if (lastId === undefined) return null;
   const before = await lockWallets(
     tx,
-    ids.map(({ accountId }) => accountId),
+    page.map(({ accountId }) => accountId),
   );
-  const periods = await chargingPeriods(
-    tx,
-    ids.map(({ id }) => id),
-  );
-  const due = periods.filter(({ chargedUntilMs }) => chargedUntilMs < untilMs);
-  const booking = bookUsage(
-    due.map((period) => ({ period, untilMs })),
-    before,
-    nowMs,
-  );
-  await writeEntries(tx, booking.entries);
-  await writeCharged(tx, booking.charged);
-  await saveWallets(tx, before, booking.wallets.values());
-  return booking;
+  // Other transactions may have booked before the lock.
+  const periods = isSqlite(tx) ? page : await duePeriods(tx, due, { afterId, lastId, limit: PAGE_SIZE });
+  const toBook = periods.map((period) => ({ period, untilMs: due.untilMs }));
+  const { entries, charged, wallets, gaps } = bookUsage(toBook, before, due.nowMs);
+  await writeUsageEntries(tx, entries);
+  await writeCharged(tx, charged);
+  await saveWallets(tx, before, wallets.values());
+  return { lastId, gaps };
 }
 
 export function makeChargeUsage({ store, regions, metering, log, time }: ChargeDeps): () => Promise<void> {
@@ -58,16 +59,13 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     });
   }
 
-  async function book(of: Pick<DuePeriods, 'regionId' | 'untilMs'>): Promise<void> {
-    const nowMs = clock.now();
-    let after: DuePeriods['after'] = { accountId: '', id: 0 };
-    for (;;) {
-      const page = await duePeriods(store.read, { ...of, nowMs, after, limit: PAGE_SIZE });
-      const last = page.at(-1);
-      if (!last) return;
-      const { gaps } = await store.write((tx) => bookPage(tx, page, of.untilMs, nowMs));
-      if (gaps.length > 0) await reportGaps(gaps);
-      after = last;
+  async function book(of: Omit<DuePeriods, 'nowMs'>): Promise<void> {
+    const due = { ...of, nowMs: clock.now() };
+    for (let afterId = 0; ;) {
+      const page = await store.write((tx) => bookPage(tx, due, afterId));
+      if (page === null) return;
+      if (page.gaps.length > 0) await reportGaps(page.gaps);
+      afterId = page.lastId;
     }
   }
 

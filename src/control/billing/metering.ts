@@ -9,7 +9,7 @@ import { encodeFlag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { appendEvent, type AppendedEvent, type NewEvent } from '../../store/tables/events.ts';
-import { lockWallets, saveWallets, writeEntries } from '../../store/tables/ledger.ts';
+import { lockWallets, saveWallets, writeUsageEntries } from '../../store/tables/ledger.ts';
 import {
   carryOf,
   closePeriod,
@@ -18,7 +18,7 @@ import {
   writeCharged,
   type PeriodRow,
 } from '../../store/tables/usage-periods.ts';
-import type { Regions } from '../base/regions.ts';
+import type { RegionDrivers } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import { bookUsage } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
@@ -60,7 +60,7 @@ export interface Metering {
 
 export interface MeteringDeps {
   time: Pick<Time, 'now' | 'elapsed'>;
-  regions: Pick<Regions, 'of'>;
+  regions: { of(regionId: string): Pick<RegionDrivers, 'health'> };
   isBilled: boolean;
 }
 
@@ -88,7 +88,7 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
     const untilMs = isKnown(period) ? Math.max(nowMs, period.chargedUntilMs) : period.chargedUntilMs;
     const before = await lockWallets(tx, [period.accountId]);
     const { entries, charged, wallets } = bookUsage([{ period, untilMs }], before, nowMs);
-    await writeEntries(tx, entries);
+    await writeUsageEntries(tx, entries);
     await writeCharged(tx, charged);
     await saveWallets(tx, before, wallets.values());
     await closePeriod(tx, { id: period.id, closedAtMs: untilMs, closeSeq });

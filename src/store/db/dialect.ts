@@ -4,5 +4,24 @@ import type { Db } from '../store.ts';
 
 export const isSqlite = (db: Db): boolean => db.getExecutor().adapter.supportsMultipleConnections === false;
 
+/**
+ * Rows as a table `new` in a `from`, from one parameter: a query of many parameters takes longer to
+ * build than to run.
+ */
+export function newRows<Row extends object>(
+  db: Db,
+  rows: readonly Row[],
+  columns: Readonly<Record<Extract<keyof Row, string>, 'bigint' | 'text'>>,
+): RawBuilder<unknown> {
+  const json = JSON.stringify(rows);
+  const names = Object.entries(columns);
+  if (!isSqlite(db)) {
+    const typed = names.map(([name, type]) => sql`${sql.ref(name)} ${sql.raw(String(type))}`);
+    return sql`json_to_recordset(${json}::json) as new(${sql.join(typed)})`;
+  }
+  const read = names.map(([name]) => sql`value ->> ${sql.lit(name)} as ${sql.ref(name)}`);
+  return sql`(select ${sql.join(read)} from json_each(${json})) as new`;
+}
+
 /** Function of a text and a part of it: the position from 1, or 0. */
 export const positionIn = (db: Db): RawBuilder<unknown> => (isSqlite(db) ? sql`instr` : sql`strpos`);

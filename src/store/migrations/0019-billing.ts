@@ -23,7 +23,7 @@ export const billing: Migration = {
     );
     await sql`create index usage_period_subject on "usagePeriod" ("subjectId", id)`.execute(db);
     await sql`create index usage_period_account on "usagePeriod" ("accountId", "openedAtMs")`.execute(db);
-    await sql`create index usage_period_charging on "usagePeriod" ("accountId", id) where "isCharging" = 1`.execute(db);
+    await sql`create index usage_period_charging on "usagePeriod" (id) where "isCharging" = 1`.execute(db);
     await sql`create table entry (
       id ${serial}, "accountId" ${text} not null, "atMs" bigint not null, kind ${text} not null,
       "fromLedger" ${text} not null, "toLedger" ${text} not null, "amountMicros" bigint not null,
@@ -32,7 +32,6 @@ export const billing: Migration = {
       reason ${text} not null, "byAccountId" ${text} not null, "reversesId" bigint
     )`.execute(db);
     await sql`create unique index entry_hour on entry ("periodId", "hourMs", "fromLedger", "grantId")`.execute(db);
-    await sql`create index entry_account on entry ("accountId", id)`.execute(db);
     await sql`create index entry_time on entry ("accountId", "atMs", "subjectId", meter, "amountMicros")`.execute(db);
     await sql`create index entry_subject on entry ("subjectId", id) where kind <> 'charge'`.execute(db);
     await sql`create table "creditGrant" (

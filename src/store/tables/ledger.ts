@@ -5,7 +5,7 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
-import { isSqlite } from '../db/dialect.ts';
+import { isSqlite, newRows } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
 import type { Db } from '../store.ts';
@@ -93,8 +93,6 @@ async function openGrantsOf(db: Db, accountIds: string[]): Promise<{ accountId: 
 const sumOf = ({ grants }: Purse, kind: CreditGrant['kind']): number =>
   Number(grants.reduce((sum, grant) => (grant.kind === kind ? sum + grant.leftMicros : sum), 0n));
 
-const big = (value: number | bigint) => sql`cast(${Number(value)} as bigint)`;
-
 /** Writes what the locked wallets hold now. */
 export async function saveWallets(
   tx: Db,
@@ -103,34 +101,31 @@ export async function saveWallets(
 ): Promise<void> {
   const changed = [...wallets].filter((wallet) => before.get(wallet.accountId)?.purse !== wallet.purse);
   if (changed.length === 0) return;
-  const balances = changed.map(
-    ({ accountId, purse }) =>
-      sql`(${accountId}, ${big(purse.cashMicros)}, ${big(sumOf(purse, 'voucher'))}, ${big(sumOf(purse, 'credit'))})`,
-  );
-  await sql`update account set "balanceMicros" = new.column2, "voucherMicros" = new.column3,
-    "creditMicros" = new.column4 from (values ${sql.join(balances)}) as new where account.id = new.column1`.execute(tx);
+  const balances = changed.map(({ accountId, purse }) => ({
+    id: accountId,
+    cash: Number(purse.cashMicros),
+    voucher: sumOf(purse, 'voucher'),
+    credit: sumOf(purse, 'credit'),
+  }));
+  const columns = { id: 'text', cash: 'bigint', voucher: 'bigint', credit: 'bigint' } as const;
+  await sql`update account set "balanceMicros" = cash, "voucherMicros" = voucher, "creditMicros" = credit
+    from ${newRows(tx, balances, columns)} where account.id = new.id`.execute(tx);
   const grants = changed.flatMap(({ accountId, purse }) => {
     const were = new Map(before.get(accountId)?.purse.grants.map(({ id, leftMicros }) => [id, leftMicros]));
-    return purse.grants.filter(({ id, leftMicros }) => were.get(id) !== leftMicros);
+    return purse.grants
+      .filter(({ id, leftMicros }) => were.get(id) !== leftMicros)
+      .map(({ id, leftMicros }) => ({ id, micros: Number(leftMicros) }));
   });
   if (grants.length === 0) return;
-  const left = grants.map(({ id, leftMicros }) => sql`(${id}, ${big(leftMicros)})`);
-  await sql`update "creditGrant" set "leftMicros" = new.column2
-    from (values ${sql.join(left)}) as new where "creditGrant".id = new.column1`.execute(tx);
+  await sql`update "creditGrant" set "leftMicros" = micros
+    from ${newRows(tx, grants, { id: 'text', micros: 'bigint' })} where "creditGrant".id = new.id`.execute(tx);
 }
 
-/** Entries of an hour of a period add to those that the hour has already. */
 export async function writeEntries(tx: Db, entries: readonly NewEntry[]): Promise<void> {
   if (entries.length === 0) return;
   await tx
     .insertInto('entry')
     .values([...entries])
-    .onConflict((conflict) =>
-      conflict.columns(['periodId', 'hourMs', 'fromLedger', 'grantId']).doUpdateSet((eb) => ({
-        amountMicros: eb('entry.amountMicros', '+', eb.ref('excluded.amountMicros')),
-        untilMs: eb.ref('excluded.untilMs'),
-      })),
-    )
     .execute();
 }
 
@@ -165,6 +160,37 @@ export async function grantPage(
     reason: row.reason,
   }));
   return { grants, totalEntries: total };
+}
+
+export interface UsageEntry {
+  periodId: number;
+  fromLedger: string;
+  grantId: string;
+  amountMicros: number;
+  hourMs: number;
+  fromMs: number;
+  untilMs: number;
+}
+
+/** Books metered use. Entries of an hour of a period add to those that the hour has already. */
+export async function writeUsageEntries(tx: Db, entries: readonly UsageEntry[]): Promise<void> {
+  if (entries.length === 0) return;
+  const columns = {
+    periodId: 'bigint',
+    fromLedger: 'text',
+    grantId: 'text',
+    amountMicros: 'bigint',
+    hourMs: 'bigint',
+    fromMs: 'bigint',
+    untilMs: 'bigint',
+  } as const;
+  await sql`insert into entry ("accountId", "atMs", kind, "fromLedger", "toLedger", "amountMicros", "grantId",
+      "subjectId", meter, "periodId", "hourMs", "fromMs", "untilMs", reason, "byAccountId")
+    select period."accountId", new."fromMs", 'charge', new."fromLedger", 'revenue', new."amountMicros", new."grantId",
+      period."subjectId", period.meter, period.id, new."hourMs", new."fromMs", new."untilMs", '', ''
+    from ${newRows(tx, entries, columns)} cross join "usagePeriod" as period where period.id = new."periodId"
+    on conflict ("periodId", "hourMs", "fromLedger", "grantId") do update
+      set "amountMicros" = entry."amountMicros" + excluded."amountMicros", "untilMs" = excluded."untilMs"`.execute(tx);
 }
 
 export async function insertGrant(tx: Db, grant: Insertable<CreditGrantTable>): Promise<void> {

@@ -2,7 +2,8 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import type { Meter } from '../../domain/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
-import { prepared } from '../db/prepared.ts';
+import { newRows } from '../db/dialect.ts';
+import { count, prepared } from '../db/prepared.ts';
 import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
@@ -37,18 +38,19 @@ export const carryOf = async (db: Db, subjectId: string, meter: Meter): Promise<
 
 export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry' | 'freeMs'>;
 
-const big = (value: number) => sql`cast(${value} as bigint)`;
-
 /** Writes what has been booked. */
 export async function writeCharged(tx: Db, periods: readonly ChargedColumns[]): Promise<void> {
   if (periods.length === 0) return;
-  const rows = periods.map(
-    (row) =>
-      sql`(${big(row.id)}, ${big(row.chargedUntilMs)}, ${big(row.chargedMicros)}, ${big(row.carry)}, ${big(row.freeMs)})`,
-  );
-  await sql`update "usagePeriod" set "chargedUntilMs" = new.column2, "chargedMicros" = new.column3,
-    carry = new.column4, "freeMs" = new.column5
-    from (values ${sql.join(rows)}) as new where "usagePeriod".id = new.column1`.execute(tx);
+  const columns = {
+    id: 'bigint',
+    chargedUntilMs: 'bigint',
+    chargedMicros: 'bigint',
+    carry: 'bigint',
+    freeMs: 'bigint',
+  } as const;
+  await sql`update "usagePeriod" set "chargedUntilMs" = new."chargedUntilMs", "chargedMicros" = new."chargedMicros",
+    carry = new.carry, "freeMs" = new."freeMs"
+    from ${newRows(tx, periods, columns)} where "usagePeriod".id = new.id`.execute(tx);
 }
 
 export async function closePeriod(
@@ -63,52 +65,51 @@ export interface DuePeriods {
   regionId: string | null;
   untilMs: number;
   nowMs: number;
-  after: Pick<PeriodRow, 'accountId' | 'id'>;
+}
+
+interface Bounds {
+  untilMs: number;
+  nowMs: number;
+  regionId: string;
+  afterId: number;
+  lastId: number;
   limit: number;
 }
 
-/**
- * Periods not booked up to `untilMs`, by account. Omits instances that are due or leased: a
- * reconcile may find that they ended.
- */
-export async function duePeriods(
-  db: Db,
-  { regionId, untilMs, nowMs, after, limit }: DuePeriods,
-): Promise<Pick<PeriodRow, 'accountId' | 'id'>[]> {
-  const open = db
-    .selectFrom('usagePeriod as period')
-    .select(['period.accountId', 'period.id'])
-    .where('period.isCharging', '=', 1)
-    .where('period.chargedUntilMs', '<', untilMs)
-    .where((eb) =>
-      eb.or([
-        eb('period.accountId', '>', after.accountId),
-        eb('period.accountId', '=', after.accountId).and('period.id', '>', after.id),
-      ]),
-    )
-    .orderBy('period.accountId')
-    .orderBy('period.id')
-    .limit(limit);
-  if (regionId === null) return open.where('period.meter', '<>', 'compute').execute();
-  return open
-    .innerJoin('instance', 'instance.id', 'period.subjectId')
-    .where('period.meter', '=', 'compute')
-    .where('period.regionId', '=', regionId)
-    .where('instance.leaseOwner', 'is', null)
-    .where((eb) => eb.or([eb('instance.dueAtMs', 'is', null), eb('instance.dueAtMs', '>', nowMs)]))
-    .execute();
-}
+const duePage = (isCompute: boolean) =>
+  prepared<Bounds>()((db, p) =>
+    db
+      .selectFrom('usagePeriod as period')
+      .selectAll('period')
+      .where('period.isCharging', '=', sql.lit(1 as const))
+      .where('period.chargedUntilMs', '<', p('untilMs'))
+      .where('period.id', '>', p('afterId'))
+      .where('period.id', '<=', p('lastId'))
+      .$if(!isCompute, (query) => query.where('period.meter', '<>', 'compute'))
+      .$if(isCompute, (query) =>
+        query
+          .innerJoin('instance', 'instance.id', 'period.subjectId')
+          .where('period.meter', '=', 'compute')
+          .where('period.regionId', '=', p('regionId'))
+          .where('instance.leaseOwner', 'is', null)
+          .where((eb) => eb.or([eb('instance.dueAtMs', 'is', null), eb('instance.dueAtMs', '>', p('nowMs'))])),
+      )
+      .orderBy('period.id')
+      .limit(count(p('limit'))),
+  );
+const dueCompute = duePage(true);
+const dueStorage = duePage(false);
 
-export async function chargingPeriods(db: Db, ids: readonly number[]): Promise<PeriodRow[]> {
-  return db
-    .selectFrom('usagePeriod')
-    .selectAll()
-    .where('id', 'in', ids)
-    .where('isCharging', '=', 1)
-    .orderBy('accountId')
-    .orderBy('id')
-    .execute();
-}
+/**
+ * Periods not booked up to `untilMs`, by id: their rows are neighbors on the disk. Omits instances
+ * that are due or leased: a reconcile may find that they ended.
+ */
+export const duePeriods = (
+  db: Db,
+  { regionId, ...of }: DuePeriods,
+  { afterId, lastId = Number.MAX_SAFE_INTEGER, limit }: { afterId: number; lastId?: number; limit: number },
+): Promise<PeriodRow[]> =>
+  (regionId === null ? dueStorage : dueCompute)(db, { ...of, regionId: regionId ?? '', afterId, lastId, limit });
 
 /** Moves the booked time of all open periods with a step of the clock. */
 export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
@@ -142,16 +143,16 @@ export async function* unmeteredRows<Table extends 'instance' | 'volume' | 'snap
   db: Db,
   table: Table,
   pageSize: number,
-): AsyncGenerator<Selectable<Schema[Table]>> {
+): AsyncGenerator<Selectable<Schema[Table]>[]> {
   let after = '';
   for (;;) {
     const { rows } = await sql<Selectable<Schema[Table]> & { id: string }>`select * from ${sql.table(table)} as row
       where id > ${after} and not exists
         (select 1 from "usagePeriod" where "subjectId" = row.id and "closedAtMs" is null)
       order by id limit ${pageSize}`.execute(db);
-    yield* rows;
     const last = rows.at(-1);
     if (!last) return;
+    yield rows;
     after = last.id;
   }
 }

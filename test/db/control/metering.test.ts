@@ -1,4 +1,9 @@
 import { expect, test } from 'vitest';
+import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
+import { makeMetering, meteredInstance, type Metering } from '../../../src/control/billing/metering.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import { rateOfInstance } from '../../../src/domain/meter.ts';
+import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
@@ -6,6 +11,9 @@ import { settled } from './consistency.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
+
+const ignore = (): void => {};
+const silent = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
 async function movable(store: Store) {
   const clock = { aheadMs: 0 };
@@ -40,5 +48,137 @@ onBothEngines('metering', (open) => {
     expect(await world.running.control.access.balance(world.caller)).toMatchObject({
       balance: 1_000 - (charged?.chargedMicros ?? 0) / 1e6,
     });
+  });
+
+  test('books full minutes while a sweep has seen the engine, once, and no gap of more than an hour', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await running(world);
+    const { regionId, health } = world.drivers;
+    const time = {
+      ...realTime,
+      now: () => Date.now() + clock.aheadMs,
+      elapsed: () => performance.now() + clock.aheadMs,
+    };
+    const regions = { all: () => [world.drivers], of: () => world.drivers };
+    const metering = makeMetering({ time, regions, isBilled: true });
+    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const linesOf = () =>
+      world.store.read.selectFrom('entry').selectAll().where('subjectId', '=', id).orderBy('id').execute();
+    const bookedUntil = async () => (await linesOf()).at(-1)?.untilMs;
+
+    clock.aheadMs += 5 * MINUTE_MS;
+    await charge();
+    expect(await linesOf(), 'no sweep has seen the container').toEqual([]);
+
+    metering.saw(regionId, time.now());
+    const untilMs = Math.floor(time.now() / MINUTE_MS) * MINUTE_MS;
+    await charge();
+    const lines = await linesOf();
+    const [period] = (await periodsOf(world, id)).filter(({ state }) => state === 'charged');
+    const micros = lines.reduce((sum, { amountMicros }) => sum + amountMicros, 0);
+    expect(await bookedUntil()).toBe(untilMs);
+    expect(micros).toBe(Math.floor(((period?.priceMicros ?? 0) * (untilMs - (period?.openedAtMs ?? 0))) / HOUR_MS));
+    metering.saw(regionId, time.now());
+    await charge();
+    expect(await linesOf(), 'a repeated run').toEqual(lines);
+
+    clock.aheadMs += 2 * MINUTE_MS;
+    health.answers = false;
+    await charge();
+    expect(await linesOf(), 'the engine is away').toEqual(lines);
+    health.answers = true;
+    await charge();
+    expect(await linesOf(), 'the engine is back, not swept yet').toEqual(lines);
+    metering.saw(regionId, time.now());
+    await charge();
+    expect(await bookedUntil()).toBe(untilMs + 2 * MINUTE_MS);
+
+    const before = await linesOf();
+    const exact = ((period?.priceMicros ?? 0) * (untilMs + 2 * MINUTE_MS - (period?.openedAtMs ?? 0))) / HOUR_MS;
+    expect(
+      before.reduce((sum, { amountMicros }) => sum + amountMicros, 0),
+      'rounded down once',
+    ).toBe(Math.floor(exact));
+    clock.aheadMs += 2 * HOUR_MS;
+    metering.saw(regionId, time.now());
+    await charge();
+    expect(await linesOf(), 'a gap').toEqual(before);
+    expect((await periodsOf(world, id)).find(({ state }) => state === 'charged')?.freeMs).toBe(2 * HOUR_MS);
+    const told = await world.store.read.selectFrom('event').selectAll().where('kind', '=', 'billing.gap').execute();
+    expect(told.map(({ data }) => JSON.parse(data))).toEqual([{ periods: 1, freeHours: 2 }]);
+  });
+
+  test('charges what ended while the engine was away up to the last booked minute', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await running(world);
+    const time = {
+      ...realTime,
+      now: () => Date.now() + clock.aheadMs,
+      elapsed: () => performance.now() + clock.aheadMs,
+    };
+    const regions = { all: () => [world.drivers], of: () => world.drivers };
+    const metering = makeMetering({ time, regions, isBilled: true });
+    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    clock.aheadMs += 5 * MINUTE_MS;
+    metering.saw(world.drivers.regionId, time.now());
+    await charge();
+    const booked = (await periodsOf(world, id)).find(({ state }) => state === 'charged');
+    world.drivers.health.answers = false;
+    await charge();
+    clock.aheadMs += 5 * MINUTE_MS;
+    world.drivers.health.answers = true;
+    const row = await world.store.read
+      .selectFrom('instance')
+      .selectAll()
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+    const instance = instanceFromRow(row);
+    const event = { accountId: row.ownerId, atMs: time.now(), kind: 'instance.observed', subjectId: id, data: {} };
+    const ended = { before: rateOfInstance(instance), after: null };
+    await world.store.write((tx) => metering.appendEvent(tx, event, meteredInstance(instance), ended));
+    const [charged, gap] = (await periodsOf(world, id)).slice(-2);
+    expect(charged).toMatchObject({ closedAtMs: booked?.chargedUntilMs, chargedMicros: booked?.chargedMicros });
+    expect(gap).toMatchObject({ state: 'gap', openedAtMs: booked?.chargedUntilMs, chargedMicros: 0 });
+  });
+
+  test('neither charges nor refunds a step of the system clock', async () => {
+    const { world, clock } = await movable(await open());
+    const id = await running(world);
+    const steps = { aheadMs: 0 };
+    const elapsed = () => performance.now() + clock.aheadMs;
+    const time = { ...realTime, now: () => Date.now() + clock.aheadMs + steps.aheadMs, elapsed };
+    const regions = { all: () => [world.drivers], of: () => world.drivers };
+    const chargedMs = async (): Promise<number> => {
+      const period = (await periodsOf(world, id)).find(({ state }) => state === 'charged');
+      return ((period?.chargedMicros ?? 0) * HOUR_MS) / (period?.priceMicros ?? 1);
+    };
+    const run = async (metering: Metering): Promise<void> => {
+      metering.saw(world.drivers.regionId, metering.clock.now());
+      await makeChargeUsage({ store: world.store, regions, metering, log: silent, time })();
+    };
+    for (const stepMs of [30 * MINUTE_MS, -30 * MINUTE_MS, 3_650 * 24 * HOUR_MS, -3_660 * 24 * HOUR_MS]) {
+      const metering = makeMetering({ time, regions, isBilled: true });
+      const before = await chargedMs();
+      steps.aheadMs += stepMs;
+      clock.aheadMs += 10 * MINUTE_MS;
+      await run(metering);
+      await run(makeMetering({ time, regions, isBilled: true }));
+      const ms = (await chargedMs()) - before;
+      expect(ms).toBeGreaterThan(8 * MINUTE_MS);
+      expect(ms).toBeLessThan(12 * MINUTE_MS);
+    }
+  });
+
+  test('opens periods for what ran before usage was recorded', async () => {
+    const { world } = await movable(await open());
+    const id = await running(world);
+    await world.store.write(async (tx) => {
+      await tx.deleteFrom('usagePeriod').execute();
+      await tx.deleteFrom('setting').where('name', '=', 'billing.metered').execute();
+    });
+    await world.again();
+    expect(await periodsOf(world, id)).toMatchObject([{ meter: 'compute', state: 'charged', closedAtMs: null }]);
+    await world.again();
+    expect(await periodsOf(world, id)).toHaveLength(1);
   });
 });
