@@ -5,6 +5,7 @@
 import type { z } from 'zod';
 import * as account from './account.ts';
 import { accountRoutes } from './account-routes.ts';
+import { billingRoutes } from './billing-routes.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
 import * as environment from './environment.ts';
@@ -255,6 +256,7 @@ export const routes = {
     source: decision('catalog'),
   }),
   ...accountRoutes,
+  ...billingRoutes,
   ...webhookRoutes,
   ...adminRoutes,
   ...operatorRoutes,

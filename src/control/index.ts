@@ -16,6 +16,7 @@ import type { Quotas } from './quotas/quotas.ts';
 import type { Instances } from './instances/instances.ts';
 import type { EgressUseCases } from './instances/egress.ts';
 import type { Operator } from './instances/operator.ts';
+import type { Books } from './billing/books.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
@@ -38,6 +39,7 @@ import type { Operations } from './instances/operations.ts';
 import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
+export type { Books } from './billing/books.ts';
 export type { Webhooks } from './webhooks/webhooks.ts';
 export type { Audit } from './audit/audit.ts';
 export type { Access } from './access/types.ts';
@@ -81,6 +83,7 @@ export interface Control {
   audit: Audit;
   accounts: AccountAdministration & PasswordLinks & Registration;
   webhooks: Webhooks;
+  books: Books;
   environments: Environments;
   quotas: Quotas;
   credits: Credits;

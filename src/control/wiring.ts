@@ -1,4 +1,5 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
+import { makeBooks } from './billing/books.ts';
 import { makeWebhooks } from './webhooks/webhooks.ts';
 import { makeRecordedRedeem } from './audit/recorded-redeem.ts';
 import { activeIdsOf } from '../store/tables/instance-queries.ts';
@@ -241,13 +242,14 @@ const catalogUseCases = (
 
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'audit' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
+): Pick<Control, 'audit' | 'books' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
   };
   return {
     audit: foundation.audit,
+    books: makeBooks(foundation),
     webhooks: makeWebhooks(foundation),
     egress: makeEgressUseCases({ ...foundation, applySoon: () => scheduler.runSoon(EGRESS_TASK) }),
     orphans: makeOrphans({ ...foundation, sweepSoon }),

@@ -22,6 +22,7 @@ import { mountFile } from './files.ts';
 import { accountAdminHandlers } from './handlers/managed-accounts.ts';
 import { accountHandlers, openHandlers } from './handlers/account.ts';
 import { auditHandlers } from './handlers/audit.ts';
+import { bookHandlers } from './handlers/book-handlers.ts';
 import { catalogAdminHandlers } from './handlers/managed-catalog.ts';
 import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
@@ -174,6 +175,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...creditHandlers(control.credits),
       ...auditHandlers(control.audit),
       ...webhookHandlers(control.webhooks),
+      ...bookHandlers(control.books),
     },
   };
 }

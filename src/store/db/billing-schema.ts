@@ -31,6 +31,8 @@ export interface UsagePeriodTable {
   freeMs: Generated<number>;
   /** 1 while the period is open and costs money. */
   isCharging: Flag;
+  /** JSON of the resource's labels when the period closed; null while it is open, or without. */
+  labels: Generated<string | null>;
 }
 
 /** Moves an amount from one ledger account to another. */
@@ -71,7 +73,45 @@ export interface CreditGrantTable {
   createdAtMs: number;
 }
 
+/** A checkout of a payment provider: its row keeps it from being credited twice. */
+export interface PaymentTable {
+  id: string;
+  /** The provider's name for the money itself; '' without. */
+  intentId: string;
+  provider: string;
+  /** Named by the payer; the account may not exist. */
+  accountId: string;
+  amountMicros: number;
+  currency: string;
+  /** Null: nobody was credited. */
+  entryId: number | null;
+  atMs: number;
+}
+
+/** Refunds of one payment, which may arrive before it. */
+export interface PaymentRefundTable {
+  provider: string;
+  intentId: string;
+  askedMicros: number;
+  /** Taken back from the account. */
+  takenMicros: number;
+}
+
+/** Sums of the entries of an hour (UTC). */
+export interface LedgerSumTable {
+  accountId: string;
+  hourMs: number;
+  kind: string;
+  fromLedger: string;
+  toLedger: string;
+  meter: string;
+  amountMicros: number;
+}
+
 export interface BillingSchema {
+  payment: PaymentTable;
+  paymentRefund: PaymentRefundTable;
+  ledgerSum: LedgerSumTable;
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
   creditGrant: CreditGrantTable;

@@ -53,11 +53,19 @@ export async function writeCharged(tx: Db, periods: readonly ChargedColumns[]): 
     from ${newRows(tx, periods, columns)} where "usagePeriod".id = new.id`.execute(tx);
 }
 
+/** Current labels of the period's resource. */
+const labelsOfSubject = sql<string | null>`coalesce(
+  (select labels from instance where instance.id = "subjectId"), (select labels from volume where volume.id = "subjectId"))`;
+
 export async function closePeriod(
   tx: Db,
   { id, closedAtMs, closeSeq }: { id: number; closedAtMs: number; closeSeq: number },
 ): Promise<void> {
-  await tx.updateTable('usagePeriod').set({ closedAtMs, closeSeq, isCharging: 0 }).where('id', '=', id).execute();
+  await tx
+    .updateTable('usagePeriod')
+    .set({ closedAtMs, closeSeq, isCharging: 0, labels: labelsOfSubject })
+    .where('id', '=', id)
+    .execute();
 }
 
 export interface DuePeriods {

@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import type { Schema } from '../../../src/store/db/schema.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { billingRows } from './billing-rows.ts';
 import { accountRow, instanceRow, regionRow, volumeRow } from './rows.ts';
 
 type Rows = { [Table in keyof Schema]: Required<Insertable<Schema[Table]>> };
@@ -51,58 +52,7 @@ const rows: Rows = {
     count: 1,
     requestId: '',
   },
-  usagePeriod: {
-    id: 1,
-    accountId: 'ann',
-    subjectId: 'x',
-    subjectName: 'ü',
-    meter: 'compute',
-    state: 'charged',
-    regionId: 'here',
-    typeId: '',
-    priceMicros: BIG,
-    quantity: 2,
-    unitMs: BIG,
-    openedAtMs: BIG,
-    closedAtMs: null,
-    openSeq: BIG,
-    closeSeq: null,
-    chargedUntilMs: BIG,
-    chargedMicros: BIG,
-    carry: BIG,
-    freeMs: BIG,
-    isCharging: 1,
-  },
-  entry: {
-    id: 1,
-    accountId: 'ann',
-    atMs: BIG,
-    kind: 'charge',
-    fromLedger: 'cash',
-    toLedger: 'revenue',
-    amountMicros: BIG,
-    grantId: '',
-    subjectId: 'x',
-    meter: 'compute',
-    periodId: BIG,
-    hourMs: BIG,
-    fromMs: BIG,
-    untilMs: BIG,
-    reason: 'ü',
-    byAccountId: '',
-    reversesId: null,
-  },
-  creditGrant: {
-    id: 'g',
-    accountId: 'ann',
-    kind: 'voucher',
-    amountMicros: BIG,
-    leftMicros: BIG,
-    expiresAtMs: null,
-    scope: '{}',
-    reason: '',
-    createdAtMs: BIG,
-  },
+  ...billingRows,
   signingKey: { kid: 'k', privateJwk: '{}', publicJwk: '{}', createdAtMs: BIG, retiredAtMs: null },
   account: {
     ...accountRow({ id: 'ann', email: 'ann@example.org' }),

@@ -37,6 +37,7 @@ export function fakeControl(
       redeliver: unasked,
       ...given.webhooks,
     },
+    books: { entries: unasked, periods: unasked, ...given.books },
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
     quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },

@@ -21,6 +21,8 @@ export const bodyOf = (ids: Record<string, string | undefined>): object => ({
   terminal: 'one',
   source: 'console',
   labels: {},
+  subjectId: ids['instanceId'],
+  pager: { currentPage: 1, pageSize: 10 },
 });
 
 /** Members of a body that the route has. */

@@ -1,0 +1,14 @@
+/** Rows of the caller's books. */
+import * as billing from './billing.ts';
+import { readRoute } from './route.ts';
+
+export const billingRoutes = {
+  listEntries: readRoute('/billing/entries', billing.entriesRequest, billing.entriesAnswer, {
+    compressed: true,
+    summary: "List the entries of the caller's ledger, newest first, with the events behind charges",
+  }),
+  listUsagePeriods: readRoute('/billing/periods', billing.periodsRequest, billing.periodsAnswer, {
+    compressed: true,
+    summary: "List the caller's usage periods with prices, free ones too, newest first",
+  }),
+} as const;
