@@ -104,8 +104,8 @@ onBothEngines('metering', (open) => {
     await charge();
     expect(await linesOf(), 'a gap').toEqual(before);
     expect((await periodsOf(world, id)).find(({ state }) => state === 'charged')?.freeMs).toBe(2 * HOUR_MS);
-    const told = await world.store.read.selectFrom('event').selectAll().where('kind', '=', 'billing.gap').execute();
-    expect(told.map(({ data }) => JSON.parse(data))).toEqual([{ periods: 1, freeHours: 2 }]);
+    const notices = await world.store.read.selectFrom('event').selectAll().where('kind', '=', 'billing.gap').execute();
+    expect(notices.map(({ data }) => JSON.parse(data))).toEqual([{ periods: 1, freeHours: 2 }]);
   });
 
   test('charges what ended while the engine was away up to the last booked minute', async () => {
