@@ -1,6 +1,6 @@
 /** The catalog for administrators: instance types, images of the operator, facts of a region. */
 import { z } from 'zod';
-import { fromDollars, toDollars, type ChargeMode } from '../domain/catalog.ts';
+import { fromDollars, toDollars, type ChargeMode, type StorageKind } from '../domain/catalog.ts';
 import { weekdays } from '../domain/off-peak.ts';
 import {
   answer,
@@ -51,7 +51,7 @@ const dollars = z
   .refine((price) => toDollars(fromDollars(price)) === price, {
     error: `must be 0 to ${MAX_DOLLARS} dollars, with at most 6 decimals`,
   });
-const prices = named(
+export const prices = named(
   'TypePrices',
   z.strictObject({
     tidePerHour: dollars.describe('Dollars for an off-peak hour'),
@@ -61,6 +61,26 @@ const prices = named(
     perMonth: dollars.describe('Dollars for a month'),
   } satisfies Record<ChargeMode, z.ZodType>),
   'Price of each billing mode',
+);
+
+const MAX_STORAGE_DOLLARS = 1_000;
+const storageDollars = z
+  .number()
+  .min(0, { abort: true })
+  .max(MAX_STORAGE_DOLLARS, { abort: true })
+  .refine((price) => toDollars(fromDollars(price)) === price, {
+    error: `must be 0 to ${MAX_STORAGE_DOLLARS} dollars, with at most 6 decimals`,
+  });
+/** Also of the public catalog. */
+export const storagePrices = named(
+  'StoragePrices',
+  z.strictObject({
+    filesystem: storageDollars.describe('Dollars for volumes of type `filesystem`'),
+    highspeedstorage: storageDollars.describe('Dollars for volumes of type `highspeedstorage`'),
+    snapshot: storageDollars.describe('Dollars for snapshots'),
+    keptDisk: storageDollars.describe('Dollars for the disks of stopped instances'),
+  } satisfies Record<StorageKind, z.ZodType>),
+  'Prices of a GB for 30 days',
 );
 
 /** Capacity is counted in thousandths of a core and in MiB. */
@@ -233,6 +253,7 @@ export const regionUpdateRequest = request('UpdateRegionRequest', {
     .describe('Host and port of the gateway that instances show; null: as the settings say')
     .optional(),
   offPeak: offPeak.nullable().describe('Off-peak windows; null: none').optional(),
+  storagePrices: storagePrices.nullable().describe('Prices of storage; null: the defaults').optional(),
 });
 
 const managedRegion = answer('ManagedRegion', {
@@ -245,6 +266,8 @@ const managedRegion = answer('ManagedRegion', {
   domainFrom: z.enum(['settings', 'administrator']).describe('Origin of `domain`'),
   sshAddress: text('Address of ssh and node ports, from the settings'),
   offPeak: listedOffPeak.nullable().describe('Off-peak windows; null: none'),
+  storagePrices: storagePrices.describe('Prices of storage'),
+  storagePricesFrom: z.enum(['default', 'administrator']).describe('Origin of `storagePrices`'),
 });
 export const regionAnswer = answer('RegionAnswer', { region: managedRegion.describe('The region') });
 export const regionChangeAnswer = answer('ChangeRegionAnswer', {

@@ -4,7 +4,7 @@ import { chargeModes } from '../domain/catalog.ts';
 import { volumeTypes } from '../domain/disk.ts';
 import { consistencies } from '../domain/snapshot.ts';
 import { answer, decimal, flag, integer, integerOrNull, text, unixMs } from './common.ts';
-import { listedOffPeak } from './catalog-admin.ts';
+import { listedOffPeak, storagePrices } from './catalog-admin.ts';
 import { regionFields } from './instance.ts';
 import { sizeLimit } from './volume.ts';
 
@@ -27,6 +27,7 @@ const offeredType = answer('CatalogInstanceType', {
 const offeredRegion = answer('CatalogRegion', {
   regionId: text('Region ID'),
   regionName: text('Region name'),
+  storagePrices: storagePrices.describe('Prices of storage in the region'),
   instanceTypeInfos: z.array(offeredType).describe('Instance types of the region'),
 });
 const family = answer(
@@ -77,5 +78,6 @@ const region = answer('Region', {
     ),
   volumeTypes: z.array(offeredVolumeType).describe('Volume types of the region'),
   drain: regionDrain,
+  storagePrices: storagePrices.describe('Prices of storage in the region'),
 });
 export const regionListAnswer = answer('ListRegionsAnswer', { regions: z.array(region).describe('All regions') });

@@ -52,6 +52,7 @@ const tags: Record<string, string> = {
   balance: 'Balance',
   events: 'Event stream',
   billing: 'Vouchers and credits',
+  price: 'History of prices',
   webhook: 'Requests to your programs about events',
 };
 

@@ -112,6 +112,7 @@ const subjects: Readonly<Record<string, Subject>> = {
   image: 'instances',
   instance: 'instances',
   operation: 'instances',
+  price: 'instances',
   region: 'instances',
   registry: 'account',
   resource: 'instances',

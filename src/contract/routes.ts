@@ -26,6 +26,7 @@ import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
 import * as stopPolicy from './stop-policy.ts';
 import { creditRoutes } from './credit-routes.ts';
+import { priceRoutes } from './price-routes.ts';
 import { quotaRoutes } from './quota-routes.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
@@ -263,6 +264,7 @@ export const routes = {
   ...accountAdminRoutes,
   ...quotaRoutes,
   ...creditRoutes,
+  ...priceRoutes,
   ...catalogAdminRoutes,
   ...streamRoutes,
 } as const;

@@ -9,6 +9,7 @@ import { makeAction } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
 import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
+import { makePriceHistory } from './catalog/price-history.ts';
 import { makeRegionAdministration } from './catalog/region-facts.ts';
 import { makeSetBilling } from './billing/set-billing.ts';
 import { makeCommands } from './inside/commands.ts';
@@ -230,8 +231,9 @@ function insideUseCases(
 
 const catalogUseCases = (
   foundation: Foundation,
-): Pick<Control, 'catalog' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> => ({
+): Pick<Control, 'catalog' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> => ({
   catalog: makeCatalog(foundation),
+  priceHistory: makePriceHistory(foundation),
   offeredTypes: makeOfferedTypes(foundation),
   offeredImages: makeOfferedImages(foundation),
   regionAdministration: makeRegionAdministration({

@@ -14,6 +14,17 @@ export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollar
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 export type ChargeMode = (typeof chargeModes)[number];
 
+export const mapPrices = <From, To>(
+  prices: Record<ChargeMode, From>,
+  convert: (price: From) => To,
+): Record<ChargeMode, To> => ({
+  tidePerHour: convert(prices.tidePerHour),
+  perHour: convert(prices.perHour),
+  perDay: convert(prices.perDay),
+  perWeek: convert(prices.perWeek),
+  perMonth: convert(prices.perMonth),
+});
+
 export const storageKinds = ['filesystem', 'highspeedstorage', 'snapshot', 'keptDisk'] as const;
 export type StorageKind = (typeof storageKinds)[number];
 /** Micro-dollars per GB and 30 days. */
@@ -25,6 +36,16 @@ export const defaultStoragePrices: StoragePrices = {
   snapshot: 30_000n,
   keptDisk: 50_000n,
 };
+
+export const mapStoragePrices = <From, To>(
+  prices: Readonly<Record<StorageKind, From>>,
+  convert: (price: From) => To,
+): Record<StorageKind, To> => ({
+  filesystem: convert(prices.filesystem),
+  highspeedstorage: convert(prices.highspeedstorage),
+  snapshot: convert(prices.snapshot),
+  keptDisk: convert(prices.keptDisk),
+});
 
 export interface Region {
   id: RegionId;

@@ -9,7 +9,14 @@ import { imageId, instanceTypeId, regionId, type RegionId } from '../domain/ids.
 import { LOCAL_PREFIX } from '../engines/docker/image/images.ts';
 import { BYTES_PER_GB } from '../domain/disk.ts';
 import { volumeTypeOfDisk } from '../domain/pool.ts';
-import { type ChargeMode, type InstanceType, type Region, fromDollars, type Micros } from '../domain/catalog.ts';
+import {
+  type ChargeMode,
+  defaultStoragePrices,
+  type InstanceType,
+  type Region,
+  fromDollars,
+  type Micros,
+} from '../domain/catalog.ts';
 import { regionWithUsage, saveRegion, saveSetting, setting, ensureSetting } from '../store/tables/catalog.ts';
 import {
   insertManagedImage,
@@ -19,6 +26,7 @@ import {
   managedTypeByName,
   writeManagedImage,
 } from '../store/tables/catalog-rows.ts';
+import { recordStoragePrices, recordTypePrices } from '../store/tables/price-changes.ts';
 import type { Probe } from '../engines/contract.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
@@ -170,7 +178,10 @@ export async function offerTypes(
       const named = await managedTypeByName(tx, region, type.name);
       const id = instanceTypeId(named?.id ?? uuid());
       await saveSetting(tx, key, id);
-      if (!named) await insertManagedType(tx, { ...type, id, regionId: region, version: 1, isRetired: false });
+      if (named) continue;
+      await insertManagedType(tx, { ...type, id, regionId: region, version: 1, isRetired: false });
+      const change = { fromMs: Date.now(), regionId: region, typeId: id, byAccountId: '' };
+      await recordTypePrices(tx, change, type.pricesMicros);
     }
   });
 }
@@ -194,5 +205,9 @@ export async function saveDefaultRegion(
     memoryMiB: Math.max(0, machine.memoryMiB - HOST_MEMORY_MIB),
     gpus: machine.gpus.length,
   };
-  await store.write((tx) => saveRegion(tx, region, { ...total, nodePorts: last - first + 1 }));
+  await store.write(async (tx) => {
+    await saveRegion(tx, region, { ...total, nodePorts: last - first + 1 });
+    const change = { fromMs: Date.now(), regionId: region.id, byAccountId: '' };
+    if (!before) await recordStoragePrices(tx, change, defaultStoragePrices);
+  });
 }

@@ -6,6 +6,8 @@ import {
   type InstanceType,
   type ChargeMode,
   type Region,
+  mapStoragePrices,
+  type StorageKind,
   toDollars,
 } from '../../domain/catalog.ts';
 import type { Drain } from '../../domain/drain.ts';
@@ -24,12 +26,16 @@ import type { RegionDrivers, Regions } from '../base/regions.ts';
 import type { Capabilities, Isolation } from '../../engines/contract.ts';
 import type { StorageCapabilities } from '../../storage/contract.ts';
 
+/** Dollars per GB and 30 days. */
+type StorageDollars = Record<StorageKind, number>;
+
 export interface CatalogFamily {
   gpuName: string;
   isSpotInstance: boolean;
   regionInfos: {
     regionId: string;
     regionName: string;
+    storagePrices: StorageDollars;
     instanceTypeInfos: {
       instanceTypeId: string;
       gpuNum: number;
@@ -48,6 +54,7 @@ export interface ListedRegion {
   region: Region;
   engine: { name: string; answers: boolean; text: string };
   drain: Drain | null;
+  storagePrices: StorageDollars;
   capabilities: Partial<Omit<Capabilities, 'isolation'> & { isolation: ListedIsolation }>;
   /** Pool and free space for volumes of each type. */
   volumeTypes: ({ type: VolumeType; pool: string; freeGB: number } & StorageCapabilities)[];
@@ -83,6 +90,7 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
         {
           region,
           drain,
+          storagePrices: mapStoragePrices(one.storagePrices, toDollars),
           engine: { name: health.probe?.version ?? region.engine, answers: health.answers, text: health.text },
           capabilities: capabilitiesOf(drivers, [...types.values()]),
           volumeTypes: volumeTypes.map((type) => {
@@ -117,6 +125,7 @@ export interface Stock {
   /** Null without capacity: the engine has not answered yet, or no node port is free. */
   open: Capacity | null;
   offPeak: ListedOffPeak | null;
+  storagePrices: StorageDollars;
 }
 
 /** Reads the store, not the cached catalog: the same rule as a launch. */
@@ -132,6 +141,7 @@ async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promi
       regionName: region.name,
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
       offPeak: listedOffPeak(counted.offPeak, nowMs),
+      storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
     });
   }
   return found;
@@ -148,7 +158,8 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
     families.set(key, family);
     let listed = family.regionInfos.find(({ regionId }) => regionId === type.regionId);
     if (!listed) {
-      listed = { regionId: type.regionId, regionName: stock.regionName, instanceTypeInfos: [] };
+      const { regionName, storagePrices } = stock;
+      listed = { regionId: type.regionId, regionName, storagePrices, instanceTypeInfos: [] };
       family.regionInfos.push(listed);
     }
     listed.instanceTypeInfos.push({

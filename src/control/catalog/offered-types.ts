@@ -1,5 +1,5 @@
 /** Instance types for administrators. Instances keep size and price of their launch or resize. */
-import { capacityOf, fromDollars, toDollars, type ChargeMode } from '../../domain/catalog.ts';
+import { capacityOf, chargeModes, fromDollars, mapPrices, toDollars, type ChargeMode } from '../../domain/catalog.ts';
 import { instanceTypeId, regionId } from '../../domain/ids.ts';
 import { capacityShortfall, fits } from '../../domain/placement.ts';
 import { Refusal, regionNotFound } from '../../domain/refusal.ts';
@@ -16,7 +16,8 @@ import {
   type ManagedType,
 } from '../../store/tables/catalog-rows.ts';
 import type { Db } from '../../store/store.ts';
-import type { Mutation, Pager } from '../base/caller.ts';
+import { recordTypePrices } from '../../store/tables/price-changes.ts';
+import type { Caller, Mutation, Pager } from '../base/caller.ts';
 import {
   changeCatalog,
   recordChange,
@@ -90,6 +91,7 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
         retired: false,
       });
       await insertManagedType(tx, type);
+      await recordPrices(tx, caller, type, nowMs);
       const data = { name: type.name };
       await recordChange(tx, caller, { kind: 'instanceType.created', subjectId: type.id, data }, nowMs);
       return { type: listed(type), warnings: await warningsOf(deps, tx, type) };
@@ -106,6 +108,8 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
         );
       const next = typeOf({ ...listed(before), ...sent });
       if (next.name !== before.name) await refuseTaken(tx, next.regionId, next.name);
+      const isRepriced = chargeModes.some((mode) => next.pricesMicros[mode] !== before.pricesMicros[mode]);
+      if (isRepriced && !dryRun) await recordPrices(tx, caller, next, nowMs);
       return write({ deps, tx, caller, nowMs, dryRun, kind: 'instanceType.updated' }, next);
     }),
 
@@ -141,6 +145,9 @@ async function write(
   return { type: listed(written), affected: { ...users, atOtherPrice }, warnings: await warningsOf(deps, tx, next) };
 }
 
+const recordPrices = (tx: Db, { accountId }: Caller, { id, regionId, pricesMicros }: ManagedType, nowMs: number) =>
+  recordTypePrices(tx, { fromMs: nowMs, regionId, typeId: id, byAccountId: accountId }, pricesMicros);
+
 async function readType(tx: Db, id: string, version: number): Promise<ManagedType> {
   const type = await managedTypeById(tx, id);
   if (!type) throw new Refusal('not_found', `instance type ${id} not found; POST /api/admin/type/list lists all types`);
@@ -160,17 +167,6 @@ async function refuseTaken(tx: Db, region: string, name: string): Promise<void> 
   const state = taken.isRetired ? ', which is retired: offer it again, or rename it' : ': choose another name';
   throw new Refusal('name_taken', `the region has the instance type ${name} (${taken.id})${state}`);
 }
-
-const mapPrices = <From, To>(
-  prices: Record<ChargeMode, From>,
-  convert: (price: From) => To,
-): Record<ChargeMode, To> => ({
-  tidePerHour: convert(prices.tidePerHour),
-  perHour: convert(prices.perHour),
-  perDay: convert(prices.perDay),
-  perWeek: convert(prices.perWeek),
-  perMonth: convert(prices.perMonth),
-});
 
 const listed = ({ id, gpuCount, pricesMicros, isRetired, runtime = '', ...type }: ManagedType): ListedType => ({
   instanceTypeId: id,

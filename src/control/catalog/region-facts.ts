@@ -1,4 +1,12 @@
-/** Facts of a region for administrators: names, place, domain and off-peak windows. */
+/** Facts of a region for administrators: names, place, domain, off-peak windows, prices. */
+import {
+  defaultStoragePrices,
+  fromDollars,
+  mapStoragePrices,
+  storageKinds,
+  toDollars,
+  type StorageKind,
+} from '../../domain/catalog.ts';
 import { faultOfOffPeak, isOffPeak, type OffPeak } from '../../domain/off-peak.ts';
 import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import {
@@ -7,6 +15,8 @@ import {
   writeManagedRegion,
   type ManagedRegion,
 } from '../../store/tables/catalog-rows.ts';
+import { recordStoragePrices } from '../../store/tables/price-changes.ts';
+import type { Db } from '../../store/store.ts';
 import type { Mutation } from '../base/caller.ts';
 import {
   changeCatalog,
@@ -28,6 +38,9 @@ export interface RegionFacts {
   domainFrom: 'settings' | 'administrator';
   sshAddress: string;
   offPeak: ListedOffPeak | null;
+  /** Dollars per GB and 30 days. */
+  storagePrices: Record<StorageKind, number>;
+  storagePricesFrom: 'default' | 'administrator';
 }
 
 export type ListedOffPeak = OffPeak & { now: boolean };
@@ -38,6 +51,7 @@ interface Fields {
   location?: string | undefined;
   domain?: string | null | undefined;
   offPeak?: OffPeak | null | undefined;
+  storagePrices?: Record<StorageKind, number> | null | undefined;
 }
 
 export interface RegionAdministration {
@@ -49,7 +63,7 @@ export interface RegionAdministration {
 }
 
 export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteTexts: () => void }): RegionAdministration {
-  const listed = ({ facts, version, ownDomain, settingsDomain, offPeak }: ManagedRegion): RegionFacts => ({
+  const listed = ({ facts, version, ownDomain, settingsDomain, offPeak, ...region }: ManagedRegion): RegionFacts => ({
     regionId: facts.id,
     version,
     name: facts.name,
@@ -59,6 +73,8 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
     domainFrom: ownDomain === null ? 'settings' : 'administrator',
     sshAddress: facts.sshAddress,
     offPeak: listedOffPeak(offPeak, deps.time.now()),
+    storagePrices: mapStoragePrices(region.storagePrices, toDollars),
+    storagePricesFrom: region.hasOwnStoragePrices ? 'administrator' : 'default',
   });
 
   return {
@@ -73,15 +89,16 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
         const before = regions.find(({ facts }) => facts.id === id);
         if (!before) throw regionNotFound(id);
         refuseStale(`region ${before.facts.name}`, before.version, version, listed(before));
-        const { domain: ownDomain = before.ownDomain, offPeak = before.offPeak, ...names } = fields;
+        const { domain: ownDomain = before.ownDomain, offPeak = before.offPeak, storagePrices, ...names } = fields;
         if (Object.keys(sentMembers(fields)).length === 0)
           throw new Refusal(
             'field_missing',
-            'field "name" is not set; or send "value", "location", "domain" or "offPeak"',
+            'field "name" is not set; or send "value", "location", "domain", "offPeak" or "storagePrices"',
           );
         const fault = offPeak && faultOfOffPeak(offPeak);
         if (fault !== null) throw new Refusal('field_value', fault);
-        const next = { ...before, facts: { ...before.facts, ...sentMembers(names) }, ownDomain, offPeak };
+        const facts = { ...before.facts, ...sentMembers(names) };
+        const next = { ...before, facts, ownDomain, offPeak, ...ownStoragePrices(storagePrices) };
         refuseTaken(regions, next);
         const affected = { ...(await countUsers(tx, { regionId: id })), atOtherPrice: 0 };
         const warnings =
@@ -91,6 +108,7 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
         const written = dryRun ? next : { ...next, version: version + 1 };
         if (!dryRun) {
           await writeManagedRegion(tx, written);
+          await recordNewPrices(tx, before, written, { fromMs: nowMs, byAccountId: caller.accountId });
           const data = sentMembers(fields);
           await recordChange(tx, caller, { kind: 'region.updated', subjectId: id, data }, nowMs);
         }
@@ -100,6 +118,24 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
       return answer;
     },
   };
+}
+
+const ownStoragePrices = (
+  prices: Fields['storagePrices'],
+): Partial<Pick<ManagedRegion, 'storagePrices' | 'hasOwnStoragePrices'>> => {
+  if (prices === undefined) return {};
+  if (prices === null) return { storagePrices: defaultStoragePrices, hasOwnStoragePrices: false };
+  return { storagePrices: mapStoragePrices(prices, fromDollars), hasOwnStoragePrices: true };
+};
+
+async function recordNewPrices(
+  tx: Db,
+  before: ManagedRegion,
+  { facts, storagePrices }: ManagedRegion,
+  at: { fromMs: number; byAccountId: string },
+): Promise<void> {
+  if (storageKinds.every((kind) => storagePrices[kind] === before.storagePrices[kind])) return;
+  await recordStoragePrices(tx, { ...at, regionId: facts.id }, storagePrices);
 }
 
 export const listedOffPeak = (offPeak: OffPeak | null, nowMs: number): ListedOffPeak | null =>

@@ -28,6 +28,7 @@ import { catalogHandlers } from './handlers/catalog.ts';
 import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
 import { creditHandlers } from './handlers/account-credits.ts';
+import { priceHandlers } from './handlers/prices.ts';
 import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
@@ -173,6 +174,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...operatorHandlers(control, pages),
       ...quotaHandlers(control.quotas),
       ...creditHandlers(control.credits),
+      ...priceHandlers(control.priceHistory),
       ...auditHandlers(control.audit),
       ...webhookHandlers(control.webhooks),
       ...bookHandlers(control.books),

@@ -108,6 +108,18 @@ export interface LedgerSumTable {
   amountMicros: number;
 }
 
+/** Prices of an instance type, or of the storage of a region, from `fromMs` on. */
+export interface PriceChangeTable {
+  id: Generated<number>;
+  fromMs: number;
+  regionId: string;
+  /** Instance type; '' for storage. */
+  typeId: string;
+  /** JSON of all charge modes, or of all kinds of storage. */
+  prices: string;
+  byAccountId: string;
+}
+
 export interface BillingSchema {
   payment: PaymentTable;
   paymentRefund: PaymentRefundTable;
@@ -115,4 +127,5 @@ export interface BillingSchema {
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
   creditGrant: CreditGrantTable;
+  priceChange: PriceChangeTable;
 }

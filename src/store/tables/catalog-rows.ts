@@ -4,13 +4,14 @@
  * or sees the change.
  */
 import { sql, type Selectable } from 'kysely';
-import { chargeModes, type ChargeMode, type InstanceType } from '../../domain/catalog.ts';
+import { chargeModes, type ChargeMode, type InstanceType, type StoragePrices } from '../../domain/catalog.ts';
 import type { OffPeak } from '../../domain/off-peak.ts';
 import { encodeFlag } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { ImageTable, RegionTable } from '../db/schema.ts';
 import type { Db, Store } from '../store.ts';
-import { imageFromRow, offPeakOf, regionFromRow, typeFromRow } from './catalog.ts';
+import { imageFromRow, offPeakOf, regionFromRow, storagePricesOf, typeFromRow } from './catalog.ts';
+import { storagePricesText, typePricesText } from './price-changes.ts';
 
 interface Managed {
   version: number;
@@ -27,6 +28,8 @@ export interface ManagedRegion {
   /** Null: the domain of the settings. */
   ownDomain: string | null;
   offPeak: OffPeak | null;
+  storagePrices: StoragePrices;
+  hasOwnStoragePrices: boolean;
 }
 
 const managedType = (row: Parameters<typeof typeFromRow>[0]): ManagedType => ({
@@ -48,6 +51,8 @@ const managedRegion = (row: Selectable<RegionTable>): ManagedRegion => ({
   settingsDomain: row.domain,
   ownDomain: row.ownDomain,
   offPeak: offPeakOf(row),
+  storagePrices: storagePricesOf(row),
+  hasOwnStoragePrices: row.storagePrices !== null,
 });
 
 export async function lockRegions(tx: Db): Promise<ManagedRegion[]> {
@@ -70,9 +75,11 @@ export async function managedRegionById(db: Db, id: string): Promise<ManagedRegi
   return row && managedRegion(row);
 }
 
-export async function writeManagedRegion(tx: Db, { facts, ownDomain, offPeak, version }: ManagedRegion): Promise<void> {
+export async function writeManagedRegion(tx: Db, region: ManagedRegion): Promise<void> {
+  const { facts, ownDomain, offPeak, version } = region;
   const { id, name, value, location } = facts;
-  const row = { name, value, location, ownDomain, offPeak: offPeak && JSON.stringify(offPeak), version };
+  const storagePrices = region.hasOwnStoragePrices ? storagePricesText(region.storagePrices) : null;
+  const row = { name, value, location, ownDomain, offPeak: offPeak && JSON.stringify(offPeak), storagePrices, version };
   await tx.updateTable('region').set(row).where('id', '=', id).execute();
 }
 
@@ -116,12 +123,9 @@ const typeColumns = ({ pricesMicros, isRetired, ...facts }: ManagedType) => ({
   ...facts,
   isSpot: encodeFlag(facts.isSpot),
   runtime: facts.runtime ?? null,
-  prices: pricesText(pricesMicros),
+  prices: typePricesText(pricesMicros),
   inCatalog: encodeFlag(!isRetired),
 });
-
-const pricesText = (prices: Record<ChargeMode, bigint>): string =>
-  JSON.stringify(Object.fromEntries(chargeModes.map((mode) => [mode, Number(prices[mode])])));
 
 /** Inserts a type behind all others. */
 export async function insertManagedType(tx: Db, type: ManagedType): Promise<void> {

@@ -2,6 +2,7 @@
 import type { Selectable } from 'kysely';
 import {
   defaultStoragePrices,
+  mapStoragePrices,
   type Capacity,
   type ChargeMode,
   type Image,
@@ -75,12 +76,7 @@ export function storagePricesOf({
 }: Pick<Selectable<RegionTable>, 'id' | 'storagePrices'>): StoragePrices {
   if (storagePrices === null) return defaultStoragePrices;
   const stored = parseJson(storagePriceList, storagePrices, { table: 'region', id, column: 'storagePrices' });
-  return {
-    filesystem: BigInt(stored.filesystem),
-    highspeedstorage: BigInt(stored.highspeedstorage),
-    snapshot: BigInt(stored.snapshot),
-    keptDisk: BigInt(stored.keptDisk),
-  };
+  return mapStoragePrices(stored, BigInt);
 }
 
 export const offPeakOf = ({ id, offPeak }: Pick<Selectable<RegionTable>, 'id' | 'offPeak'>): OffPeak | null =>

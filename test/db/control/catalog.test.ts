@@ -3,17 +3,20 @@ import { familiesOf, type Stock } from '../../../src/control/capacity/catalog.ts
 import { makeRegionTexts } from '../../../src/control/catalog/region-texts.ts';
 import { catalogAnswer } from '../../../src/contract/catalog.ts';
 import { instanceTypeId, regionId } from '../../../src/domain/ids.ts';
-import { type InstanceType, toDollars } from '../../../src/domain/catalog.ts';
+import { defaultStoragePrices, type InstanceType, mapStoragePrices, toDollars } from '../../../src/domain/catalog.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent } from './consistency.ts';
 import { A_DAY_MS, machineOf, makeSizedWorld } from './capacity-fixture.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 
+const storagePrices = mapStoragePrices(defaultStoragePrices, toDollars);
+
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,
   open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
   offPeak: null,
+  storagePrices,
 });
 
 const typeOf = (name: string, over: Partial<InstanceType> = {}): InstanceType => ({
@@ -36,7 +39,7 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   const stocks = new Map([
     ['a', stock('region a', 4_000, 2)],
     ['b', stock('region b', 4_000)],
-    ['deaf', { regionName: 'deaf', open: null, offPeak: null }],
+    ['deaf', { regionName: 'deaf', open: null, offPeak: null, storagePrices }],
   ]);
   const types = [
     typeOf('cpu.1'),

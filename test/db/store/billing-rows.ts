@@ -5,6 +5,7 @@ import type { BillingSchema } from '../../../src/store/db/billing-schema.ts';
 const BIG = Number.MAX_SAFE_INTEGER;
 
 export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<BillingSchema[Table]>> } = {
+  priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '' },
   usagePeriod: {
     id: 1,
     accountId: 'ann',

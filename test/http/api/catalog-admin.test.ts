@@ -91,6 +91,40 @@ test.each([
   expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(text) } });
 });
 
+test('prices of storage are shown to all, with their history', async () => {
+  const { token, client } = await api.newAccount();
+  const storagePrices = { filesystem: 0.07, highspeedstorage: 0.2, snapshot: 0, keptDisk: 0.01 };
+  const { region } = await admin.getRegion({ regionId: ids.region });
+  const { regionId, version } = region;
+  const changed = await admin.updateRegion({ regionId, version, storagePrices });
+  expect(changed.region).toMatchObject({ storagePrices, storagePricesFrom: 'administrator' });
+  const { regions } = await client.listRegions({});
+  expect(regions[0]).toMatchObject({ storagePrices });
+  expect((await client.catalog()).instanceInfos[0]?.regionInfos[0]).toMatchObject({ storagePrices });
+  const change = { fromUnixMs: expect.any(Number), regionId, instanceTypeId: null, prices: null, storagePrices };
+  const listed = await client.listPrices({ pager, regionId });
+  expect(listed.changes[0]).toEqual(change);
+  const { changes } = await admin.listPriceChanges({ pager, regionId });
+  expect(changes[0]).toEqual({ ...change, byAccountId: expect.any(String) });
+  expect(await api.post('/admin/price/list', { pager }, { token })).toMatchObject({ status: 403 });
+  const reset = await admin.updateRegion({ regionId, version: version + 1, storagePrices: null });
+  expect(reset.region.storagePricesFrom).toBe('default');
+});
+
+test.each([
+  [{ filesystem: -1 }, /"storagePrices.filesystem"/],
+  [{ snapshot: 1_001 }, /"storagePrices.snapshot"/],
+  [{ keptDisk: 0.0000001 }, /at most 6 decimals/],
+  [{ keptDisk: undefined }, /"storagePrices.keptDisk" is not set/],
+  [{ keptDisk: '1' }, /type mismatch.*"storagePrices.keptDisk"/],
+  [{ tape: 1 }, /tape/],
+])('refuses prices of storage with %j', async (over, text) => {
+  const { version } = (await admin.getRegion({ regionId: ids.region })).region;
+  const storagePrices = { filesystem: 1, highspeedstorage: 1, snapshot: 1, keptDisk: 1, ...over };
+  const refused = await post('region/update', { regionId: ids.region, version, storagePrices });
+  expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(text) } });
+});
+
 test('a change of a type refuses what its creation refuses', async () => {
   const { types } = await admin.listTypes({ pager });
   const { instanceTypeId, version } = types[0] ?? {};

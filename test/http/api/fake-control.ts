@@ -42,6 +42,7 @@ export function fakeControl(
     environments: { list: unasked, change: unasked, ...given.environments },
     quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },
     credits: { give: unasked, reverse: unasked, setOverdraft: unasked, list: unasked, ...given.credits },
+    priceHistory: { list: unasked, ...given.priceHistory },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

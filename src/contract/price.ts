@@ -1,0 +1,32 @@
+/** History of prices. */
+import { z } from 'zod';
+import { prices, storagePrices } from './catalog-admin.ts';
+import { answer, id, pagerAnswer, pagerRequest, request, text, textOrNull, unixMs } from './common.ts';
+
+export const priceListRequest = request('ListPricesRequest', {
+  pager: pagerRequest.describe('Page to return'),
+  regionId: id.describe('Only prices of this region').optional(),
+  instanceTypeId: id.describe('Only prices of this instance type').optional(),
+});
+
+const fields = {
+  fromUnixMs: unixMs('Time from which the prices count'),
+  regionId: text('Region ID'),
+  instanceTypeId: textOrNull('Instance type ID; null: prices of storage'),
+  prices: prices.nullable().describe('Prices of the instance type; null: prices of storage'),
+  storagePrices: storagePrices.nullable().describe('Prices of storage; null: prices of an instance type'),
+};
+const pager = pagerAnswer.describe('Page and length of the list');
+
+const change = answer('PriceChange', fields, 'Prices from a moment on');
+export const priceListAnswer = answer('ListPricesAnswer', {
+  changes: z.array(change).describe('Changes of prices, newest first'),
+  pager,
+});
+
+const byAccountId = textOrNull('ID of the administrator; null: prices that Berth set');
+const managedChange = answer('ManagedPriceChange', { ...fields, byAccountId }, 'Prices from a moment on');
+export const priceChangesAnswer = answer('ListPriceChangesAnswer', {
+  changes: z.array(managedChange).describe('Changes of prices, newest first'),
+  pager,
+});

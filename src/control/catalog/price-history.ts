@@ -1,0 +1,41 @@
+/** Prices of instance types and storage since they were first offered, in dollars. */
+import { mapPrices, mapStoragePrices, toDollars, type ChargeMode, type StorageKind } from '../../domain/catalog.ts';
+import type { Store } from '../../store/store.ts';
+import { priceChanges, type PriceChange, type PriceFilter } from '../../store/tables/price-changes.ts';
+import type { Pager } from '../base/caller.ts';
+
+export interface ListedPrices {
+  fromMs: number;
+  regionId: string;
+  instanceTypeId: string | null;
+  /** Null for storage. */
+  prices: Record<ChargeMode, number> | null;
+  /** Null for a type. */
+  storagePrices: Record<StorageKind, number> | null;
+  /** Null for prices that Berth set. */
+  byAccountId: string | null;
+}
+
+export interface PriceHistory {
+  /** Newest first. */
+  list(filter: PriceFilter, pager: Pager): Promise<{ changes: ListedPrices[]; totalEntries: number }>;
+}
+
+export const makePriceHistory = ({ store }: { store: Pick<Store, 'read'> }): PriceHistory => ({
+  async list(filter, { currentPage, pageSize }) {
+    const page = { offset: (currentPage - 1) * pageSize, limit: pageSize };
+    const { rows, totalEntries } = await priceChanges(store.read, filter, page);
+    return { changes: rows.map(listed), totalEntries };
+  },
+});
+
+const dollars = (micros: number): number => toDollars(BigInt(micros));
+
+const listed = ({ fromMs, regionId, typeId, byAccountId, prices, storagePrices }: PriceChange): ListedPrices => ({
+  fromMs,
+  regionId,
+  instanceTypeId: typeId,
+  prices: prices && mapPrices(prices, dollars),
+  storagePrices: storagePrices && mapStoragePrices(storagePrices, dollars),
+  byAccountId: byAccountId === '' ? null : byAccountId,
+});
