@@ -115,7 +115,7 @@ async function measure(store: Store, rows: number, rounds: number): Promise<Samp
   const drivers = { regionId: REGION, health: { answers: true, probe: null, text: '' } };
   const regions = { all: () => [drivers], of: () => drivers };
   const metering = makeMetering({ time, regions, isBilled: true });
-  const charge = makeChargeUsage({ store, regions, metering, log: quietLog, time });
+  const charge = () => makeChargeUsage({ store, regions, metering, log: quietLog, time })();
   const timed = async (work: () => Promise<unknown>): Promise<number> => {
     const startedMs = performance.now();
     await work();

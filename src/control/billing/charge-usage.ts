@@ -1,7 +1,7 @@
 /** Books metered use at each full minute. A repeated run books nothing. */
 import { lastFullMinute } from '../../domain/charge.ts';
 import { isSqlite } from '../../store/db/dialect.ts';
-import type { Db } from '../../store/store.ts';
+import type { Db, Store } from '../../store/store.ts';
 import {
   expiredGrants,
   lockWallets,
@@ -48,6 +48,8 @@ async function bookPage(
 
 export function makeChargeUsage({ store, regions, metering, log, time }: ChargeDeps): () => Promise<void> {
   const { clock } = metering;
+  /** By region. Looking for due periods reads all that cost money. */
+  const bookedUntilMs = new Map<string | null, number>();
 
   async function followClock(): Promise<void> {
     const stepMs = clock.stepMs();
@@ -60,13 +62,15 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
   }
 
   async function book(of: Omit<DuePeriods, 'nowMs'>): Promise<void> {
+    if (of.untilMs <= (bookedUntilMs.get(of.regionId) ?? 0)) return;
     const due = { ...of, nowMs: clock.now() };
     for (let afterId = 0; ;) {
       const page = await store.write((tx) => bookPage(tx, due, afterId));
-      if (page === null) return;
+      if (page === null) break;
       if (page.gaps.length > 0) await reportGaps(page.gaps);
       afterId = page.lastId;
     }
+    bookedUntilMs.set(of.regionId, of.untilMs);
   }
 
   async function reportGaps(gaps: Booking['gaps']): Promise<void> {
@@ -79,7 +83,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
 
   return async () => {
     await followClock();
-    await store.write((tx) => expireGrants(tx, time.now()));
+    await expireGrants(store, time.now());
     if (!metering.isBilled) return;
     for (const { regionId, health } of regions.all()) {
       if (!health.answers) metering.lost(regionId);
@@ -92,9 +96,12 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
 
 const EXPIRED_AT_ONCE = 100;
 
-async function expireGrants(tx: Db, nowMs: number): Promise<void> {
-  const expired = await expiredGrants(tx, nowMs, EXPIRED_AT_ONCE);
-  if (expired.length === 0) return;
+async function expireGrants(store: Store, nowMs: number): Promise<void> {
+  const expired = await expiredGrants(store.read, nowMs, EXPIRED_AT_ONCE);
+  if (expired.length > 0) await store.write((tx) => expire(tx, expired, nowMs));
+}
+
+async function expire(tx: Db, expired: Awaited<ReturnType<typeof expiredGrants>>, nowMs: number): Promise<void> {
   const before = await lockWallets(
     tx,
     expired.map(({ accountId }) => accountId),

@@ -160,10 +160,17 @@ const publicRate = ({ meter, state, priceMicros, quantity }: Rate & Priced) => (
 });
 
 const gapAfter = (
-  { id: _id, ...period }: PeriodRow,
+  { accountId, subjectId, subjectName, meter, regionId, typeId, quantity, unitMs }: PeriodRow,
   { untilMs, nowMs, closeSeq }: { untilMs: number; nowMs: number; closeSeq: number },
 ) => ({
-  ...period,
+  accountId,
+  subjectId,
+  subjectName,
+  meter,
+  regionId,
+  typeId,
+  quantity,
+  unitMs,
   state: 'gap',
   priceMicros: 0,
   openedAtMs: untilMs,
@@ -171,8 +178,6 @@ const gapAfter = (
   openSeq: closeSeq,
   closeSeq,
   chargedUntilMs: nowMs,
-  chargedMicros: 0,
   carry: 0,
-  freeMs: 0,
   isCharging: 0 as const,
 });

@@ -1,17 +1,43 @@
 /** Usage periods. The owner's account is locked before its periods. */
-import { sql, type Insertable, type Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import type { Meter } from '../../domain/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
 import { newRows } from '../db/dialect.ts';
-import { count, prepared } from '../db/prepared.ts';
+import { count, parameters, prepared } from '../db/prepared.ts';
 import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
 export type PeriodRow = Selectable<UsagePeriodTable>;
-export type NewPeriod = Omit<Insertable<UsagePeriodTable>, 'id'>;
+export type NewPeriod = Omit<PeriodRow, 'id' | 'chargedMicros' | 'freeMs' | 'labels'>;
+
+const insertRow = prepared<NewPeriod>()((db, p) =>
+  db
+    .insertInto('usagePeriod')
+    .values(
+      parameters(p, [
+        'accountId',
+        'subjectId',
+        'subjectName',
+        'meter',
+        'state',
+        'regionId',
+        'typeId',
+        'priceMicros',
+        'quantity',
+        'unitMs',
+        'openedAtMs',
+        'closedAtMs',
+        'openSeq',
+        'closeSeq',
+        'chargedUntilMs',
+        'carry',
+        'isCharging',
+      ]),
+    ),
+);
 
 export async function insertPeriod(tx: Db, period: NewPeriod): Promise<void> {
-  await tx.insertInto('usagePeriod').values(period).execute();
+  await insertRow(tx, period);
 }
 
 const openPeriods = prepared<{ subjectId: string }>()((db, p) =>

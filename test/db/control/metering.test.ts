@@ -61,7 +61,7 @@ onBothEngines('metering', (open) => {
     };
     const regions = { all: () => [world.drivers], of: () => world.drivers };
     const metering = makeMetering({ time, regions, isBilled: true });
-    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const charge = () => makeChargeUsage({ store: world.store, regions, metering, log: silent, time })();
     const linesOf = () =>
       world.store.read.selectFrom('entry').selectAll().where('subjectId', '=', id).orderBy('id').execute();
     const bookedUntil = async () => (await linesOf()).at(-1)?.untilMs;
