@@ -37,6 +37,24 @@ export function bookUsage(
   return booking;
 }
 
+export interface Beginning {
+  /** After the period before, also when the clock was set back. */
+  openedAtMs: number;
+  chargedUntilMs: number;
+}
+
+/** `isKnown` is false when nobody knows whether the resource ran after its last booking. */
+export function endOf(
+  { openedAtMs, chargedUntilMs, isCharging }: PeriodRow,
+  { nowMs, isKnown }: { nowMs: number; isKnown: boolean },
+): { untilMs: number; closedAtMs: number; next: Beginning } {
+  const bookedMs = isCharging === 1 ? chargedUntilMs : nowMs;
+  const untilMs = isKnown ? Math.max(nowMs, bookedMs) : bookedMs;
+  const closedAtMs = Math.max(untilMs, openedAtMs);
+  const next = { openedAtMs: Math.max(nowMs, closedAtMs), chargedUntilMs: Math.max(nowMs, untilMs) };
+  return { untilMs, closedAtMs, next };
+}
+
 function bookPeriod(
   period: PeriodRow,
   untilMs: number,

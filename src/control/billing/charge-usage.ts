@@ -54,10 +54,17 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
   async function followClock(): Promise<void> {
     const stepMs = clock.stepMs();
     if (stepMs === 0) return;
+    bookedUntilMs.clear();
     log.warn({ stepMs }, 'the system clock was set; the time that it skipped or repeated is not charged');
-    await store.write(async (tx) => {
+    let appliedMs = 0;
+    const apply = async (tx: Db): Promise<void> => {
       await shiftOpenPeriods(tx, stepMs);
-      clock.applyStep();
+      clock.applyStep(stepMs - appliedMs);
+      appliedMs = stepMs;
+    };
+    await store.write(apply).catch((error: unknown) => {
+      clock.applyStep(-appliedMs);
+      throw error;
     });
   }
 

@@ -11,12 +11,15 @@ export interface MeterClock {
   now(): number;
   /** Milliseconds by which the system clock was set since the last call; 0 without a step. */
   stepMs(): number;
-  /** The open periods have moved by the step. */
-  applyStep(): void;
+  /** The open periods have moved by the step; a negative one takes that back. */
+  applyStep(stepMs: number): void;
+  /** Sum of the applied steps. */
+  appliedMs(): number;
 }
 
 export function makeMeterClock({ now, elapsed }: Pick<Time, 'now' | 'elapsed'>): MeterClock {
-  let base = { atMs: now(), elapsedMs: elapsed() };
+  let appliedMs = 0;
+  const base = { atMs: now(), elapsedMs: elapsed() };
   const expectedMs = (): number => base.atMs + (elapsed() - base.elapsedMs);
   const stepMs = (): number => {
     const step = Math.round(now() - expectedMs());
@@ -25,8 +28,10 @@ export function makeMeterClock({ now, elapsed }: Pick<Time, 'now' | 'elapsed'>):
   return {
     now: () => now() - stepMs(),
     stepMs,
-    applyStep() {
-      base = { atMs: now(), elapsedMs: elapsed() };
+    applyStep(stepMs) {
+      base.atMs += stepMs;
+      appliedMs += stepMs;
     },
+    appliedMs: () => appliedMs,
   };
 }

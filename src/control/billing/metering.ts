@@ -11,17 +11,18 @@ import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { appendEvent, type AppendedEvent, type NewEvent } from '../../store/tables/events.ts';
 import { lockWallets, saveWallets, writeUsageEntries } from '../../store/tables/ledger.ts';
 import {
-  carryOf,
   closePeriod,
   insertPeriod,
+  lastChargedOf,
   openPeriodOf,
   writeCharged,
   type PeriodRow,
 } from '../../store/tables/usage-periods.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
-import { bookUsage } from './book-usage.ts';
+import { bookUsage, endOf, type Beginning } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
+import { makeSeenRuns, type SeenRuns } from './seen-runs.ts';
 
 export interface Metered {
   name: string;
@@ -47,13 +48,9 @@ export interface RateChange {
   after: Rate | null;
 }
 
-export interface Metering {
+export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   readonly clock: MeterClock;
   readonly isBilled: boolean;
-  /** Last sweep of the region's engine; null: none since the engine was lost. */
-  seenAtMs(regionId: string): number | null;
-  saw(regionId: string, atMs: number): void;
-  lost(regionId: string): void;
   /** Writes the event, and the period that it opens or closes. */
   appendEvent(tx: Db, event: NewEvent, subject: Metered, change: RateChange): Promise<AppendedEvent>;
 }
@@ -66,34 +63,22 @@ export interface MeteringDeps {
 
 export function makeMetering({ time, regions, isBilled }: MeteringDeps): Metering {
   const clock = makeMeterClock(time);
-  const startedAtMs = clock.now();
-  const seen = new Map<string, number>();
-  const lostAtMs = new Map<string, number>();
-  const seenAtMs = (regionId: string): number | null =>
-    regions.of(regionId).health.answers ? (seen.get(regionId) ?? null) : null;
+  const { isKnown, ...seen } = makeSeenRuns(clock, (regionId) => regions.of(regionId).health.answers);
 
-  /** False for a run of before the engine or this process was away, until a sweep has seen it. */
-  const isKnown = ({ meter, regionId, chargedUntilMs }: PeriodRow): boolean =>
-    meter !== 'compute' ||
-    seenAtMs(regionId) !== null ||
-    (regions.of(regionId).health.answers && chargedUntilMs >= (lostAtMs.get(regionId) ?? startedAtMs));
-
-  /** Returns when the next period begins. */
-  async function close(tx: Db, period: PeriodRow, closeSeq: number): Promise<number> {
-    const nowMs = Math.max(clock.now(), period.openedAtMs);
-    if (period.isCharging === 0) {
-      await closePeriod(tx, { id: period.id, closedAtMs: nowMs, closeSeq });
-      return nowMs;
+  async function close(tx: Db, period: PeriodRow, closeSeq: number): Promise<Beginning> {
+    const nowMs = clock.now();
+    const { untilMs, closedAtMs, next } = endOf(period, { nowMs, isKnown: isKnown(period) });
+    if (period.isCharging === 1) {
+      const before = await lockWallets(tx, [period.accountId]);
+      const { entries, charged, wallets } = bookUsage([{ period, untilMs }], before, time.now());
+      await writeUsageEntries(tx, entries);
+      await writeCharged(tx, charged);
+      await saveWallets(tx, before, wallets.values());
     }
-    const untilMs = isKnown(period) ? Math.max(nowMs, period.chargedUntilMs) : period.chargedUntilMs;
-    const before = await lockWallets(tx, [period.accountId]);
-    const { entries, charged, wallets } = bookUsage([{ period, untilMs }], before, nowMs);
-    await writeUsageEntries(tx, entries);
-    await writeCharged(tx, charged);
-    await saveWallets(tx, before, wallets.values());
-    await closePeriod(tx, { id: period.id, closedAtMs: untilMs, closeSeq });
-    if (untilMs < nowMs) await insertPeriod(tx, gapAfter(period, { untilMs, nowMs, closeSeq }));
-    return Math.max(nowMs, untilMs);
+    await closePeriod(tx, { id: period.id, closedAtMs, closeSeq });
+    if (closedAtMs < next.openedAtMs)
+      await insertPeriod(tx, gapAfter(period, { untilMs: closedAtMs, nowMs: next.openedAtMs, closeSeq }));
+    return next;
   }
 
   async function move(
@@ -104,9 +89,12 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
     seq: number,
   ): Promise<void> {
     const open = await openPeriodOf(tx, subjectId);
-    const openedAtMs = open ? await close(tx, open, seq) : clock.now();
+    const nowMs = clock.now();
+    const next = open ? await close(tx, open, seq) : { openedAtMs: nowMs, chargedUntilMs: nowMs };
     if (after === null) return;
     const { meter, state, priceMicros, quantity, unitMs } = after;
+    const last = state === 'charged' ? await lastChargedOf(tx, subjectId, meter) : undefined;
+    const openedAtMs = Math.max(next.openedAtMs, last?.closedAtMs ?? 0);
     await insertPeriod(tx, {
       accountId,
       subjectId,
@@ -122,8 +110,9 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
       closedAtMs: null,
       openSeq: seq,
       closeSeq: null,
-      chargedUntilMs: openedAtMs,
-      carry: state === 'charged' ? await carryOf(tx, subjectId, meter) : 0,
+      chargedUntilMs: next.chargedUntilMs,
+      freeMs: next.chargedUntilMs - openedAtMs,
+      carry: last?.carry ?? 0,
       isCharging: encodeFlag(isBilled && state === 'charged' && priceMicros > 0n),
     });
   }
@@ -131,15 +120,10 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
   return {
     clock,
     isBilled,
-    seenAtMs,
-    saw: (regionId, atMs) => void seen.set(regionId, atMs),
-    lost(regionId) {
-      seen.delete(regionId);
-      lostAtMs.set(regionId, clock.now());
-    },
+    ...seen,
     async appendEvent(tx, event, subject, { before, after }) {
       if (isSameRate(before, after)) return appendEvent(tx, event);
-      const priceMicros = after && (await priceOf(tx, subject.regionId, after));
+      const priceMicros = after && (await priceOf(tx, subject.regionId, event.subjectId, after));
       const rate = after && { ...after, priceMicros: priceMicros ?? 0n };
       const appended = await appendEvent(tx, { ...event, data: { ...event.data, rate: rate && publicRate(rate) } });
       await move(tx, event, subject, rate, appended.seq);
@@ -148,8 +132,12 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
   };
 }
 
-const priceOf = async (tx: Db, regionId: string, { price }: Rate): Promise<Micros> =>
-  typeof price === 'bigint' ? price : storagePriceOf(tx, regionId, price);
+/** A volume that is back keeps its price, unless it was expanded meanwhile. */
+async function priceOf(tx: Db, regionId: string, subjectId: string, { price, meter, quantity }: Rate): Promise<Micros> {
+  if (typeof price === 'bigint') return price;
+  const last = meter === 'volume' ? await lastChargedOf(tx, subjectId, meter) : undefined;
+  return last?.quantity === quantity ? BigInt(last.priceMicros) : storagePriceOf(tx, regionId, price);
+}
 
 /** In an event: enough to open the period again. */
 const publicRate = ({ meter, state, priceMicros, quantity }: Rate & Priced) => ({
@@ -179,5 +167,6 @@ const gapAfter = (
   closeSeq,
   chargedUntilMs: nowMs,
   carry: 0,
+  freeMs: 0,
   isCharging: 0 as const,
 });

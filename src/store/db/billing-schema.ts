@@ -27,7 +27,7 @@ export interface UsagePeriodTable {
   chargedMicros: Generated<number>;
   /** Below one unit, in `price × quantity × ms`. */
   carry: number;
-  /** Free time within the period: gaps. */
+  /** Not charged of the span: gaps, and the time that a set clock skipped; negative: repeated. */
   freeMs: Generated<number>;
   /** 1 while the period is open and costs money. */
   isCharging: Flag;

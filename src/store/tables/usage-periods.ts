@@ -8,7 +8,7 @@ import type { Schema } from '../db/schema.ts';
 import type { Db } from '../store.ts';
 
 export type PeriodRow = Selectable<UsagePeriodTable>;
-export type NewPeriod = Omit<PeriodRow, 'id' | 'chargedMicros' | 'freeMs' | 'labels'>;
+export type NewPeriod = Omit<PeriodRow, 'id' | 'chargedMicros' | 'labels'>;
 
 const insertRow = prepared<NewPeriod>()((db, p) =>
   db
@@ -31,6 +31,7 @@ const insertRow = prepared<NewPeriod>()((db, p) =>
         'closeSeq',
         'chargedUntilMs',
         'carry',
+        'freeMs',
         'isCharging',
       ]),
     ),
@@ -47,10 +48,10 @@ const openPeriods = prepared<{ subjectId: string }>()((db, p) =>
 export const openPeriodOf = async (db: Db, subjectId: string): Promise<PeriodRow | undefined> =>
   (await openPeriods(db, { subjectId }))[0];
 
-const carries = prepared<{ subjectId: string; meter: string }>()((db, p) =>
+const lastCharged = prepared<{ subjectId: string; meter: string }>()((db, p) =>
   db
     .selectFrom('usagePeriod')
-    .select('carry')
+    .select(['carry', 'priceMicros', 'quantity', 'closedAtMs'])
     .where('subjectId', '=', p('subjectId'))
     .where('meter', '=', p('meter'))
     .where('state', '=', 'charged')
@@ -58,9 +59,13 @@ const carries = prepared<{ subjectId: string; meter: string }>()((db, p) =>
     .limit(1),
 );
 
-/** Carry of the last charged period of the meter; 0 without one. */
-export const carryOf = async (db: Db, subjectId: string, meter: Meter): Promise<number> =>
-  (await carries(db, { subjectId, meter }))[0]?.carry ?? 0;
+/** The last charged period of the meter. */
+export const lastChargedOf = async (
+  db: Db,
+  subjectId: string,
+  meter: Meter,
+): Promise<Pick<PeriodRow, 'carry' | 'priceMicros' | 'quantity' | 'closedAtMs'> | undefined> =>
+  (await lastCharged(db, { subjectId, meter }))[0];
 
 export type ChargedColumns = Pick<PeriodRow, 'id' | 'chargedUntilMs' | 'chargedMicros' | 'carry' | 'freeMs'>;
 
@@ -149,7 +154,7 @@ export const duePeriods = (
 export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
   await tx
     .updateTable('usagePeriod')
-    .set((eb) => ({ chargedUntilMs: eb('chargedUntilMs', '+', stepMs) }))
+    .set((eb) => ({ chargedUntilMs: eb('chargedUntilMs', '+', stepMs), freeMs: eb('freeMs', '+', stepMs) }))
     .where('isCharging', '=', 1)
     .execute();
 }
@@ -164,12 +169,13 @@ export async function setCharging(tx: Db, isBilled: boolean, nowMs: number): Pro
     await open.set({ isCharging: 0 }).where('isCharging', '=', 1).execute();
     return;
   }
-  await open.set({ chargedUntilMs: nowMs }).where('isCharging', '=', 1).where('chargedUntilMs', '>', nowMs).execute();
-  await open
-    .set({ isCharging: 1, chargedUntilMs: nowMs })
-    .where('isCharging', '=', 0)
-    .where('priceMicros', '>', 0)
-    .execute();
+  const fromNow = open.set((eb) => ({
+    isCharging: 1,
+    chargedUntilMs: nowMs,
+    freeMs: sql<number>`${eb.ref('freeMs')} + cast(${nowMs} as bigint) - ${eb.ref('chargedUntilMs')}`,
+  }));
+  await fromNow.where('isCharging', '=', 1).where('chargedUntilMs', '>', nowMs).execute();
+  await fromNow.where('isCharging', '=', 0).where('priceMicros', '>', 0).execute();
 }
 
 /** Rows of resources without an open period, page by page. */

@@ -1,0 +1,35 @@
+/** Last sight of the containers of each region. After an outage, runs of before are unknown. */
+import type { PeriodRow } from '../../store/tables/usage-periods.ts';
+import type { MeterClock } from './meter-clock.ts';
+
+export interface SeenRuns {
+  /** Last sweep of the region's engine; null: none since the engine was lost. */
+  seenAtMs(regionId: string): number | null;
+  saw(regionId: string, atMs: number): void;
+  lost(regionId: string): void;
+  /** False for a run of before the engine or this process was away, until a sweep has seen it. */
+  isKnown(period: Pick<PeriodRow, 'meter' | 'regionId' | 'chargedUntilMs'>): boolean;
+}
+
+export function makeSeenRuns(clock: MeterClock, answers: (regionId: string) => boolean): SeenRuns {
+  // Without the steps of the clock.
+  const startedAtMs = clock.now();
+  const seen = new Map<string, number>();
+  const lost = new Map<string, number>();
+  const seenAtMs = (regionId: string): number | null => {
+    const atMs = answers(regionId) ? seen.get(regionId) : undefined;
+    return atMs === undefined ? null : atMs + clock.appliedMs();
+  };
+  return {
+    seenAtMs,
+    saw: (regionId, atMs) => void seen.set(regionId, atMs - clock.appliedMs()),
+    lost(regionId) {
+      seen.delete(regionId);
+      lost.set(regionId, clock.now() - clock.appliedMs());
+    },
+    isKnown: ({ meter, regionId, chargedUntilMs }) =>
+      meter !== 'compute' ||
+      seenAtMs(regionId) !== null ||
+      (answers(regionId) && chargedUntilMs - clock.appliedMs() >= (lost.get(regionId) ?? startedAtMs)),
+  };
+}

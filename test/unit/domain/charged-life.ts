@@ -1,0 +1,268 @@
+/**
+ * The pure functions of billing, driven by the facts of a life as control drives them, with the
+ * store's rows in memory.
+ */
+import { makeMeterClock } from '../../../src/control/billing/meter-clock.ts';
+import { bookUsage, endOf, type Beginning } from '../../../src/control/billing/book-usage.ts';
+import { makeSeenRuns } from '../../../src/control/billing/seen-runs.ts';
+import { lastFullMinute } from '../../../src/domain/charge.ts';
+import type { Instance } from '../../../src/domain/instance.ts';
+import { isSameRate, rateOfInstance, rateOfSnapshot, rateOfVolume, type Rate } from '../../../src/domain/meter.ts';
+import type { CreditGrant } from '../../../src/domain/purse.ts';
+import type { Snapshot } from '../../../src/domain/snapshot.ts';
+import type { Volume } from '../../../src/domain/volume.ts';
+import type { Wallet } from '../../../src/store/tables/ledger.ts';
+import type { PeriodRow } from '../../../src/store/tables/usage-periods.ts';
+import type { Fact } from '../../oracle/calculator.ts';
+import { anInstance } from './instance-fixture.ts';
+
+export const ACCOUNT = 'account';
+export const REGION = 'region';
+
+interface Move {
+  fromLedger: string;
+  toLedger: string;
+  amountMicros: number;
+  /** Subject and meter of metered use. */
+  line?: string;
+}
+
+type Resource =
+  { kind: 'instance'; row: Instance } | { kind: 'volume'; row: Volume } | { kind: 'snapshot'; row: Snapshot };
+
+const rateOf = (resource: Resource): Rate | null => {
+  if (resource.kind === 'instance') return rateOfInstance(resource.row);
+  return resource.kind === 'volume' ? rateOfVolume(resource.row) : rateOfSnapshot(resource.row);
+};
+
+export interface ChargedLife {
+  periods: PeriodRow[];
+  entries: Move[];
+  wallet: Wallet;
+}
+
+/** Returns periods, entries and wallet after the facts. Launches are by the hour. */
+export function chargeLife(facts: readonly Fact[], { origin, overdraft }: { origin: number; overdraft: number }) {
+  let at = 0;
+  let steps = 0;
+  let answers = true;
+  const time = { now: () => origin + at + steps, elapsed: () => at };
+  const clock = makeMeterClock(time);
+  const runs = makeSeenRuns(clock, () => answers);
+  runs.saw(REGION, clock.now());
+  const prices = new Map<string, number>();
+  const resources = new Map<string, Resource>();
+  const periods: PeriodRow[] = [];
+  const entries: Move[] = [];
+  let wallet: Wallet = {
+    accountId: ACCOUNT,
+    purse: { cashMicros: 0n, floorMicros: -BigInt(overdraft), grants: [] },
+  };
+  let grantCount = 0;
+
+  function book(due: { period: PeriodRow; untilMs: number }[]): void {
+    const booking = bookUsage(due, new Map([[ACCOUNT, wallet]]), time.now());
+    for (const { periodId, fromLedger, amountMicros } of booking.entries) {
+      const { subjectId, meter } = periods[periodId] as PeriodRow;
+      entries.push({ fromLedger, toLedger: 'revenue', amountMicros, line: `${subjectId} ${meter}` });
+    }
+    wallet = booking.wallets.get(ACCOUNT) ?? wallet;
+    for (const { id, chargedUntilMs, chargedMicros, carry, freeMs } of booking.charged)
+      Object.assign(periods[id] as PeriodRow, { chargedUntilMs, chargedMicros, carry, freeMs });
+  }
+
+  function close(period: PeriodRow): Beginning {
+    const { untilMs, closedAtMs, next } = endOf(period, { nowMs: clock.now(), isKnown: runs.isKnown(period) });
+    if (period.isCharging === 1) book([{ period, untilMs }]);
+    Object.assign(period, { closedAtMs, isCharging: 0 });
+    return next;
+  }
+
+  function change(id: string, resource: Resource): void {
+    const before = resources.get(id);
+    resources.set(id, resource);
+    const [was, is] = [before ? rateOf(before) : null, rateOf(resource)];
+    if (isSameRate(was, is)) return;
+    const open = periods.find((one) => one.subjectId === id && one.closedAtMs === null);
+    const begin = open ? close(open) : { openedAtMs: clock.now(), chargedUntilMs: clock.now() };
+    if (is === null) return;
+    const last = periods.findLast((one) => one.subjectId === id && one.meter === is.meter && one.state === 'charged');
+    const kept = is.meter === 'volume' && last?.quantity === is.quantity ? last.priceMicros : undefined;
+    const price = typeof is.price === 'bigint' ? Number(is.price) : (kept ?? prices.get(is.price) ?? 0);
+    const openedAtMs = Math.max(begin.openedAtMs, is.state === 'charged' ? (last?.closedAtMs ?? 0) : 0);
+    periods.push({
+      id: periods.length,
+      accountId: ACCOUNT,
+      subjectId: id,
+      subjectName: id,
+      meter: is.meter,
+      state: is.state,
+      regionId: REGION,
+      typeId: resource.kind === 'instance' ? resource.row.spec.type.id : '',
+      priceMicros: price,
+      quantity: is.quantity,
+      unitMs: is.unitMs,
+      openedAtMs,
+      chargedUntilMs: begin.chargedUntilMs,
+      closedAtMs: null,
+      openSeq: 0,
+      closeSeq: null,
+      chargedMicros: 0,
+      carry: is.state === 'charged' ? (last?.carry ?? 0) : 0,
+      freeMs: begin.chargedUntilMs - openedAtMs,
+      isCharging: is.state === 'charged' && price > 0 ? 1 : 0,
+      labels: null,
+    });
+  }
+
+  function sweep(): void {
+    const stepMs = clock.stepMs();
+    if (stepMs !== 0) {
+      for (const period of periods.filter(({ isCharging }) => isCharging === 1)) {
+        period.chargedUntilMs += stepMs;
+        period.freeMs += stepMs;
+      }
+      clock.applyStep(stepMs);
+    }
+    if (!answers) runs.lost(REGION);
+    const seenAtMs = runs.seenAtMs(REGION);
+    const seenUntilMs = seenAtMs === null ? null : lastFullMinute(Math.min(seenAtMs, clock.now()));
+    const untilOf = ({ meter }: PeriodRow) => (meter === 'compute' ? seenUntilMs : lastFullMinute(clock.now()));
+    const due = periods.filter(({ isCharging }) => isCharging === 1);
+    const [compute = [], storage = []] = [true, false].map((is) =>
+      due.filter(({ meter }) => (meter === 'compute') === is),
+    );
+    for (const period of [...compute, ...storage]) {
+      const untilMs = untilOf(period);
+      if (untilMs !== null) book([{ period, untilMs }]);
+    }
+  }
+
+  function expire(): void {
+    const { purse } = wallet;
+    const isOver = ({ leftMicros, expiresAtMs }: CreditGrant) =>
+      leftMicros > 0n && expiresAtMs !== null && expiresAtMs <= time.now();
+    for (const { kind, leftMicros } of purse.grants.filter(isOver))
+      entries.push({ fromLedger: kind, toLedger: 'expired', amountMicros: Number(leftMicros) });
+    wallet = {
+      ...wallet,
+      purse: { ...purse, grants: purse.grants.map((one) => (isOver(one) ? { ...one, leftMicros: 0n } : one)) },
+    };
+  }
+
+  function give(fact: Extract<Fact, { fact: 'give' }>): void {
+    const { kind, amount, expiresAt, scope } = fact.given;
+    const grant = {
+      id: `g${++grantCount}`,
+      kind,
+      leftMicros: BigInt(amount),
+      expiresAtMs: expiresAt ?? null,
+      scope: {
+        regionId: scope?.region,
+        instanceTypeId: scope?.instanceType,
+        meter: scope?.meter as CreditGrant['scope']['meter'],
+      },
+      createdAtMs: grantCount,
+    };
+    wallet = { ...wallet, purse: { ...wallet.purse, grants: [...wallet.purse.grants, grant] } };
+    entries.push({ fromLedger: 'grants', toLedger: kind, amountMicros: amount });
+  }
+
+  const statusAfter = {
+    running: 'Running',
+    ended: 'Restarting',
+    start: 'Starting',
+    stop: 'Stopping',
+    restart: 'Restarting',
+  } as const;
+
+  function act(what: keyof typeof statusAfter | 'terminate', id: string): void {
+    const resource = resources.get(id);
+    if (resource?.kind !== 'instance') throw new Error(`no instance ${id}`);
+    const { row } = resource;
+    const desired = { stop: 'stopped', start: 'running', terminate: 'released' } as const;
+    const status = what === 'terminate' ? 'Released' : statusAfter[what];
+    const next: Instance = {
+      ...row,
+      desired: what in desired ? desired[what as keyof typeof desired] : row.desired,
+      observed: { ...row.observed, status: status as Instance['observed']['status'] },
+    };
+    change(id, { kind: 'instance', row: next });
+  }
+
+  for (const fact of facts) {
+    ({ at } = fact);
+    switch (fact.fact) {
+      case 'price':
+        prices.set(fact.of, fact.price);
+        break;
+      case 'step':
+        steps += fact.byMs;
+        break;
+      case 'deposit':
+        wallet = { ...wallet, purse: { ...wallet.purse, cashMicros: wallet.purse.cashMicros + BigInt(fact.amount) } };
+        entries.push({ fromLedger: 'deposits', toLedger: 'cash', amountMicros: fact.amount });
+        break;
+      case 'give':
+        give(fact);
+        break;
+      case 'booked':
+        expire();
+        sweep();
+        break;
+      case 'away':
+        answers = false;
+        runs.lost(REGION);
+        break;
+      case 'answers':
+        answers = true;
+        break;
+      case 'saw':
+        runs.saw(REGION, clock.now());
+        break;
+      case 'launch': {
+        const { spec, ...base } = anInstance();
+        const type = {
+          ...spec.type,
+          id: (fact.scope?.instanceType ?? '') as typeof spec.type.id,
+          dataDiskGB: fact.diskGB,
+        };
+        change(fact.id, {
+          kind: 'instance',
+          row: { ...base, spec: { ...spec, type }, priceMicros: BigInt(fact.hourly ?? 0) },
+        });
+        break;
+      }
+      case 'repriced': {
+        const resource = resources.get(fact.id);
+        if (resource?.kind === 'instance')
+          change(fact.id, { ...resource, row: { ...resource.row, priceMicros: BigInt(fact.hourly) } });
+        break;
+      }
+      case 'volume':
+        change(fact.id, { kind: 'volume', row: { status: 'Pending', type: fact.of, sizeGB: fact.sizeGB } as Volume });
+        break;
+      case 'snapshot':
+        change(fact.id, { kind: 'snapshot', row: { status: 'Pending', sizeGB: fact.sizeGB } as unknown as Snapshot });
+        break;
+      case 'expanded':
+      case 'failed':
+      case 'recovered':
+      case 'deleted': {
+        const resource = resources.get(fact.id);
+        if (resource === undefined || resource.kind === 'instance') throw new Error(`no volume or snapshot ${fact.id}`);
+        const status = { failed: 'Lost', recovered: 'Bound', deleted: 'Terminating', expanded: resource.row.status }[
+          fact.fact
+        ];
+        const sizeGB = fact.fact === 'expanded' ? fact.sizeGB : resource.row.sizeGB;
+        change(fact.id, { kind: resource.kind, row: { ...resource.row, status, sizeGB } } as Resource);
+        break;
+      }
+      case 'renew':
+        throw new Error('lives here are by the hour');
+      default:
+        act(fact.fact, fact.id);
+    }
+  }
+  return { periods, entries, wallet };
+}
