@@ -11,4 +11,12 @@ export const billingRoutes = {
     compressed: true,
     summary: "List the caller's usage periods with prices, free ones too, newest first",
   }),
+  usage: readRoute('/billing/usage', billing.usageRequest, billing.usageAnswer, {
+    compressed: true,
+    summary: "Return time and cost of the caller's usage by hour, day, week or month",
+  }),
+  statement: readRoute('/billing/statement', billing.statementRequest, billing.statementAnswer, {
+    compressed: true,
+    summary: 'Return the statement of a month: balances, payments, charges by resource, free time',
+  }),
 } as const;

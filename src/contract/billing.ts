@@ -1,6 +1,9 @@
 /** Books of an account: entries of its ledger, and its usage periods. */
 import { z } from 'zod';
 import { meters, meterStates } from '../domain/meter.ts';
+import { isTimeZone } from '../domain/off-peak.ts';
+import { labelKeyPattern } from '../domain/resource-labels.ts';
+import { bucketUnits, monthPattern } from '../domain/usage-buckets.ts';
 import {
   answer,
   decimal,
@@ -118,4 +121,129 @@ const period = answer(
 export const periodsAnswer = answer('ListUsagePeriodsAnswer', {
   periods: z.array(period).describe('Periods, newest first'),
   pager,
+});
+
+const MAX_ZONE = 64;
+const timeZone = plainText(MAX_ZONE)
+  .refine(isTimeZone, { error: 'must be an IANA time zone, such as "Europe/Berlin" or "UTC"' })
+  .default('UTC')
+  .describe('IANA time zone of the spans; they begin at full hours of UTC');
+const month = z
+  .string()
+  .regex(monthPattern, { error: 'must be a month such as "2026-11"' })
+  .describe('Month, such as `2026-11`');
+
+const GROUPS = new RegExp(`^(resource|meter|type|label:${labelKeyPattern.slice(1, -1)})$`);
+const lastMs = wholeNumber(0, 8_640_000_000_000);
+
+export const usageRequest = request('UsageRequest', {
+  pager: pagerRequest.describe('Page to return'),
+  fromUnixMs: lastMs.describe('Start of the range, Unix milliseconds; the first span contains it'),
+  untilUnixMs: lastMs.describe('End of the range, Unix milliseconds'),
+  by: z.enum(bucketUnits).describe('Length of the spans'),
+  groupBy: z
+    .string()
+    .regex(GROUPS, { error: 'must be "resource", "meter", "type", or "label:" and the key of a label' })
+    .default('resource')
+    .describe('What a row sums: `resource`, `meter`, `type` of instances, or `label:` and a key'),
+  timeZone,
+});
+
+const stateTime = answer(
+  'StateTime',
+  {
+    state: oneOfText(meterStates, 'State; all but `charged` and `paidAhead` are free'),
+    ms: integer('Milliseconds'),
+  },
+  'Time in one state',
+);
+const timeByState = z.array(stateTime).describe('Milliseconds by state; absent states have none');
+
+const usageRow = answer(
+  'UsageRow',
+  {
+    fromUnixMs: unixMs('Start of the span'),
+    untilUnixMs: unixMs('End of the span'),
+    ...subject,
+    meter: oneOfText(meters, 'Meter of a resource').optional(),
+    name: text('Name of the resource').optional(),
+    group: text('Meter, instance type or value of the label; empty for resources without').optional(),
+    time: timeByState,
+    amount: decimal('Dollars'),
+  },
+  'Usage of a resource or a group in a span',
+);
+export const usageAnswer = answer('UsageAnswer', {
+  rows: z.array(usageRow).describe('Rows, oldest span first'),
+  pager: pagerAnswer.describe('Page, and the number of rows'),
+});
+
+export const statementRequest = request('StatementRequest', {
+  month,
+  timeZone,
+  pager: pagerRequest.default({ currentPage: 1, pageSize: 100 }).describe('Page of `resources`'),
+});
+export const statementQuery = z.object({ month, timeZone });
+
+const statementBalance = answer(
+  'StatementBalance',
+  {
+    account: oneOfText(['cash', 'voucher', 'credit'], 'Ledger account'),
+    opening: decimal('Dollars at the start of the month'),
+    closing: decimal('Dollars at its end, or now'),
+  },
+  'Balance of a ledger account: opening and movements sum up to closing',
+);
+const movement = answer(
+  'StatementMovement',
+  {
+    kind: oneOfText(entryKinds, 'Kind of the entries'),
+    account: oneOfText(['cash', 'voucher', 'credit'], 'Ledger account'),
+    amount: decimal('Dollars, negative where money left the account'),
+  },
+  'Sum of the entries of one kind',
+);
+const statementMeter = answer(
+  'StatementMeter',
+  {
+    meter: oneOfText(meters, 'Meter'),
+    periods: integer('Usage periods in the month'),
+    time: timeByState,
+    amount: decimal('Dollars'),
+  },
+  'Usage of a meter in the month',
+);
+const statementLine = answer(
+  'StatementLine',
+  {
+    ...subject,
+    name: text('Name of the resource'),
+    meter: oneOfText(meters, 'Meter; absent for payments without usage').optional(),
+    regionId: text('Region'),
+    instanceTypeId: text('Instance type; absent for storage').optional(),
+    periods: integer('Usage periods in the month'),
+    time: timeByState,
+    quantity: decimal('Charged hours of an instance, or GB × hours'),
+    unit: oneOfText(['hours', 'GB-hours'], 'Unit of the quantity'),
+    amount: decimal('Dollars'),
+  },
+  'Usage and charges of one resource and meter',
+);
+
+export const statementAnswer = answer('StatementAnswer', {
+  month: text('Month'),
+  timeZone: text('Time zone'),
+  fromUnixMs: unixMs('Start of the month'),
+  untilUnixMs: unixMs('End of the month'),
+  balances: z.array(statementBalance).describe('Opening and closing balances'),
+  movements: z.array(movement).describe('What moved the balances'),
+  charges: decimal('Dollars charged, with what nobody could pay'),
+  uncollected: decimal('Dollars of it that nobody could pay'),
+  meters: z.array(statementMeter).describe('Usage by meter'),
+  entries: z.array(entry).describe('Deposits, grants, refunds and payments, oldest first, at most 1,000'),
+  hasMoreEntries: z.boolean().describe('Whether there are more; `/billing/entries` lists all'),
+  resources: z.array(statementLine).describe('Usage and charges by resource, by ID'),
+  pager: pagerAnswer.describe(
+    'Page of `resources`; `totalEntries` counts at most 10,000 resources, each of one line or more',
+  ),
 });

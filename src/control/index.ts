@@ -18,6 +18,8 @@ import type { Instances } from './instances/instances.ts';
 import type { EgressUseCases } from './instances/egress.ts';
 import type { Operator } from './instances/operator.ts';
 import type { Books } from './billing/books.ts';
+import type { Statements } from './billing/statement.ts';
+import type { Usage } from './billing/usage-report.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
 import type { Volumes } from './volumes/volumes.ts';
 import type { Snapshots } from './volumes/snapshots.ts';
@@ -41,6 +43,9 @@ import type { Events } from './events/event-feed.ts';
 
 export type { ExecRequest, InstanceNetwork, OpenExec, TerminalSize } from '../engines/contract.ts';
 export type { Books } from './billing/books.ts';
+export type { ResourceLine } from './billing/resource-lines.ts';
+export type { Statements } from './billing/statement.ts';
+export type { Usage } from './billing/usage-report.ts';
 export type { Webhooks } from './webhooks/webhooks.ts';
 export type { Audit } from './audit/audit.ts';
 export type { Access } from './access/types.ts';
@@ -86,6 +91,8 @@ export interface Control {
   accounts: AccountAdministration & PasswordLinks & Registration;
   webhooks: Webhooks;
   books: Books;
+  usage: Usage;
+  statements: Statements;
   environments: Environments;
   quotas: Quotas;
   credits: Credits;

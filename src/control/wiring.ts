@@ -1,5 +1,7 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
 import { makeBooks } from './billing/books.ts';
+import { makeStatements } from './billing/statement.ts';
+import { makeUsage } from './billing/usage-report.ts';
 import { makeWebhooks } from './webhooks/webhooks.ts';
 import { makeRecordedRedeem } from './audit/recorded-redeem.ts';
 import { activeIdsOf } from '../store/tables/instance-queries.ts';
@@ -244,7 +246,10 @@ const catalogUseCases = (
 
 function operatorUseCases(
   foundation: Foundation,
-): Pick<Control, 'audit' | 'books' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'> {
+): Pick<
+  Control,
+  'audit' | 'books' | 'usage' | 'statements' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'
+> {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
     for (const name of SWEEP_TASKS) scheduler.runSoon(name);
@@ -252,6 +257,8 @@ function operatorUseCases(
   return {
     audit: foundation.audit,
     books: makeBooks(foundation),
+    usage: makeUsage(foundation),
+    statements: makeStatements(foundation),
     webhooks: makeWebhooks(foundation),
     egress: makeEgressUseCases({ ...foundation, applySoon: () => scheduler.runSoon(EGRESS_TASK) }),
     orphans: makeOrphans({ ...foundation, sweepSoon }),

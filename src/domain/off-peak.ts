@@ -66,7 +66,7 @@ export function faultOfOffPeak({ timeZone, windows }: OffPeak): string | null {
 }
 
 /** Names only: offsets such as `+01:00` have no summer time. */
-function isTimeZone(timeZone: string): boolean {
+export function isTimeZone(timeZone: string): boolean {
   try {
     const { timeZone: known } = new Intl.DateTimeFormat('en-US', { timeZone }).resolvedOptions();
     return /^[A-Za-z]/.test(known);

@@ -177,7 +177,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...priceHandlers(control.priceHistory),
       ...auditHandlers(control.audit),
       ...webhookHandlers(control.webhooks),
-      ...bookHandlers(control.books),
+      ...bookHandlers(control),
     },
   };
 }

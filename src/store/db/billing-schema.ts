@@ -97,17 +97,6 @@ export interface PaymentRefundTable {
   takenMicros: number;
 }
 
-/** Sums of the entries of an hour (UTC). */
-export interface LedgerSumTable {
-  accountId: string;
-  hourMs: number;
-  kind: string;
-  fromLedger: string;
-  toLedger: string;
-  meter: string;
-  amountMicros: number;
-}
-
 /** Prices of an instance type, or of the storage of a region, from `fromMs` on. */
 export interface PriceChangeTable {
   id: Generated<number>;
@@ -123,7 +112,6 @@ export interface PriceChangeTable {
 export interface BillingSchema {
   payment: PaymentTable;
   paymentRefund: PaymentRefundTable;
-  ledgerSum: LedgerSumTable;
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
   creditGrant: CreditGrantTable;

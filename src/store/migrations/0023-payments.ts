@@ -1,4 +1,4 @@
-/** Payments, sums of entries for opening balances, and indexes of statements. */
+/** Payments, and indexes of statements. */
 import { sql } from 'kysely';
 import type { Migration } from '../db/migrate.ts';
 
@@ -16,16 +16,10 @@ export const payments: Migration = {
       provider ${text} not null, "intentId" ${text} not null, "askedMicros" bigint not null,
       "takenMicros" bigint not null, primary key (provider, "intentId")
     )`.execute(db);
-    await sql`create table "ledgerSum" (
-      "accountId" ${text} not null, "hourMs" bigint not null, kind ${text} not null,
-      "fromLedger" ${text} not null, "toLedger" ${text} not null, meter ${text} not null,
-      "amountMicros" bigint not null,
-      primary key ("accountId", "hourMs", kind, "fromLedger", "toLedger", meter)
-    )`.execute(db);
-    await sql`insert into "ledgerSum"
-      select "accountId", "atMs" - "atMs" % 3600000, kind, "fromLedger", "toLedger", meter, sum("amountMicros")
-      from entry group by 1, 2, 3, 4, 5, 6`.execute(db);
     await sql`alter table "usagePeriod" add column labels ${text}`.execute(db);
+    await sql`drop index entry_time`.execute(db);
+    await sql`create index entry_time on entry
+      ("accountId", "atMs", "fromLedger", "subjectId", meter, "amountMicros")`.execute(db);
     await sql`create index entry_other on entry ("accountId", "atMs") where "periodId" is null`.execute(db);
     await sql`create index usage_period_current on "usagePeriod" ("accountId", id) where "closedAtMs" is null`.execute(
       db,

@@ -196,6 +196,7 @@ export const drain: z.ZodType<Drain> = z.object({
 });
 
 /** `Usage` of an account, by the names of quotas. */
+export const labelsColumn = z.record(z.string(), z.string());
 export const usageColumn = z.record(z.string(), z.number());
 const egressPolicy: z.ZodType<EgressPolicy> = z.discriminatedUnion('mode', [
   z.object({ mode: z.literal('open') }),

@@ -3,12 +3,11 @@
  * `balanceMicros`, `voucherMicros` and `creditMicros` are the sums of its entries.
  */
 import { sql, type Insertable, type Selectable } from 'kysely';
-import { HOUR_MS } from '../../domain/meter.ts';
 import { grantKinds, type CreditGrant, type Purse } from '../../domain/purse.ts';
 import { oneOf, parseJson } from '../db/columns.ts';
 import { isSqlite, newRows } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
-import type { CreditGrantTable, EntryTable, LedgerSumTable } from '../db/billing-schema.ts';
+import type { CreditGrantTable, EntryTable } from '../db/billing-schema.ts';
 import type { Db } from '../store.ts';
 import { grantScope } from './json-schemas.ts';
 
@@ -128,34 +127,11 @@ export async function writeEntries(tx: Db, entries: readonly NewEntry[]): Promis
     .insertInto('entry')
     .values([...entries])
     .execute();
-  await addToSums(tx, entries);
-}
-
-const SUM_KEY = ['accountId', 'hourMs', 'kind', 'fromLedger', 'toLedger', 'meter'] as const;
-
-async function addToSums(tx: Db, entries: readonly NewEntry[]): Promise<void> {
-  const sums = new Map<string, LedgerSumTable>();
-  for (const { accountId, atMs, kind, fromLedger, toLedger, meter, amountMicros } of entries) {
-    const sum = { accountId, hourMs: atMs - (atMs % HOUR_MS), kind, fromLedger, toLedger, meter };
-    const key = SUM_KEY.map((column) => sum[column]).join(' ');
-    sums.set(key, { ...sum, amountMicros: amountMicros + (sums.get(key)?.amountMicros ?? 0) });
-  }
-  await tx
-    .insertInto('ledgerSum')
-    .values([...sums.values()])
-    .onConflict((conflict) =>
-      conflict
-        .columns(SUM_KEY)
-        .doUpdateSet((eb) => ({ amountMicros: eb('ledgerSum.amountMicros', '+', eb.ref('excluded.amountMicros')) })),
-    )
-    .execute();
 }
 
 /** Inserts an entry that is not metered use. */
 export async function insertEntry(tx: Db, entry: NewEntry): Promise<EntryRow> {
-  const row = await tx.insertInto('entry').values(entry).returningAll().executeTakeFirstOrThrow();
-  await addToSums(tx, [entry]);
-  return row;
+  return tx.insertInto('entry').values(entry).returningAll().executeTakeFirstOrThrow();
 }
 
 /** Reads what the account can spend, without a lock. */
@@ -250,4 +226,14 @@ export async function expiredGrants(
     .orderBy('expiresAtMs')
     .limit(limit)
     .execute();
+}
+
+/** Money that the account holds now, by ledger. */
+export async function moneyOf(db: Db, accountId: string): Promise<{ cash: number; voucher: number; credit: number }> {
+  const row = await db
+    .selectFrom('account')
+    .select(['balanceMicros', 'voucherMicros', 'creditMicros'])
+    .where('id', '=', accountId)
+    .executeTakeFirst();
+  return { cash: row?.balanceMicros ?? 0, voucher: row?.voucherMicros ?? 0, credit: row?.creditMicros ?? 0 };
 }

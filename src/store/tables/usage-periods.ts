@@ -85,7 +85,7 @@ export async function writeCharged(tx: Db, periods: readonly ChargedColumns[]): 
 }
 
 /** Current labels of the period's resource. */
-const labelsOfSubject = sql<string | null>`coalesce(
+export const labelsOfSubject = sql<string | null>`coalesce(
   (select labels from instance where instance.id = "subjectId"), (select labels from volume where volume.id = "subjectId"))`;
 
 export async function closePeriod(

@@ -40,15 +40,6 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     atMs: BIG,
   },
   paymentRefund: { provider: 'stripe', intentId: 'i', askedMicros: BIG, takenMicros: BIG },
-  ledgerSum: {
-    accountId: 'ann',
-    hourMs: BIG,
-    kind: 'charge',
-    fromLedger: 'cash',
-    toLedger: 'revenue',
-    meter: 'compute',
-    amountMicros: BIG,
-  },
   entry: {
     id: 1,
     accountId: 'ann',

@@ -37,6 +37,8 @@ export function fakeControl(
       redeliver: unasked,
       ...given.webhooks,
     },
+    usage: { rows: unasked, ...given.usage },
+    statements: { page: unasked, whole: unasked, ...given.statements },
     books: { entries: unasked, periods: unasked, ...given.books },
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },

@@ -1,5 +1,6 @@
-import type { Books } from '../../../control/index.ts';
+import type { Books, ResourceLine, Statements, Usage } from '../../../control/index.ts';
 import { toDollars } from '../../../domain/catalog.ts';
+import { Refusal } from '../../../domain/refusal.ts';
 import type { ClosedHandlers } from './handler.ts';
 
 type Entry = Awaited<ReturnType<Books['entries']>>['entries'][number];
@@ -54,8 +55,82 @@ const periodOf = (period: Period) => ({
   transitions: period.transitions,
 });
 
-export const bookHandlers = (books: Books) =>
+const HOUR_MS = 3_600_000;
+
+const timeOf = (ms: ResourceLine['ms']) =>
+  Object.entries(ms)
+    .filter(([, lasted]) => lasted > 0)
+    .map(([state, lasted]) => ({ state, ms: lasted }));
+
+const lineOf = (line: ResourceLine) => ({
+  ...subjectOf(line),
+  name: line.name,
+  ...(line.meter === '' ? {} : { meter: line.meter }),
+  regionId: line.regionId,
+  ...(line.typeId === '' ? {} : { instanceTypeId: line.typeId }),
+  periods: line.periods,
+  time: timeOf(line.ms),
+  quantity: line.quantityMs / HOUR_MS,
+  unit: line.meter === 'compute' || line.meter === '' ? 'hours' : 'GB-hours',
+  amount: dollars(line.amountMicros),
+});
+
+export interface BookParts {
+  books: Books;
+  usage: Usage;
+  statements: Statements;
+}
+
+export const bookHandlers = ({ books, usage, statements }: BookParts) =>
   ({
+    async usage(caller, { body: { pager, fromUnixMs, untilUnixMs, ...request } }) {
+      if (untilUnixMs <= fromUnixMs)
+        throw new Refusal(
+          'field_value',
+          `field "untilUnixMs" is ${untilUnixMs}, not after "fromUnixMs" (${fromUnixMs}): send a later end`,
+        );
+      const found = await usage.rows(caller, { ...request, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
+      const rows = found.rows.map((row) => ({
+        fromUnixMs: row.fromMs,
+        untilUnixMs: row.untilMs,
+        ...(request.groupBy === 'resource'
+          ? { ...subjectOf(row), ...(row.meter === '' ? {} : { meter: row.meter }), name: row.name }
+          : { group: row.group }),
+        time: timeOf(row.ms),
+        amount: dollars(row.amountMicros),
+      }));
+      return { rows, pager: { ...pager, totalEntries: found.totalEntries } };
+    },
+    async statement(caller, { body: { pager, ...request } }) {
+      const found = await statements.page(caller, request, pager);
+      return {
+        ...request,
+        fromUnixMs: found.fromMs,
+        untilUnixMs: found.untilMs,
+        balances: found.balances.map(({ ledger, openingMicros, closingMicros }) => ({
+          account: ledger,
+          opening: dollars(openingMicros),
+          closing: dollars(closingMicros),
+        })),
+        movements: found.movements.map(({ kind, ledger, amountMicros }) => ({
+          kind,
+          account: ledger,
+          amount: dollars(amountMicros),
+        })),
+        charges: dollars(found.chargesMicros),
+        uncollected: dollars(found.uncollectedMicros),
+        meters: found.meters.map(({ meter, periods, ms, amountMicros }) => ({
+          meter,
+          periods,
+          time: timeOf(ms),
+          amount: dollars(amountMicros),
+        })),
+        entries: found.entries.map(entryOf),
+        hasMoreEntries: found.hasMoreEntries,
+        resources: found.resources.map(lineOf),
+        pager: { ...pager, totalEntries: found.totalResources },
+      };
+    },
     async listEntries(caller, { body: { pager, fromUnixMs, untilUnixMs, ...filter } }) {
       const found = await books.entries(caller, { ...filter, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
       return { entries: found.entries.map(entryOf), pager: { ...pager, totalEntries: found.totalEntries } };

@@ -1,0 +1,254 @@
+/**
+ * Sums over an account's entries and periods in a span that begins and ends at full hours of UTC.
+ * Closed periods are read from indexes alone; an entry counts where it begins.
+ */
+import { sql } from 'kysely';
+import { meters, meterStates, type Meter, type MeterState } from '../../domain/meter.ts';
+import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import { isSqlite } from '../db/dialect.ts';
+import type { Db } from '../store.ts';
+import type { EntryRow } from './ledger.ts';
+import { labelsOfSubject, type PeriodRow } from './usage-periods.ts';
+
+export const paidFrom = ['cash', 'voucher', 'credit', 'uncollected'] as const;
+export type PaidFrom = (typeof paidFrom)[number];
+
+export interface Charges {
+  bySource: Record<PaidFrom, number>;
+  byMeter: Record<Meter, number>;
+}
+
+/** Entries of metered use and others together, by the money that moved and by the meter. */
+export async function entrySums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<Charges> {
+  const of = (column: string, value: string) =>
+    sql`coalesce(sum(case when ${sql.ref(column)} = ${sql.lit(value)} then "amountMicros" else 0 end), 0) as ${sql.ref(value)}`;
+  const sums = [...paidFrom.map((ledger) => of('fromLedger', ledger)), ...meters.map((meter) => of('meter', meter))];
+  const { rows } = await sql<Record<PaidFrom | Meter, number>>`select ${sql.join(sums)} from entry
+    where "accountId" = ${accountId} and "atMs" >= ${fromMs} and "atMs" < ${untilMs}`.execute(db);
+  const [row] = rows;
+  const { cash = 0, voucher = 0, credit = 0, uncollected = 0 } = row ?? {};
+  const { compute = 0, disks = 0, volume = 0, snapshot = 0 } = row ?? {};
+  return { bySource: { cash, voucher, credit, uncollected }, byMeter: { compute, disks, volume, snapshot } };
+}
+
+export interface OtherSum {
+  kind: string;
+  fromLedger: string;
+  toLedger: string;
+  meter: string;
+  amountMicros: number;
+}
+
+/** Entries that are not metered use. */
+export async function otherSums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<OtherSum[]> {
+  return db
+    .selectFrom('entry')
+    .select((eb) => ['kind', 'fromLedger', 'toLedger', 'meter', eb.fn.sum<number>('amountMicros').as('amountMicros')])
+    .where('accountId', '=', accountId)
+    .where('periodId', 'is', null)
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs)
+    .groupBy(['kind', 'fromLedger', 'toLedger', 'meter'])
+    .execute();
+}
+
+/** Oldest first. */
+export async function otherEntries(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { subjectIds, limit }: { subjectIds?: readonly string[]; limit: number },
+): Promise<EntryRow[]> {
+  let found = db
+    .selectFrom('entry')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('periodId', 'is', null)
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs);
+  if (subjectIds !== undefined) found = found.where('subjectId', 'in', subjectIds);
+  return found.orderBy('atMs').orderBy('id').limit(limit).execute();
+}
+
+export interface TimeSum {
+  meter: Meter;
+  state: MeterState;
+  periods: number;
+  ms: number;
+  freeMs: number;
+}
+
+const overlapSum = (db: Db, { fromMs, untilMs }: TimeSpan) => {
+  const [least, greatest] = isSqlite(db) ? [sql`min`, sql`max`] : [sql`least`, sql`greatest`];
+  return sql<number>`coalesce(sum(${least}("closedAtMs", ${sql.lit(untilMs)}) - ${greatest}("openedAtMs", ${sql.lit(fromMs)})), 0)`;
+};
+
+/** Free time within a period counts where the period ends. */
+const freeSum = ({ untilMs }: TimeSpan) =>
+  sql<number>`coalesce(sum(case when "closedAtMs" <= ${sql.lit(untilMs)} then "freeMs" else 0 end), 0)`;
+
+/** Time of closed periods, by meter and state. */
+export async function closedTime(db: Db, accountId: string, span: TimeSpan): Promise<TimeSum[]> {
+  const sums: TimeSum[] = [];
+  for (const meter of meters)
+    for (const state of meterStates) {
+      const row = await db
+        .selectFrom('usagePeriod')
+        .select([sql<number>`count(*)`.as('periods'), overlapSum(db, span).as('ms'), freeSum(span).as('freeMs')])
+        .where('accountId', '=', accountId)
+        .where('meter', '=', meter)
+        .where('state', '=', state)
+        .where('closedAtMs', '>', span.fromMs)
+        .where('openedAtMs', '<', span.untilMs)
+        .executeTakeFirst();
+      if (row && row.periods > 0) sums.push({ meter, state, ...row });
+    }
+  return sums;
+}
+
+/** Closed periods that touch the span, by meter and state; at most `limit` of each. */
+export async function closedPeriods(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  limit: number,
+): Promise<PeriodRow[]> {
+  const rows: PeriodRow[] = [];
+  for (const meter of meters)
+    for (const state of meterStates)
+      rows.push(
+        ...(await db
+          .selectFrom('usagePeriod')
+          .selectAll()
+          .where('accountId', '=', accountId)
+          .where('meter', '=', meter)
+          .where('state', '=', state)
+          .where('closedAtMs', '>', fromMs)
+          .where('openedAtMs', '<', untilMs)
+          .limit(limit)
+          .execute()),
+      );
+  return rows;
+}
+
+/** `labels` are those of now. */
+export async function openPeriodsBefore(
+  db: Db,
+  accountId: string,
+  untilMs: number,
+  subjectIds?: readonly string[],
+): Promise<PeriodRow[]> {
+  let found = db
+    .selectFrom('usagePeriod')
+    .selectAll()
+    .select(labelsOfSubject.as('currentLabels'))
+    .where('accountId', '=', accountId)
+    .where('closedAtMs', 'is', null)
+    .where('openedAtMs', '<', untilMs);
+  if (subjectIds !== undefined) found = found.where('subjectId', 'in', subjectIds);
+  const rows = await found.orderBy('id').execute();
+  return rows.map(({ currentLabels, ...row }) => ({ ...row, labels: currentLabels }));
+}
+
+/** Resources with usage or payments in the span, by id, after `after`. */
+export async function resourceIds(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const grouped = sql`group by "subjectId" order by "subjectId" limit ${sql.lit(limit)}`;
+  const { rows } = await sql<{ subjectId: string }>`
+    select "subjectId" from (select "subjectId" from "usagePeriod"
+      where "accountId" = ${accountId} and "subjectId" > ${after} and "closedAtMs" is not null
+        and "closedAtMs" > ${fromMs} and "openedAtMs" < ${untilMs} ${grouped}) as closed
+    union select "subjectId" from (select "subjectId" from "usagePeriod"
+      where "accountId" = ${accountId} and "subjectId" > ${after} and "closedAtMs" is null
+        and "openedAtMs" < ${untilMs} ${grouped}) as current
+    union select "subjectId" from (select "subjectId" from entry
+      where "accountId" = ${accountId} and "periodId" is null and "subjectId" > ${after}
+        and "atMs" >= ${fromMs} and "atMs" < ${untilMs} ${grouped}) as paid
+    order by 1 limit ${sql.lit(limit)}`.execute(db);
+  return rows.map(({ subjectId }) => subjectId);
+}
+
+export interface ResourceTime extends TimeSum {
+  subjectId: string;
+  /** GB × milliseconds for storage. */
+  quantityMs: number;
+  /** Sum over periods wholly in the span. */
+  chargedMicros: number;
+  lastId: number;
+}
+
+/** Closed periods of the resources. */
+export async function resourceTime(
+  db: Db,
+  accountId: string,
+  span: TimeSpan,
+  subjectIds: readonly string[],
+): Promise<ResourceTime[]> {
+  if (subjectIds.length === 0) return [];
+  const { fromMs, untilMs } = span;
+  return db
+    .selectFrom('usagePeriod')
+    .select((eb) => [
+      'subjectId',
+      sql<Meter>`meter`.as('meter'),
+      sql<MeterState>`state`.as('state'),
+      sql<number>`count(*)`.as('periods'),
+      overlapSum(db, span).as('ms'),
+      freeSum(span).as('freeMs'),
+      sql<number>`sum((${isSqlite(db) ? sql`min` : sql`least`}("closedAtMs", ${sql.lit(untilMs)})
+        - ${isSqlite(db) ? sql`max` : sql`greatest`}("openedAtMs", ${sql.lit(fromMs)})) * quantity)`.as('quantityMs'),
+      sql<number>`sum(case when "openedAtMs" >= ${sql.lit(fromMs)} and "closedAtMs" <= ${sql.lit(untilMs)}
+        then "chargedMicros" else 0 end)`.as('chargedMicros'),
+      eb.fn.max('id').as('lastId'),
+    ])
+    .where('accountId', '=', accountId)
+    .where('subjectId', 'in', subjectIds)
+    .where('closedAtMs', 'is not', null)
+    .where('closedAtMs', '>', fromMs)
+    .where('openedAtMs', '<', untilMs)
+    .groupBy(['subjectId', 'meter', 'state'])
+    .execute();
+}
+
+/** Charged periods that begin before the span or end after it. */
+export async function crossingPeriods(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  subjectIds: readonly string[],
+): Promise<Pick<PeriodRow, 'id' | 'subjectId' | 'meter'>[]> {
+  if (subjectIds.length === 0) return [];
+  return db
+    .selectFrom('usagePeriod')
+    .select(['id', 'subjectId', 'meter'])
+    .where('accountId', '=', accountId)
+    .where('subjectId', 'in', subjectIds)
+    .where('state', '=', 'charged')
+    .where('closedAtMs', 'is not', null)
+    .where('closedAtMs', '>', fromMs)
+    .where('openedAtMs', '<', untilMs)
+    .where((eb) => eb.or([eb('openedAtMs', '<', fromMs), eb('closedAtMs', '>', untilMs)]))
+    .execute();
+}
+
+/** Charges of the periods in the span. */
+export async function periodCharges(
+  db: Db,
+  { fromMs, untilMs }: TimeSpan,
+  ids: readonly number[],
+): Promise<Map<number, number>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db
+    .selectFrom('entry')
+    .select((eb) => ['periodId', eb.fn.sum<number>('amountMicros').as('micros')])
+    .where('periodId', 'in', ids)
+    .where('hourMs', '>=', fromMs)
+    .where('hourMs', '<', untilMs)
+    .groupBy('periodId')
+    .execute();
+  return new Map(rows.map(({ periodId, micros }) => [periodId ?? 0, micros]));
+}
