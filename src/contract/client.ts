@@ -2,6 +2,7 @@
  * A typed client derived from the route table, one method per route, for browsers and Node. To
  * repeat a call after a broken connection, pass the same `idempotencyKey`: the call acts once.
  */
+import { QUOTE_HEADER } from './quote.ts';
 import { ZodError } from 'zod';
 import type { z } from 'zod';
 import { errorCodes, plainError, type ErrorCode } from './common.ts';
@@ -26,6 +27,8 @@ export interface CallOptions {
   idempotencyKey?: string;
   /** Lets a launch or start wait for capacity: seconds, or `true` for a day. */
   waitForCapacity?: true | number;
+  /** Launches at the price of this quote. */
+  quoteId?: string;
 }
 
 /** `unreachable`: no answer. `unreadable`: an answer without an error of this API. */
@@ -118,13 +121,14 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     <Name extends JsonRouteName>(name: Name) =>
     async (
       body: unknown = {},
-      { signal, idempotencyKey, waitForCapacity }: CallOptions = {},
+      { signal, idempotencyKey, waitForCapacity, quoteId }: CallOptions = {},
     ): Promise<AnswerOf<Name>> => {
       const route = jsonRouteOf(name);
       const { headers, credentials } = asCaller('application/json');
       if (route.method === 'POST') headers['content-type'] = 'application/json';
       if (route.idempotent) headers['idempotency-key'] = idempotencyKey ?? freshKey();
       if (route.waits && waitForCapacity !== undefined) headers[WAIT_HEADER.toLowerCase()] = String(waitForCapacity);
+      if (route.quoted && quoteId !== undefined) headers[QUOTE_HEADER.toLowerCase()] = quoteId;
       const reply = await reach(send, root + route.path, {
         method: route.method,
         headers,

@@ -2,6 +2,7 @@
  * The OpenAPI 3.1 document, derived from the route table: JSON Schema of zod, components for named
  * schemas, errors by status. Pure and browser-safe: the same table gives the same document.
  */
+import { QUOTE_HEADER } from './quote.ts';
 import { z } from 'zod';
 import {
   MAX_BODY_BYTES,
@@ -141,6 +142,15 @@ const parameterComponents: JsonObject = {
       `at most ${MAX_WAIT_S}`,
     schema: { type: 'string', pattern: WAIT },
   },
+  Quote: {
+    name: QUOTE_HEADER,
+    in: 'header',
+    required: false,
+    description:
+      'The `quoteId` of `/instance/quote` for the same body: the launch has its price, or is refused ' +
+      '(400, or 409 after its end)',
+    schema: { type: 'string', maxLength: 500 },
+  },
 };
 
 const headerComponents: JsonObject = {
@@ -184,6 +194,7 @@ function jsonOperation(name: RouteName, route: JsonRoute, context: Context): Jso
   const parameters = [
     ...(route.idempotent ? [ref('parameters', 'IdempotencyKey')] : []),
     ...(route.waits ? [ref('parameters', 'WaitForCapacity')] : []),
+    ...(route.quoted ? [ref('parameters', 'Quote')] : []),
   ];
   return {
     ...describe(name, route),

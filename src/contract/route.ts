@@ -38,6 +38,8 @@ export interface JsonRoute<
   operation: Starts;
   /** Accepts `X-Berth-Wait-For-Capacity`. */
   waits: boolean;
+  /** Accepts `X-Berth-Quote`. */
+  quoted: boolean;
   /** Writes into a volume, which may be full. */
   fills: boolean;
   /** Needs the version that was read: a stale one is refused. */
@@ -150,6 +152,7 @@ const jsonRouteFor =
     idempotent: operation,
     operation,
     waits: false,
+    quoted: false,
     fills: false,
     versioned: false,
     limiting: [],

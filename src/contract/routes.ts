@@ -21,6 +21,7 @@ import { accountAdminRoutes } from './account-admin-routes.ts';
 import { adminRoutes } from './admin-routes.ts';
 import { operatorRoutes } from './operator-routes.ts';
 import { catalogAdminRoutes } from './catalog-admin-routes.ts';
+import * as quote from './quote.ts';
 import * as port from './port.ts';
 import { decision, jsonRoute, operationRoute, readRoute } from './route.ts';
 import type { JsonRoute, Route } from './route.ts';
@@ -45,9 +46,14 @@ const act = (name: string, summary: string) =>
 export const routes = {
   launch: operationRoute('/instance/create', instance.launchRequest, instance.instanceIdAnswer, {
     waits: true,
+    quoted: true,
     errors: 'plain',
     summary: 'Launch an instance',
     source: 'docs/interface.md §4.1',
+  }),
+  quote: readRoute('/instance/quote', instance.launchRequest, quote.quoteAnswer, {
+    summary: 'Return the costs of a launch, and an ID that holds its price for five minutes; launches nothing',
+    source: decision('instances'),
   }),
   listInstances: readRoute('/instance/list', labels.instanceListRequest, instance.instanceListAnswer, {
     compressed: true,

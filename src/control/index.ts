@@ -12,6 +12,7 @@ import type { Registration } from './access/registration.ts';
 import type { Access } from './access/types.ts';
 import type { Environments } from './instances/environment.ts';
 import type { PriceHistory } from './catalog/price-history.ts';
+import type { Quotes } from './billing/quotes.ts';
 import type { Credits } from './billing/credits.ts';
 import type { Quotas } from './quotas/quotas.ts';
 import type { Instances } from './instances/instances.ts';
@@ -96,6 +97,7 @@ export interface Control {
   environments: Environments;
   quotas: Quotas;
   credits: Credits;
+  quotes: Quotes;
   priceHistory: PriceHistory;
   instances: Instances;
   volumes: Volumes;

@@ -34,6 +34,7 @@ import { makeOperations } from './instances/operations.ts';
 import { makePorts } from './routing/ports.ts';
 import type { FreeSpaceMonitor } from './volumes/free-space.ts';
 import { makeSshIdentity } from './routing/ssh-host-key.ts';
+import { makeQuotes } from './billing/quotes.ts';
 import { makeCredits } from './billing/credits.ts';
 import { makeQuotas } from './quotas/quotas.ts';
 import { makeOrphans } from './orphans/orphans.ts';
@@ -77,6 +78,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       ...operatorUseCases(foundation),
       quotas: makeQuotas(foundation),
       credits: makeCredits(foundation),
+      quotes: makeQuotes(foundation),
       events,
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),

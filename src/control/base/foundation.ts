@@ -5,6 +5,7 @@ import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
 import { markFilesStale } from '../../store/tables/instances.ts';
+import { makeQuoteSigner } from '../billing/quote-signature.ts';
 import { makeMetering } from '../billing/metering.ts';
 import { makeAudit, type AuditDeps } from '../audit/audit.ts';
 import { makeWebhookDelivery, type DeliverDeps } from '../webhooks/deliver.ts';
@@ -114,6 +115,7 @@ export function makeFoundation(given: ControlDeps) {
     ...makeCatalogCache(given),
     idempotent: makeIdempotent(secretsKey),
     seal,
+    quoteSigner: makeQuoteSigner(secretsKey),
     notebookTokens: makeNotebookTokens({ seal, randomBytes }),
     metering: makeMetering({ ...given, isBilled: given.isBilled ?? true }),
     variables: makeVariables({ seal, regions: given.regions }),

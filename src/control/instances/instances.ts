@@ -61,12 +61,16 @@ export type PublicChange = NonNullable<ReturnType<typeof publicChange>>;
 
 type OnInstance = LongRunning<{ instanceId: string }, { instanceId: string }>;
 
-/** `waitMs`: longest wait in the queue without capacity; null: refuse at once. */
+/**
+ * `waitMs`: longest wait in the queue without capacity; null: refuse at once. `quoteId`: a launch
+ * has the price of this quote.
+ */
 type Waiting<Body> = (
   caller: Caller,
   body: Body,
   idempotency: Idempotency | null,
   waitMs?: number | null,
+  quoteId?: string | null,
 ) => Promise<{ instanceId: string } & StartedOperation>;
 
 export interface Instances {

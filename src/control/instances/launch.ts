@@ -7,7 +7,7 @@ import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { faultOfBillingOptions } from '../../domain/billing-options.ts';
 import { withSsh } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
-import { type InstanceType, type Region, toDollars } from '../../domain/catalog.ts';
+import { type InstanceType, type Micros, type Region, toDollars } from '../../domain/catalog.ts';
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
@@ -29,6 +29,7 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
+import type { QuoteSigner } from '../billing/quote-signature.ts';
 import { meteredInstance } from '../billing/metering.ts';
 import type { Variables } from './environment.ts';
 import type { Instances, LaunchInput } from './instances.ts';
@@ -39,24 +40,37 @@ export interface LaunchDeps extends UseCaseDeps {
   notebookTokens: Pick<NotebookTokens, 'seal'>;
   variables: Pick<Variables, 'write'>;
   firstStopPolicy: StopPolicy;
+  quoteSigner: QuoteSigner;
 }
 
 export const makeLaunch =
   (deps: LaunchDeps): Instances['launch'] =>
-  async (caller, request, idempotency, waitMs = null) => {
+  async (caller, request, idempotency, waitMs = null, quoteId = null) => {
     const catalog = await deps.readCatalog();
     // Validates inside, so a repeated request gets its first answer after catalog changes.
-    const write = (tx: Db, nowMs: number) => writeLaunch(tx, deps, catalog, { caller, request, waitMs, nowMs });
+    const write = async (tx: Db, nowMs: number) => {
+      const instance = await writeLaunch(tx, deps, catalog, { caller, request, waitMs, quoteId, nowMs });
+      return { instanceId: instance.id };
+    };
     const answer = await requestReconcile(deps, { subject: 'instance' }, caller.accountId, idempotency, write);
     return { ...answer, operationId: operationId(answer.instanceId, FIRST_GENERATION) };
   };
 
-async function writeLaunch(
+interface Launch {
+  caller: Caller;
+  request: LaunchInput;
+  waitMs: number | null;
+  /** Null: at the price of now. */
+  quoteId: string | null;
+  nowMs: number;
+}
+
+export async function writeLaunch(
   tx: Db,
   deps: LaunchDeps,
   catalog: CatalogSnapshot,
-  { caller, request, waitMs, nowMs }: { caller: Caller; request: LaunchInput; waitMs: number | null; nowMs: number },
-): Promise<{ instanceId: string }> {
+  { caller, request, waitMs, quoteId, nowMs }: Launch,
+): Promise<Instance> {
   const image = await resolveImage(tx, catalog, caller, request);
   const { type, region } = resolveType(catalog, request);
   refuseWithoutRuntime(type, region, deps.regions);
@@ -64,7 +78,10 @@ async function writeLaunch(
   const mounts = await mountsOf(tx, caller.accountId, request);
   const drivers = deps.regions.of(region.id);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
-  const requested = requestedInstance(deps, caller, request, { type, image, mounts }, nowMs);
+  const of = { accountId: caller.accountId, body: request };
+  const priceMicros =
+    quoteId === null ? type.pricesMicros[request.billing.chargeMode] : deps.quoteSigner.priceOf(quoteId, of, nowMs);
+  const requested = requestedInstance(deps, caller, request, { type, image, mounts, priceMicros }, nowMs);
   const fault = faultOfBillingOptions(requested.spec);
   if (fault !== null) throw new Refusal('field_value', `field "billing.${fault}`);
   const ports = requested.nodePorts.length;
@@ -89,7 +106,7 @@ async function writeLaunch(
   const { availableMicros, isDisabled } = launched;
   if (isDisabled) throw disabledOwner();
   refuseWithoutMoney(BigInt(availableMicros), instance);
-  return { instanceId: instance.id };
+  return instance;
 }
 
 /** The cached catalog may be a second old. The region is locked, and a retirement locks it, too. */
@@ -159,11 +176,11 @@ function requestedInstance(
   deps: LaunchDeps,
   caller: Caller,
   request: LaunchInput,
-  resolved: { type: InstanceType; image: InstanceSpec['image']; mounts: Mount[] },
+  resolved: { type: InstanceType; image: InstanceSpec['image']; mounts: Mount[]; priceMicros: Micros },
   nowMs: number,
 ): Instance {
-  const { image, mounts } = resolved;
-  const { regionId, pricesMicros, ...type } = resolved.type;
+  const { image, mounts, priceMicros } = resolved;
+  const { regionId, pricesMicros: _prices, ...type } = resolved.type;
   const { name, billing, isSpotInstance: isSpot, instanceConfiguration: configuration } = request;
   const given = {
     id: instanceIdOf(deps.randomUuid()),
@@ -188,7 +205,7 @@ function requestedInstance(
       cpuOnlyPriceMicros: null,
       startCommand: request.startCommand ?? '',
     },
-    priceMicros: pricesMicros[billing.chargeMode],
+    priceMicros,
     nodePorts: withSsh(request.nodePorts).map((port) => ({ port, nodePort: 0 })),
     stopPolicy: deps.firstStopPolicy,
   };

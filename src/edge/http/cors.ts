@@ -1,6 +1,7 @@
 /** CORS (Fetch, 3.2): pages of the operator's list of origins may use the cookie, too. */
 import type { FastifyInstance } from 'fastify';
 import { WAIT_HEADER } from '../../contract/instance.ts';
+import { QUOTE_HEADER } from '../../contract/quote.ts';
 import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { IGNORED_HEADER } from '../../contract/route.ts';
 import { pathOf } from './refusal-reply.ts';
@@ -21,6 +22,7 @@ const REQUEST_HEADERS = [
   'Range',
   'X-API-Key',
   'X-Request-Id',
+  QUOTE_HEADER,
   WAIT_HEADER,
 ].join(', ');
 const ANSWER_HEADERS = [

@@ -6,6 +6,7 @@ import { OPERATION_HEADER } from '../../contract/operation.ts';
 import { BASE_PATH, jsonRouteNames, jsonRouteOf, routes } from '../../contract/routes.ts';
 import type { JsonRouteName, OpenRouteName } from '../../contract/routes.ts';
 import { IGNORED_HEADER, isOfInterface, type Route } from '../../contract/route.ts';
+import { QUOTE_HEADER } from '../../contract/quote.ts';
 import { WAIT_HEADER } from '../../contract/instance.ts';
 import type { Access, Caller, Control, Log } from '../../control/index.ts';
 import { whyNotFrom } from '../../domain/api-key.ts';
@@ -22,7 +23,7 @@ import type { LoginWatch } from './login-watch.ts';
 import { JSON_TYPE } from './refusal-reply.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
 import { costOf, type RequestRates } from './request-rates.ts';
-import { checkBodyHeaders, idempotencyOf, parseBody, waitMsOf } from './request.ts';
+import { checkBodyHeaders, idempotencyOf, parseBody, quoteIdOf, waitMsOf } from './request.ts';
 import type { Streams } from './server-sent.ts';
 import type { SlowSenders } from './slow-senders.ts';
 import { isObject } from './schema-shape.ts';
@@ -149,6 +150,7 @@ function mount<Name extends JsonRouteName>(
         body,
         idempotency,
         waitMs: route.waits ? waitMsOf(request.headers[WAIT_HEADER.toLowerCase()]) : null,
+        quoteId: route.quoted ? quoteIdOf(request.headers[QUOTE_HEADER.toLowerCase()]) : null,
         from: request.ip,
         userAgent: request.headers['user-agent'],
         clientGone: () => clientGoneSignal(reply.raw),

@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import { MAX_BODY_BYTES, MAX_BODY_DEPTH } from '../../contract/common.ts';
 import { DEFAULT_WAIT_S, MAX_WAIT_S, WAIT_HEADER } from '../../contract/instance.ts';
 import type { Idempotency } from '../../control/index.ts';
+import { canonicalJson } from '../../domain/canonical-json.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { isObject, shapeOf } from './schema-shape.ts';
 
@@ -35,14 +36,9 @@ export function idempotencyOf(header: string | string[] | undefined, route: stri
   return { key, route, bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex') };
 }
 
-/** JSON with sorted members. The schema bounds the depth. */
-export function canonicalJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
-  const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  members.sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join(',')}}`;
-}
+/** Null: no quote. Control refuses a malformed one. */
+export const quoteIdOf = (header: string | string[] | undefined): string | null =>
+  header === undefined ? null : String(header);
 
 const SECONDS = /^[1-9][0-9]{0,6}$/;
 

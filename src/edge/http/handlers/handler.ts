@@ -12,6 +12,7 @@ export interface HandlerInput<Name extends JsonRouteName> {
   idempotency: Idempotency | null;
   /** Longest wait for capacity; null: no wait. */
   waitMs: number | null;
+  quoteId: string | null;
   from: string;
   userAgent: string | undefined;
   clientGone: () => AbortSignal;

@@ -4,10 +4,15 @@ import type { ListPages } from '../list-pages.ts';
 import { presentIdleStatus, presentStopPolicy, stopPolicyOf } from '../presenters.ts';
 import { isFilter, started, type ClosedHandlers } from './handler.ts';
 
-export const instanceHandlers = ({ instances, stopPolicies, operations }: Control, pages: ListPages) =>
+export const instanceHandlers = ({ instances, quotes, stopPolicies, operations }: Control, pages: ListPages) =>
   ({
-    launch: (caller, { body, idempotency, waitMs }) =>
-      instances.launch(caller, body, idempotency, waitMs).then(started),
+    launch: (caller, { body, idempotency, waitMs, quoteId }) =>
+      instances.launch(caller, body, idempotency, waitMs, quoteId).then(started),
+    async quote(caller, { body }) {
+      const { expiresAtMs, stops, ...quote } = await quotes.quote(caller, body);
+      const presented = stops.map(({ atMs, ...stop }) => ({ ...stop, atUnixMs: atMs }));
+      return { quote: { ...quote, expiresAtUnixMs: expiresAtMs, stops: presented } };
+    },
     listInstances: (caller, { body: { pager, ...filter } }) =>
       pages.answer({
         member: 'instances',

@@ -1,0 +1,159 @@
+/** Tells the costs of a launch: runs it in a transaction that is rolled back. */
+import { toDollars, type ChargeMode, type Micros } from '../../domain/catalog.ts';
+import type { Instance } from '../../domain/instance.ts';
+import { dataDiskGB, dockerDiskGB } from '../../domain/instance-disks.ts';
+import { hourlyMicros, isHourly, STORAGE_UNIT_MS } from '../../domain/meter.ts';
+import { availableFor } from '../../domain/purse.ts';
+import {
+  lastsHours,
+  paidAheadMicros,
+  perDayMicros,
+  perHourMicros,
+  QUOTE_MS,
+  runMicros,
+  unitOf,
+  type Offer,
+} from '../../domain/offer.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Db, Store } from '../../store/store.ts';
+import { accountById } from '../../store/tables/accounts.ts';
+import { storagePriceOf } from '../../store/tables/catalog.ts';
+import { purseOf } from '../../store/tables/ledger.ts';
+import { chargingRates } from '../../store/tables/usage-periods.ts';
+import { notLoggedIn } from '../access/callers.ts';
+import type { Caller } from '../base/caller.ts';
+import type { LaunchInput } from '../instances/instances.ts';
+import { writeLaunch, type LaunchDeps } from '../instances/launch.ts';
+
+/** Amounts are dollars. */
+export interface Quote {
+  quoteId: string;
+  expiresAtMs: number;
+  chargeMode: ChargeMode;
+  duration: number;
+  price: number;
+  unit: 'hour' | 'day' | 'week' | 'month';
+  pricePerHour: number;
+  pricePerDay: number;
+  /** Paid at the launch. */
+  total: number;
+  stoppedPricePerHour: number;
+  stops: { rule: 'longestRun'; atMs: number; cost: number }[];
+  available: number;
+  burnRatePerHour: number;
+  /** Null: nothing is charged. */
+  balanceLastsHours: number | null;
+  stockStatus: 'InStock' | 'OutOfStock';
+}
+
+export interface Quotes {
+  /** Refuses what the launch would refuse, but not for capacity that is used up now. */
+  quote(caller: Caller, request: LaunchInput): Promise<Quote>;
+}
+
+/** The time for which the launch that a quote tries may wait. */
+const QUOTED_WAIT_MS = 3_600_000;
+
+interface Tried {
+  instance: Instance;
+  availableMicros: Micros;
+  burnMicros: Micros;
+  keptDiskMicros: Micros;
+  stockStatus: Quote['stockStatus'];
+  nowMs: number;
+}
+
+export const makeQuotes = (deps: LaunchDeps): Quotes => ({
+  async quote(caller, request) {
+    const tried = await tryLaunch(deps, caller, request);
+    const { instance, availableMicros, burnMicros, nowMs } = tried;
+    const { spec, priceMicros, stopPolicy } = instance;
+    const { chargeMode, duration } = spec;
+    const offer: Offer = { chargeMode, duration, priceMicros };
+    const expiresAtMs = nowMs + QUOTE_MS;
+    const total = paidAheadMicros(offer);
+    const runsAt = isHourly(chargeMode) ? priceMicros : 0n;
+    return {
+      quoteId: deps.quoteSigner.sign({ accountId: caller.accountId, body: request, priceMicros, expiresAtMs }),
+      expiresAtMs,
+      chargeMode,
+      duration,
+      price: toDollars(priceMicros),
+      unit: unitOf[chargeMode],
+      pricePerHour: toDollars(perHourMicros(offer)),
+      pricePerDay: toDollars(perDayMicros(offer)),
+      total: toDollars(total),
+      stoppedPricePerHour: toDollars(stoppedMicros(tried)),
+      stops: stopPolicy.maxRunMs === null ? [] : [longestRun(offer, nowMs, stopPolicy.maxRunMs)],
+      available: toDollars(availableMicros),
+      burnRatePerHour: toDollars(burnMicros),
+      balanceLastsHours: lastsHours(availableMicros - total, burnMicros + runsAt),
+      stockStatus: tried.stockStatus,
+    };
+  },
+});
+
+const longestRun = (offer: Offer, nowMs: number, maxRunMs: number): Quote['stops'][number] => ({
+  rule: 'longestRun',
+  atMs: nowMs + maxRunMs,
+  cost: toDollars(runMicros(offer, maxRunMs)),
+});
+
+const stoppedMicros = ({ instance: { spec }, keptDiskMicros }: Tried): Micros =>
+  hourlyMicros({
+    priceMicros: keptDiskMicros,
+    quantity: dataDiskGB(spec) + (spec.enableDocker ? dockerDiskGB(spec) : 0),
+    unitMs: STORAGE_UNIT_MS,
+  });
+
+/** Without capacity now, tries the launch that waits for it. */
+async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput): Promise<Tried> {
+  const catalog = await deps.readCatalog();
+  const attempt = (waitMs: number | null): Promise<Tried> =>
+    rolledBack(deps.store, async (tx) => {
+      const nowMs = deps.time.now();
+      const account = await accountById(tx, caller.accountId);
+      if (!account) throw notLoggedIn();
+      // Read before the launch, which pays ahead.
+      const purse = await purseOf(tx, account);
+      const rates = await chargingRates(tx, caller.accountId);
+      const instance = await writeLaunch(tx, deps, catalog, { caller, request, waitMs, quoteId: null, nowMs });
+      const { regionId, type } = instance.spec;
+      return {
+        instance,
+        availableMicros: availableFor(purse, { regionId, instanceTypeId: type.id, meter: 'compute' }, nowMs),
+        burnMicros: rates.reduce((sum, rate) => sum + hourlyMicros(rate), 0n),
+        keptDiskMicros: await storagePriceOf(tx, regionId, 'keptDisk'),
+        stockStatus: waitMs === null ? 'InStock' : 'OutOfStock',
+        nowMs,
+      };
+    });
+  try {
+    return await attempt(null);
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== 'no_capacity') throw error;
+    return attempt(QUOTED_WAIT_MS);
+  }
+}
+
+class RolledBack<Answer> extends Error {
+  readonly answer: Answer;
+
+  constructor(answer: Answer) {
+    super('rolled back on purpose');
+    this.answer = answer;
+  }
+}
+
+async function rolledBack<Answer>(store: Store, work: (tx: Db) => Promise<Answer>): Promise<Answer> {
+  let undo: RolledBack<Answer> | null = null;
+  try {
+    return await store.write<never>(async (tx) => {
+      undo = new RolledBack(await work(tx));
+      throw undo;
+    });
+  } catch (error) {
+    if (undo !== null && error === undo) return (undo as RolledBack<Answer>).answer;
+    throw error;
+  }
+}

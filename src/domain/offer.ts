@@ -1,0 +1,52 @@
+/** Costs that a quote tells before a launch (`docs/reference/billing.md`). */
+import type { ChargeMode, Micros } from './catalog.ts';
+import { HOUR_MS, isHourly } from './meter.ts';
+
+/** Validity of a quote. */
+export const QUOTE_MS = 300_000;
+
+/** Hours of a unit; a month counts as 30 days. */
+const unitHours: Record<ChargeMode, bigint> = {
+  tidePerHour: 1n,
+  perHour: 1n,
+  perDay: 24n,
+  perWeek: 168n,
+  perMonth: 720n,
+};
+
+export const unitOf: Record<ChargeMode, 'hour' | 'day' | 'week' | 'month'> = {
+  tidePerHour: 'hour',
+  perHour: 'hour',
+  perDay: 'day',
+  perWeek: 'week',
+  perMonth: 'month',
+};
+
+export interface Offer {
+  chargeMode: ChargeMode;
+  duration: number;
+  /** Price of one unit. */
+  priceMicros: Micros;
+}
+
+/** Price of an hour, rounded down. */
+export const perHourMicros = ({ chargeMode, priceMicros }: Omit<Offer, 'duration'>): Micros =>
+  priceMicros / unitHours[chargeMode];
+
+/** Price of 24 hours, rounded down. */
+export const perDayMicros = ({ chargeMode, priceMicros }: Omit<Offer, 'duration'>): Micros =>
+  (priceMicros * 24n) / unitHours[chargeMode];
+
+/** Paid at the launch; 0 by the hour. */
+export const paidAheadMicros = ({ chargeMode, duration, priceMicros }: Offer): Micros =>
+  isHourly(chargeMode) ? 0n : priceMicros * BigInt(duration);
+
+/** Cost of a run of `ms`, rounded down; of paid time nothing more than what was paid. */
+export const runMicros = (offer: Offer, ms: number): Micros =>
+  isHourly(offer.chargeMode) ? (offer.priceMicros * BigInt(ms)) / BigInt(HOUR_MS) : paidAheadMicros(offer);
+
+/** Hours, rounded down to hundredths; null: for ever. */
+export function lastsHours(availableMicros: Micros, perHour: Micros): number | null {
+  if (perHour <= 0n) return null;
+  return availableMicros <= 0n ? 0 : Number((availableMicros * 100n) / perHour) / 100;
+}

@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest';
+import { canonicalJson } from '../../../src/domain/canonical-json.ts';
+import {
+  lastsHours,
+  paidAheadMicros,
+  perDayMicros,
+  perHourMicros,
+  runMicros,
+  type Offer,
+} from '../../../src/domain/offer.ts';
+
+const offer = (chargeMode: Offer['chargeMode'], priceMicros: bigint, duration = 1): Offer => ({
+  chargeMode,
+  duration,
+  priceMicros,
+});
+
+test('tells the price of an hour and a day of each charge mode, rounded down', () => {
+  const prices = (['perHour', 'tidePerHour', 'perDay', 'perWeek', 'perMonth'] as const).map((mode) => {
+    const one = offer(mode, 1_000_007n);
+    return [perHourMicros(one), perDayMicros(one)];
+  });
+  expect(prices).toEqual([
+    [1_000_007n, 24_000_168n],
+    [1_000_007n, 24_000_168n],
+    [41_666n, 1_000_007n],
+    [5_952n, 142_858n],
+    [1_388n, 33_333n],
+  ]);
+});
+
+test('pays nothing ahead by the hour, and price times duration otherwise', () => {
+  expect(paidAheadMicros(offer('perHour', 5n))).toBe(0n);
+  expect(paidAheadMicros(offer('tidePerHour', 5n))).toBe(0n);
+  expect(paidAheadMicros(offer('perWeek', 5n, 3))).toBe(15n);
+});
+
+test('tells the cost of a run, which paid time does not change', () => {
+  expect(runMicros(offer('perHour', 1_000_000n), 5_400_000)).toBe(1_500_000n);
+  expect(runMicros(offer('perHour', 1n), 3_599_999)).toBe(0n);
+  expect(runMicros(offer('perDay', 7n, 2), 5_400_000)).toBe(14n);
+});
+
+test('tells how long money lasts, to hundredths of an hour', () => {
+  expect(lastsHours(1_000_000n, 300_000n)).toBe(3.33);
+  expect(lastsHours(0n, 1n)).toBe(0);
+  expect(lastsHours(-5n, 1n)).toBe(0);
+  expect(lastsHours(5n, 0n)).toBeNull();
+});
+
+test('canonical JSON is equal for equal content, whatever the order of members', () => {
+  expect(canonicalJson({ b: [1, { d: 1, c: undefined }], a: 'x' })).toBe(canonicalJson({ a: 'x', b: [1, { d: 1 }] }));
+  expect(canonicalJson([1, 2])).not.toBe(canonicalJson([2, 1]));
+});
