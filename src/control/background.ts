@@ -7,6 +7,7 @@ import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts
 import { makeDeleteAccounts } from './access/delete-accounts.ts';
 import { beginMetering } from './billing/begin-metering.ts';
 import { makeChargeUsage } from './billing/charge-usage.ts';
+import { makeFollowMoney } from './billing/follow-money.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
@@ -185,6 +186,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(foundation)),
+    task('follow money', CHARGE_INTERVAL_MS, makeFollowMoney(foundation)),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
     task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
     task(REGION_TEXTS_TASK, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(foundation)),

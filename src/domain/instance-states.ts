@@ -176,6 +176,8 @@ export const diagnoses = {
   OperatorStop: 'An operator stopped the instance. Start it again when the reason is gone, or ask the operator.',
   AccountDisabled:
     'The account was disabled, so its instances were stopped; nothing was deleted. Start the instance again when an administrator has enabled the account.',
+  NoMoney:
+    'The account had no money left, so its instances were stopped; volumes and files stay readable. Top up the account, and start the instance again; the event billing.stopped says what follows, and when.',
   RootDiskOverSize:
     'The root disk grew past its size, so the instance was stopped; nothing was deleted. Start it again, and delete files outside of /root/dataDisk or move them there or to a volume; it may run as long as the root disk does not grow.',
   HostNearlyFull:

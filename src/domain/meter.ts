@@ -56,6 +56,8 @@ const compute = (state: MeterState, price: Micros = 0n): Rate => ({
   unitMs: HOUR_MS,
 });
 
+export const rateOfRun = (priceMicros: Micros): Priced => ({ priceMicros, quantity: 1, unitMs: HOUR_MS });
+
 /** Null: nothing is charged or recorded. */
 export function rateOfInstance(instance: Instance): Rate | null {
   const { spec, desired, observed } = instance;

@@ -41,6 +41,7 @@ export const operationCauses = [
   'MaxRunTime',
   'IdleStop',
   'AccountDisabled',
+  'NoMoney',
   ...diskStopCauses,
 ] as const;
 export type Cause = (typeof operationCauses)[number];

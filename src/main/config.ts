@@ -10,6 +10,7 @@ import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
 import type { DiskRate } from '../engines/docker/host/isolation.ts';
 import { lostDisks, poolConfig } from './disk-config.ts';
+import { moneyRulesOf, moneySettings } from './money-config.ts';
 import { issuerOf, rolesByGroupOf, signOnOf } from './sign-on-config.ts';
 import { unknownSettings } from './unknown-settings.ts';
 
@@ -179,6 +180,7 @@ const schema = z.object({
     .optional(),
   BERTH_ADMIN_PASSWORD: z.string().min(8, { error: 'must have at least 8 characters' }).optional(),
   BERTH_FIRST_CREDIT: dollars.default(FIRST_CREDIT),
+  ...moneySettings,
   BERTH_ACCOUNT_DELETE_DAYS: whole(0, 365).default(DELETION_GRACE_DAYS),
   BERTH_REGISTRATION: z.enum(['open', 'off']).default('off'),
   BERTH_REGISTRATION_CREDIT: dollars.default(0),
@@ -326,6 +328,8 @@ function configOf(data: Settings) {
     adminPassword: data.BERTH_ADMIN_PASSWORD ?? null,
     /** Dollars of accounts that administrators make. */
     firstCredit: data.BERTH_FIRST_CREDIT,
+    isBilled: data.BERTH_BILLING === 'on',
+    moneyRules: moneyRulesOf(data, wrongSetting),
     /** Time in which a deleted account can be restored. */
     deletionGraceMs: data.BERTH_ACCOUNT_DELETE_DAYS * DAY_SECONDS * 1000,
     registration: { isOpen: data.BERTH_REGISTRATION === 'open', credit: data.BERTH_REGISTRATION_CREDIT },

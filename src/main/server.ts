@@ -238,6 +238,8 @@ async function makeRunningControl(
     shareUrl: (link) => shareUrl(addresses, link),
     passwordUrl: (token) => passwordUrl(addresses, token),
     firstCredit: config.firstCredit,
+    isBilled: config.isBilled,
+    moneyRules: config.moneyRules,
     registration: config.registration,
     deletionGraceMs: config.deletionGraceMs,
     issuer: installation,

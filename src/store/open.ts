@@ -21,6 +21,7 @@ import { instanceTypeIndex } from './migrations/0018-instance-type-index.ts';
 import { billing } from './migrations/0019-billing.ts';
 import { prices } from './migrations/0022-prices.ts';
 import { payments } from './migrations/0023-payments.ts';
+import { budgets } from './migrations/0024-budgets.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -47,6 +48,7 @@ export const migrations: readonly Migration[] = [
   billing,
   prices,
   payments,
+  budgets,
 ];
 
 export async function openStore(options: {

@@ -109,6 +109,8 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     HostNearlyFull: false,
     // No account is disabled here.
     AccountDisabled: false,
+    // No money ends here.
+    NoMoney: false,
     user: true,
     operator: true,
   };

@@ -1,6 +1,7 @@
 /** Options of control, and the parts shared by its use cases and background tasks. */
 import { initialStopPolicy, type StopPolicyRules } from '../../domain/stop-policy.ts';
 import { defaultIdleLimits, type IdleLimits } from '../../domain/idle.ts';
+import type { MoneyRules } from '../../domain/money-ladder.ts';
 import type { ReserveShare, Space } from '../../domain/pool.ts';
 import { defaultLimits, type Limits } from '../../domain/instance-states.ts';
 import { defaultOrphanPolicy, type OrphanPolicy } from '../../domain/orphan.ts';
@@ -83,6 +84,7 @@ export interface ControlDeps
   terminals?: TerminalHost;
   /** Whether usage is charged; default yes. */
   isBilled?: boolean;
+  moneyRules?: Partial<MoneyRules>;
   /** True if no other process shares the store: existing leases are stale. */
   alone: boolean;
 }

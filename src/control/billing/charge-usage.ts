@@ -10,6 +10,7 @@ import {
   writeEntries,
   writeUsageEntries,
 } from '../../store/tables/ledger.ts';
+import { shiftMoneyDates } from '../../store/tables/money-steps.ts';
 import { duePeriods, shiftOpenPeriods, writeCharged, type DuePeriods } from '../../store/tables/usage-periods.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -59,6 +60,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     let appliedMs = 0;
     const apply = async (tx: Db): Promise<void> => {
       await shiftOpenPeriods(tx, stepMs);
+      await shiftMoneyDates(tx, stepMs);
       clock.applyStep(stepMs - appliedMs);
       appliedMs = stepMs;
     };
@@ -74,6 +76,7 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     for (let afterId = 0; ;) {
       const page = await store.write((tx) => bookPage(tx, due, afterId));
       if (page === null) break;
+      metering.noteBooking();
       if (page.gaps.length > 0) await reportGaps(page.gaps);
       afterId = page.lastId;
     }

@@ -5,6 +5,7 @@
 import { isSameRate, type Priced, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
+import { defaultMoneyRules, type MoneyRules } from '../../domain/money-ladder.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
@@ -22,6 +23,7 @@ import type { RegionDrivers } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import { bookUsage, endOf, type Beginning } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
+import { refuseUnpaidStorage } from './refuse-unpaid.ts';
 import { makeSeenRuns, type SeenRuns } from './seen-runs.ts';
 
 export interface Metered {
@@ -51,6 +53,10 @@ export interface RateChange {
 export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   readonly clock: MeterClock;
   readonly isBilled: boolean;
+  readonly moneyRules: MoneyRules;
+  noteBooking(): void;
+  /** Grows with each booking. */
+  bookings(): number;
   /** Writes the event, and the period that it opens or closes. */
   appendEvent(tx: Db, event: NewEvent, subject: Metered, change: RateChange): Promise<AppendedEvent>;
 }
@@ -59,10 +65,13 @@ export interface MeteringDeps {
   time: Pick<Time, 'now' | 'elapsed'>;
   regions: { of(regionId: string): Pick<RegionDrivers, 'health'> };
   isBilled: boolean;
+  /** Default: `defaultMoneyRules`. */
+  moneyRules?: Partial<MoneyRules>;
 }
 
-export function makeMetering({ time, regions, isBilled }: MeteringDeps): Metering {
+export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDeps): Metering {
   const clock = makeMeterClock(time);
+  let bookings = 0;
   const { isKnown, ...seen } = makeSeenRuns(clock, (regionId) => regions.of(regionId).health.answers);
 
   async function close(tx: Db, period: PeriodRow, closeSeq: number): Promise<Beginning> {
@@ -120,12 +129,17 @@ export function makeMetering({ time, regions, isBilled }: MeteringDeps): Meterin
   return {
     clock,
     isBilled,
+    moneyRules: { ...defaultMoneyRules, ...moneyRules },
+    noteBooking: () => void (bookings += 1),
+    bookings: () => bookings,
     ...seen,
     async appendEvent(tx, event, subject, { before, after }) {
       if (isSameRate(before, after)) return appendEvent(tx, event);
       const priceMicros = after && (await priceOf(tx, subject.regionId, event.subjectId, after));
       const rate = after && { ...after, priceMicros: priceMicros ?? 0n };
       const appended = await appendEvent(tx, { ...event, data: { ...event.data, rate: rate && publicRate(rate) } });
+      if (isBilled && event.usage?.mayRefuse && after && priceMicros !== 0n)
+        await refuseUnpaidStorage(tx, event.accountId, { before, after, of: subject, nowMs: clock.now() });
       await move(tx, event, subject, rate, appended.seq);
       return appended;
     },

@@ -22,6 +22,7 @@ import type { Db } from '../../store/store.ts';
 import { advanceQueue, exchangeCapacity, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import { meteredInstance, type Metering } from '../billing/metering.ts';
+import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
@@ -167,6 +168,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const rates = { before: rateOfInstance(instance), after: rateOfInstance(next) };
   const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(next), rates);
   if (bringUp && isDisabled) throw disabledOwner();
+  if (action === 'start') await refuseUnpaidRun(tx, metering, next, 'start');
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {
     await revokeGrantsOfInstance(tx, id);

@@ -7,7 +7,7 @@ import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { faultOfBillingOptions } from '../../domain/billing-options.ts';
 import { withSsh } from '../../domain/instance-change.ts';
 import type { Instance, InstanceSpec, Mount } from '../../domain/instance.ts';
-import { type InstanceType, type Micros, type Region, toDollars } from '../../domain/catalog.ts';
+import type { InstanceType, Micros, Region } from '../../domain/catalog.ts';
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
@@ -31,6 +31,7 @@ import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
 import type { QuoteSigner } from '../billing/quote-signature.ts';
 import { meteredInstance } from '../billing/metering.ts';
+import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
 import type { Variables } from './environment.ts';
 import type { Instances, LaunchInput } from './instances.ts';
 import { mountsOf } from './request-mounts.ts';
@@ -103,9 +104,8 @@ export async function writeLaunch(
   };
   const rates = { before: null, after: rateOfInstance(instance) };
   const launched = await deps.metering.appendEvent(tx, event, meteredInstance(instance), rates);
-  const { availableMicros, isDisabled } = launched;
-  if (isDisabled) throw disabledOwner();
-  refuseWithoutMoney(BigInt(availableMicros), instance);
+  if (launched.isDisabled) throw disabledOwner();
+  await refuseUnpaidRun(tx, deps.metering, instance, 'launch');
   return instance;
 }
 
@@ -263,17 +263,3 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     startFailure: '',
   },
 });
-
-export function refuseWithoutMoney(
-  availableMicros: bigint,
-  instance: Pick<Instance, 'priceMicros' | 'spec'>,
-  what = 'launch',
-): void {
-  const needMicros = instance.priceMicros * BigInt(instance.spec.duration);
-  if (availableMicros >= needMicros) return;
-  const short = toDollars(needMicros - availableMicros);
-  throw new Refusal(
-    'no_balance',
-    `the ${what} needs $${toDollars(needMicros)} and $${toDollars(availableMicros)} is available; $${short} is missing: top up the account, or choose a cheaper type or fewer periods`,
-  );
-}

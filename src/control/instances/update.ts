@@ -30,10 +30,11 @@ import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
+import { refuseUnlessAvailable } from '../billing/refuse-unpaid.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers, type Regions } from '../base/regions.ts';
 import type { Instances, UpdateInput } from './instances.ts';
-import { refuseWithoutMoney, refuseWithoutRuntime, typeNotFound } from './launch.ts';
+import { refuseWithoutRuntime, typeNotFound } from './launch.ts';
 import { mountsOf } from './request-mounts.ts';
 
 export const makeUpdate =
@@ -83,12 +84,10 @@ export const makeUpdate =
       };
       const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data, usage };
       const { availableMicros } = await appendEvent(tx, event);
-      if (pending?.resize && input.instanceTypeId !== undefined)
-        refuseWithoutMoney(
-          BigInt(availableMicros),
-          { ...next, priceMicros: BigInt(pending.resize.priceMicros) },
-          `type ${pending.resize.type.name}`,
-        );
+      if (deps.metering.isBilled && pending?.resize && input.instanceTypeId !== undefined) {
+        const neededMicros = BigInt(pending.resize.priceMicros) * BigInt(next.spec.duration);
+        refuseUnlessAvailable(BigInt(availableMicros), neededMicros, `the type ${pending.resize.type.name}`);
+      }
       return answer;
     });
   };

@@ -36,6 +36,11 @@ export interface AccountTable {
   creditMicros: Generated<number>;
   /** How far below 0 cash may go. */
   overdraftMicros: Generated<number>;
+  /** `MoneyState`. */
+  moneyStep: Generated<string>;
+  moneyArchiveAtMs: Generated<number | null>;
+  moneyDeleteAtMs: Generated<number | null>;
+  moneyDeleteWarnedAtMs: Generated<number | null>;
   /** `Usage` of quotas; null until counted. */
   usage: Generated<string | null>;
 }

@@ -109,9 +109,32 @@ export interface PriceChangeTable {
   byAccountId: string;
 }
 
+/** Spending limits of an account and month. */
+export interface BudgetTable {
+  id: string;
+  accountId: string;
+  name: string;
+  /** '' for all that the account has. */
+  labelKey: string;
+  labelValue: string;
+  timeZone: string;
+  softMicros: number | null;
+  hardMicros: number | null;
+  byAdministrator: Flag;
+  createdAtMs: number;
+  /** Month of the columns below, as `2026-11`. */
+  month: string;
+  /** Entries of the month before this time are summed in `settledMicros`. */
+  settledUntilMs: number;
+  settledMicros: number;
+  softReached: Flag;
+  hardReached: Flag;
+}
+
 export interface BillingSchema {
   payment: PaymentTable;
   paymentRefund: PaymentRefundTable;
+  budget: BudgetTable;
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
   creditGrant: CreditGrantTable;

@@ -26,6 +26,7 @@ export const accountTables = [
   ['passwordLink', 'accountId'],
   ['session', 'accountId'],
   ['quota', 'accountId'],
+  ['budget', 'accountId'],
   ['operation', 'accountId'],
   ['idempotency', 'accountId'],
   ['creditGrant', 'accountId'],

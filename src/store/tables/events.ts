@@ -39,7 +39,16 @@ const moveAccount = prepared<{ accountId: string; instances: number; volumes: nu
       volumeCount: eb('volumeCount', '+', p('volumes')),
     }))
     .where('id', '=', p('accountId'))
-    .returning(['eventSeq', 'version', 'balanceMicros', 'voucherMicros', 'creditMicros', 'disabled', 'usage']),
+    .returning([
+      'eventSeq',
+      'version',
+      'balanceMicros',
+      'overdraftMicros',
+      'voucherMicros',
+      'creditMicros',
+      'disabled',
+      'usage',
+    ]),
 );
 
 const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
@@ -65,7 +74,8 @@ export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEven
     throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
   await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
   if (event.usage) await moveUsage(tx, accountId, account.usage, event.usage);
-  const availableMicros = account.balanceMicros + account.voucherMicros + account.creditMicros;
+  const availableMicros =
+    account.balanceMicros + account.overdraftMicros + account.voucherMicros + account.creditMicros;
   return { seq: account.eventSeq, version: account.version, availableMicros, isDisabled: account.disabled === 1 };
 }
 

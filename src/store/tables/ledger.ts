@@ -50,16 +50,18 @@ const cashOf = ({ balanceMicros, overdraftMicros }: Pick<Selectable<AccountTable
 });
 
 /** Locks the accounts in the order of their ids, and reads what they can spend. */
-export async function lockWallets(tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> {
+export const lockWallets = (tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> =>
+  walletsOf(tx, accountIds, !isSqlite(tx));
+
+export async function walletsOf(tx: Db, accountIds: Iterable<string>, areLocked = false): Promise<Map<string, Wallet>> {
   const ids = [...new Set(accountIds)].toSorted();
   if (ids.length === 0) return new Map();
-  let locked = tx
+  const accounts = tx
     .selectFrom('account')
     .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros'])
     .where('id', 'in', ids)
     .orderBy('id');
-  if (!isSqlite(tx)) locked = locked.forUpdate();
-  const rows = await locked.execute();
+  const rows = await (areLocked ? accounts.forUpdate() : accounts).execute();
   const withGrants = rows.filter(({ voucherMicros, creditMicros }) => voucherMicros + creditMicros > 0);
   const grants = await openGrantsOf(
     tx,

@@ -6,6 +6,23 @@ const BIG = Number.MAX_SAFE_INTEGER;
 
 export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<BillingSchema[Table]>> } = {
   priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '' },
+  budget: {
+    id: 'b',
+    accountId: 'ann',
+    name: 'ü',
+    labelKey: '',
+    labelValue: '',
+    timeZone: 'UTC',
+    softMicros: BIG,
+    hardMicros: BIG,
+    byAdministrator: 1,
+    createdAtMs: BIG,
+    month: '2026-11',
+    settledUntilMs: BIG,
+    settledMicros: BIG,
+    softReached: 1,
+    hardReached: 0,
+  },
   usagePeriod: {
     id: 1,
     accountId: 'ann',

@@ -61,6 +61,10 @@ const rows: Rows = {
     disabledReason: 'ü',
     deleteAtMs: BIG,
     overdraftMicros: BIG,
+    moneyStep: 'stop',
+    moneyArchiveAtMs: BIG,
+    moneyDeleteAtMs: BIG,
+    moneyDeleteWarnedAtMs: BIG,
   },
   webhook: {
     id: 'w',

@@ -41,7 +41,8 @@ test('docs/reference/errors.md lists each code with its HTTP status', () => {
 });
 
 test('docs/reference/settings.md lists exactly the settings of the server, and BERTH_SETUP of the scripts', () => {
-  const schema = [...read('src/main/config.ts').matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
+  const sources = read('src/main/config.ts') + read('src/main/money-config.ts');
+  const schema = [...sources.matchAll(/^\s+(BERTH_\w+):/gm)].map(([, name]) => name);
   const listed = [...read('docs/reference/settings.md').matchAll(/^\| (.*?) \|/gm)].flatMap(
     ([, cell = '']) => cell.match(/\bBERTH_\w+/g) ?? [],
   );

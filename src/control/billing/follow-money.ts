@@ -1,0 +1,242 @@
+/**
+ * The ladder of accounts whose money ends (`docs/reference/billing.md`): finds their steps, and
+ * carries out stop, archive and deletion. What it does to an instance or a volume is rolled back if
+ * money has come meanwhile.
+ */
+import { toDollars } from '../../domain/catalog.ts';
+import { isHourly } from '../../domain/meter.ts';
+import {
+  burnRate,
+  isAtLeast,
+  joinCosts,
+  lastingMs,
+  nextMoneyState,
+  withMoney,
+  type Cost,
+  type MoneyState,
+  type MoneyStep,
+} from '../../domain/money-ladder.ts';
+import { availableFor } from '../../domain/purse.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import type { Db } from '../../store/store.ts';
+import { saveSetting, setting } from '../../store/tables/catalog.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { holdingsOf } from '../../store/tables/holdings.ts';
+import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
+import { lockWallets, walletsOf } from '../../store/tables/ledger.ts';
+import {
+  chargedPeriodsAfter,
+  costOfPeriod,
+  instancesAtSteps,
+  limitedAccounts,
+  moneyStateOf,
+  shiftMoneyDates,
+  writeMoneyState,
+} from '../../store/tables/money-steps.ts';
+import type { TaskDeps } from '../base/deps.ts';
+import { refuseWithoutSaving } from '../base/regions.ts';
+import { makeStopAutomatically, writeAction } from '../instances/actions.ts';
+import { makeSnapshots } from '../volumes/snapshots.ts';
+import { makeVolumes, type VolumeDeps } from '../volumes/volumes.ts';
+import { costsOf } from './refuse-unpaid.ts';
+import type { Metering } from './metering.ts';
+
+export type FollowMoneyDeps = TaskDeps & VolumeDeps;
+
+const PAGE_SIZE = 1_000;
+const MINUTE_MS = 60_000;
+/** Longer without a run, Berth was off; that time is no part of the days until a deletion. */
+const MAX_OFF_MS = 60 * MINUTE_MS;
+const LAST_RUN = 'billing.ladderRanAt';
+
+const eventOf: Readonly<Record<MoneyStep, string>> = {
+  none: 'billing.recovered',
+  forecast: 'billing.forecast',
+  warn: 'billing.warned',
+  noStarts: 'billing.startsRefused',
+  stop: 'billing.stopped',
+  archive: 'billing.archived',
+  delete: 'billing.deleted',
+};
+
+const isSame = (one: MoneyState, other: MoneyState): boolean =>
+  one.step === other.step && one.deleteWarnedAtMs === other.deleteWarnedAtMs;
+
+export function makeFollowMoney(deps: FollowMoneyDeps): () => Promise<void> {
+  const { store, metering, time, log } = deps;
+  const { clock, moneyRules: rules } = metering;
+  const enforce = makeEnforce(deps);
+  let fullPassAtMs = -Infinity;
+  let seenBookings = 0;
+  let savedAtMs = -Infinity;
+
+  async function moveAccount(accountId: string): Promise<void> {
+    await store.write(async (tx) => {
+      const wallet = (await lockWallets(tx, [accountId])).get(accountId);
+      if (!wallet) return;
+      const before = await moneyStateOf(tx, accountId);
+      const nowMs = clock.now();
+      const costs = metering.isBilled ? await costsOf(tx, accountId) : [];
+      const leftMs = lastingMs(wallet.purse, costs, nowMs);
+      const next = nextMoneyState(before, { leftMs, nowMs }, rules);
+      if (isSame(before, next)) return;
+      await writeMoneyState(tx, accountId, next);
+      if (next.deleteAtMs !== null || next.archiveAtMs !== null) await saveSetting(tx, LAST_RUN, String(nowMs));
+      const kind = before.step === next.step ? 'billing.deletionWarned' : eventOf[next.step];
+      const data = {
+        burnRate: toDollars(burnRate(costs)),
+        lastsUntilUnixMs: leftMs === Infinity ? null : Math.round(nowMs + leftMs),
+        archiveAtUnixMs: next.archiveAtMs,
+        deleteAtUnixMs: next.deleteAtMs,
+      };
+      await appendEvent(tx, { accountId, atMs: time.now(), kind, subjectId: accountId, data });
+    });
+  }
+
+  const move = (accountId: string): Promise<void> =>
+    moveAccount(accountId).catch((error: unknown) =>
+      log.warn({ accountId, err: error }, 'could not follow the money of an account; Berth retries'),
+    );
+
+  /** After bookings, and once a minute: money also leaves by other ways. */
+  async function lookAtAll(): Promise<void> {
+    if (metering.bookings() === seenBookings && clock.now() - fullPassAtMs < MINUTE_MS) return;
+    [seenBookings, fullPassAtMs] = [metering.bookings(), clock.now()];
+    for await (const accounts of chargedAccounts(store.read)) {
+      const wallets = await walletsOf(store.read, accounts.keys());
+      const nowMs = clock.now();
+      for (const [accountId, { purse }] of wallets) {
+        const leftMs = lastingMs(purse, accounts.get(accountId) ?? [], nowMs);
+        if (nextMoneyState(withMoney, { leftMs, nowMs }, rules).step !== 'none') await move(accountId);
+      }
+    }
+  }
+
+  async function omitTimeOff(): Promise<void> {
+    const nowMs = clock.now();
+    const isFirst = savedAtMs === -Infinity;
+    if (nowMs - savedAtMs < MINUTE_MS) return;
+    const ranAtMs = Number((await setting(store.read, LAST_RUN)) ?? nowMs);
+    const offMs = nowMs - ranAtMs;
+    await store.write(async (tx) => {
+      await saveSetting(tx, LAST_RUN, String(nowMs));
+      if (!isFirst || offMs < MAX_OFF_MS) return;
+      for (const accountId of await shiftMoneyDates(tx, offMs)) {
+        const { archiveAtMs, deleteAtMs } = await moneyStateOf(tx, accountId);
+        const data = { archiveAtUnixMs: archiveAtMs, deleteAtUnixMs: deleteAtMs };
+        await appendEvent(tx, { accountId, atMs: time.now(), kind: 'billing.postponed', subjectId: accountId, data });
+      }
+    });
+    savedAtMs = nowMs;
+  }
+
+  return async () => {
+    const limited = await limitedAccounts(store.read);
+    if ([...limited.values()].some((step) => isAtLeast(step, 'stop'))) await omitTimeOff();
+    for (const accountId of limited.keys()) await move(accountId);
+    if (!metering.isBilled) return;
+    await lookAtAll();
+    await enforce();
+  };
+}
+
+/** Costs by account, of all accounts with charged periods, page by page. */
+async function* chargedAccounts(db: Db): AsyncGenerator<Map<string, Cost[]>> {
+  let after = { accountId: '', id: 0 };
+  let accounts = new Map<string, Cost[]>();
+  for (;;) {
+    const page = await chargedPeriodsAfter(db, after, PAGE_SIZE);
+    for (const [accountId, periods] of Map.groupBy(page, ({ accountId: of }) => of))
+      accounts.set(accountId, joinCosts([...(accounts.get(accountId) ?? []), ...periods.map(costOfPeriod)]));
+    const last = page.at(-1);
+    if (!last) break;
+    after = last;
+    // The last account may go on in the next page.
+    const rest = accounts.get(last.accountId) ?? [];
+    accounts.delete(last.accountId);
+    yield accounts;
+    accounts = new Map([[last.accountId, rest]]);
+  }
+  yield accounts;
+}
+
+/** Throws in the transaction, after the event has locked the account, when money has come. */
+const makeGuarded = (metering: Metering): Metering => ({
+  ...metering,
+  async appendEvent(tx, event, subject, change) {
+    const appended = await metering.appendEvent(tx, event, subject, change);
+    const { purse } = (await lockWallets(tx, [event.accountId])).get(event.accountId) ?? {};
+    const meter = change.before?.meter ?? 'compute';
+    const purchase = { regionId: subject.regionId, instanceTypeId: subject.typeId, meter };
+    if (purse && availableFor(purse, purchase, metering.clock.now()) > 0n)
+      throw new Refusal('not_now', 'the account has money again');
+    return appended;
+  },
+});
+
+function makeEnforce(deps: FollowMoneyDeps): () => Promise<void> {
+  const { store, regions, time, changes, log } = deps;
+  const metering = makeGuarded(deps.metering);
+  const guarded = { ...deps, metering };
+  const stopAutomatically = makeStopAutomatically(guarded);
+  const { delete: deleteVolume } = makeVolumes(guarded);
+  const { delete: deleteSnapshot } = makeSnapshots(guarded);
+
+  /** Ignores refusals: a resource is going, used, or can't be saved; the next run looks again. */
+  const tryTo = (id: string, work: Promise<unknown>): Promise<unknown> =>
+    work.catch((error: unknown) => {
+      if (!(error instanceof Refusal))
+        log.warn({ id, err: error }, 'could not stop, archive or delete for lack of money; Berth retries');
+    });
+
+  async function act(action: 'archive' | 'terminate', { id, ownerId }: { id: string; ownerId: string }): Promise<void> {
+    const catalog = await deps.readCatalog();
+    await store.write(async (tx) => {
+      const row = await lockInstance(tx, ownerId, id);
+      if (!row) return;
+      if (action === 'archive') refuseWithoutSaving(regions.of(row.regionId));
+      await writeAction(tx, row, { action, catalog, metering, nowMs: time.now(), cause: 'NoMoney' });
+    });
+    changes.publish({ subject: 'instance', id, isDue: true });
+  }
+
+  async function stopRuns(): Promise<void> {
+    const running = (await instancesAtSteps(store.read, ['stop', 'archive', 'delete'], 'running')).map(instanceFromRow);
+    for (const { id, ownerId, spec } of running)
+      if (isHourly(spec.chargeMode))
+        await tryTo(
+          id,
+          stopAutomatically({ id, ownerId }, () => ({ cause: 'NoMoney' })),
+        );
+  }
+
+  async function archiveStopped(): Promise<void> {
+    const stopped = (await instancesAtSteps(store.read, ['archive'], 'stopped')).map(instanceFromRow);
+    for (const instance of stopped) {
+      const { status } = instance.observed;
+      const { kind, state } = instance.operation;
+      const hasFailed = kind === 'archive' && state === 'Failed';
+      if ((status === 'Stopped' || status === 'StartingFailed') && !hasFailed)
+        await tryTo(instance.id, act('archive', instance));
+    }
+  }
+
+  async function deleteAll(accountId: string): Promise<void> {
+    const owner = { accountId, username: '', email: '', roles: [], sessionId: null, scopes: null };
+    const { instances, snapshots, volumes } = await holdingsOf(store.read, accountId);
+    const paidAhead = new Set<string>();
+    for (const row of await instancesAtSteps(store.read, ['delete'], 'running'))
+      if (!isHourly(instanceFromRow(row).spec.chargeMode)) paidAhead.add(row.id);
+    for (const { id } of instances)
+      if (!paidAhead.has(id)) await tryTo(id, act('terminate', { id, ownerId: accountId }));
+    for (const { id } of snapshots) await tryTo(id, deleteSnapshot(owner, { id }, null));
+    for (const { id } of volumes) await tryTo(id, deleteVolume(owner, { id }, null));
+  }
+
+  return async () => {
+    await stopRuns();
+    await archiveStopped();
+    for (const [accountId, step] of await limitedAccounts(store.read))
+      if (step === 'delete') await deleteAll(accountId);
+  };
+}

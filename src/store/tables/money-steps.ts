@@ -1,0 +1,126 @@
+/** Steps of accounts whose money ends, and what accounts pay for at the moment. */
+import { sql } from 'kysely';
+import { meters } from '../../domain/meter.ts';
+import { costOf, moneySteps, type Cost, type MoneyState, type MoneyStep } from '../../domain/money-ladder.ts';
+import { oneOf } from '../db/columns.ts';
+import { prepared } from '../db/prepared.ts';
+import type { Db } from '../store.ts';
+import type { InstanceRow } from './instance-columns.ts';
+import type { PeriodRow } from './usage-periods.ts';
+
+const priced = ['accountId', 'id', 'regionId', 'typeId', 'meter', 'priceMicros', 'quantity', 'unitMs'] as const;
+
+export type PricedPeriod = Pick<PeriodRow, (typeof priced)[number]>;
+
+export const costOfPeriod = ({ regionId, typeId, meter, priceMicros, quantity, unitMs }: PricedPeriod): Cost =>
+  costOf(
+    { regionId, instanceTypeId: typeId, meter: oneOf(meters, meter) },
+    { priceMicros: BigInt(priceMicros), quantity, unitMs },
+  );
+
+/** Open charged periods of all accounts, by account, after one of them. */
+export async function chargedPeriodsAfter(
+  db: Db,
+  { accountId, id }: Pick<PeriodRow, 'accountId' | 'id'>,
+  limit: number,
+): Promise<PricedPeriod[]> {
+  return db
+    .selectFrom('usagePeriod')
+    .select(priced)
+    .where('isCharging', '=', sql.lit(1))
+    .where(sql<boolean>`("accountId", id) > (${accountId}, ${id})`)
+    .orderBy('accountId')
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+export async function chargedCostsOf(db: Db, accountId: string): Promise<Cost[]> {
+  const periods = db.selectFrom('usagePeriod').select(priced).where('isCharging', '=', sql.lit(1));
+  return (await periods.where('accountId', '=', accountId).execute()).map(costOfPeriod);
+}
+
+/** Instances that are starting or restarting. */
+export const startingRowsOf = (db: Db, accountId: string): Promise<InstanceRow[]> =>
+  db
+    .selectFrom('instance')
+    .selectAll()
+    .where('ownerId', '=', accountId)
+    .where('listed', '=', 1)
+    .where('status', '<>', 'Running')
+    .where('desired', '=', 'running')
+    .where('waitsSinceMs', 'is', null)
+    .execute();
+
+const states = prepared<{ accountId: string }>()((db, p) =>
+  db
+    .selectFrom('account')
+    .select(['moneyStep', 'moneyArchiveAtMs', 'moneyDeleteAtMs', 'moneyDeleteWarnedAtMs'])
+    .where('id', '=', p('accountId')),
+);
+
+export async function moneyStateOf(db: Db, accountId: string): Promise<MoneyState> {
+  const [row] = await states(db, { accountId });
+  return {
+    step: oneOf(moneySteps, row?.moneyStep ?? 'none'),
+    archiveAtMs: row?.moneyArchiveAtMs ?? null,
+    deleteAtMs: row?.moneyDeleteAtMs ?? null,
+    deleteWarnedAtMs: row?.moneyDeleteWarnedAtMs ?? null,
+  };
+}
+
+export async function writeMoneyState(
+  tx: Db,
+  accountId: string,
+  { step, archiveAtMs, deleteAtMs, deleteWarnedAtMs }: MoneyState,
+): Promise<void> {
+  await tx
+    .updateTable('account')
+    .set({
+      moneyStep: step,
+      moneyArchiveAtMs: archiveAtMs,
+      moneyDeleteAtMs: deleteAtMs,
+      moneyDeleteWarnedAtMs: deleteWarnedAtMs,
+    })
+    .where('id', '=', accountId)
+    .execute();
+}
+
+const limited = (db: Db) => db.selectFrom('account').where('moneyStep', '<>', sql.lit('none'));
+
+/** Steps of the accounts that are at one. */
+export async function limitedAccounts(db: Db): Promise<Map<string, MoneyStep>> {
+  const rows = await limited(db).select(['id', 'moneyStep']).orderBy('id').execute();
+  return new Map(rows.map(({ id, moneyStep }) => [id, oneOf(moneySteps, moneyStep)]));
+}
+
+/** Moves the dates by a step of the clock, or by time in which Berth was off. Returns whose. */
+export async function shiftMoneyDates(tx: Db, ms: number): Promise<string[]> {
+  const shift = (name: string) => sql<number | null>`${sql.ref(name)} + ${sql.lit(ms)}`;
+  const moved = await tx
+    .updateTable('account')
+    .set({
+      moneyArchiveAtMs: shift('moneyArchiveAtMs'),
+      moneyDeleteAtMs: shift('moneyDeleteAtMs'),
+      moneyDeleteWarnedAtMs: shift('moneyDeleteWarnedAtMs'),
+    })
+    .where('moneyStep', '<>', sql.lit('none'))
+    .where('moneyStep', 'in', ['stop', 'archive'])
+    .returning('id')
+    .execute();
+  return moved.map(({ id }) => id);
+}
+
+/** Listed instances of accounts at one of these steps, with a desired state. */
+export const instancesAtSteps = (
+  db: Db,
+  steps: readonly MoneyStep[],
+  desired: 'running' | 'stopped',
+): Promise<InstanceRow[]> =>
+  db
+    .selectFrom('instance')
+    .selectAll()
+    .where('ownerId', 'in', limited(db).select('id').where('moneyStep', 'in', steps))
+    .where('listed', '=', 1)
+    .where('desired', '=', desired)
+    .execute();

@@ -1,0 +1,260 @@
+/** What happens when the money of an account ends, and when it comes back. */
+import { expect, test } from 'vitest';
+import { DAY_MS, type MoneyRules } from '../../../src/domain/money-ladder.ts';
+import { realTime } from '../../../src/control/base/time.ts';
+import type { Caller } from '../../../src/control/index.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { atLevel } from '../../fixtures/level.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { expectRefused } from './access-fixture.ts';
+import { outcomesOf } from './capacity-fixture.ts';
+import { settled } from './consistency.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+/** Intervals of the booking, the ladder, and the sweep that sees what runs. */
+const TASKS_MS = [10_000, 25_000];
+
+const moneyRules: Partial<MoneyRules> = {
+  forecastMs: 50 * MINUTE_MS,
+  warnMs: 40 * MINUTE_MS,
+  noStartsMs: 20 * MINUTE_MS,
+};
+
+/** Runs these tasks without a wait. */
+const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
+
+async function movable(store: Store, options: WorldOptions = {}) {
+  const clock = { aheadMs: 0 };
+  const world = await makeWorld(store, { clock, time, billing: { moneyRules }, ...options });
+  const price = world.types[0]?.pricesMicros.perHour ?? 0n;
+  return { world, clock, price, hours: (count: number): number => (Number(price) * count) / 1e6 };
+}
+
+const accountOf = ({ store }: World, { accountId }: Caller) =>
+  store.read.selectFrom('account').selectAll().where('id', '=', accountId).executeTakeFirstOrThrow();
+
+async function kindsOf({ store }: World, { accountId }: Caller): Promise<string[]> {
+  const events = store.read.selectFrom('event').select('kind').where('accountId', '=', accountId).orderBy('seq');
+  return (await events.execute()).map(({ kind }) => kind).filter((kind) => kind.startsWith('billing.'));
+}
+
+const reaches = (world: World, caller: Caller, step: string): Promise<void> =>
+  eventually(
+    async () => (await accountOf(world, caller)).moneyStep === step,
+    async () => JSON.stringify(await accountOf(world, caller)),
+  );
+
+const setMoney = ({ store }: World, { accountId }: Caller, dollars: number) =>
+  store.write((tx) =>
+    tx
+      .updateTable('account')
+      .set({ balanceMicros: dollars * 1e6 })
+      .where('id', '=', accountId)
+      .execute(),
+  );
+
+async function launched(world: World, caller: Caller): Promise<string> {
+  const { instanceId } = await world.running.control.instances.launch(caller, world.launchInput(), null);
+  await world.until(instanceId, hasStatus('Running'));
+  return instanceId;
+}
+
+const volumeOf = (world: World, caller: Caller, name: string) =>
+  world.running.control.volumes.create(
+    caller,
+    { name, sizeGB: 1, region: world.drivers.regionId, volumeType: 'filesystem' },
+    null,
+  );
+
+onBothEngines('an account whose money ends', (open) => {
+  test('goes from step to step to the deletion at the written date, and each is an event', async () => {
+    const { world, clock, hours } = await movable(await open());
+    const { control } = world.running;
+    const caller = await world.account('poor', hours(65 / 60));
+    const { id: volumeId } = JSON.parse((await volumeOf(world, caller, 'data')).volumeText) as { id: string };
+    await settled(world);
+    const id = await launched(world, caller);
+    for (const [minutes, step] of [
+      [20, 'forecast'],
+      [10, 'warn'],
+      [20, 'noStarts'],
+    ] as const) {
+      clock.aheadMs += minutes * MINUTE_MS;
+      await reaches(world, caller, step);
+    }
+    await expectRefused(control.instances.launch(caller, world.launchInput(), null), 'no_balance', /missing/);
+    clock.aheadMs += 30 * MINUTE_MS;
+    await reaches(world, caller, 'stop');
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'NoMoney' });
+    expect(await accountOf(world, caller)).toMatchObject({ balanceMicros: 0 });
+    await expectRefused(control.instances.start(caller, { instanceId: id }, null), 'no_balance', /missing/);
+    await expectRefused(volumeOf(world, caller, 'more'), 'no_balance', /top up the account/);
+    await expectRefused(control.volumes.expand(caller, { id: volumeId, sizeGB: 2 }, null), 'no_balance', /top up/);
+    await expectRefused(control.snapshots.create(caller, { volumeId, name: 's' }, null), 'no_balance', /top up/);
+    expect(await control.files.list(caller, { id: volumeId, path: '', limit: 5, after: null })).toBeDefined();
+
+    clock.aheadMs += 7 * DAY_MS + MINUTE_MS;
+    await reaches(world, caller, 'archive');
+    await world.until(id, hasStatus('Archived'));
+    clock.aheadMs += 22 * DAY_MS;
+    await eventually(async () => (await kindsOf(world, caller)).includes('billing.deletionWarned'));
+    expect(await control.volumes.get(caller, { id: volumeId })).toBeDefined();
+    const { moneyDeleteAtMs } = await accountOf(world, caller);
+    clock.aheadMs = (moneyDeleteAtMs ?? 0) - Date.now() - MINUTE_MS;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect((await accountOf(world, caller)).moneyStep).toBe('archive');
+    clock.aheadMs += 3 * MINUTE_MS;
+    await world.until(id, hasStatus('Released'));
+    await eventually(() =>
+      control.volumes.get(caller, { id: volumeId }).then(
+        () => false,
+        () => true,
+      ),
+    );
+    expect((await kindsOf(world, caller)).slice(0, 7)).toEqual([
+      'billing.forecast',
+      'billing.warned',
+      'billing.startsRefused',
+      'billing.stopped',
+      'billing.archived',
+      'billing.deletionWarned',
+      'billing.deleted',
+    ]);
+  });
+
+  test('returns at once with money, and then starts again', async () => {
+    const { world, clock, hours } = await movable(await open());
+    const caller = await world.account('poor', hours(1));
+    const id = await launched(world, caller);
+    clock.aheadMs += 59 * MINUTE_MS;
+    await reaches(world, caller, 'noStarts');
+    clock.aheadMs += 3 * MINUTE_MS;
+    await world.until(id, hasStatus('Stopped'));
+    await setMoney(world, caller, 1_000);
+    await world.running.control.instances.start(caller, { instanceId: id }, null);
+    await reaches(world, caller, 'none');
+    await world.until(id, hasStatus('Running'));
+    expect((await kindsOf(world, caller)).at(-1)).toBe('billing.recovered');
+    const { moneyArchiveAtMs, moneyDeleteAtMs } = await accountOf(world, caller);
+    expect([moneyArchiveAtMs, moneyDeleteAtMs]).toEqual([null, null]);
+  });
+
+  test('keeps what it paid ahead', async () => {
+    const { world, clock, hours } = await movable(await open());
+    const caller = await world.account('poor', hours(1) + 1_000);
+    const ahead = { ...world.launchInput(), billing: { chargeMode: 'perDay' as const, duration: 1 } };
+    const { instanceId: paid } = await world.running.control.instances.launch(caller, ahead, null);
+    await world.until(paid, hasStatus('Running'));
+    await setMoney(world, caller, hours(1));
+    const id = await launched(world, caller);
+    clock.aheadMs += 59 * MINUTE_MS;
+    await reaches(world, caller, 'noStarts');
+    clock.aheadMs += 3 * MINUTE_MS;
+    await world.until(id, hasStatus('Stopped'));
+    expect((await world.instance(paid)).instanceRuntimeInfo.status).toBe('Running');
+  });
+
+  test('gets its days again for time in which Berth was off', async () => {
+    const { world, clock, hours } = await movable(await open());
+    const caller = await world.account('poor', hours(1));
+    const id = await launched(world, caller);
+    clock.aheadMs += 59 * MINUTE_MS;
+    await reaches(world, caller, 'noStarts');
+    clock.aheadMs += 3 * MINUTE_MS;
+    await world.until(id, hasStatus('Stopped'));
+    const before = await accountOf(world, caller);
+    await world.running.stop();
+    clock.aheadMs += 40 * DAY_MS;
+    await world.again();
+    await eventually(async () => (await kindsOf(world, caller)).includes('billing.postponed'));
+    const after = await accountOf(world, caller);
+    expect(after.moneyStep).toBe('stop');
+    expect((after.moneyDeleteAtMs ?? 0) - (before.moneyDeleteAtMs ?? 0)).toBeGreaterThan(39.9 * DAY_MS);
+    expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Stopped');
+  });
+
+  test('loses nothing when the system clock is set far ahead', async () => {
+    const step = { ms: 0 };
+    const clock = { aheadMs: 0 };
+    const now = (): number => Date.now() + clock.aheadMs + step.ms;
+    const { world, hours } = await movable(await open(), { clock, time: { ...time, now } });
+    const caller = await world.account('poor', hours(1));
+    const id = await launched(world, caller);
+    clock.aheadMs += 59 * MINUTE_MS;
+    await reaches(world, caller, 'noStarts');
+    clock.aheadMs += 3 * MINUTE_MS;
+    await reaches(world, caller, 'stop');
+    await world.until(id, hasStatus('Stopped'));
+    const before = await accountOf(world, caller);
+    step.ms = 60 * DAY_MS;
+    await eventually(
+      async () => ((await accountOf(world, caller)).moneyDeleteAtMs ?? 0) > (before.moneyDeleteAtMs ?? 0),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect((await accountOf(world, caller)).moneyStep).toBe('stop');
+  });
+
+  test('launches no more instances at once than its money carries', async () => {
+    const { world, hours, price } = await movable(await open(), {
+      machine: { cpuCores: 2_000, memoryMiB: 9_000 * 1024, architecture: 'amd64', gpus: [] },
+      nodePorts: { first: 30_000, last: 39_999 },
+    });
+    const { control } = world.running;
+    // Three instances last 20 minutes, and a launch needs an hour of one.
+    const caller = await world.account('poor', hours(1));
+    const launch = () => control.instances.launch(caller, world.launchInput(), null);
+    const { done, refused } = await outcomesOf(Array.from({ length: atLevel({ short: 100, long: 1_000 }) }, launch));
+    expect(done).toHaveLength(3);
+    expect(new Set(refused.map(({ code }) => code))).toEqual(new Set(['no_balance']));
+    expect((await accountOf(world, caller)).balanceMicros).toBeLessThanOrEqual(Number(price));
+    await settled(world);
+  });
+
+  test('keeps no instance that is launched at the moment of the stop', async () => {
+    const { world, hours } = await movable(await open());
+    const { control } = world.running;
+    const caller = await world.account('poor', hours(2));
+    const launches = outcomesOf(
+      Array.from({ length: 3 }, () => control.instances.launch(caller, world.launchInput(), null)),
+    );
+    await setMoney(world, caller, 0);
+    const { done } = await launches;
+    await reaches(world, caller, done.length > 0 ? 'stop' : 'none');
+    for (const { instanceId } of done) await world.until(instanceId, hasStatus('Stopped', 'InitializationFailed'));
+    expect((await accountOf(world, caller)).balanceMicros).toBe(0);
+  });
+});
+
+onBothEngines('billing that is off', (open) => {
+  test('refuses nothing for money, ends each step, and is not charged for when it is on again', async () => {
+    const billing = { isBilled: true, moneyRules };
+    const { world, clock, hours } = await movable(await open(), { billing });
+    const caller = await world.account('poor', hours(2));
+    const id = await launched(world, caller);
+    clock.aheadMs += 30 * MINUTE_MS;
+    const charged = async (): Promise<number> => hours(2) * 1e6 - (await accountOf(world, caller)).balanceMicros;
+    await eventually(async () => (await charged()) >= hours(29 / 60) * 1e6);
+    const before = await charged();
+    await world.running.stop();
+    billing.isBilled = false;
+    await world.again();
+    clock.aheadMs += 10 * HOUR_MS;
+    await setMoney(world, caller, 0);
+    await launched(world, caller);
+    await volumeOf(world, caller, 'free');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(await kindsOf(world, caller)).not.toContain('billing.stopped');
+    await setMoney(world, caller, hours(2) - before / 1e6);
+    await world.running.stop();
+    clock.aheadMs += 10 * HOUR_MS;
+    billing.isBilled = true;
+    await world.again();
+    const periods = world.store.read.selectFrom('usagePeriod').select(['chargedMicros']).where('subjectId', '=', id);
+    const rows = await periods.execute();
+    expect(rows.reduce((sum, { chargedMicros }) => sum + chargedMicros, 0)).toBeLessThan(hours(32 / 60) * 1e6);
+    expect(await charged()).toBeLessThan(hours(32 / 60) * 1e6);
+  });
+});
