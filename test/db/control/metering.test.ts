@@ -27,6 +27,13 @@ async function running(world: World): Promise<string> {
   return instanceId;
 }
 
+/** Running, with nothing in the background: each step is the test's. */
+async function atRest(world: World): Promise<string> {
+  const id = await running(world);
+  await world.running.stop();
+  return id;
+}
+
 const periodsOf = ({ store }: World, id: string) =>
   store.read.selectFrom('usagePeriod').selectAll().where('subjectId', '=', id).orderBy('id').execute();
 
@@ -52,7 +59,7 @@ onBothEngines('metering', (open) => {
 
   test('books full minutes while a sweep has seen the engine, once, and no gap of more than an hour', async () => {
     const { world, clock } = await movable(await open());
-    const id = await running(world);
+    const id = await atRest(world);
     const { regionId, health } = world.drivers;
     const time = {
       ...realTime,
@@ -110,7 +117,7 @@ onBothEngines('metering', (open) => {
 
   test('charges what ended while the engine was away up to the last booked minute', async () => {
     const { world, clock } = await movable(await open());
-    const id = await running(world);
+    const id = await atRest(world);
     const time = {
       ...realTime,
       now: () => Date.now() + clock.aheadMs,
@@ -143,7 +150,7 @@ onBothEngines('metering', (open) => {
 
   test('neither charges nor refunds a step of the system clock', async () => {
     const { world, clock } = await movable(await open());
-    const id = await running(world);
+    const id = await atRest(world);
     const steps = { aheadMs: 0 };
     const elapsed = () => performance.now() + clock.aheadMs;
     const time = { ...realTime, now: () => Date.now() + clock.aheadMs + steps.aheadMs, elapsed };
