@@ -1,6 +1,7 @@
 /** The instance object and the launch (docs/interface.md §2.1 and §4.1), fields in that order. */
 import { z } from 'zod';
 import { chargeModes } from '../domain/catalog.ts';
+import { MAX_UNITS } from '../domain/paid-time.ts';
 import { actions, diagnoses, instanceStatuses, phases } from '../domain/instance-states.ts';
 import {
   answer,
@@ -30,7 +31,6 @@ export const DEFAULT_WAIT_S = 24 * 3_600;
 export const MAX_WAIT_S = 7 * 24 * 3_600;
 
 const BILLED_BY_THE_HOUR: readonly string[] = ['tidePerHour', 'perHour'];
-const MAX_PERIODS = 120;
 const MAX_DISK_GB = 100_000;
 const MAX_NODE_PORTS = 32;
 const MAX_MOUNTS = 32;
@@ -62,7 +62,7 @@ const billing = named(
   z
     .object({
       chargeMode: z.enum(chargeModes).describe('Billing mode'),
-      duration: wholeNumber(1, MAX_PERIODS).describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
+      duration: wholeNumber(1, MAX_UNITS).describe('Number of periods; 1 for `perHour` and `tidePerHour`'),
       ...billingOptions,
     })
     .superRefine((value, ctx) => {

@@ -95,7 +95,17 @@ const operatorAction = answer('OperatorAction', {
   .nullable()
   .describe('Last action, if an operator requested it; else null');
 
-const billing = answer('BillingOptions', instanceBillingOptions).describe('Changed by `/instance/billing`');
+const billing = answer('InstanceBillingOptions', {
+  ...instanceBillingOptions,
+  paidTime: answer('PaidTime', {
+    units: integer('Days, weeks or months'),
+    price: decimal('Dollars for one of them'),
+    startsAtUnixMs: integerOrNull('Start, Unix milliseconds; null until the instance is `Running`'),
+    endsAtUnixMs: integerOrNull('End, Unix milliseconds; null until the instance is `Running`'),
+  })
+    .nullable()
+    .describe('Time paid ahead, which may be over; null for charges by the hour'),
+}).describe('Changed by `/instance/billing`');
 
 export const instanceGetAnswer = answer('GetInstanceAnswer', {
   instance: instance.describe('The instance'),

@@ -8,6 +8,7 @@ import { makeDeleteAccounts } from './access/delete-accounts.ts';
 import { beginMetering } from './billing/begin-metering.ts';
 import { makeChargeUsage } from './billing/charge-usage.ts';
 import { makeFollowMoney } from './billing/follow-money.ts';
+import { makeRenewPaidTime } from './billing/renew-paid-time.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
@@ -62,6 +63,7 @@ const WEBHOOK_INTERVAL_MS = 1_000;
 const ACCESS_INTERVAL_MS = 3_600_000;
 /** Books each minute within seconds of its end. */
 const CHARGE_INTERVAL_MS = 10_000;
+const RENEW_INTERVAL_MS = 1_000;
 
 /** Tasks that an operator's request runs at once. */
 export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
@@ -185,6 +187,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
+    task('renew paid time', RENEW_INTERVAL_MS, makeRenewPaidTime(foundation)),
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(foundation)),
     task('follow money', CHARGE_INTERVAL_MS, makeFollowMoney(foundation)),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),

@@ -173,6 +173,8 @@ export const diagnoses = {
   MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
+  PaidTimeEnded:
+    'The paid time is over, and was not renewed, so the instance was stopped; nothing was deleted. Start it to buy the same time again, or terminate it.',
   OperatorStop: 'An operator stopped the instance. Start it again when the reason is gone, or ask the operator.',
   AccountDisabled:
     'The account was disabled, so its instances were stopped; nothing was deleted. Start the instance again when an administrator has enabled the account.',

@@ -40,6 +40,7 @@ export const operationCauses = [
   'ScheduledStop',
   'MaxRunTime',
   'IdleStop',
+  'PaidTimeEnded',
   'AccountDisabled',
   'NoMoney',
   ...diskStopCauses,

@@ -19,6 +19,7 @@ import { identities } from './migrations/0016-identities.ts';
 import { webhooks } from './migrations/0017-webhooks.ts';
 import { instanceTypeIndex } from './migrations/0018-instance-type-index.ts';
 import { billing } from './migrations/0019-billing.ts';
+import { paidTime } from './migrations/0020-paid-time.ts';
 import { prices } from './migrations/0022-prices.ts';
 import { payments } from './migrations/0023-payments.ts';
 import { budgets } from './migrations/0024-budgets.ts';
@@ -46,6 +47,7 @@ export const migrations: readonly Migration[] = [
   webhooks,
   instanceTypeIndex,
   billing,
+  paidTime,
   prices,
   payments,
   budgets,

@@ -104,6 +104,8 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     ScheduledStop: any(({ stopAtMs }) => stopAtMs !== null && stopAtMs <= nowMs),
     MaxRunTime: any(({ maxRunMs }) => maxRunMs !== null && runningSinceMs + maxRunMs <= nowMs),
     IdleStop: any(({ idle, keepAliveUntilMs }) => idle !== null && keepAliveUntilMs <= nowMs),
+    // Nothing is paid ahead here.
+    PaidTimeEnded: false,
     // No root disk grows here.
     RootDiskOverSize: false,
     HostNearlyFull: false,

@@ -3,12 +3,14 @@
  * recorded.
  */
 import { rateOfInstance, rateOfSnapshot, rateOfVolume, type Rate } from '../../domain/meter.ts';
+import type { Db } from '../../store/store.ts';
 import { ensureSetting, setting } from '../../store/tables/catalog.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import { snapshotFromRow } from '../../store/tables/snapshots.ts';
 import { setCharging, unmeteredRows } from '../../store/tables/usage-periods.ts';
 import { volumeFromRow } from '../../store/tables/volumes.ts';
 import type { ChargeDeps } from './charge-usage.ts';
+import { adoptPaidTime } from './prepay.ts';
 import { meteredInstance, meteredStorage, type Metered } from './metering.ts';
 
 const ROWS_AT_ONCE = 200;
@@ -19,6 +21,7 @@ interface Unmetered {
   ownerId: string;
   subject: Metered;
   rate: Rate | null;
+  alongside?: (tx: Db) => Promise<void>;
 }
 
 export async function beginMetering({
@@ -31,7 +34,7 @@ export async function beginMetering({
   const open = async <Row>(pages: AsyncIterable<Row[]>, subjectOf: (row: Row) => Unmetered): Promise<void> => {
     for await (const rows of pages)
       await store.write(async (tx) => {
-        for (const { id, ownerId, subject, rate } of rows.map(subjectOf)) {
+        for (const { id, ownerId, subject, rate, alongside } of rows.map(subjectOf)) {
           if (rate === null) continue;
           const event = {
             accountId: ownerId,
@@ -41,12 +44,14 @@ export async function beginMetering({
             data: {},
           };
           await metering.appendEvent(tx, event, subject, { before: null, after: rate });
+          await alongside?.(tx);
         }
       });
   };
   await open(unmeteredRows(store.read, 'instance', ROWS_AT_ONCE), (row) => {
     const instance = instanceFromRow(row);
-    return { ...instance, subject: meteredInstance(instance), rate: rateOfInstance(instance) };
+    const alongside = (tx: Db) => adoptPaidTime(tx, instance, time.now());
+    return { ...instance, subject: meteredInstance(instance), rate: rateOfInstance(instance), alongside };
   });
   await open(unmeteredRows(store.read, 'volume', ROWS_AT_ONCE), (row) => {
     const volume = volumeFromRow(row);

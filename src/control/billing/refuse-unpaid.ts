@@ -12,7 +12,8 @@ import {
   type Cost,
   type MoneyRules,
 } from '../../domain/money-ladder.ts';
-import { availableFor, spend, type Purchase } from '../../domain/purse.ts';
+import { noBalance } from '../../domain/no-balance.ts';
+import { availableFor, type Purchase } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import { lockWallets } from '../../store/tables/ledger.ts';
@@ -26,7 +27,7 @@ export interface Charging {
   moneyRules: MoneyRules;
 }
 
-const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({
+export const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({
   regionId: spec.regionId,
   instanceTypeId: spec.type.id,
   meter: 'compute',
@@ -44,7 +45,7 @@ export async function costsOf(db: Db, accountId: string, withoutId = ''): Promis
 /** With this many hours of its own price, an instance is not what ends the money. */
 const AMPLE_HOURS = 100n;
 
-/** Refuses a launch or start when the money would end too soon with it. */
+/** Refuses a launch or start when the money would end too soon with it, once it is paid ahead. */
 export async function refuseUnpaidRun(
   tx: Db,
   { isBilled, clock, moneyRules }: Charging,
@@ -58,14 +59,12 @@ export async function refuseUnpaidRun(
   if (!wallet) return;
   const [nowMs, purchase] = [clock.now(), purchaseOf(instance)];
   const availableMicros = availableFor(wallet.purse, purchase, nowMs);
-  const neededMicros = instance.priceMicros * BigInt(spec.duration);
-  if (what === 'launch') refuseUnlessAvailable(availableMicros, neededMicros, 'the launch');
+  if (what === 'launch' && isByHour) refuseWithoutHour(availableMicros, instance, 'launch');
   const { step } = await moneyStateOf(tx, ownerId);
   if (!isAtLeast(step, 'noStarts') && availableMicros >= currentPriceMicros(instance) * AMPLE_HOURS) return;
   const others = await costsOf(tx, ownerId, instance.id);
   const costs = isByHour ? [...others, costOfRun(instance)] : others;
-  const purse = isByHour ? wallet.purse : spend(wallet.purse, neededMicros, purchase, nowMs).purse;
-  const leftMs = lastingMs(purse, costs, nowMs);
+  const leftMs = lastingMs(wallet.purse, costs, nowMs);
   const thresholdMs = startThreshold(moneyRules, step);
   if (leftMs >= thresholdMs) return;
   const rate = burnRate(costs);
@@ -77,13 +76,13 @@ export async function refuseUnpaidRun(
   );
 }
 
-export function refuseUnlessAvailable(availableMicros: Micros, neededMicros: Micros, what: string): void {
-  if (availableMicros >= neededMicros) return;
-  const short = toDollars(neededMicros - availableMicros);
-  throw new Refusal(
-    'no_balance',
-    `${what} needs $${toDollars(neededMicros)} and $${toDollars(availableMicros)} is available; $${short} is missing: top up the account, or choose a cheaper type or fewer periods`,
-  );
+export function refuseWithoutHour(
+  availableMicros: Micros,
+  { priceMicros: needMicros }: Pick<Instance, 'priceMicros'>,
+  what: string,
+): void {
+  if (availableMicros >= needMicros) return;
+  throw noBalance({ needMicros, availableMicros }, { what, purpose: ' for an hour', instead: 'choose a cheaper type' });
 }
 
 /** Whether storage is created or grows. */

@@ -23,6 +23,7 @@ import { advanceQueue, exchangeCapacity, releaseCapacity, reserveOrEnqueue } fro
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import { meteredInstance, type Metering } from '../billing/metering.ts';
 import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
+import { applyToPaidTime } from '../billing/prepay.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
@@ -169,6 +170,7 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(next), rates);
   if (bringUp && isDisabled) throw disabledOwner();
   if (action === 'start') await refuseUnpaidRun(tx, metering, next, 'start');
+  await applyToPaidTime(tx, metering, { action, instance: next, nowMs });
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {
     await revokeGrantsOfInstance(tx, id);

@@ -1,6 +1,6 @@
 /** Instances of an account: their use cases, and those that only read. */
 import { billingOptionsOf, type BillingOptions, type BillingOptionsRequest } from '../../domain/billing-options.ts';
-import type { ChargeMode } from '../../domain/catalog.ts';
+import { toDollars, type ChargeMode } from '../../domain/catalog.ts';
 import type { DiskSizes } from '../../domain/desired-state.ts';
 import { diskIdsOf, publicDisks, type PublicDisk } from '../../domain/disk-usage.ts';
 import { bringUpKinds, operationId, type Operation, type OperationKind } from '../../domain/operation.ts';
@@ -8,6 +8,7 @@ import type { Labels } from '../../domain/resource-labels.ts';
 import { allowsAccount } from '../../domain/port-access.ts';
 import { publicStages, type PublicStage } from '../../domain/public-operation.ts';
 import type { publicChange } from '../../domain/public-instance.ts';
+import { startsAtMs, type PaidTime } from '../../domain/paid-time.ts';
 import { instanceNotFound } from '../../domain/refusal.ts';
 import type { Db } from '../../store/store.ts';
 import {
@@ -19,6 +20,7 @@ import {
   type InstanceRow,
 } from '../../store/tables/instances.ts';
 import { listedInstance, pastBringUp } from '../../store/tables/operations.ts';
+import { paidTimeOf } from '../../store/tables/paid-times.ts';
 import type { Grants } from '../access/grants.ts';
 import type { Caller, Idempotency, LongRunning, Pager, StartedOperation, TextPage } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
@@ -107,7 +109,7 @@ export interface Instances {
     operationId: string | null;
     disks: PublicDisk[];
     startCommand: string;
-    billing: BillingOptions;
+    billing: BillingOptions & { paidTime: PublicPaidTime | null };
     /** Null unless an operator asked for the last operation. */
     operatorAction: { action: OperationKind; reason: string; atUnixMs: number } | null;
   }>;
@@ -158,7 +160,7 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
         operationId: up ? operationId(instanceId, up.generation) : null,
         disks: await publicDisksOf(store.read, regions, row),
         startCommand: spec.startCommand,
-        billing: billingOptionsOf(spec),
+        billing: { ...billingOptionsOf(spec), paidTime: publicPaidTime(await paidTimeOf(store.read, instanceId)) },
         operatorAction: operatorActionOf(listed.operation),
       };
     },
@@ -172,6 +174,23 @@ export function makeReadInstances(deps: ReadInstancesDeps): Pick<Instances, 'lis
     },
   };
 }
+
+interface PublicPaidTime {
+  units: number;
+  price: number;
+  startsAtUnixMs: number | null;
+  endsAtUnixMs: number | null;
+}
+
+const publicPaidTime = (paid: PaidTime | undefined): PublicPaidTime | null =>
+  paid
+    ? {
+        units: paid.units,
+        price: toDollars(paid.priceMicros),
+        startsAtUnixMs: startsAtMs(paid),
+        endsAtUnixMs: paid.endsAtMs,
+      }
+    : null;
 
 const operatorActionOf = ({ kind: action, reason, startedAtMs: atUnixMs }: Operation) =>
   reason === undefined ? null : { action, reason, atUnixMs };

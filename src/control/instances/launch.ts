@@ -11,7 +11,7 @@ import type { InstanceType, Micros, Region } from '../../domain/catalog.ts';
 import { requestedExtraGB } from '../../domain/instance-disks.ts';
 import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
-import { rateOfInstance } from '../../domain/meter.ts';
+import { isHourly, rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { retiredOf } from '../../store/tables/catalog-rows.ts';
@@ -29,6 +29,7 @@ import type { Regions } from '../base/regions.ts';
 import type { FreeSpaceMonitor } from '../volumes/free-space.ts';
 import { poolForType, allotOwnDisks } from '../volumes/disks.ts';
 import type { Caller } from '../base/caller.ts';
+import { payLaunch } from '../billing/launch-money.ts';
 import type { QuoteSigner } from '../billing/quote-signature.ts';
 import { meteredInstance } from '../billing/metering.ts';
 import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
@@ -103,8 +104,9 @@ export async function writeLaunch(
     usage: { before: {}, after: usageOfInstance(instance, true), mayRefuse: true },
   };
   const rates = { before: null, after: rateOfInstance(instance) };
-  const launched = await deps.metering.appendEvent(tx, event, meteredInstance(instance), rates);
-  if (launched.isDisabled) throw disabledOwner();
+  const { isDisabled } = await deps.metering.appendEvent(tx, event, meteredInstance(instance), rates);
+  if (isDisabled) throw disabledOwner();
+  await payLaunch(tx, deps.metering, { instance, prices: type.pricesMicros, nowMs });
   await refuseUnpaidRun(tx, deps.metering, instance, 'launch');
   return instance;
 }
@@ -139,6 +141,12 @@ function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: In
       `field "isSpotInstance" is ${request.isSpotInstance}, but ${type.name} is ${family}`,
     );
   }
+  const { chargeMode } = request.billing;
+  if (type.isSpot && !isHourly(chargeMode))
+    throw new Refusal(
+      'field_value',
+      `field "billing.chargeMode" is ${JSON.stringify(chargeMode)}, but ${type.name} is a spot type, which may be reclaimed at any time, so it is never paid ahead: send "perHour" or "tidePerHour"`,
+    );
   return { type, region: counted.region };
 }
 

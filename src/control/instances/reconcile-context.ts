@@ -16,6 +16,7 @@ import type { HealthChecks } from './health.ts';
 import { releaseCapacity } from '../capacity/queue.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import { meteredInstance } from '../billing/metering.ts';
+import { beginPaidTime } from '../billing/prepay.ts';
 import type { NotebookTokens } from '../base/notebook-tokens.ts';
 import type { CredentialsFor } from '../images/registries.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -185,5 +186,6 @@ export async function writeInTransaction(
   const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) };
   const event = { accountId: ownerId, atMs: nowMs, kind: 'instance.observed', subjectId: id, data, usage };
   await deps.metering.appendEvent(tx, event, meteredInstance(written), rates);
+  if (status === 'Running') await beginPaidTime(tx, written, nowMs);
   return written;
 }

@@ -28,9 +28,9 @@ import {
 } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
+import { refuseUnpayableType } from '../billing/launch-money.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
-import { refuseUnlessAvailable } from '../billing/refuse-unpaid.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, type RegionDrivers, type Regions } from '../base/regions.ts';
 import type { Instances, UpdateInput } from './instances.ts';
@@ -83,10 +83,11 @@ export const makeUpdate =
         mayRefuse: true,
       };
       const event = { accountId, atMs: nowMs, kind: 'instance.updated', subjectId: instanceId, data, usage };
-      const { availableMicros } = await appendEvent(tx, event);
-      if (deps.metering.isBilled && pending?.resize && input.instanceTypeId !== undefined) {
-        const neededMicros = BigInt(pending.resize.priceMicros) * BigInt(next.spec.duration);
-        refuseUnlessAvailable(BigInt(availableMicros), neededMicros, `the type ${pending.resize.type.name}`);
+      await appendEvent(tx, event);
+      if (pending?.resize && input.instanceTypeId !== undefined) {
+        const { type, priceMicros } = pending.resize;
+        const resized = { ...next, spec: { ...next.spec, type }, priceMicros: BigInt(priceMicros) };
+        await refuseUnpayableType(tx, deps.metering, { instance: resized, nowMs });
       }
       return answer;
     });

@@ -73,6 +73,22 @@ export interface CreditGrantTable {
   createdAtMs: number;
 }
 
+/** `PaidTime` of an instance, until it is released. */
+export interface PaidTimeTable {
+  instanceId: string;
+  accountId: string;
+  chargeMode: string;
+  units: number;
+  priceMicros: number;
+  isPaid: Flag;
+  anchorMs: number | null;
+  unitsBefore: number;
+  timeZone: string;
+  endsAtMs: number | null;
+  dueAtMs: number | null;
+  firstEntryId: number;
+}
+
 /** A checkout of a payment provider: its row keeps it from being credited twice. */
 export interface PaymentTable {
   id: string;
@@ -135,6 +151,7 @@ export interface BillingSchema {
   payment: PaymentTable;
   paymentRefund: PaymentRefundTable;
   budget: BudgetTable;
+  paidTime: PaidTimeTable;
   usagePeriod: UsagePeriodTable;
   entry: EntryTable;
   creditGrant: CreditGrantTable;

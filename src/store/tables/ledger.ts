@@ -136,6 +136,23 @@ export async function insertEntry(tx: Db, entry: NewEntry): Promise<EntryRow> {
   return tx.insertInto('entry').values(entry).returningAll().executeTakeFirstOrThrow();
 }
 
+/** Entries of a subject from `sinceId` on, metered use apart. */
+export async function entriesAbout(db: Db, subjectId: string, sinceId: number): Promise<EntryRow[]> {
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .where('subjectId', '=', subjectId)
+    .where('kind', '<>', 'charge')
+    .where('id', '>=', sinceId)
+    .orderBy('id')
+    .execute();
+}
+
+export async function grantsById(db: Db, ids: readonly string[]): Promise<CreditGrant[]> {
+  if (ids.length === 0) return [];
+  return (await db.selectFrom('creditGrant').selectAll().where('id', 'in', ids).execute()).map(grantFromRow);
+}
+
 /** Reads what the account can spend, without a lock. */
 export async function purseOf(db: Db, row: Pick<Selectable<AccountTable>, WalletColumn>): Promise<Purse> {
   return { ...cashOf(row), grants: (await openGrantsOf(db, [row.id])).map(({ grant }) => grant) };

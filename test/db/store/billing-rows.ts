@@ -5,6 +5,20 @@ import type { BillingSchema } from '../../../src/store/db/billing-schema.ts';
 const BIG = Number.MAX_SAFE_INTEGER;
 
 export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<BillingSchema[Table]>> } = {
+  paidTime: {
+    instanceId: 'x',
+    accountId: 'ann',
+    chargeMode: 'perDay',
+    units: 1,
+    priceMicros: BIG,
+    isPaid: 1,
+    anchorMs: BIG,
+    unitsBefore: 0,
+    timeZone: 'UTC',
+    endsAtMs: BIG,
+    dueAtMs: null,
+    firstEntryId: BIG,
+  },
   priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '' },
   budget: {
     id: 'b',

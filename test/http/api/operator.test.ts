@@ -23,7 +23,7 @@ beforeAll(async () => {
         instance: async () => ({
           ...listed,
           startCommand: 'export KEY=secret',
-          billing: { autoRenew: false, resume: false },
+          billing: { autoRenew: false, resume: false, paidTime: null },
           operatorAction: null,
         }),
         start: act,
@@ -56,7 +56,7 @@ test('shows an instance without its start command, which may hold secrets', asyn
   expect(json).toEqual({
     accountId: 'a',
     username: 'ann',
-    billing: { autoRenew: false, resume: false },
+    billing: { autoRenew: false, resume: false, paidTime: null },
     instance: {},
     timeline: [],
     operationId: null,

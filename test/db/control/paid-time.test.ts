@@ -1,0 +1,462 @@
+/** Time paid ahead: launch, end, renewal, refunds and changes of type, with their entries. */
+import { expect, test } from 'vitest';
+import { realTime } from '../../../src/control/base/time.ts';
+import type { Caller } from '../../../src/control/index.ts';
+import type { LaunchInput } from '../../../src/control/instances/instances.ts';
+import { addCalendar } from '../../../src/domain/calendar.ts';
+import type { InstanceType } from '../../../src/domain/catalog.ts';
+import { paidTimeOf } from '../../../src/store/tables/paid-times.ts';
+import { replaceTypes } from '../../fixtures/catalog.ts';
+import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { atLevel } from '../../fixtures/level.ts';
+import { onBothEngines, type Open } from '../../fixtures/store.ts';
+import { expectRefused } from './access-fixture.ts';
+import { settled } from './consistency.ts';
+
+const ZONE = 'Europe/Berlin';
+const TASKS_FASTER = 20;
+const DAY_MS = 86_400_000;
+const prices = {
+  tidePerHour: 50_000n,
+  perHour: 100_000n,
+  perDay: 2_000_000n,
+  perWeek: 12_000_000n,
+  perMonth: 40_000_000n,
+};
+const dearer = { ...prices, perHour: 300_000n, perDay: 5_000_000n, perWeek: 30_000_000n, perMonth: 90_000_000n };
+
+async function openWorld(open: Open, options: WorldOptions = {}) {
+  const clock = { aheadMs: 0 };
+  const every = (ms: number, fn: () => void) => realTime.every(ms / TASKS_FASTER, fn);
+  const world = await makeWorld(await open(), { clock, time: { every }, ...options });
+  const { regionId } = world.drivers;
+  const offPeak = { timeZone: ZONE, windows: [{ days: ['mon'], start: '22:00', end: '23:00' }] };
+  await world.store.write((tx) =>
+    tx
+      .updateTable('region')
+      .set({ offPeak: JSON.stringify(offPeak) })
+      .where('id', '=', regionId)
+      .execute(),
+  );
+  const [base] = world.types;
+  const type = (name: string, over: Partial<InstanceType>) => {
+    const { id: _id, regionId: _regionId, ...rest } = base as InstanceType;
+    return { ...rest, cpuCores: 1, memoryGB: 1, name, pricesMicros: prices, ...over };
+  };
+  const [small, large, spot] = (await replaceTypes(world.store, regionId, [
+    type('small', {}),
+    type('large', { cpuCores: 2, pricesMicros: dearer }),
+    type('spot', { isSpot: true }),
+  ])) as [InstanceType, InstanceType, InstanceType];
+  clock.aheadMs += 2_000;
+  const ann = await world.account('ann', 100);
+  const { instances, credits, access } = world.running.control;
+  const launch = async (
+    billing: LaunchInput['billing'],
+    over: Partial<LaunchInput> = {},
+    caller: Caller = ann,
+  ): Promise<string> => {
+    const input = world.launchInput({ instanceTypeId: small.id, billing, ...over });
+    return (await instances.launch(caller, input, null)).instanceId;
+  };
+  return {
+    world,
+    clock,
+    ann,
+    types: { small, large, spot },
+    instances,
+    launch,
+    nowMs: () => Date.now() + clock.aheadMs,
+    paid: async (id: string) => (await paidTimeOf(world.store.read, id)) ?? null,
+    give: (kind: 'cash' | 'voucher' | 'credit', amount: number, more: object = {}) =>
+      credits.give(world.caller, { username: 'ann', amount, kind, reason: 'test', ...more }, null),
+    balance: async () => {
+      const { balance, availableVoucherAmount: voucher, availableCreditAmount: credit } = await access.balance(ann);
+      return { cash: balance, voucher, credit };
+    },
+    async running(id: string): Promise<number> {
+      await world.until(id, hasStatus('Running'));
+      await settled(world);
+      return (await paidTimeOf(world.store.read, id))?.endsAtMs ?? 0;
+    },
+    passTo(ms: number): void {
+      clock.aheadMs = ms - Date.now();
+    },
+  };
+}
+
+const entriesOf = async ({ store }: World, id: string) =>
+  (await store.read.selectFrom('entry').selectAll().where('subjectId', '=', id).orderBy('id').execute()).filter(
+    ({ kind }) => kind !== 'charge',
+  );
+const moved = async (world: World, id: string) =>
+  (await entriesOf(world, id)).map(
+    ({ kind, fromLedger, toLedger, amountMicros }) => `${kind} ${fromLedger} ${toLedger} ${amountMicros / 1e6}`,
+  );
+
+async function eventsOf({ store }: World, id: string, kind: string): Promise<Record<string, unknown>[]> {
+  const events = await store.read
+    .selectFrom('event')
+    .select('data')
+    .where('subjectId', '=', id)
+    .where('kind', '=', kind)
+    .orderBy('seq')
+    .execute();
+  return events.map(({ data }) => JSON.parse(data));
+}
+
+/** The columns of each account are the sums of its entries, and none is below its floor. */
+async function expectBalanced({ store }: World): Promise<void> {
+  const entries = await store.read.selectFrom('entry').selectAll().execute();
+  for (const account of await store.read.selectFrom('account').selectAll().execute()) {
+    const own = entries.filter(({ accountId }) => accountId === account.id);
+    const sum = (ledger: string): number =>
+      own.reduce(
+        (total, { fromLedger, toLedger, amountMicros }) =>
+          total + (toLedger === ledger ? amountMicros : 0) - (fromLedger === ledger ? amountMicros : 0),
+        0,
+      );
+    expect([sum('cash'), sum('voucher'), sum('credit')]).toEqual([
+      account.balanceMicros,
+      account.voucherMicros,
+      account.creditMicros,
+    ]);
+    expect(account.balanceMicros).toBeGreaterThanOrEqual(-account.overdraftMicros);
+    expect(own.every(({ amountMicros }) => amountMicros > 0)).toBe(true);
+  }
+}
+
+onBothEngines('time paid ahead', (open) => {
+  test('is paid whole at the launch from vouchers, credits and cash, and begins when it is Running', async () => {
+    const { world, ann, launch, give, balance, paid, running, instances } = await openWorld(open);
+    await give('voucher', 5, { scope: { meter: 'compute' } });
+    await give('voucher', 50, { scope: { meter: 'volume' } });
+    await give('credit', 7);
+    const id = await launch({ chargeMode: 'perWeek', duration: 2 });
+    expect(await moved(world, id)).toEqual([
+      'prepayment voucher revenue 5',
+      'prepayment credit revenue 7',
+      'prepayment cash revenue 12',
+    ]);
+    expect(await balance()).toEqual({ cash: 88, voucher: 50, credit: 0 });
+    const endsAtMs = await running(id);
+    const startsAtMs = (await paid(id))?.anchorMs ?? 0;
+    expect(endsAtMs).toBe(addCalendar(startsAtMs, 2, 'week', ZONE));
+    const period = await world.store.read
+      .selectFrom('usagePeriod')
+      .select('openedAtMs')
+      .where('subjectId', '=', id)
+      .where('state', '=', 'paidAhead')
+      .executeTakeFirstOrThrow();
+    expect(Math.abs(period.openedAtMs - startsAtMs)).toBeLessThan(1_000);
+    const { billing } = await instances.get(ann, { instanceId: id });
+    expect(billing.paidTime).toEqual({ units: 2, price: 12, startsAtUnixMs: startsAtMs, endsAtUnixMs: endsAtMs });
+    expect(await eventsOf(world, id, 'instance.paidTimeBegan')).toEqual([{ startsAtMs, endsAtMs, timeZone: ZONE }]);
+    await expectBalanced(world);
+  });
+
+  test('costs nothing more for a stop, a start and a restart, and runs on meanwhile', async () => {
+    const { world, ann, launch, running, clock, instances } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 3 });
+    const endsAtMs = await running(id);
+    clock.aheadMs += DAY_MS;
+    await instances.stop(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    await instances.start(ann, { instanceId: id }, null);
+    expect(await running(id)).toBe(endsAtMs);
+    await instances.restart(ann, { instanceId: id }, null);
+    expect(await running(id)).toBe(endsAtMs);
+    expect(await moved(world, id)).toEqual(['prepayment cash revenue 6']);
+  });
+
+  test('is refused without the whole money, with what is missing and what would work', async () => {
+    const { world, ann, types, launch, balance } = await openWorld(open, { start: false });
+    await expectRefused(
+      launch({ chargeMode: 'perMonth', duration: 3 }),
+      'no_balance',
+      /needs \$120 for 3 months ahead and \$100 is available; \$20 is missing: top up the account, or send "chargeMode" "perMonth" with "duration" 2 for \$80$/,
+    );
+    const dear = { instanceTypeId: types.large.id };
+    await world.running.control.credits.setOverdraft(world.caller, { username: 'ann', overdraft: 80 }, null);
+    const id = await launch({ chargeMode: 'perMonth', duration: 2 }, dear);
+    expect(await balance()).toMatchObject({ cash: -80 });
+    await expectRefused(launch({ chargeMode: 'perDay', duration: 1 }), 'no_balance', /or choose a cheaper type$/);
+    expect(await world.store.read.selectFrom('instance').select('id').execute()).toEqual([{ id }]);
+    expect(await world.store.read.selectFrom('paidTime').select('accountId').execute()).toEqual([
+      { accountId: ann.accountId },
+    ]);
+    await expectBalanced(world);
+  });
+
+  test('a launch by the hour needs an hour, for which fitting vouchers count', async () => {
+    const { launch, world } = await openWorld(open, { start: false });
+    const bob = await world.account('bob', 0.05);
+    const byHour = () => launch({ chargeMode: 'perHour', duration: 1 }, {}, bob);
+    await expectRefused(
+      byHour(),
+      'no_balance',
+      /needs \$0\.1 for an hour and \$0\.05 is available; \$0\.05 is missing/,
+    );
+    const { credits } = world.running.control;
+    const voucher = { username: 'bob', amount: 1, kind: 'voucher', reason: 'test' } as const;
+    await credits.give(world.caller, { ...voucher, scope: { meter: 'volume' } }, null);
+    await expectRefused(byHour(), 'no_balance');
+    await credits.give(world.caller, { ...voucher, scope: { meter: 'compute' } }, null);
+    await byHour();
+  });
+
+  test('spot types are refused', async () => {
+    const { launch, types } = await openWorld(open, { start: false });
+    const spot = { instanceTypeId: types.spot.id, isSpotInstance: true };
+    await expectRefused(
+      launch({ chargeMode: 'perDay', duration: 1 }, spot),
+      'field_value',
+      /^field "billing\.chargeMode" is "perDay", but spot is a spot type.*send "perHour" or "tidePerHour"$/,
+    );
+    await launch({ chargeMode: 'perHour', duration: 1 }, spot);
+  });
+
+  test('a total beyond the largest sum is refused, never rounded', async () => {
+    const { launch, types, world } = await openWorld(open, { start: false });
+    const huge = JSON.stringify(Object.fromEntries(Object.keys(prices).map((mode) => [mode, 9e15])));
+    await world.store.write((tx) =>
+      tx.updateTable('instanceType').set({ prices: huge }).where('id', '=', types.large.id).execute(),
+    );
+    await expectRefused(
+      launch({ chargeMode: 'perMonth', duration: 120 }, { instanceTypeId: types.large.id }),
+      'field_value',
+      /^field "billing\.duration" is 120: 120 months cost \$1080000000000, and an account may hold \$9000000000;/,
+    );
+    expect(await world.store.read.selectFrom('paidTime').selectAll().execute()).toEqual([]);
+  });
+
+  test('at the end stops the instance, and the next start buys the time again', async () => {
+    const { world, ann, launch, running, passTo, paid, nowMs, instances } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 1 });
+    passTo(await running(id));
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.diagnosisReason).toBe('PaidTimeEnded');
+    expect(stopped.instanceRuntimeInfo.diagnosisMessage).toMatch(/^The paid time is over, and was not renewed/);
+    await eventually(async () => (await eventsOf(world, id, 'instance.paidTimeEnded')).length === 1);
+    expect(await paid(id)).toMatchObject({ dueAtMs: null });
+    expect(await moved(world, id)).toHaveLength(1);
+    await instances.start(ann, { instanceId: id }, null);
+    expect(await moved(world, id)).toEqual(['prepayment cash revenue 2', 'prepayment cash revenue 2']);
+    expect((await paid(id))?.anchorMs).toBeNull();
+    expect(await running(id)).toBeGreaterThan(nowMs() + DAY_MS - 3_700_000);
+    await expectBalanced(world);
+  });
+
+  test('a start after the end is refused without the money, and the instance stays as it is', async () => {
+    const { world, launch, running, passTo } = await openWorld(open);
+    const bob = await world.account('bob', 3);
+    const id = await launch({ chargeMode: 'perDay', duration: 1 }, {}, bob);
+    passTo(await running(id));
+    await world.until(id, hasStatus('Stopped'));
+    const start = world.running.control.instances.start(bob, { instanceId: id }, null);
+    await expectRefused(
+      start,
+      'no_balance',
+      /^the start needs \$2 for 1 day, because the paid time is over, and \$1 is available; \$1 is missing: top up the account$/,
+    );
+    expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Stopped');
+    expect(await moved(world, id)).toHaveLength(1);
+  });
+
+  test('warns before the end of what follows, and renews at the former end for as long as there is money', async () => {
+    const { world, launch, running, passTo, paid } = await openWorld(open);
+    const bob = await world.account('bob', 5);
+    const id = await launch({ chargeMode: 'perDay', duration: 1, autoRenew: true }, {}, bob);
+    const endsAtMs = await running(id);
+    const warnings = () => eventsOf(world, id, 'instance.paidTimeEnding');
+    passTo(endsAtMs - 3_700_000);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(await warnings()).toEqual([]);
+    passTo(endsAtMs - 3_599_000);
+    await eventually(async () => (await warnings()).length === 1);
+    passTo(endsAtMs + 60_000);
+    await eventually(async () => (await moved(world, id)).length === 2);
+    const nextMs = addCalendar((await paid(id))?.anchorMs ?? 0, 2, 'day', ZONE);
+    expect((await paid(id))?.endsAtMs).toBe(nextMs);
+    passTo(nextMs - 3_599_000);
+    await eventually(async () => (await warnings()).length === 2);
+    expect(await warnings()).toEqual([
+      { endsAtMs, follows: 'renewal', autoRenew: true, price: 2, missing: 0 },
+      { endsAtMs: nextMs, follows: 'stop', autoRenew: true, price: 2, missing: 1 },
+    ]);
+    expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+    passTo(nextMs);
+    const stopped = await world.until(id, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo.diagnosisReason).toBe('PaidTimeEnded');
+    expect(await eventsOf(world, id, 'instance.stopWished')).toMatchObject([{ cause: 'PaidTimeEnded', missing: 1 }]);
+    expect(await moved(world, id)).toHaveLength(2);
+    await expectBalanced(world);
+  });
+
+  test('is not renewed while the instance is stopped', async () => {
+    const { world, ann, launch, running, passTo, instances } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 1, autoRenew: true });
+    const endsAtMs = await running(id);
+    await instances.stop(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    passTo(endsAtMs);
+    await eventually(async () => (await eventsOf(world, id, 'instance.paidTimeEnded')).length === 1);
+    expect(await moved(world, id)).toHaveLength(1);
+  });
+
+  test('terminate refunds an instance that never ran in full, to the sources that paid', async () => {
+    const { world, ann, launch, give, balance, clock, nowMs, instances, paid } = await openWorld(open, {
+      start: false,
+    });
+    await give('voucher', 5, { expiresAt: undefined, expiresAtMs: nowMs() + 60_000 });
+    await give('credit', 7);
+    const id = await launch({ chargeMode: 'perWeek', duration: 2 });
+    clock.aheadMs += 120_000;
+    await instances.terminate(ann, { instanceId: id }, null);
+    expect((await moved(world, id)).slice(3)).toEqual([
+      'refund revenue cash 12',
+      'refund revenue credit 7',
+      'refund revenue voucher 5',
+    ]);
+    const entries = await entriesOf(world, id);
+    expect(entries.slice(3).map(({ reversesId }) => reversesId)).toEqual([2, 1, 0].map((at) => entries[at]?.id));
+    // The voucher has expired meanwhile, and its refund with it.
+    expect(await balance()).toEqual({ cash: 100, voucher: 0, credit: 7 });
+    expect(await paid(id)).toBeNull();
+    await expectBalanced(world);
+  });
+
+  test('terminate refunds the units that have not begun, and a stop nothing', async () => {
+    const { world, ann, launch, running, clock, instances } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 4 });
+    await running(id);
+    clock.aheadMs += DAY_MS + 2 * 3_600_000;
+    await instances.stop(ann, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    expect(await moved(world, id)).toHaveLength(1);
+    await instances.terminate(ann, { instanceId: id }, null);
+    expect((await moved(world, id)).slice(1)).toEqual(['refund revenue cash 4']);
+    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([{ units: 2, amount: 4 }]);
+    await expectBalanced(world);
+  });
+
+  test('a change of type charges or refunds the difference for the time that is left', async () => {
+    const { world, ann, launch, running, types, instances, paid } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 2 });
+    const endsAtMs = await running(id);
+    const change = async (instanceTypeId: string): Promise<void> => {
+      await instances.update(ann, { instanceId: id, instanceTypeId }, null);
+      await instances.restart(ann, { instanceId: id }, null);
+      expect(await running(id)).toBe(endsAtMs);
+    };
+    await change(types.large.id);
+    const entries = await entriesOf(world, id);
+    expect(entries.map(({ kind, reason }) => `${kind} ${reason}`)).toEqual([
+      'prepayment launch',
+      'prepayment change of type',
+    ]);
+    const [, difference] = entries;
+    // Seconds of the first day have passed.
+    expect(difference?.amountMicros).toBeGreaterThan(5_990_000);
+    expect(difference?.amountMicros).toBeLessThan(6_000_000);
+    expect(await paid(id)).toMatchObject({ priceMicros: 5_000_000n });
+    await change(types.small.id);
+    const [refund] = (await entriesOf(world, id)).slice(2);
+    expect(refund).toMatchObject({ kind: 'refund', reversesId: difference?.id, reason: 'change of type' });
+    expect(refund?.amountMicros).toBeLessThanOrEqual(difference?.amountMicros ?? 0);
+    expect(refund?.amountMicros).toBeGreaterThan(5_980_000);
+    await instances.terminate(ann, { instanceId: id }, null);
+    expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([{ units: 1, amount: 2 }]);
+    await expectBalanced(world);
+  });
+
+  test('a change of type that cannot be paid is refused when it is asked for, and by the restart', async () => {
+    const { world, launch, running, types, clock } = await openWorld(open);
+    const { instances, credits } = world.running.control;
+    const bob = await world.account('bob', 9);
+    const id = await launch({ chargeMode: 'perDay', duration: 2 }, {}, bob);
+    await running(id);
+    clock.aheadMs += 3_600_000;
+    const change = () => instances.update(bob, { instanceId: id, instanceTypeId: types.large.id }, null);
+    await expectRefused(
+      change(),
+      'no_balance',
+      /^the type large needs \$5\.87\d*, the difference for the paid time that is left, and \$5 is available; \$0\.87/,
+    );
+    const { entry } = await credits.give(
+      world.caller,
+      { username: 'bob', amount: 1, kind: 'credit', reason: 'test' },
+      null,
+    );
+    await change();
+    await credits.reverse(world.caller, { entryId: entry.entryId, reason: 'test' }, null);
+    await expectRefused(
+      instances.restart(bob, { instanceId: id }, null),
+      'no_balance',
+      /^the change to large needs \$5\.8.* or change it back$/,
+    );
+    expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+    expect(await moved(world, id)).toHaveLength(1);
+  });
+
+  test('a start after the end buys a pending type at its own price', async () => {
+    const { world, ann, launch, running, types, passTo, instances } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 2 });
+    passTo(await running(id));
+    await world.until(id, hasStatus('Stopped'));
+    await instances.update(ann, { instanceId: id, instanceTypeId: types.large.id }, null);
+    await instances.start(ann, { instanceId: id }, null);
+    expect((await moved(world, id)).slice(1)).toEqual(['prepayment cash revenue 10']);
+  });
+
+  test('runs the same while billing is off, and nothing is paid, refunded or charged later', async () => {
+    const billing = { isBilled: false };
+    const { world, ann, launch, running, paid, balance, types, instances } = await openWorld(open, { billing });
+    const bob = await world.account('bob', 0);
+    const id = await launch({ chargeMode: 'perMonth', duration: 2, autoRenew: true }, {}, bob);
+    const other = await launch({ chargeMode: 'perDay', duration: 2 });
+    expect(await running(id)).toBe(addCalendar((await paid(id))?.anchorMs ?? 0, 2, 'month', ZONE));
+    await running(other);
+    billing.isBilled = true;
+    await world.again();
+    await instances.update(ann, { instanceId: other, instanceTypeId: types.large.id }, null);
+    await world.running.control.instances.restart(ann, { instanceId: other }, null);
+    await world.running.control.instances.terminate(ann, { instanceId: other }, null);
+    await world.running.control.instances.terminate(bob, { instanceId: id }, null);
+    expect([await moved(world, id), await moved(world, other)]).toEqual([[], []]);
+    expect(await balance()).toMatchObject({ cash: 100 });
+  });
+
+  test('instances of a former version get their time for nothing, from the start of this one', async () => {
+    const { world, launch, running, paid } = await openWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 1 });
+    await running(id);
+    const { store } = world;
+    await world.running.stop();
+    await store.write(async (tx) => {
+      await tx.deleteFrom('paidTime').execute();
+      await tx.deleteFrom('usagePeriod').execute();
+      await tx.deleteFrom('setting').where('name', '=', 'billing.metered').execute();
+    });
+    await world.again();
+    expect(await paid(id)).toMatchObject({ isPaid: false, units: 1, endsAtMs: expect.any(Number) });
+  });
+
+  const LAUNCHES = atLevel({ short: 12, long: 100 });
+
+  test('many launches at once with money for three are three', async () => {
+    const { world, launch } = await openWorld(open, {
+      start: false,
+      machine: { cpuCores: 200, memoryMiB: 400 * 1024, architecture: 'amd64', gpus: [] },
+    });
+    const bob = await world.account('bob', 40);
+    const results = await Promise.allSettled(
+      Array.from({ length: LAUNCHES }, () => launch({ chargeMode: 'perWeek', duration: 1 }, {}, bob)),
+    );
+    const refused = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+    expect(refused).toHaveLength(LAUNCHES - 3);
+    for (const reason of refused) expect(reason).toMatchObject({ code: 'no_balance' });
+    expect(await world.store.read.selectFrom('paidTime').select('instanceId').execute()).toHaveLength(3);
+    await expectBalanced(world);
+  });
+});
