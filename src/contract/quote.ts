@@ -30,7 +30,7 @@ const quote = answer(
     stoppedPricePerHour: decimal('Dollars for an hour of its disks while it is stopped'),
     stops: z.array(stop).describe('Stops by rules; empty without any'),
     available: decimal('Dollars that the launch can spend: cash, overdraft, and vouchers and credits that fit'),
-    burnRatePerHour: decimal('Dollars for an hour of what the account runs and stores now'),
+    burnRatePerHour: decimal('Dollars for an hour of what the account runs, starts and stores now'),
     balanceLastsHours: z
       .number()
       .nullable()

@@ -46,7 +46,5 @@ export const runMicros = (offer: Offer, ms: number): Micros =>
   isHourly(offer.chargeMode) ? (offer.priceMicros * BigInt(ms)) / BigInt(HOUR_MS) : paidAheadMicros(offer);
 
 /** Hours, rounded down to hundredths; null: for ever. */
-export function lastsHours(availableMicros: Micros, perHour: Micros): number | null {
-  if (perHour <= 0n) return null;
-  return availableMicros <= 0n ? 0 : Number((availableMicros * 100n) / perHour) / 100;
-}
+export const lastsHours = (lastsMs: number): number | null =>
+  lastsMs === Infinity ? null : Math.floor((lastsMs * 100) / HOUR_MS) / 100;

@@ -3,7 +3,8 @@ import { toDollars, type ChargeMode, type Micros } from '../../domain/catalog.ts
 import type { Instance } from '../../domain/instance.ts';
 import { dataDiskGB, dockerDiskGB } from '../../domain/instance-disks.ts';
 import { hourlyMicros, isHourly, STORAGE_UNIT_MS } from '../../domain/meter.ts';
-import { availableFor } from '../../domain/purse.ts';
+import { burnRate, lastingMs, type Cost } from '../../domain/money-ladder.ts';
+import { availableFor, spend, type Purse } from '../../domain/purse.ts';
 import {
   lastsHours,
   paidAheadMicros,
@@ -19,11 +20,11 @@ import type { Db, Store } from '../../store/store.ts';
 import { accountById } from '../../store/tables/accounts.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { purseOf } from '../../store/tables/ledger.ts';
-import { chargingRates } from '../../store/tables/usage-periods.ts';
 import { notLoggedIn } from '../access/callers.ts';
 import type { Caller } from '../base/caller.ts';
 import type { LaunchInput } from '../instances/instances.ts';
 import { writeLaunch, type LaunchDeps } from '../instances/launch.ts';
+import { costOfRun, costsOf, purchaseOf } from './refuse-unpaid.ts';
 
 /** Amounts are dollars. */
 export interface Quote {
@@ -56,8 +57,9 @@ const QUOTED_WAIT_MS = 3_600_000;
 
 interface Tried {
   instance: Instance;
-  availableMicros: Micros;
-  burnMicros: Micros;
+  /** Money and costs before the launch. */
+  purse: Purse;
+  costs: Cost[];
   keptDiskMicros: Micros;
   stockStatus: Quote['stockStatus'];
   nowMs: number;
@@ -66,13 +68,15 @@ interface Tried {
 export const makeQuotes = (deps: LaunchDeps): Quotes => ({
   async quote(caller, request) {
     const tried = await tryLaunch(deps, caller, request);
-    const { instance, availableMicros, burnMicros, nowMs } = tried;
+    const { instance, purse, costs, nowMs } = tried;
     const { spec, priceMicros, stopPolicy } = instance;
     const { chargeMode, duration } = spec;
     const offer: Offer = { chargeMode, duration, priceMicros };
     const expiresAtMs = nowMs + QUOTE_MS;
     const total = paidAheadMicros(offer);
-    const runsAt = isHourly(chargeMode) ? priceMicros : 0n;
+    const isByHour = isHourly(chargeMode);
+    const left = spend(purse, total, purchaseOf(instance), nowMs).purse;
+    const lastsMs = lastingMs(left, isByHour ? [...costs, costOfRun(instance)] : costs, nowMs);
     return {
       quoteId: deps.quoteSigner.sign({ accountId: caller.accountId, body: request, priceMicros, expiresAtMs }),
       expiresAtMs,
@@ -85,9 +89,9 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
       total: toDollars(total),
       stoppedPricePerHour: toDollars(stoppedMicros(tried)),
       stops: stopPolicy.maxRunMs === null ? [] : [longestRun(offer, nowMs, stopPolicy.maxRunMs)],
-      available: toDollars(availableMicros),
-      burnRatePerHour: toDollars(burnMicros),
-      balanceLastsHours: lastsHours(availableMicros - total, burnMicros + runsAt),
+      available: toDollars(availableFor(purse, purchaseOf(instance), nowMs)),
+      burnRatePerHour: toDollars(burnRate(costs)),
+      balanceLastsHours: deps.metering.isBilled ? lastsHours(lastsMs) : null,
       stockStatus: tried.stockStatus,
     };
   },
@@ -114,16 +118,15 @@ async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput)
       const nowMs = deps.time.now();
       const account = await accountById(tx, caller.accountId);
       if (!account) throw notLoggedIn();
-      // Read before the launch, which pays ahead.
+      // Before the launch, which pays ahead.
       const purse = await purseOf(tx, account);
-      const rates = await chargingRates(tx, caller.accountId);
+      const costs = await costsOf(tx, caller.accountId);
       const instance = await writeLaunch(tx, deps, catalog, { caller, request, waitMs, quoteId: null, nowMs });
-      const { regionId, type } = instance.spec;
       return {
         instance,
-        availableMicros: availableFor(purse, { regionId, instanceTypeId: type.id, meter: 'compute' }, nowMs),
-        burnMicros: rates.reduce((sum, rate) => sum + hourlyMicros(rate), 0n),
-        keptDiskMicros: await storagePriceOf(tx, regionId, 'keptDisk'),
+        purse,
+        costs,
+        keptDiskMicros: await storagePriceOf(tx, instance.spec.regionId, 'keptDisk'),
         stockStatus: waitMs === null ? 'InStock' : 'OutOfStock',
         nowMs,
       };

@@ -1,6 +1,6 @@
 /** Usage periods. The owner's account is locked before its periods. */
 import { sql, type Selectable } from 'kysely';
-import type { Meter, Priced } from '../../domain/meter.ts';
+import type { Meter } from '../../domain/meter.ts';
 import type { UsagePeriodTable } from '../db/billing-schema.ts';
 import { newRows } from '../db/dialect.ts';
 import { count, parameters, prepared } from '../db/prepared.ts';
@@ -195,15 +195,4 @@ export async function* unmeteredRows<Table extends 'instance' | 'volume' | 'snap
     yield rows;
     after = last.id;
   }
-}
-
-/** Rates of the account's open periods that cost money. */
-export async function chargingRates(db: Db, accountId: string): Promise<Priced[]> {
-  const rows = await db
-    .selectFrom('usagePeriod')
-    .select(['priceMicros', 'quantity', 'unitMs'])
-    .where('accountId', '=', accountId)
-    .where('isCharging', '=', 1)
-    .execute();
-  return rows.map(({ priceMicros, ...rate }) => ({ ...rate, priceMicros: BigInt(priceMicros) }));
 }

@@ -98,7 +98,9 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
       available: 4,
       burnRatePerHour: 0.02,
     });
+    // $3 of cash and overdraft and a voucher pay two runs; the other voucher pays none.
     expect(balanceLastsHours).toBeCloseTo(100, 0);
+    expect((await quote()).burnRatePerHour).toBe(0);
   });
 
   test('refuses what the launch refuses, and names what is missing', async () => {

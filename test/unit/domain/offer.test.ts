@@ -42,10 +42,9 @@ test('tells the cost of a run, which paid time does not change', () => {
 });
 
 test('tells how long money lasts, to hundredths of an hour', () => {
-  expect(lastsHours(1_000_000n, 300_000n)).toBe(3.33);
-  expect(lastsHours(0n, 1n)).toBe(0);
-  expect(lastsHours(-5n, 1n)).toBe(0);
-  expect(lastsHours(5n, 0n)).toBeNull();
+  expect(lastsHours(12_023_999)).toBe(3.33);
+  expect(lastsHours(0)).toBe(0);
+  expect(lastsHours(Infinity)).toBeNull();
 });
 
 test('canonical JSON is equal for equal content, whatever the order of members', () => {
