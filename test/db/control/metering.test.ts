@@ -81,7 +81,7 @@ onBothEngines('metering', (open) => {
     const untilMs = Math.floor(time.now() / MINUTE_MS) * MINUTE_MS;
     await charge();
     const lines = await linesOf();
-    const [period] = (await periodsOf(world, id)).filter(({ state }) => state === 'charged');
+    const period = (await periodsOf(world, id)).find(({ state }) => state === 'charged');
     const micros = lines.reduce((sum, { amountMicros }) => sum + amountMicros, 0);
     expect(await bookedUntil()).toBe(untilMs);
     expect(micros).toBe(Math.floor(((period?.priceMicros ?? 0) * (untilMs - (period?.openedAtMs ?? 0))) / HOUR_MS));
