@@ -40,7 +40,7 @@ const record = answer(
     credentialId: text('ID of the login or API key; may be empty'),
     address: text('Address of the client'),
     userAgent: text('First 200 characters of the header User-Agent'),
-    route: text('Name of the route, or `loginPage`, `signOn`, `gatewayOpen` or `hostResetPassword`'),
+    route: text('Name of the route, or `loginPage`, `signOn`, `gatewayOpen`, `stripePayment` or `hostResetPassword`'),
     subjectIds: z.array(z.string()).describe('IDs in the request and in its answer'),
     outcome: text('`ok`, or the error code'),
     count: integer('Above 1: so many equal refusals within a minute'),

@@ -18,6 +18,7 @@ import type { Quotas } from './quotas/quotas.ts';
 import type { Instances } from './instances/instances.ts';
 import type { EgressUseCases } from './instances/egress.ts';
 import type { Operator } from './instances/operator.ts';
+import type { Payments } from './billing/payments.ts';
 import type { Books } from './billing/books.ts';
 import type { Statements } from './billing/statement.ts';
 import type { Usage } from './billing/usage-report.ts';
@@ -92,6 +93,7 @@ export interface Control {
   accounts: AccountAdministration & PasswordLinks & Registration;
   webhooks: Webhooks;
   books: Books;
+  payments: Payments;
   usage: Usage;
   statements: Statements;
   environments: Environments;

@@ -1,5 +1,7 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
 import { makeBooks } from './billing/books.ts';
+import { makePayments } from './billing/payments.ts';
+import { makeReadStripe } from './billing/stripe.ts';
 import { makeStatements } from './billing/statement.ts';
 import { makeUsage } from './billing/usage-report.ts';
 import { makeWebhooks } from './webhooks/webhooks.ts';
@@ -250,7 +252,17 @@ function operatorUseCases(
   foundation: Foundation,
 ): Pick<
   Control,
-  'audit' | 'books' | 'usage' | 'statements' | 'webhooks' | 'orphans' | 'heldDisks' | 'tasks' | 'health' | 'egress'
+  | 'audit'
+  | 'books'
+  | 'payments'
+  | 'usage'
+  | 'statements'
+  | 'webhooks'
+  | 'orphans'
+  | 'heldDisks'
+  | 'tasks'
+  | 'health'
+  | 'egress'
 > {
   const { store, regions, log, scheduler, heldDisks } = foundation;
   const sweepSoon = (): void => {
@@ -259,6 +271,10 @@ function operatorUseCases(
   return {
     audit: foundation.audit,
     books: makeBooks(foundation),
+    payments: makePayments({
+      ...foundation,
+      readStripe: foundation.stripeSecret === undefined ? undefined : makeReadStripe(foundation.stripeSecret),
+    }),
     usage: makeUsage(foundation),
     statements: makeStatements(foundation),
     webhooks: makeWebhooks(foundation),

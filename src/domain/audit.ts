@@ -12,7 +12,7 @@ export interface AuditRecord {
   credentialId: string;
   address: string;
   userAgent: string;
-  /** Name in the route table, or `loginPage`, `gatewayOpen`, `hostResetPassword`. */
+  /** Name in the route table, of a page such as `loginPage`, or `hostResetPassword`. */
   route: string;
   subjects: readonly string[];
   /** `ok` or the code of the refusal. */

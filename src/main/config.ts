@@ -253,6 +253,7 @@ const schema = z.object({
     'must be roles (user, operator, admin) with a group each, for example admin=berth-admins,operator=berth-ops',
   ).optional(),
   BERTH_OIDC_LINK: z.enum(['off', 'verified-email']).default('off'),
+  BERTH_STRIPE_SECRET_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
   BERTH_LOG: z.enum(['debug', 'info', 'warn', 'error']).default('info'),
   BERTH_LOG_FORMAT: z.enum(['auto', 'readable', 'json']).default('auto'),
   DOCKER_HOST: z.string().min(1).optional(),
@@ -390,6 +391,8 @@ function configOf(data: Settings) {
     archiveRegistry: archiveRegistryOf(data),
     /** Login provider of OpenID Connect; null: none. */
     signOn: signOnOf(data, wrongSetting),
+    /** Null: payments by Stripe are off. */
+    stripeSecretFile: data.BERTH_STRIPE_SECRET_FILE ?? null,
     logLevel: data.BERTH_LOG,
     /** `auto`: readable on a terminal, else JSON. */
     logFormat: data.BERTH_LOG_FORMAT,

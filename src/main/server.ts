@@ -273,6 +273,8 @@ async function makeRunningControl(
     orphans: config.orphans,
     localRegistries: config.localRegistries,
     requestsPerSecond: config.requestsPerSecond,
+    stripeSecret:
+      config.stripeSecretFile === null ? undefined : (await readFile(config.stripeSecretFile, 'utf8')).trim(),
     alone: true,
   });
   await running.access.ensureSigningKey();

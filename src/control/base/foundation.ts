@@ -82,6 +82,8 @@ export interface ControlDeps
   sendWebhook?: SendWebhook;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
+  /** Signing secret of Stripe's webhook; absent: payments are off. */
+  stripeSecret?: string | undefined;
   /** Whether usage is charged; default yes. */
   isBilled?: boolean;
   moneyRules?: Partial<MoneyRules>;

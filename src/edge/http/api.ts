@@ -49,6 +49,7 @@ import { DEFAULT_ADDRESS_RATE, makeRequestRates, type RequestRates } from './req
 import { makeStreams } from './server-sent.ts';
 import { mountRegisterPage } from './register-page.ts';
 import { mountServerPages } from './server-pages.ts';
+import { mountStripeWebhook } from './stripe-webhook.ts';
 import { watchSlowSenders, type SlowSenders } from './slow-senders.ts';
 import { watchUnusedConnections, tlsServer, MAX_HEADER_BYTES } from './http-server.ts';
 import { isSocketRequest, mountSockets } from './sockets.ts';
@@ -156,6 +157,7 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);
   mountSignOn(app, options);
+  mountStripeWebhook(app, options);
   return app;
 }
 

@@ -15,6 +15,7 @@ import { REGISTER_PATH } from './register-page.ts';
 import { setCommonHeaders } from './reply-headers.ts';
 import { serverPagePaths } from './server-pages.ts';
 import { errorKinds } from './status.ts';
+import { STRIPE_PATH } from './stripe-webhook.ts';
 
 export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string>): void {
   app.addHook('onRequest', (request, reply, done) => {
@@ -35,6 +36,7 @@ export function refuseUnknownRoutes(app: FastifyInstance): void {
 /** Methods of a path as in `Allow`; empty for an unknown path. */
 export function allowedMethods(path: string): string {
   if ([LOGIN_PATH, PASSWORD_PATH, REGISTER_PATH].includes(path)) return 'GET, HEAD, POST';
+  if (path === STRIPE_PATH) return 'POST';
   if (path === SIGN_ON_PATHS.login || path === SIGN_ON_PATHS.callback) return 'GET';
   if (serverPagePaths.has(path)) return 'GET, HEAD';
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';

@@ -1,0 +1,16 @@
+/** `POST /api/payment/stripe`: Stripe's webhook, authorized by its signature over the raw body. */
+import type { FastifyInstance } from 'fastify';
+import { BASE_PATH } from '../../contract/routes.ts';
+import type { Control } from '../../control/index.ts';
+import { JSON_TYPE } from './refusal-reply.ts';
+import { setCommonHeaders } from './reply-headers.ts';
+
+export const STRIPE_PATH = `${BASE_PATH}/payment/stripe`;
+
+export function mountStripeWebhook(app: FastifyInstance, { control }: { control: Pick<Control, 'payments'> }): void {
+  app.post(STRIPE_PATH, { config: { audited: 'stripePayment' } }, async (request, reply) => {
+    const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+    await control.payments.takeStripe(body, String(request.headers['stripe-signature'] ?? ''));
+    return setCommonHeaders(request, reply, JSON_TYPE).send('{"received":true}');
+  });
+}

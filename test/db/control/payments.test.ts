@@ -1,0 +1,166 @@
+/** Payments by Stripe's events: credited once, in any order, never silently lost. */
+import { expect, test } from 'vitest';
+import { makePayments } from '../../../src/control/billing/payments.ts';
+import { makeReadStripe } from '../../../src/control/billing/stripe.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import {
+  checkoutEvent,
+  otherEvent,
+  refundEvent,
+  STRIPE_SECRET,
+  stripeSignature,
+} from '../../fixtures/stripe-events.ts';
+import { accountRow } from '../store/rows.ts';
+
+const NOW = 1_795_478_400_000;
+
+async function payer(store: Store) {
+  for (const [id, roles] of [
+    ['ann', '["user"]'],
+    ['root', '["admin"]'],
+  ] as const)
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(accountRow({ id, username: id, email: '', roles }))
+        .execute(),
+    );
+  const payments = makePayments({ store, time: { now: () => NOW }, readStripe: makeReadStripe(STRIPE_SECRET) });
+  const take = (body: string, signature = stripeSignature(body, NOW)) =>
+    payments.takeStripe(Buffer.from(body), signature);
+  const balance = async () =>
+    (await store.read.selectFrom('account').select('balanceMicros').where('id', '=', 'ann').executeTakeFirstOrThrow())
+      .balanceMicros;
+  const entries = () =>
+    store.read
+      .selectFrom('entry')
+      .select(['kind', 'fromLedger', 'toLedger', 'amountMicros', 'reason'])
+      .orderBy('id')
+      .execute();
+  const events = async (accountId: string) =>
+    (
+      await store.read
+        .selectFrom('event')
+        .select(['kind', 'data'])
+        .where('accountId', '=', accountId)
+        .orderBy('seq')
+        .execute()
+    ).map(({ kind, data }) => [kind, JSON.parse(data)]);
+  const spend = (micros: number) =>
+    store.write((tx) => tx.updateTable('account').set({ balanceMicros: micros }).where('id', '=', 'ann').execute());
+  return { take, balance, entries, events, spend };
+}
+
+onBothEngines('payments', { postgres: 'always' }, (open) => {
+  test('a paid checkout credits the account once, however often and by whichever event', async () => {
+    const { take, balance, entries, events } = await payer(await open());
+    const completed = checkoutEvent('ann');
+    const succeeded = checkoutEvent('ann', {}, 'checkout.session.async_payment_succeeded');
+    await Promise.all([
+      take(completed),
+      take(completed),
+      take(succeeded),
+      take(checkoutEvent('ann', { id: 'cs_other' })),
+    ]);
+    await take(succeeded);
+    expect(await balance()).toBe(25_000_000);
+    expect(await entries()).toEqual([
+      {
+        kind: 'deposit',
+        fromLedger: 'deposits',
+        toLedger: 'cash',
+        amountMicros: 25_000_000,
+        reason: 'stripe payment pi_3RgRPqEEXQJo9EEO1a43uB5g',
+      },
+    ]);
+    expect(await events('ann')).toMatchObject([['billing.paymentReceived', { amount: 25 }]]);
+    expect(await events('root')).toEqual([]);
+  });
+
+  test('an unpaid checkout waits for its payment, and other events change nothing', async () => {
+    const { take, balance } = await payer(await open());
+    await take(checkoutEvent('ann', { payment_status: 'unpaid' }));
+    await take(otherEvent('payment_intent.succeeded'));
+    expect(await balance()).toBe(0);
+    await take(checkoutEvent('ann', {}, 'checkout.session.async_payment_succeeded'));
+    expect(await balance()).toBe(25_000_000);
+  });
+
+  test.each([
+    ['another currency', 'ann', { currency: 'eur' }, 'the currency is EUR, and accounts are in USD'],
+    ['an unknown account', 'nobody', {}, 'client_reference_id names no account'],
+    ['no account', null, {}, 'client_reference_id names no account'],
+  ])('money of %s is not credited, and administrators get one event', async (_what, accountId, over, reason) => {
+    const { take, balance, events } = await payer(await open());
+    await take(checkoutEvent(accountId, over));
+    await take(checkoutEvent(accountId, over));
+    expect(await balance()).toBe(0);
+    expect(await events('root')).toMatchObject([['billing.paymentUnassigned', { amount: 25, reason }]]);
+  });
+
+  test('refunds take back their increase once, also before the payment', async () => {
+    const { take, balance, entries, events } = await payer(await open());
+    await take(refundEvent(500));
+    await take(checkoutEvent('ann'));
+    expect(await balance()).toBe(20_000_000);
+    await Promise.all([take(refundEvent(500)), take(refundEvent(1_200)), take(refundEvent(1_200))]);
+    expect(await balance()).toBe(13_000_000);
+    expect((await entries()).map(({ kind, amountMicros }) => [kind, amountMicros])).toEqual([
+      ['deposit', 25_000_000],
+      ['reversal', 5_000_000],
+      ['reversal', 7_000_000],
+    ]);
+    expect((await events('ann')).map(([kind]) => kind)).toEqual([
+      'billing.paymentReceived',
+      'billing.paymentRefunded',
+      'billing.paymentRefunded',
+    ]);
+    await take(refundEvent(700, { payment_intent: 'pi_unknown' }));
+    expect(await balance()).toBe(13_000_000);
+  });
+
+  test('a refund goes down to the floor, and administrators get the rest as an event', async () => {
+    const { take, balance, events, spend } = await payer(await open());
+    await take(checkoutEvent('ann'));
+    await spend(4_000_000);
+    await take(refundEvent(2_500));
+    await take(refundEvent(2_500));
+    expect(await balance()).toBe(0);
+    expect(await events('root')).toMatchObject([['billing.refundUncovered', { amount: 21, accountId: 'ann' }]]);
+  });
+
+  test('forged, replayed and altered messages are refused, and change nothing', async () => {
+    const { take, balance } = await payer(await open());
+    const body = checkoutEvent('ann');
+    const altered = checkoutEvent('ann', { amount_total: 2_500_000 });
+    const foreign = stripeSignature(body, NOW, { secret: 'whsec_other' });
+    const refused: [string, string, RegExp][] = [
+      [body, foreign, /does not belong to this body/],
+      [altered, stripeSignature(body, NOW), /does not belong to this body/],
+      [body, stripeSignature(body, NOW).replace(/t=\d+/, `t=${NOW / 1_000 + 1}`), /does not belong to this body/],
+      [body, stripeSignature(body, NOW - 301_000), /301 seconds off this server's clock/],
+      [body, stripeSignature(body, NOW + 301_000), /301 seconds off this server's clock/],
+      [body, '', /has no time and signature/],
+      [body, `t=${NOW / 1_000}`, /has no time and signature/],
+      [body, `t=${NOW / 1_000},v1=`, /does not belong to this body/],
+      [body, `t=${NOW / 1_000},v1=zz`, /does not belong to this body/],
+      ['{', stripeSignature('{', NOW), /not the JSON of an event/],
+      ['{"type":1}', stripeSignature('{"type":1}', NOW), /not the JSON of an event/],
+      [
+        checkoutEvent('ann', { amount_total: -1 }),
+        stripeSignature(checkoutEvent('ann', { amount_total: -1 }), NOW),
+        /another form than Stripe's: amount_total is wrong/,
+      ],
+    ];
+    for (const [sent, signature, message] of refused)
+      await expect(take(sent, signature)).rejects.toMatchObject({
+        code: 'field_value',
+        message: expect.stringMatching(message),
+      });
+    expect(await balance()).toBe(0);
+    // While the secret is rolled, one of several signatures is right.
+    await take(body, stripeSignature(body, NOW - 299_000, { before: `v1=${'0'.repeat(64)},` }));
+    expect(await balance()).toBe(25_000_000);
+  });
+});
