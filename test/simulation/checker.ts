@@ -8,6 +8,7 @@ import { instanceFromRow, type InstanceRow } from '../../src/store/tables/instan
 import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
 import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import type { VolumeRow } from '../../src/store/tables/volumes.ts';
+import { Books, type SeenTimes } from './books.ts';
 import { ownersOfChanges, unjustifiedStop, wrongQueue, supersededEntries } from './fairness.ts';
 import {
   overbooked,
@@ -48,6 +49,9 @@ interface AccountRow extends AccountCounts {
   version: number;
 }
 
+const ofResources = ['instance', 'volume', 'snapshot', 'disk', 'pool', 'account', 'event', 'nodePort', 'region'];
+const ofBooks = ['usagePeriod', 'entry', 'creditGrant'];
+
 export const LISTED_FOR_MS = 3_600_000;
 
 /** Allows one event, or two at once for a missing image: Starting, then failed permanently. */
@@ -70,12 +74,15 @@ export class Checker {
   #lastEvent = 0;
   readonly #seq = new Map<string, number>();
   readonly dirty = new Set<string>();
+  readonly #books = new Books();
+  readonly #times: () => SeenTimes;
   /** Statuses in the open transaction, and at the last commit. */
   #statuses = new Map<string, InstanceStatus>();
   #pending: Map<string, InstanceStatus> | null = null;
 
-  constructor(model: Model) {
+  constructor(model: Model, times: () => SeenTimes) {
     this.#model = model;
+    this.#times = times;
   }
 
   /** Reads everything again after a restart. Earlier events must be unchanged; more may follow. */
@@ -83,8 +90,8 @@ export class Checker {
     this.close();
     this.#database = new DatabaseSync(file, { readOnly: true });
     this.#connection = new SqliteConnection(this.#database);
-    for (const table of ['instance', 'volume', 'snapshot', 'disk', 'pool', 'account', 'event', 'nodePort', 'region'])
-      this.dirty.add(table);
+    for (const table of [...ofResources, ...ofBooks]) this.dirty.add(table);
+    this.#books.forget();
     this.#pending = null;
     const wrong = this.#read();
     this.#statuses = new Map([...this.instances].map(([id, { instance }]) => [id, instance.observed.status]));
@@ -232,6 +239,8 @@ export class Checker {
       wrong.push(...this.#unmovedVersions(before.accounts, changed));
     }
     if (dirty.has('event') || dirty.has('account')) wrong.push(...this.#readEvents());
+    const resources = { instances: this.instances, volumes: this.volumes, snapshots: this.snapshots };
+    wrong.push(...this.#books.wrong((sql, ...given) => this.rows(sql, ...given), dirty, resources, this.#times()));
     dirty.clear();
     return wrong;
   }

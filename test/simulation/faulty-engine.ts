@@ -121,16 +121,20 @@ export function faultyEngine(life: ServerRun): Engine {
 
   return {
     probe: (signal) => ask({ verb: 'probe', about: '', signal, fn: (by) => engine.probe(by) }),
-    listOwned: (signal) =>
-      ask({
+    async listOwned(signal) {
+      const askedAtMs = world.schedule.nowMs;
+      const owned = await ask({
         verb: 'listOwned',
         about: '',
         signal,
         fn: async (by) =>
           (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
-        another: (owned) => owned.map((one) => ({ ...one, id: foreignId })),
-        foreign: (owned) => [...owned, ...foreignObjects],
-      }),
+        another: (listed) => listed.map((one) => ({ ...one, id: foreignId })),
+        foreign: (listed) => [...listed, ...foreignObjects],
+      });
+      world.sweptAtMs = askedAtMs;
+      return owned;
+    },
     // Out of the simulation: no fault of it is a promise of control's.
     setEgress: engine.setEgress,
     async observe(ids, signal) {

@@ -281,4 +281,55 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: '',
     suffers: 'the host leaks a mount and a loop device per instance',
   },
+  // ---- money
+  {
+    name: 'the-remainder-of-a-booking-is-skipped',
+    file: 'domain/charge.ts',
+    find: 'carry = exact % unit;',
+    replace: 'carry = 0n;',
+    suffers: 'the books of a month lack some cents that nobody can explain',
+  },
+  {
+    name: 'a-start-is-charged',
+    file: 'domain/meter.ts',
+    find: "return compute(observed.status === 'Restarting' ? 'restarting' : 'starting');",
+    replace:
+      "return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('starting');",
+    suffers: 'an instance that never starts costs as much as one that runs',
+  },
+  {
+    name: 'a-period-is-not-closed',
+    file: 'control/billing/metering.ts',
+    find: 'const next = open ? await close(tx, open, seq)',
+    replace: 'const next = open && after ? await close(tx, open, seq)',
+    suffers: 'a terminated instance costs money forever',
+  },
+  {
+    name: 'a-minute-is-charged-twice',
+    file: 'control/billing/book-usage.ts',
+    find: 'return { id: period.id, chargedUntilMs, chargedMicros,',
+    replace: 'return { id: period.id, chargedUntilMs: period.chargedUntilMs, chargedMicros,',
+    suffers: 'each minute costs as much as all minutes before it',
+  },
+  {
+    name: 'time-after-the-last-sweep-is-booked',
+    file: 'control/billing/charge-usage.ts',
+    find: 'untilMs: lastFullMinute(Math.min(seenAtMs, clock.now()))',
+    replace: 'untilMs: lastFullMinute(clock.now())',
+    suffers: 'an instance that ended during an outage of the engine is charged for the outage',
+  },
+  {
+    name: 'a-step-of-the-clock-is-charged',
+    file: 'control/billing/charge-usage.ts',
+    find: 'await shiftOpenPeriods(tx, stepMs);',
+    replace: '',
+    suffers: 'a corrected clock costs each running instance up to an hour',
+  },
+  {
+    name: 'a-charge-does-not-move-the-balance',
+    file: 'control/billing/charge-usage.ts',
+    find: 'await writeCharged(tx, charged); await saveWallets(tx, before, wallets.values());',
+    replace: 'await writeCharged(tx, charged);',
+    suffers: 'the ledger says that the account has paid, and its balance stays',
+  },
 ];

@@ -13,6 +13,7 @@ import { insertManagedImage, insertManagedType } from '../../src/store/tables/ca
 import { migrations } from '../../src/store/open.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
 import { insertAccount } from '../../src/store/tables/accounts.ts';
+import { plainEntry, writeEntries } from '../../src/store/tables/ledger.ts';
 import { aRegion } from '../fixtures/region.ts';
 import { type InstanceType, fromDollars } from '../../src/domain/catalog.ts';
 
@@ -59,6 +60,8 @@ export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   scopes: null,
 }));
 
+const FIRST_MICROS = Number(fromDollars(1_000));
+
 const unchanged = { version: 1, isRetired: false };
 
 /** Bytes of the database file. */
@@ -86,8 +89,10 @@ export async function makeTemplate(folder: string): Promise<Uint8Array> {
         roles: '["user"]',
         createdAtMs: 0,
         disabled: 0,
-        balanceMicros: Number(fromDollars(1_000)),
+        balanceMicros: FIRST_MICROS,
       });
+      const first = { kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash', amountMicros: FIRST_MICROS };
+      await writeEntries(tx, [{ ...plainEntry, accountId, atMs: 0, ...first }]);
     }
   });
   await store.stop();

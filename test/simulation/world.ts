@@ -49,7 +49,11 @@ export class World {
   readonly engine: SimulatedEngine;
   readonly disk: Disk;
   readonly model = new Model();
-  readonly checker = new Checker(this.model);
+  readonly checker = new Checker(this.model, () => ({
+    nowMs: this.schedule.nowMs,
+    sweptAtMs: this.sweptAtMs,
+    unseenStepsMs: this.#unseenStepsMs,
+  }));
   readonly preconditions: Preconditions;
   /** Mode of the next call, by verb and subject; set just before the call. */
   readonly armed = new Map<string, 'halfway' | 'lying'>();
@@ -66,6 +70,8 @@ export class World {
   steps = 0;
   server: ServerRun | null = null;
   serverRuns = 0;
+  /** Begin of the last list of the engine's objects that was answered. */
+  sweptAtMs = 0;
   faults: FaultPlan;
   /** Archives go to a registry. */
   readonly pushes: boolean;
@@ -73,6 +79,9 @@ export class World {
   limits: Partial<Limits>;
   /** Verb of each engine call, with the state of its instance. */
   readonly engineCalls: string[] = [];
+  /** Steps of the clock that the current server may not have seen. */
+  #unseenStepsMs = 0;
+  #leadMs = 0;
   #storageCalls = 0;
   #commits = 0;
   #statements = 0;
@@ -156,6 +165,9 @@ export class World {
   startServer(): void {
     if (this.server) return;
     const life = new ServerRun(this, ++this.serverRuns);
+    const leadMs = this.wallClock.now() - this.schedule.nowMs;
+    if (this.serverRuns > 1) this.#unseenStepsMs += Math.abs(leadMs - this.#leadMs);
+    this.#leadMs = leadMs;
     this.server = life;
     this.schedule.say(`life ${life.number} begins`);
     this.#report(this.checker.open(this.disk.file));

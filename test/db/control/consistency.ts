@@ -1,4 +1,5 @@
 /** Invariants of a whole database and engine at rest, and pictures to compare. */
+import { sql } from 'kysely';
 import { expect } from 'vitest';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
@@ -17,6 +18,18 @@ import {
   wrongUsage,
   wrongVolumeText,
 } from '../../simulation/invariants.ts';
+import { stateOfInstance } from '../../simulation/books.ts';
+import {
+  ENTRY_SUMS,
+  GRANT_SUMS,
+  wrongBalances,
+  wrongPeriods,
+  wrongRateOfDisk,
+  wrongRateOfInstance,
+  wrongReplay,
+  type EntrySum,
+  type GrantSum,
+} from '../../simulation/wrong-books.ts';
 import { eventually, type World } from '../../fixtures/control.ts';
 
 /** Every table except those of access. */
@@ -35,6 +48,9 @@ const tables = [
   'idempotency',
   'event',
   'setting',
+  'usagePeriod',
+  'entry',
+  'creditGrant',
 ] as const;
 
 /** Every row of every table, in a stable order. */
@@ -120,5 +136,42 @@ export async function expectConsistent({ store, engine }: World): Promise<void> 
       ),
     ),
     ...wrongAtRest(all, owned),
+    ...(await wrongBooks(store)),
   ]).toEqual([]);
+}
+
+/** Violations in ledger and usage periods. */
+export async function wrongBooks({ read: db }: Pick<Store, 'read'>): Promise<string[]> {
+  const accounts = await db.selectFrom('account').selectAll().execute();
+  const entries = await sql<EntrySum>`${sql.raw(ENTRY_SUMS)}`.execute(db);
+  const grants = await sql<GrantSum>`${sql.raw(GRANT_SUMS)}`.execute(db);
+  const periods = await db.selectFrom('usagePeriod').selectAll().orderBy('id').execute();
+  const lines = await db.selectFrom('entry').select(['periodId', 'amountMicros']).execute();
+  const events = await db
+    .selectFrom('event')
+    .select(['accountId', 'subjectId', 'seq', 'data'])
+    .orderBy('seq')
+    .execute();
+  const instances = await db.selectFrom('instance').selectAll().execute();
+  const volumes = await db.selectFrom('volume').selectAll().execute();
+  const snapshots = await db.selectFrom('snapshot').selectAll().execute();
+  const booked = new Map<number, number>();
+  for (const { periodId, amountMicros } of lines)
+    if (periodId !== null) booked.set(periodId, (booked.get(periodId) ?? 0) + amountMicros);
+  const bySubject = Map.groupBy(periods, ({ subjectId }) => subjectId);
+  const periodsOf = (id: string) => bySubject.get(id) ?? [];
+  const eventsOf = Map.groupBy(events, ({ subjectId }) => subjectId);
+  const numbers = <Row extends { micros: unknown }>({ micros, ...row }: Row) => ({ ...row, micros: Number(micros) });
+  return [
+    ...wrongBalances(accounts, entries.rows.map(numbers), grants.rows.map(numbers)),
+    ...[...bySubject].flatMap(([id, own]) => [
+      ...wrongPeriods(own, booked),
+      ...wrongReplay(eventsOf.get(id) ?? [], own),
+    ]),
+    ...instances.flatMap((row) =>
+      wrongRateOfInstance(stateOfInstance({ row, instance: instanceFromRow(row) }), periodsOf(row.id)),
+    ),
+    ...volumes.flatMap((row) => wrongRateOfDisk('volume', row, periodsOf(row.id))),
+    ...snapshots.flatMap((row) => wrongRateOfDisk('snapshot', row, periodsOf(row.id))),
+  ];
 }

@@ -105,9 +105,8 @@ onBothEngines('a launch', (open) => {
     const { instances } = world.running.control;
     await expectRefused(instances.launch(poor, world.launchInput(), keyed('one')), 'no_balance');
     expect(await world.store.read.selectFrom('idempotency').selectAll().execute()).toEqual([]);
-    await world.store.write((tx) =>
-      tx.updateTable('account').set({ balanceMicros: 1_000_000 }).where('id', '=', poor.accountId).execute(),
-    );
+    const { credits } = world.running.control;
+    await credits.give(world.caller, { username: 'poor', amount: 1, kind: 'cash', reason: 'a first dollar' }, null);
     await instances.launch(poor, world.launchInput(), keyed('one'));
   });
 

@@ -1,0 +1,140 @@
+/** Checks the books after each commit that changes them. Reads only resources whose periods changed. */
+import type { StoredInstance } from './invariants.ts';
+import {
+  ENTRY_SUMS,
+  GRANT_SUMS,
+  paidMs,
+  wrongBalances,
+  wrongPeriods,
+  wrongRateOfDisk,
+  wrongRateOfInstance,
+  wrongReplay,
+  type AccountMoney,
+  type EntrySum,
+  type GrantSum,
+  type Period,
+  type RateEvent,
+} from './wrong-books.ts';
+
+type Rows = <Row>(sql: string, ...given: unknown[]) => Row[];
+
+export interface Resources {
+  instances: ReadonlyMap<string, StoredInstance>;
+  volumes: ReadonlyMap<string, { id: string; status: string; sizeGB: number }>;
+  snapshots: ReadonlyMap<string, { id: string; status: string; sizeGB: number }>;
+}
+
+export interface SeenTimes {
+  /** Time that really passed. */
+  nowMs: number;
+  /** Begin of the last sweep that the engine answered. */
+  sweptAtMs: number;
+  /** Clock steps that no server could see, because none ran. */
+  unseenStepsMs: number;
+}
+
+/** Differences of the clocks that are not a step, and the way from a decision to its commit. */
+const SLACK_MS = 5_000;
+
+const hourly: readonly string[] = ['perHour', 'tidePerHour'];
+
+export const stateOfInstance = ({ row, instance: { spec, desired } }: StoredInstance) => ({
+  id: row.id,
+  desired,
+  status: row.status,
+  isHourly: hourly.includes(spec.chargeMode),
+  diskGB:
+    spec.type.dataDiskGB + spec.extraDataDiskGB + (spec.enableDocker ? spec.dockerStorageGB || DOCKER_DISK_GB : 0),
+});
+
+/** Docker's disk of an instance that names no size. */
+const DOCKER_DISK_GB = 20;
+
+export class Books {
+  readonly #open = new Map<string, Period>();
+  /** True time at which a period was seen first. */
+  readonly #since = new Map<string, number>();
+  #lastId = 0;
+
+  /** The database may have lost its last commits. */
+  forget(): void {
+    this.#open.clear();
+    this.#lastId = 0;
+  }
+
+  wrong(rows: Rows, dirty: ReadonlySet<string>, resources: Resources, times: SeenTimes): string[] {
+    const wrong: string[] = [];
+    if (dirty.has('entry') || dirty.has('creditGrant') || dirty.has('account'))
+      wrong.push(...this.#wrongMoney(rows, dirty));
+    if (dirty.has('usagePeriod')) wrong.push(...this.#wrongChanges(rows, times));
+    const isChanged = ['usagePeriod', 'instance', 'volume', 'snapshot'].some((table) => dirty.has(table));
+    if (isChanged) wrong.push(...this.#wrongRates(resources));
+    return wrong;
+  }
+
+  #wrongMoney(rows: Rows, dirty: ReadonlySet<string>): string[] {
+    if (!dirty.has('entry') && !dirty.has('creditGrant')) return [];
+    const accounts = rows<AccountMoney>(
+      'select id, balanceMicros, voucherMicros, creditMicros, overdraftMicros from account',
+    );
+    return wrongBalances(accounts, rows<EntrySum>(ENTRY_SUMS), rows<GrantSum>(GRANT_SUMS));
+  }
+
+  #wrongChanges(rows: Rows, times: SeenTimes): string[] {
+    const fresh = rows<Period>('select * from usagePeriod where closedAtMs is null or id > ?', this.#lastId);
+    const changed = new Set([...this.#open.keys(), ...fresh.map(({ subjectId }) => subjectId)]);
+    const wrong: string[] = [];
+    const before = new Map(this.#open);
+    this.#open.clear();
+    for (const period of fresh) {
+      this.#lastId = Math.max(this.#lastId, period.id);
+      if (period.closedAtMs === null) this.#open.set(period.subjectId, period);
+    }
+    for (const subjectId of changed) {
+      const [was, is] = [before.get(subjectId), this.#open.get(subjectId)];
+      if (was !== undefined && was.id === is?.id && was.chargedUntilMs === is.chargedUntilMs) continue;
+      wrong.push(...this.#wrongSubject(rows, subjectId, times));
+    }
+    return wrong;
+  }
+
+  #wrongSubject(rows: Rows, subjectId: string, times: SeenTimes): string[] {
+    const periods = rows<Period>('select * from usagePeriod where subjectId = ? order by id', subjectId);
+    const sums = rows<{ periodId: number; micros: number }>(
+      `select periodId, sum(amountMicros) as micros from entry where periodId in
+        (select id from usagePeriod where subjectId = ?) group by periodId`,
+      subjectId,
+    );
+    const events = rows<RateEvent>(
+      'select accountId, subjectId, seq, data from event where accountId = ? and subjectId = ? order by seq',
+      periods[0]?.accountId,
+      subjectId,
+    );
+    return [
+      ...wrongPeriods(periods, new Map(sums.map(({ periodId, micros }) => [periodId, micros]))),
+      ...wrongReplay(events, periods),
+      ...periods.flatMap((period) => this.#wrongTime(period, times)),
+    ];
+  }
+
+  /** Nobody pays for more time than has passed, nor for a run after the last look at it. */
+  #wrongTime(period: Period, { nowMs, sweptAtMs, unseenStepsMs }: SeenTimes): string[] {
+    if (period.state !== 'charged') return [];
+    const key = `${period.id} ${period.subjectId} ${period.openedAtMs}`;
+    const since = this.#since.get(key) ?? nowMs;
+    this.#since.set(key, since);
+    const isSwept = period.meter === 'compute' && period.closedAtMs === null;
+    const most = (isSwept ? Math.max(sweptAtMs, since) : nowMs) - since + SLACK_MS + unseenStepsMs;
+    if (paidMs(period) <= most) return [];
+    return [`the period ${period.id} of ${period.subjectId} is charged for ${paidMs(period)} ms, of at most ${most}`];
+  }
+
+  #wrongRates({ instances, volumes, snapshots }: Resources): string[] {
+    const periodsOf = (id: string): Period[] => [this.#open.get(id)].filter((one) => one !== undefined);
+    return [
+      ...[...instances.values()].flatMap((one) => wrongRateOfInstance(stateOfInstance(one), periodsOf(one.row.id))),
+      ...[...volumes.values()].flatMap((one) => wrongRateOfDisk('volume', one, periodsOf(one.id))),
+      ...[...snapshots.values()].flatMap((one) => wrongRateOfDisk('snapshot', one, periodsOf(one.id))),
+    ];
+  }
+}
