@@ -8,9 +8,9 @@ export const QUOTE_HEADER = 'X-Berth-Quote';
 const stop = answer(
   'QuotedStop',
   {
-    rule: oneOfText(['longestRun'], 'Rule that stops the instance'),
+    rule: oneOfText(['longestRun', 'paidTime'], 'Rule that stops the instance'),
     atUnixMs: unixMs('Time of the stop of an instance that is `Running` now'),
-    cost: decimal('Dollars for `compute` until then'),
+    cost: decimal('Dollars for the run until then; of paid time its total'),
   },
   'A stop that a rule fixes, and what the run costs until it',
 );

@@ -4,6 +4,7 @@ import type { Instance } from '../../domain/instance.ts';
 import { dataDiskGB, dockerDiskGB } from '../../domain/instance-disks.ts';
 import { hourlyMicros, isHourly, STORAGE_UNIT_MS } from '../../domain/meter.ts';
 import { burnRate, lastingMs, type Cost } from '../../domain/money-ladder.ts';
+import { begin } from '../../domain/paid-time.ts';
 import { availableFor, spend, type Purse } from '../../domain/purse.ts';
 import {
   lastsHours,
@@ -20,11 +21,13 @@ import type { Db, Store } from '../../store/store.ts';
 import { accountById } from '../../store/tables/accounts.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { purseOf } from '../../store/tables/ledger.ts';
+import { paidTimeOf } from '../../store/tables/paid-times.ts';
 import { notLoggedIn } from '../access/callers.ts';
 import type { Caller } from '../base/caller.ts';
 import type { LaunchInput } from '../instances/instances.ts';
 import { writeLaunch, type LaunchDeps } from '../instances/launch.ts';
 import { costOfRun, costsOf, purchaseOf } from './refuse-unpaid.ts';
+import { timeZoneOf } from './time-zone.ts';
 
 /** Amounts are dollars. */
 export interface Quote {
@@ -39,12 +42,20 @@ export interface Quote {
   /** Paid at the launch. */
   total: number;
   stoppedPricePerHour: number;
-  stops: { rule: 'longestRun'; atMs: number; cost: number }[];
+  stops: QuotedStop[];
   available: number;
   burnRatePerHour: number;
   /** Null: nothing is charged. */
   balanceLastsHours: number | null;
   stockStatus: 'InStock' | 'OutOfStock';
+}
+
+export interface QuotedStop {
+  rule: 'longestRun' | 'paidTime';
+  /** For an instance that is Running now. */
+  atMs: number;
+  /** Cost of the run until then. */
+  cost: number;
 }
 
 export interface Quotes {
@@ -61,6 +72,8 @@ interface Tried {
   purse: Purse;
   costs: Cost[];
   keptDiskMicros: Micros;
+  /** End of the time paid ahead. */
+  paidUntilMs: number | null;
   stockStatus: Quote['stockStatus'];
   nowMs: number;
 }
@@ -69,7 +82,7 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
   async quote(caller, request) {
     const tried = await tryLaunch(deps, caller, request);
     const { instance, purse, costs, nowMs } = tried;
-    const { spec, priceMicros, stopPolicy } = instance;
+    const { spec, priceMicros } = instance;
     const { chargeMode, duration } = spec;
     const offer: Offer = { chargeMode, duration, priceMicros };
     const expiresAtMs = nowMs + QUOTE_MS;
@@ -88,7 +101,7 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
       pricePerDay: toDollars(perDayMicros(offer)),
       total: toDollars(total),
       stoppedPricePerHour: toDollars(stoppedMicros(tried)),
-      stops: stopPolicy.maxRunMs === null ? [] : [longestRun(offer, nowMs, stopPolicy.maxRunMs)],
+      stops: stopsOf(tried, offer),
       available: toDollars(availableFor(purse, purchaseOf(instance), nowMs)),
       burnRatePerHour: toDollars(burnRate(costs)),
       balanceLastsHours: deps.metering.isBilled ? lastsHours(lastsMs) : null,
@@ -97,11 +110,18 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
   },
 });
 
-const longestRun = (offer: Offer, nowMs: number, maxRunMs: number): Quote['stops'][number] => ({
-  rule: 'longestRun',
-  atMs: nowMs + maxRunMs,
-  cost: toDollars(runMicros(offer, maxRunMs)),
-});
+function stopsOf({ instance, paidUntilMs, nowMs }: Tried, offer: Offer): QuotedStop[] {
+  const stop = (rule: QuotedStop['rule'], atMs: number): QuotedStop => ({
+    rule,
+    atMs,
+    cost: toDollars(runMicros(offer, atMs - nowMs)),
+  });
+  const { maxRunMs } = instance.stopPolicy;
+  return [
+    ...(maxRunMs === null ? [] : [stop('longestRun', nowMs + maxRunMs)]),
+    ...(paidUntilMs === null || instance.spec.autoRenew ? [] : [stop('paidTime', paidUntilMs)]),
+  ];
+}
 
 const stoppedMicros = ({ instance: { spec }, keptDiskMicros }: Tried): Micros =>
   hourlyMicros({
@@ -127,6 +147,7 @@ async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput)
         purse,
         costs,
         keptDiskMicros: await storagePriceOf(tx, instance.spec.regionId, 'keptDisk'),
+        paidUntilMs: await paidUntil(tx, instance, nowMs),
         stockStatus: waitMs === null ? 'InStock' : 'OutOfStock',
         nowMs,
       };
@@ -137,6 +158,11 @@ async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput)
     if (!(error instanceof Refusal) || error.code !== 'no_capacity') throw error;
     return attempt(QUOTED_WAIT_MS);
   }
+}
+
+async function paidUntil(tx: Db, { id, spec }: Instance, nowMs: number): Promise<number | null> {
+  const paid = await paidTimeOf(tx, id);
+  return paid ? begin(paid, nowMs, await timeZoneOf(tx, spec.regionId)).endsAtMs : null;
 }
 
 class RolledBack<Answer> extends Error {

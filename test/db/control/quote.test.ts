@@ -23,6 +23,7 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
 /** Everything that a launch writes. */
 async function written({ store }: World): Promise<unknown> {
   const tables = [
+    'paidTime',
     'instance',
     'event',
     'usagePeriod',
@@ -36,14 +37,14 @@ async function written({ store }: World): Promise<unknown> {
   return Promise.all(tables.map((table) => store.read.selectFrom(table).selectAll().execute()));
 }
 
-async function setPrice(world: World, perHour: number): Promise<void> {
+async function setPrice(world: World, price: number, chargeMode: 'perHour' | 'perWeek' = 'perHour'): Promise<void> {
   const { offeredTypes } = world.running.control;
   const [type] = (await offeredTypes.list({ currentPage: 1, pageSize: 1 })).types;
   if (!type) throw new Error('no type is offered');
   const { instanceTypeId, version, prices } = type;
   await offeredTypes.update(
     world.caller,
-    { instanceTypeId, version, dryRun: false, prices: { ...prices, perHour } },
+    { instanceTypeId, version, dryRun: false, prices: { ...prices, [chargeMode]: price } },
     null,
   );
 }
@@ -82,6 +83,27 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
     expect(weekly).toMatchObject({ unit: 'week', duration: 2, balanceLastsHours: null });
     expect(weekly.total).toBe(weekly.price * 2);
     expect(await written(world)).toEqual(before);
+  });
+
+  test('tells what is paid ahead and until when, and the launch pays the quoted price', async () => {
+    const { world, quote, launch } = await openWorld(open);
+    const billing = { chargeMode: 'perWeek', duration: 2 } as const;
+    const { quoteId, total, price, stops } = await quote({ billing });
+    expect(total).toBe(2 * price);
+    const days = ((stops[0]?.atMs ?? 0) - Date.now()) / (24 * HOUR_MS);
+    expect(stops).toEqual([{ rule: 'paidTime', atMs: expect.any(Number), cost: total }]);
+    expect(Math.round(days)).toBe(14);
+    const renewed = { ...billing, autoRenew: true };
+    expect((await quote({ billing: renewed })).stops).toEqual([]);
+    await setPrice(world, 9, 'perWeek');
+    const { instanceId } = await launch(quoteId, { billing });
+    const paid = await world.store.read
+      .selectFrom('entry')
+      .select('amountMicros')
+      .where('subjectId', '=', instanceId)
+      .where('kind', '=', 'prepayment')
+      .execute();
+    expect(paid).toEqual([{ amountMicros: Math.round(total * 1e6) }]);
   });
 
   test('counts what runs, and money that the launch can spend', async () => {
