@@ -6,6 +6,7 @@ import type { z } from 'zod';
 import * as account from './account.ts';
 import { accountRoutes } from './account-routes.ts';
 import { billingRoutes } from './billing-routes.ts';
+import { budgetRoutes } from './budget-routes.ts';
 import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
 import * as environment from './environment.ts';
@@ -269,6 +270,7 @@ export const routes = {
   ...operatorRoutes,
   ...accountAdminRoutes,
   ...quotaRoutes,
+  ...budgetRoutes,
   ...creditRoutes,
   ...priceRoutes,
   ...catalogAdminRoutes,

@@ -7,6 +7,7 @@ import { startReconcileLoop, type ReconcileLoop } from './base/reconcile-loop.ts
 import { makeDeleteAccounts } from './access/delete-accounts.ts';
 import { beginMetering } from './billing/begin-metering.ts';
 import { makeChargeUsage } from './billing/charge-usage.ts';
+import { makeFollowBudgets } from './billing/follow-budgets.ts';
 import { makeFollowMoney } from './billing/follow-money.ts';
 import { makeRenewPaidTime } from './billing/renew-paid-time.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
@@ -190,6 +191,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('renew paid time', RENEW_INTERVAL_MS, makeRenewPaidTime(foundation)),
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(foundation)),
     task('follow money', CHARGE_INTERVAL_MS, makeFollowMoney(foundation)),
+    task('follow budgets', CHARGE_INTERVAL_MS, makeFollowBudgets(foundation)),
     task('seal audit log', SEAL_INTERVAL_MS, () => audit.seal()),
     task('delete old audit records', EXPIRE_INTERVAL_MS, () => audit.deleteOld()),
     task(REGION_TEXTS_TASK, REGION_TEXTS_INTERVAL_MS, makeRegionTexts(foundation)),

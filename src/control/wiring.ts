@@ -38,6 +38,7 @@ import type { FreeSpaceMonitor } from './volumes/free-space.ts';
 import { makeSshIdentity } from './routing/ssh-host-key.ts';
 import { makeQuotes } from './billing/quotes.ts';
 import { makeCredits } from './billing/credits.ts';
+import { makeBudgets } from './billing/budgets.ts';
 import { makeQuotas } from './quotas/quotas.ts';
 import { makeOrphans } from './orphans/orphans.ts';
 import { makeTerminalHost } from './inside/terminals/local-host.ts';
@@ -79,6 +80,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       ...catalogUseCases(foundation),
       ...operatorUseCases(foundation),
       quotas: makeQuotas(foundation),
+      budgets: makeBudgets(foundation),
       credits: makeCredits(foundation),
       quotes: makeQuotes(foundation),
       events,

@@ -179,7 +179,9 @@ export const diagnoses = {
   AccountDisabled:
     'The account was disabled, so its instances were stopped; nothing was deleted. Start the instance again when an administrator has enabled the account.',
   NoMoney:
-    'The account had no money left, so its instances were stopped; volumes and files stay readable. Top up the account, and start the instance again; the event billing.stopped says what follows, and when.',
+    'The account had no money left, so its instances were stopped; volumes and files stay readable. Top up the account, and start the instance again; POST /api/billing/forecast says what follows, and when.',
+  BudgetReached:
+    'A budget of the account was reached, so the instance was stopped; nothing was deleted. Raise or delete the budget, or start the instance again next month; POST /api/billing/budget/list shows the budgets.',
   RootDiskOverSize:
     'The root disk grew past its size, so the instance was stopped; nothing was deleted. Start it again, and delete files outside of /root/dataDisk or move them there or to a volume; it may run as long as the root disk does not grow.',
   HostNearlyFull:

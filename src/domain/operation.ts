@@ -43,6 +43,7 @@ export const operationCauses = [
   'PaidTimeEnded',
   'AccountDisabled',
   'NoMoney',
+  'BudgetReached',
   ...diskStopCauses,
 ] as const;
 export type Cause = (typeof operationCauses)[number];

@@ -90,6 +90,12 @@ export function monthSpan(month: string, timeZone: string): TimeSpan {
   return { fromMs: edge(0), untilMs: edge(1) };
 }
 
+/** The month that contains a moment. */
+export function monthOf(atMs: number, timeZone: string): { month: string } & TimeSpan {
+  const month = new Date(wallOf(timeZone, atMs)).toISOString().slice(0, 7);
+  return { month, ...monthSpan(month, timeZone) };
+}
+
 /** Milliseconds that two spans share. */
 export const overlapMs = (one: TimeSpan, other: TimeSpan): number =>
   Math.max(0, Math.min(one.untilMs, other.untilMs) - Math.max(one.fromMs, other.fromMs));

@@ -10,6 +10,7 @@ const onSeveralLayers: Readonly<Record<string, readonly string[]>> = {
   account: ['contract', 'edge/http/handlers'],
   accounts: ['control/access', 'store/tables'],
   audit: ['contract', 'domain', 'control/audit', 'edge/http/handlers', 'store/tables'],
+  budgets: ['control/billing', 'edge/http/handlers', 'store/tables'],
   catalog: ['contract', 'domain', 'control/capacity', 'edge/http/handlers', 'store/tables'],
   contract: ['engines', 'storage'],
   credentials: ['edge/gateway', 'edge/http'],

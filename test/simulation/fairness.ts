@@ -111,8 +111,9 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     HostNearlyFull: false,
     // No account is disabled here.
     AccountDisabled: false,
-    // No money ends here.
+    // No money ends here, and no account has a budget.
     NoMoney: false,
+    BudgetReached: false,
     user: true,
     operator: true,
   };

@@ -15,6 +15,8 @@ import {
 import { noBalance } from '../../domain/no-balance.ts';
 import { availableFor, type Purchase } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
+import { monthOf } from '../../domain/usage-buckets.ts';
+import { isInScope, reachedBudgetsOf } from '../../store/tables/budgets.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import { lockWallets } from '../../store/tables/ledger.ts';
 import { chargedCostsOf, moneyStateOf, startingRowsOf } from '../../store/tables/money-steps.ts';
@@ -55,6 +57,7 @@ export async function refuseUnpaidRun(
   const { ownerId, spec } = instance;
   const isByHour = isHourly(spec.chargeMode);
   if (!isBilled || (what === 'start' && !isByHour)) return;
+  await refuseOverBudget(tx, instance, clock.now());
   const wallet = (await lockWallets(tx, [ownerId])).get(ownerId);
   if (!wallet) return;
   const [nowMs, purchase] = [clock.now(), purchaseOf(instance)];
@@ -83,6 +86,19 @@ export function refuseWithoutHour(
 ): void {
   if (availableMicros >= needMicros) return;
   throw noBalance({ needMicros, availableMicros }, { what, purpose: ' for an hour', instead: 'choose a cheaper type' });
+}
+
+async function refuseOverBudget(tx: Db, { id, ownerId }: Instance, nowMs: number): Promise<void> {
+  for (const budget of await reachedBudgetsOf(tx, ownerId)) {
+    if (monthOf(nowMs, budget.timeZone).month !== budget.month || !(await isInScope(tx, budget, id))) continue;
+    const { name, labelKey, labelValue, hardMicros, month, byAdministrator } = budget;
+    const scope = labelKey === '' ? '' : ` for ${labelKey}=${labelValue}`;
+    const remedy = byAdministrator === 1 ? 'ask an administrator to raise it' : 'raise or delete it';
+    throw new Refusal(
+      'no_balance',
+      `budget ${JSON.stringify(name)} of $${toDollars(BigInt(hardMicros ?? 0))} a month${scope} is reached in ${month}; ${remedy}, or wait for the next month`,
+    );
+  }
 }
 
 /** Whether storage is created or grows. */

@@ -29,6 +29,7 @@ import { environmentHandlers } from './handlers/environments.ts';
 import type { Handlers } from './handlers/handler.ts';
 import { creditHandlers } from './handlers/account-credits.ts';
 import { priceHandlers } from './handlers/prices.ts';
+import { budgetHandlers } from './handlers/budgets.ts';
 import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
@@ -175,6 +176,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...environmentHandlers(control.environments),
       ...operatorHandlers(control, pages),
       ...quotaHandlers(control.quotas),
+      ...budgetHandlers(control.budgets),
       ...creditHandlers(control.credits),
       ...priceHandlers(control.priceHistory),
       ...auditHandlers(control.audit),

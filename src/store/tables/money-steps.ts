@@ -35,9 +35,19 @@ export async function chargedPeriodsAfter(
     .execute();
 }
 
-export async function chargedCostsOf(db: Db, accountId: string): Promise<Cost[]> {
-  const periods = db.selectFrom('usagePeriod').select(priced).where('isCharging', '=', sql.lit(1));
-  return (await periods.where('accountId', '=', accountId).execute()).map(costOfPeriod);
+/** `among`: of these resources alone. */
+export async function chargedCostsOf(
+  db: Db,
+  accountId: string,
+  among: ReadonlySet<string> | null = null,
+): Promise<Cost[]> {
+  const periods = await db
+    .selectFrom('usagePeriod')
+    .select([...priced, 'subjectId'])
+    .where('isCharging', '=', sql.lit(1))
+    .where('accountId', '=', accountId)
+    .execute();
+  return periods.filter(({ subjectId }) => among === null || among.has(subjectId)).map(costOfPeriod);
 }
 
 /** Instances that are starting or restarting. */

@@ -1,0 +1,311 @@
+/** Budgets of an account: its own, and those of administrators, which it sees and cannot change. */
+import { fromDollars, toDollars } from '../../domain/catalog.ts';
+import { burnRate, lastingMs, type Cost, type MoneyStep } from '../../domain/money-ladder.ts';
+import { HOUR_MS } from '../../domain/meter.ts';
+import { grantedMicros, spendableCash } from '../../domain/purse.ts';
+import { accountNotFound, Refusal } from '../../domain/refusal.ts';
+import { monthOf } from '../../domain/usage-buckets.ts';
+import { encodeFlag } from '../../store/db/columns.ts';
+import type { Db } from '../../store/store.ts';
+import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
+import {
+  budgetNamed,
+  budgetsOf,
+  changeBudget,
+  deleteBudget,
+  insertBudget,
+  subjectsInScope,
+  type BudgetRow,
+} from '../../store/tables/budgets.ts';
+import { appendEvent } from '../../store/tables/events.ts';
+import { walletsOf } from '../../store/tables/ledger.ts';
+import { chargedCostsOf, moneyStateOf } from '../../store/tables/money-steps.ts';
+import { writeAsAdmin } from '../access/account-admin.ts';
+import type { Caller, Idempotency, Mutation } from '../base/caller.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
+import { idempotentWrite } from '../base/idempotent.ts';
+import { countBudget, noteBudget, spentByDays } from './follow-budgets.ts';
+import { costsOf } from './refuse-unpaid.ts';
+
+/** Dollars per calendar month. */
+export interface BudgetInput {
+  name: string;
+  scope?: { label: { key: string; value: string } } | undefined;
+  soft?: number | undefined;
+  hard?: number | undefined;
+  timeZone?: string | undefined;
+}
+
+export interface Budget {
+  name: string;
+  scope: { label: { key: string; value: string } } | null;
+  soft: number | null;
+  hard: number | null;
+  timeZone: string;
+  setBy: 'owner' | 'administrator';
+}
+
+export interface ListedBudget extends Budget {
+  month: string;
+  spent: number;
+  forecast: number;
+  softReached: boolean;
+  hardReached: boolean;
+}
+
+export interface Forecast {
+  available: number;
+  burnRate: number;
+  /** Null: nothing costs money. */
+  lastsUntilMs: number | null;
+  step: MoneyStep;
+  archiveAtMs: number | null;
+  deleteAtMs: number | null;
+  month: string;
+  timeZone: string;
+  monthToDate: number;
+  monthForecast: number;
+}
+
+type Named = { name: string };
+type OfAccount<Body> = Body & { username: string };
+
+export interface Budgets {
+  set: Mutation<BudgetInput, { budget: Budget }>;
+  list(caller: Caller): Promise<{ budgets: ListedBudget[] }>;
+  delete: Mutation<Named, Named>;
+  setFor: Mutation<OfAccount<BudgetInput>, { budget: Budget }>;
+  listFor(username: string): Promise<{ budgets: ListedBudget[] }>;
+  deleteFor: Mutation<OfAccount<Named>, Named>;
+  forecast(caller: Caller): Promise<Forecast>;
+}
+
+/** Own ones of an account, and as many of administrators. */
+export const MAX_BUDGETS = 20;
+
+const micros = (dollars: number | undefined): number | null =>
+  dollars === undefined ? null : Number(fromDollars(dollars));
+const dollars = (amount: number | null): number | null => (amount === null ? null : toDollars(BigInt(amount)));
+
+const shown = (
+  row: Pick<
+    BudgetRow,
+    'name' | 'labelKey' | 'labelValue' | 'softMicros' | 'hardMicros' | 'timeZone' | 'byAdministrator'
+  >,
+): Budget => ({
+  name: row.name,
+  scope: row.labelKey === '' ? null : { label: { key: row.labelKey, value: row.labelValue } },
+  soft: dollars(row.softMicros),
+  hard: dollars(row.hardMicros),
+  timeZone: row.timeZone,
+  setBy: row.byAdministrator === 1 ? 'administrator' : 'owner',
+});
+
+const budgetNotFound = (name: string): Refusal =>
+  new Refusal('not_found', `budget ${JSON.stringify(name)} not found; POST /api/billing/budget/list lists the budgets`);
+
+interface Writer {
+  accountId: string;
+  byAdministrator: boolean;
+  nowMs: number;
+  randomUuid: () => string;
+}
+
+async function writeBudget(
+  tx: Db,
+  by: Writer,
+  { name, scope, soft, hard, timeZone }: BudgetInput & { timeZone: string },
+): Promise<{ budget: Budget }> {
+  const { accountId, byAdministrator, nowMs } = by;
+  const before = await budgetNamed(tx, accountId, name);
+  if (before) refuseOthers(before, byAdministrator);
+  else await refuseTooMany(tx, accountId, byAdministrator);
+  const fields = {
+    name,
+    labelKey: scope?.label.key ?? '',
+    labelValue: scope?.label.value ?? '',
+    timeZone,
+    softMicros: micros(soft),
+    hardMicros: micros(hard),
+    byAdministrator: encodeFlag(byAdministrator),
+    // Counted anew.
+    month: '',
+    settledUntilMs: 0,
+    settledMicros: 0,
+    softReached: encodeFlag(false),
+    hardReached: encodeFlag(false),
+  };
+  if (before) await changeBudget(tx, before.id, fields);
+  else await insertBudget(tx, { ...fields, id: by.randomUuid(), accountId, createdAtMs: nowMs });
+  const budget = shown(fields);
+  await appendEvent(tx, { accountId, atMs: nowMs, kind: 'billing.budgetSet', subjectId: accountId, data: budget });
+  return { budget };
+}
+
+async function removeBudget(
+  tx: Db,
+  { accountId, byAdministrator, nowMs }: Omit<Writer, 'randomUuid'>,
+  name: string,
+): Promise<Named> {
+  const before = await budgetNamed(tx, accountId, name);
+  if (!before) throw budgetNotFound(name);
+  refuseOthers(before, byAdministrator);
+  await deleteBudget(tx, before.id);
+  await appendEvent(tx, {
+    accountId,
+    atMs: nowMs,
+    kind: 'billing.budgetDeleted',
+    subjectId: accountId,
+    data: { name },
+  });
+  return { name };
+}
+
+export function makeBudgets(deps: UseCaseDeps): Budgets {
+  const { store, time, metering, readCatalog, randomUuid } = deps;
+  const { clock } = metering;
+
+  async function holderOf(username: string): Promise<string> {
+    const account = await accountByLogin(store.read, username);
+    if (!account) throw accountNotFound(username);
+    return account.id;
+  }
+
+  /** A budget that is reached already counts for the next launch. */
+  async function counted<Answer>(accountId: string, name: string, answer: Promise<Answer>): Promise<Answer> {
+    const set = await answer;
+    const row = await budgetNamed(store.read, accountId, name);
+    if (row) await noteBudget({ store, nowMs: clock.now(), atMs: time.now() }, row);
+    return set;
+  }
+
+  /** `idempotentWrite` under the lock of the account. */
+  const asOwner = <Answer>(
+    { accountId }: Caller,
+    idempotency: Idempotency | null,
+    fn: (tx: Db, by: Writer) => Promise<Answer>,
+  ): Promise<Answer> =>
+    idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) => {
+      await lockAccount(tx, accountId);
+      return fn(tx, { accountId, byAdministrator: false, nowMs, randomUuid });
+    });
+
+  const costsIn = async (row: BudgetRow): Promise<Cost[]> =>
+    chargedCostsOf(store.read, row.accountId, await subjectsInScope(store.read, row));
+
+  async function listed(row: BudgetRow): Promise<ListedBudget> {
+    const nowMs = clock.now();
+    const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs);
+    const reaches = (limitMicros: number | null): boolean => limitMicros !== null && spentMicros >= limitMicros;
+    return {
+      ...shown(row),
+      month,
+      spent: toDollars(BigInt(spentMicros)),
+      forecast: toDollars(BigInt(spentMicros) + restOf(await costsIn(row), untilMs - nowMs)),
+      softReached: reaches(row.softMicros),
+      hardReached: reaches(row.hardMicros),
+    };
+  }
+
+  async function list(accountId: string): Promise<{ budgets: ListedBudget[] }> {
+    const budgets: ListedBudget[] = [];
+    for (const row of await budgetsOf(store.read, accountId)) budgets.push(await listed(row));
+    return { budgets };
+  }
+
+  return {
+    forecast: makeForecast(deps),
+    async set(caller, body, idempotency) {
+      refuseWrongLimits(body);
+      const timeZone = body.timeZone ?? (await zoneOf(readCatalog));
+      const work = asOwner(caller, idempotency, (tx, by) => writeBudget(tx, by, { ...body, timeZone }));
+      return counted(caller.accountId, body.name, work);
+    },
+    list: ({ accountId }) => list(accountId),
+    delete: (caller, { name }, idempotency) => asOwner(caller, idempotency, (tx, by) => removeBudget(tx, by, name)),
+
+    async setFor(caller, { username, ...body }, idempotency) {
+      refuseWrongLimits(body);
+      const accountId = await holderOf(username);
+      const timeZone = body.timeZone ?? (await zoneOf(readCatalog));
+      const work = writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
+        writeBudget(tx, { accountId, byAdministrator: true, nowMs, randomUuid }, { ...body, timeZone }),
+      );
+      return counted(accountId, body.name, work);
+    },
+    listFor: async (username) => list(await holderOf(username)),
+    async deleteFor(caller, { username, name }, idempotency) {
+      const accountId = await holderOf(username);
+      return writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
+        removeBudget(tx, { accountId, byAdministrator: true, nowMs }, name),
+      );
+    },
+  };
+}
+
+/** Zone of the first region with off-peak windows, else of the host. */
+async function zoneOf(readCatalog: UseCaseDeps['readCatalog']): Promise<string> {
+  const { regions } = await readCatalog();
+  const given = [...regions.values()].flatMap(({ offPeak }) => (offPeak ? [offPeak.timeZone] : []));
+  return given[0] ?? new Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+const makeForecast =
+  ({ store, metering, readCatalog }: UseCaseDeps): Budgets['forecast'] =>
+  async ({ accountId }) => {
+    const nowMs = metering.clock.now();
+    const { purse } = (await walletsOf(store.read, [accountId])).get(accountId) ?? {};
+    if (!purse) throw accountNotFound(accountId);
+    const costs = metering.isBilled ? await costsOf(store.read, accountId) : [];
+    const leftMs = lastingMs(purse, costs, nowMs);
+    const timeZone = await zoneOf(readCatalog);
+    const { month, fromMs, untilMs } = monthOf(nowMs, timeZone);
+    const spent = await spentByDays(store.read, { accountId, labelKey: '', labelValue: '' }, { fromMs, untilMs });
+    const { step, archiveAtMs, deleteAtMs } = await moneyStateOf(store.read, accountId);
+    return {
+      available: toDollars(
+        spendableCash(purse) + grantedMicros(purse, 'voucher', nowMs) + grantedMicros(purse, 'credit', nowMs),
+      ),
+      burnRate: toDollars(burnRate(costs)),
+      lastsUntilMs: leftMs === Infinity ? null : Math.round(nowMs + leftMs),
+      step,
+      archiveAtMs,
+      deleteAtMs,
+      month,
+      timeZone,
+      monthToDate: toDollars(BigInt(spent)),
+      monthForecast: toDollars(BigInt(spent) + restOf(costs, untilMs - nowMs)),
+    };
+  };
+
+const restOf = (costs: readonly Cost[], ms: number): bigint => (burnRate(costs) * BigInt(ms)) / BigInt(HOUR_MS);
+
+function refuseWrongLimits({ soft, hard }: BudgetInput): void {
+  if (soft === undefined && hard === undefined)
+    throw new Refusal('field_missing', 'field "soft" is not set; or send "hard", or both');
+  if (soft !== undefined && hard !== undefined && soft > hard)
+    throw new Refusal(
+      'field_value',
+      `field "soft" is ${soft}, more than "hard", which is ${hard}: it must be at most that, because a hard limit stops all before`,
+    );
+}
+
+function refuseOthers({ byAdministrator, name }: BudgetRow, isAdministrator: boolean): void {
+  if ((byAdministrator === 1) === isAdministrator) return;
+  throw new Refusal(
+    'name_taken',
+    byAdministrator === 1
+      ? `budget ${JSON.stringify(name)} was set by an administrator, and only administrators change it; choose another name`
+      : `the account has a budget ${JSON.stringify(name)} of its own; choose another name`,
+  );
+}
+
+async function refuseTooMany(tx: Db, accountId: string, byAdministrator: boolean): Promise<void> {
+  const rows = await budgetsOf(tx, accountId);
+  const count = rows.filter((row) => (row.byAdministrator === 1) === byAdministrator).length;
+  if (count < MAX_BUDGETS) return;
+  throw new Refusal(
+    'over_quota',
+    `the account has ${count} budgets, the most there may be; delete one, or change one by its name`,
+  );
+}

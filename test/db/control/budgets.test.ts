@@ -1,0 +1,149 @@
+/** Budgets of accounts: what counts, what they refuse and stop, and who may change them. */
+import { expect, test } from 'vitest';
+import { realTime } from '../../../src/control/base/time.ts';
+import type { BudgetInput } from '../../../src/control/billing/budgets.ts';
+import type { Caller } from '../../../src/control/index.ts';
+import type { LaunchInput } from '../../../src/control/instances/instances.ts';
+import { fromDollars } from '../../../src/domain/catalog.ts';
+import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { expectRefused } from './access-fixture.ts';
+
+const DAY_MS = 86_400_000;
+/** Intervals of the booking, the budgets, and the sweep. */
+const TASKS_MS = [10_000, 25_000];
+const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
+const team = { label: { key: 'team', value: 'physics' } };
+const timeZone = 'UTC';
+
+async function movable(store: Store) {
+  const clock = { aheadMs: 0 };
+  // The middle of a month: no test crosses its end by chance.
+  const { year, month } = { year: new Date().getUTCFullYear(), month: new Date().getUTCMonth() };
+  clock.aheadMs = Date.UTC(year, month + 1, 15) - Date.now();
+  const world = await makeWorld(store, { clock, time });
+  const { control } = world.running;
+  const caller = await world.account('ann');
+  return {
+    world,
+    clock,
+    caller,
+    control,
+    set: (body: Omit<BudgetInput, 'timeZone'>) => control.budgets.set(caller, { timeZone, ...body }, null),
+    launch: (over: Partial<LaunchInput> = {}) => control.instances.launch(caller, world.launchInput(over), null),
+    /** Writes a charge as a booking does. */
+    charge: (dollars: number, subjectId: string, atMs = Date.now() + clock.aheadMs, kind = 'charge') =>
+      store.write((tx) =>
+        writeEntries(tx, [
+          {
+            ...plainEntry,
+            accountId: caller.accountId,
+            atMs,
+            kind,
+            fromLedger: kind === 'refund' ? 'revenue' : 'cash',
+            toLedger: kind === 'refund' ? 'cash' : 'revenue',
+            amountMicros: Number(fromDollars(dollars)),
+            subjectId,
+          },
+        ]),
+      ),
+  };
+}
+
+async function eventsOf({ store }: World, { accountId }: Caller): Promise<string[]> {
+  const events = store.read.selectFrom('event').select('kind').where('accountId', '=', accountId).orderBy('seq');
+  return (await events.execute()).map(({ kind }) => kind).filter((kind) => kind.startsWith('billing.budget'));
+}
+
+onBothEngines('a budget', (open) => {
+  test('tells once a month of its soft limit, and stops and refuses at its hard one in its scope alone', async () => {
+    const { world, clock, caller, control, set, launch, charge } = await movable(await open());
+    const inside = (await launch({ labels: { team: 'physics' } })).instanceId;
+    const outside = (await launch({ name: 'other' })).instanceId;
+    for (const id of [inside, outside]) await world.until(id, hasStatus('Running'));
+    await set({ name: 'physics', scope: team, soft: 5, hard: 10 });
+    await charge(6, outside);
+    await charge(6, inside);
+    clock.aheadMs += 61_000;
+    await eventually(async () => (await eventsOf(world, caller)).includes('billing.budgetSoft'));
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([
+      { name: 'physics', scope: team, soft: 5, hard: 10, softReached: true, hardReached: false, setBy: 'owner' },
+    ]);
+    await charge(4, inside);
+    clock.aheadMs += 61_000;
+    const stopped = await world.until(inside, hasStatus('Stopped'));
+    expect(stopped.instanceRuntimeInfo).toMatchObject({ diagnosisReason: 'BudgetReached' });
+    const refusal = /budget "physics" of \$10 a month for team=physics is reached/;
+    await expectRefused(launch({ name: 'third', labels: { team: 'physics' } }), 'no_balance', refusal);
+    await expectRefused(control.instances.start(caller, { instanceId: inside }, null), 'no_balance', refusal);
+    expect((await world.instance(outside)).instanceRuntimeInfo.status).toBe('Running');
+    const { instanceId } = await launch({ name: 'fourth', labels: { team: 'chemistry' } });
+    await world.until(instanceId, hasStatus('Running'));
+    expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet', 'billing.budgetSoft', 'billing.budgetHard']);
+
+    clock.aheadMs += 25 * DAY_MS;
+    await control.instances.start(caller, { instanceId: inside }, null);
+    await world.until(inside, hasStatus('Running'));
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ softReached: false, hardReached: false }]);
+  });
+
+  test('counts charges and purchases less refunds of its month, settled and new', async () => {
+    const { world, caller, control, set, charge, clock } = await movable(await open());
+    const nowMs = Date.now() + clock.aheadMs;
+    await charge(100, 'x', nowMs - 20 * DAY_MS);
+    await charge(1, 'x', nowMs - 10 * DAY_MS);
+    await charge(2, 'x', nowMs - 2 * DAY_MS, 'prepayment');
+    await charge(0.5, 'x', nowMs, 'refund');
+    await set({ name: 'all', soft: 50 });
+    const spent = async () => (await control.budgets.list(caller)).budgets[0]?.spent;
+    expect(await spent()).toBe(2.5);
+    await charge(4, 'x', nowMs);
+    expect(await spent()).toBe(6.5);
+    expect(await control.budgets.forecast(caller)).toMatchObject({ monthToDate: 6.5, step: 'none', burnRate: 0 });
+    expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet']);
+  });
+
+  test('counts at once when it is set, and no more when it is raised or deleted', async () => {
+    const { caller, control, set, launch, charge } = await movable(await open());
+    await charge(10, 'x');
+    await set({ name: 'all', hard: 10 });
+    await expectRefused(launch(), 'no_balance', /budget "all"/);
+    await set({ name: 'all', hard: 11 });
+    await launch();
+    await set({ name: 'all', hard: 5 });
+    await expectRefused(launch({ name: 'second' }), 'no_balance', /raise or delete it/);
+    await control.budgets.delete(caller, { name: 'all' }, null);
+    await launch({ name: 'second' });
+  });
+
+  test('shows the owner what an administrator set, and only administrators change that', async () => {
+    const { world, caller, control, set, launch, charge } = await movable(await open());
+    await charge(10, 'x');
+    const of = { username: 'ann', name: 'cap', timeZone };
+    await control.budgets.setFor(world.caller, { ...of, hard: 10 }, null);
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ name: 'cap', setBy: 'administrator' }]);
+    await expectRefused(launch(), 'no_balance', /ask an administrator to raise it/);
+    await expectRefused(set({ name: 'cap', hard: 100 }), 'name_taken', /only administrators change it/);
+    await expectRefused(control.budgets.delete(caller, { name: 'cap' }, null), 'name_taken', /administrator/);
+    await set({ name: 'own', hard: 100 });
+    const other = control.budgets.setFor(world.caller, { ...of, name: 'own', hard: 1 }, null);
+    await expectRefused(other, 'name_taken', /of its own/);
+    await expectRefused(control.budgets.setFor(caller, { ...of, hard: 11 }, null), 'forbidden', /administrators/);
+    await control.budgets.deleteFor(world.caller, { username: 'ann', name: 'cap' }, null);
+    await launch();
+    expect((await control.budgets.listFor('ann')).budgets).toMatchObject([{ name: 'own' }]);
+  });
+
+  test('is refused without a limit, with a soft one above the hard, and beyond twenty', async () => {
+    const { caller, control, set } = await movable(await open());
+    await expectRefused(set({ name: 'none' }), 'field_missing', /"soft"/);
+    await expectRefused(set({ name: 'crossed', soft: 2, hard: 1 }), 'field_value', /at most that/);
+    await expectRefused(control.budgets.delete(caller, { name: 'nobody' }, null), 'not_found', /"nobody" not found/);
+    await Promise.all(Array.from({ length: 20 }, (_, at) => set({ name: `b${at}`, soft: at })));
+    await expectRefused(set({ name: 'b20', soft: 1 }), 'over_quota', /20 budgets/);
+    await set({ name: 'b7', soft: 700 });
+    expect((await control.budgets.list(caller)).budgets).toHaveLength(20);
+  });
+});
