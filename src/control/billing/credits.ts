@@ -16,6 +16,7 @@ import { managedTypeById } from '../../store/tables/catalog-rows.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import {
+  endGrant,
   entryById,
   grantPage,
   insertEntry,
@@ -205,6 +206,8 @@ async function writeReversal(tx: Db, { caller, given, reason, nowMs }: Reversal)
       ? { ...purse, cashMicros: purse.cashMicros - amountMicros }
       : { ...purse, grants: purse.grants.map((one) => (one.id === grantId ? { ...one, leftMicros: 0n } : one)) };
   await saveWallets(tx, before, [{ accountId, purse: after }]);
+  // Later refunds to it expire.
+  if (grantId !== '') await endGrant(tx, grantId, nowMs);
   const entry = await insertEntry(tx, {
     ...plainEntry,
     accountId,

@@ -216,6 +216,10 @@ export async function insertGrant(tx: Db, grant: Insertable<CreditGrantTable>): 
   await tx.insertInto('creditGrant').values(grant).execute();
 }
 
+export async function endGrant(tx: Db, id: string, nowMs: number): Promise<void> {
+  await tx.updateTable('creditGrant').set({ expiresAtMs: nowMs }).where('id', '=', id).execute();
+}
+
 export async function entryById(db: Db, id: number): Promise<EntryRow | undefined> {
   return db.selectFrom('entry').selectAll().where('id', '=', id).executeTakeFirst();
 }

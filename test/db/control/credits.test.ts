@@ -125,6 +125,19 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
     for (const unknown of ['999999', '0', 'x', '1e3']) await expectRefused(reverse(unknown), 'not_found', /not found/);
   });
 
+  test('a refund to a voucher that was taken back cannot be spent', async () => {
+    const { world, ann, credits, give, balance } = await openWorld(open);
+    const { instances } = world.running.control;
+    const { entry } = await give({ kind: 'voucher', amount: 50 });
+    const billing = { chargeMode: 'perWeek', duration: 2 } as const;
+    const launched = await instances.launch(ann, world.launchInput({ billing }), null);
+    await credits.reverse(world.caller, { entryId: entry.entryId, reason: 'withdrawn' }, null);
+    await instances.terminate(ann, { instanceId: launched.instanceId }, null);
+    const refunds = (await entriesOf(world, ann)).filter(({ kind }) => kind === 'refund');
+    expect(refunds).toEqual([expect.objectContaining({ toLedger: 'voucher' })]);
+    expect(await balance()).toMatchObject({ balance: 10, availableVoucherAmount: 0 });
+  });
+
   test('never takes a deposit back twice when two requests come at once', async () => {
     const { world, credits, give, balance } = await openWorld(open);
     const { entry } = await give();
