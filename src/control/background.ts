@@ -11,6 +11,8 @@ import { makeFollowBudgets } from './billing/follow-budgets.ts';
 import { makeFollowMoney } from './billing/follow-money.ts';
 import { makeRenewPaidTime } from './billing/renew-paid-time.ts';
 import { makeStopDisabled } from './auto-stop/stop-disabled.ts';
+import { makeOffPeakWindows } from './auto-stop/off-peak-windows.ts';
+import { makeResume } from './auto-stop/resume-stopped.ts';
 import { makeStopDue } from './auto-stop/stop-policy.ts';
 import { makeImageReconciler } from './images/reconcile-image.ts';
 import { makeApplyEgress } from './instances/egress.ts';
@@ -19,6 +21,7 @@ import { makeDiskMeasurements } from './volumes/disk-measurements.ts';
 import { deleteDiskOrphans, sweepDisks } from './orphans/disk-orphans.ts';
 import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDisks } from './volumes/disk-usage.ts';
 import { makeDiskWatch } from './volumes/disk-watch.ts';
+import { makeReclaimSpots } from './capacity/reclaim-spots.ts';
 import { makeDrainStops } from './capacity/drain.ts';
 import { makeRegionTexts } from './catalog/region-texts.ts';
 import { makeProbe } from './capacity/probe.ts';
@@ -181,6 +184,9 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
+    task('off-peak windows', STOP_DUE_INTERVAL_MS, makeOffPeakWindows(foundation)),
+    task('reclaim spot instances', STOP_DUE_INTERVAL_MS, makeReclaimSpots(foundation)),
+    task('resume', STOP_DUE_INTERVAL_MS, makeResume(foundation)),
     task('stops of drains', STOP_DUE_INTERVAL_MS, makeDrainStops(foundation)),
     task(DISABLED_TASK, DISABLED_INTERVAL_MS, makeStopDisabled(foundation)),
     task('delete accounts', DELETE_ACCOUNTS_INTERVAL_MS, makeDeleteAccounts(foundation)),

@@ -12,6 +12,7 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
     generation: instance.generation + 1,
     requestedAtMs: nowMs,
     attempts: 0,
+    notBeforeMs: null,
     waitsSinceMs: null,
     waitsUntilMs: null,
     operation: beginOperation(action, cause, nowMs),
@@ -33,6 +34,8 @@ export function applyAction(action: Action, instance: Instance, nowMs: number, c
         ...next,
         desired: 'running',
         mustHalt: false,
+        windowEndsAtMs: null,
+        reclaimAtMs: null,
         stopPolicy: withoutPastStop(instance.stopPolicy, nowMs),
         observed: {
           ...cleared,

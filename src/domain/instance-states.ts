@@ -19,7 +19,8 @@
  * A failure before the image pull or the container is `InitializationFailed`, later
  * `StartingFailed` (also when the image never arrives). Both are permanent: desired becomes
  * `stopped`, capacity is freed, and the user may start, terminate or, once a container existed,
- * archive. A launch in the capacity queue is `Initializing`, phase `Queued`, reason `NoCapacity`. A
+ * archive. A launch in the capacity queue is `Initializing`, phase `Queued`, reason `NoCapacity`;
+ * before its off-peak window the reason is `OffPeakWait`, and it is in no queue. A
  * container that exits or disappears while `running` is desired is restarted with back-off, up to
  * `limits.maxAttempts`.
  *
@@ -134,6 +135,8 @@ export const diagnoses = {
   '': '',
   NoCapacity:
     'The region has too little free capacity. The instance waits in the capacity queue and starts automatically. To stop waiting, terminate it and choose another type.',
+  OffPeakWait:
+    'The charge mode is tidePerHour, and no off-peak window of the region is open. The instance starts by itself when the next one opens. To stop waiting, stop or terminate it.',
   EngineUnreachable:
     'The container engine of the region does not answer. Nothing is lost; the instance continues automatically when the engine answers.',
   BackOff:
@@ -171,6 +174,10 @@ export const diagnoses = {
     'The root disk could not be saved as an image. Nothing is lost: try again; after a change of the instance, change it back and start it.',
   ScheduledStop: 'The instance was stopped at its scheduled time. Start it again when you need it.',
   MaxRunTime: 'The instance reached its longest run time. Start it again when you need it.',
+  OffPeakEnded:
+    'The off-peak window ended. Start the instance again to wait for the next window; with the option resume it starts by itself.',
+  SpotReclaimed:
+    'An instance at full price needed the capacity of this spot instance. Start it again when there is capacity; with the option resume it waits for capacity by itself.',
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
   PaidTimeEnded:

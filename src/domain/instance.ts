@@ -123,6 +123,12 @@ export interface Instance {
   /** Joined the capacity queue; null when placed or in no need of capacity. */
   waitsSinceMs: number | null;
   waitsUntilMs: number | null;
+  /** Opening of the off-peak window that it waits for without capacity; null: it does not wait. */
+  notBeforeMs: number | null;
+  /** Announced end of the off-peak window. */
+  windowEndsAtMs: number | null;
+  /** Announced stop of a reclaimed spot instance. */
+  reclaimAtMs: number | null;
   stopPolicy: StopPolicy;
   archive: Archive | null;
   /** Counts changes outside of reconciles that keep the generation: name, changes, stop policy. */

@@ -69,7 +69,7 @@ export function rateOfInstance(instance: Instance): Rate | null {
   }
   if (observed.status === 'Running')
     return isHourly(spec.chargeMode) ? compute('charged', currentPriceMicros(instance)) : compute('paidAhead');
-  if (instance.waitsSinceMs !== null) return compute('waiting');
+  if (instance.waitsSinceMs !== null || instance.notBeforeMs !== null) return compute('waiting');
   if (observed.status === 'PullingImage') return compute('pulling');
   return compute(observed.status === 'Restarting' ? 'restarting' : 'starting');
 }

@@ -37,6 +37,8 @@ export type OperationState = (typeof operationStates)[number];
 export const operationCauses = [
   'user',
   'operator',
+  /** The start after an automatic stop, by the option `resume`. */
+  'resume',
   'ScheduledStop',
   'MaxRunTime',
   'IdleStop',
@@ -44,6 +46,8 @@ export const operationCauses = [
   'AccountDisabled',
   'NoMoney',
   'BudgetReached',
+  'OffPeakEnded',
+  'SpotReclaimed',
   ...diskStopCauses,
 ] as const;
 export type Cause = (typeof operationCauses)[number];

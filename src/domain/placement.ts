@@ -22,6 +22,8 @@
  * ones once they fit. So earlier entries delay nobody for longer than `RESERVATION_MS`, however
  * many they are and whatever they intend: all joined before, and a re-join goes to the end. The
  * price: a large request may see many small ones pass after that time.
+ *
+ * Entries of spot types come after all others, and hold no reservation.
  */
 import { capacityOf, type Capacity, type InstanceType } from './catalog.ts';
 
@@ -60,6 +62,8 @@ export const RESERVATION_MS = 10 * 60_000;
 export interface QueuedRequest {
   need: Capacity;
   ownerId: string;
+  /** Holds no reservation, and comes after the others; default no. */
+  isSpot?: boolean;
   /** Wall clock. A future time (the clock was set back) counts as expired. */
   joinedAtMs: number;
 }
@@ -70,7 +74,8 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
   let reservedCount = 0;
   const accountsWaiting = new Set<string>();
   const placedCapacity = new Map<string, Capacity>();
-  const mayReserve = ({ need, ownerId, joinedAtMs }: QueuedRequest): boolean =>
+  const mayReserve = ({ need, ownerId, joinedAtMs, isSpot = false }: QueuedRequest): boolean =>
+    !isSpot &&
     !fits(need, free) &&
     !accountsWaiting.has(ownerId) &&
     joinedAtMs <= nowMs &&
@@ -78,6 +83,10 @@ export function walkQueue(region: RegionCapacity, nowMs: number) {
     fits(need, region.total);
   return {
     free: (): Capacity => free,
+    /** Counts capacity that is about to be free. */
+    add(capacity: Capacity): void {
+      free = addCapacity(free, capacity);
+    },
     reservedCount: (): number => reservedCount,
     mayReserve,
     /** Whether the next entry is placed now. `accountUse`: held by the account's instances. */

@@ -38,6 +38,7 @@ export type InstanceObservation =
 export type Step =
   /** Nothing to do until a change, or for `afterMs`. */
   | { do: 'rest'; afterMs?: number }
+  | { do: 'awaitWindow' }
   | { do: 'acquireCapacity' }
   /** Image, disks, container, in this order; then check readiness. */
   | { do: 'ensure'; show: Partial<Observed> }
@@ -128,7 +129,7 @@ const isStillRunning = ({ running, docker }: PresentObservation): boolean => run
 function stopReason({ operation: { kind, cause, state }, observed }: Instance): Diagnosis {
   if (kind === 'expandDisk') return observed.diagnosis;
   if (kind === 'archive' && state === 'Failed') return 'ArchiveFailed';
-  if (kind !== 'stop' || cause === 'user') return '';
+  if (kind !== 'stop' || cause === 'user' || cause === 'resume') return '';
   return cause === 'operator' ? 'OperatorStop' : cause;
 }
 
@@ -180,6 +181,7 @@ function planArchived(instance: Instance, observation: KnownObservation, nowMs: 
 
 function planRunning(instance: Instance, observation: KnownObservation, nowMs: number, limits: Limits): Step {
   const { observed } = instance;
+  if (instance.notBeforeMs !== null) return { do: 'awaitWindow' };
   if (instance.waitsSinceMs !== null) return { do: 'acquireCapacity' };
   const overdue = findOverdue(instance, nowMs, limits);
   if (overdue) return failPermanently(instance, overdue.reason, overdue.text);

@@ -86,7 +86,7 @@ const names = (usage: Usage): QuotaName[] => Object.keys(usage).filter(isQuotaNa
 const underWay = ({ endedAtMs }: Operation): number => (endedAtMs === null ? 1 : 0);
 
 export function usageOfInstance(instance: Instance, holdsCapacity: boolean): Usage {
-  const { spec, desired, observed, operation, waitsSinceMs } = instance;
+  const { spec, desired, observed, operation, waitsSinceMs, notBeforeMs } = instance;
   if (desired === 'released') return {};
   const rootDiskGB = observed.status === 'Archived' ? 0 : spec.type.rootDiskGB;
   const kept: Usage = {
@@ -95,7 +95,7 @@ export function usageOfInstance(instance: Instance, holdsCapacity: boolean): Usa
     nodePorts: heldPortCount(instance),
     operations: underWay(operation),
   };
-  if (!holdsCapacity && waitsSinceMs === null) return kept;
+  if (!holdsCapacity && waitsSinceMs === null && notBeforeMs === null) return kept;
   const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
   const ofType: Usage = gpus === 0 ? {} : { [`gpus/${spec.type.gpuName}`]: gpus };
   return { ...kept, ...ofType, cpus: cpuMilli, memoryGB: memoryMiB, gpus };

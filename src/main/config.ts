@@ -191,6 +191,7 @@ const schema = z.object({
   BERTH_DISK_RESERVE_PERCENT: z.coerce.number().min(0.1).max(90).optional(),
   BERTH_ACCOUNT_POOL_PERCENT: z.coerce.number().min(1).max(100).default(80),
   BERTH_MAX_RUN_HOURS: wholeUpTo(YEAR_HOURS).optional(),
+  BERTH_SPOT_GRACE_SECONDS: z.coerce.number().min(0).max(540).default(120),
   BERTH_IDLE_STOP_MINUTES: wholeUpTo(YEAR_HOURS * 60).optional(),
   BERTH_POOL: poolConfig.optional(),
   BERTH_POOL_FILESYSTEM: poolConfig.optional(),
@@ -346,6 +347,7 @@ function configOf(data: Settings) {
     accountPoolShare: data.BERTH_ACCOUNT_POOL_PERCENT / 100,
     /** Longest run of an instance; null: unlimited. */
     maxRunMs: data.BERTH_MAX_RUN_HOURS === undefined ? null : data.BERTH_MAX_RUN_HOURS * 3_600_000,
+    spotGraceMs: data.BERTH_SPOT_GRACE_SECONDS * 1_000,
     /** Idle stop of new instances; null: none. */
     idleStopMs: data.BERTH_IDLE_STOP_MINUTES === undefined ? null : data.BERTH_IDLE_STOP_MINUTES * 60_000,
     pools: {

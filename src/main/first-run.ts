@@ -17,7 +17,15 @@ import {
   fromDollars,
   type Micros,
 } from '../domain/catalog.ts';
-import { regionWithUsage, saveRegion, saveSetting, setting, ensureSetting } from '../store/tables/catalog.ts';
+import { defaultOffPeak } from '../domain/off-peak.ts';
+import {
+  regionWithUsage,
+  saveFirstOffPeak,
+  saveRegion,
+  saveSetting,
+  setting,
+  ensureSetting,
+} from '../store/tables/catalog.ts';
 import {
   insertManagedImage,
   insertManagedType,
@@ -192,12 +200,16 @@ export const defaultRegionId = (store: Store, uuid: string): Promise<RegionId> =
 export const installationId = (store: Store, uuid: string): Promise<string> =>
   store.write((tx) => ensureSetting(tx, 'installation', uuid));
 
-/** Creates or updates the region. The probe sets its capacity once the engine answers. */
+/**
+ * Creates or updates the region, with off-peak windows at its first run. The probe sets its
+ * capacity once the engine answers.
+ */
 export async function saveDefaultRegion(
   store: Store,
   region: Region,
   machine: Machine,
   { nodePorts: { first, last }, cpuOvercommit }: Pick<Config, 'nodePorts' | 'cpuOvercommit'>,
+  timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone,
 ): Promise<void> {
   const before = await regionWithUsage(store.read, region.id);
   const total = before?.total ?? {
@@ -209,5 +221,9 @@ export async function saveDefaultRegion(
     await saveRegion(tx, region, { ...total, nodePorts: last - first + 1 });
     const change = { fromMs: Date.now(), regionId: region.id, byAccountId: '' };
     if (!before) await recordStoragePrices(tx, change, defaultStoragePrices);
+    const key = `offPeak.${region.id}`;
+    if ((await setting(tx, key)) !== undefined) return;
+    await saveSetting(tx, key, 'offered');
+    await saveFirstOffPeak(tx, region.id, defaultOffPeak(timeZone));
   });
 }

@@ -265,6 +265,7 @@ async function makeRunningControl(
       idle: config.idleStopMs === null ? null : idlePolicy(config.idleStopMs),
     },
     idleLimits,
+    spotGraceMs: config.spotGraceMs,
     eventRetentionMs: config.eventRetentionMs,
     anyWebhookAddress: config.anyWebhookAddress,
     webhookGiveUpMs: config.webhookGiveUpMs,

@@ -20,6 +20,7 @@ import { webhooks } from './migrations/0017-webhooks.ts';
 import { instanceTypeIndex } from './migrations/0018-instance-type-index.ts';
 import { billing } from './migrations/0019-billing.ts';
 import { paidTime } from './migrations/0020-paid-time.ts';
+import { notices } from './migrations/0021-notices.ts';
 import { prices } from './migrations/0022-prices.ts';
 import { payments } from './migrations/0023-payments.ts';
 import { budgets } from './migrations/0024-budgets.ts';
@@ -48,6 +49,7 @@ export const migrations: readonly Migration[] = [
   instanceTypeIndex,
   billing,
   paidTime,
+  notices,
   prices,
   payments,
   budgets,

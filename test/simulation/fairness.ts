@@ -114,6 +114,10 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
     // No money ends here, and no account has a budget.
     NoMoney: false,
     BudgetReached: false,
+    // No off-peak or spot instances are launched here.
+    OffPeakEnded: false,
+    SpotReclaimed: false,
+    resume: false,
     user: true,
     operator: true,
   };

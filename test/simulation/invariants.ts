@@ -247,4 +247,5 @@ export function wrongAtRest(all: readonly StoredInstance[], owned: readonly Owne
 }
 
 /** A queued instance has no capacity yet. */
-const isToRun = ({ desired, waitsSinceMs }: Instance): boolean => desired === 'running' && waitsSinceMs === null;
+const isToRun = ({ desired, waitsSinceMs, notBeforeMs }: Instance): boolean =>
+  desired === 'running' && waitsSinceMs === null && notBeforeMs === null;

@@ -15,6 +15,8 @@ export interface UseCaseDeps extends WriteDeps {
   randomUuid: () => string;
   changes: PublishChanges;
   metering: Metering;
+  /** From the reclaim of a spot instance to its stop. */
+  spotGraceMs: number;
 }
 
 /** A task takes no input: each run observes the world and makes due what needs a reconcile. */

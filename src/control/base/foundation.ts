@@ -33,6 +33,7 @@ import { makeIdempotent } from './idempotent.ts';
 import type { ProbeDeps } from '../capacity/probe.ts';
 import type { PortDeps } from '../routing/ports.ts';
 import { makeRegistries } from '../images/registries.ts';
+import { DEFAULT_SPOT_GRACE_MS } from '../../domain/spot.ts';
 import { makeAllocator } from '../volumes/allocate.ts';
 import { makeFreeSpaceMonitor } from '../volumes/free-space.ts';
 import { makeOutageLog } from './outage-log.ts';
@@ -80,6 +81,8 @@ export interface ControlDeps
   /** Whether webhooks may reach private addresses, and use http; default no. */
   anyWebhookAddress?: boolean;
   sendWebhook?: SendWebhook;
+  /** From the reclaim of a spot instance to its stop; default 2 minutes. */
+  spotGraceMs?: number;
   /** Terminals of a separate gateway process; default: local ones. */
   terminals?: TerminalHost;
   /** Signing secret of Stripe's webhook; absent: payments are off. */
@@ -111,6 +114,7 @@ export function makeFoundation(given: ControlDeps) {
     orphans: given.orphans ?? defaultOrphanPolicy,
     localRegistries: given.localRegistries ?? false,
     anyWebhookAddress,
+    spotGraceMs: given.spotGraceMs ?? DEFAULT_SPOT_GRACE_MS,
     sendWebhook: given.sendWebhook ?? makeSendWebhook({ time: given.time, anyAddress: anyWebhookAddress }),
     stopPolicyRules,
     firstStopPolicy: initialStopPolicy(stopPolicyRules),

@@ -7,6 +7,7 @@ import { capacityOfSpec, type Capacity, type Region } from '../../domain/catalog
 import type { Drain } from '../../domain/drain.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import { beginStage } from '../../domain/operation.ts';
+import { NEVER_MS, offPeakWait, type OffPeakWait } from '../../domain/off-peak.ts';
 import { diagnosisFields } from '../../domain/plan.ts';
 import {
   addCapacity,
@@ -39,6 +40,7 @@ import { regionWithUsage, type RegionWithUsage } from '../../store/tables/catalo
 import type { Db } from '../../store/store.ts';
 import { requireQuota } from '../quotas/quotas.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import { planReclaims } from './plan-reclaims.ts';
 
 type Type = InstanceSpec['type'];
 
@@ -57,17 +59,44 @@ interface CapacityShortage extends CapacityBehindQueue {
 export interface EnqueueOptions {
   ports: number;
   catalog: CatalogSnapshot;
-  /** Longest wait; null: refuse at once. */
+  /** Longest wait, or `Infinity`; null: refuse at once, unless spot instances are reclaimed. */
   waitMs: number | null;
+  spotGraceMs: number;
   nowMs: number;
 }
 
-/** Reserves capacity for a newcomer, or queues it. Throws a `Refusal` if that is impossible. */
+/**
+ * Reserves capacity for a newcomer, or queues it; before an off-peak window it does neither, but
+ * reserves node ports. Throws a `Refusal` if that is impossible.
+ */
 export async function reserveOrEnqueue(tx: Db, instance: Instance, options: EnqueueOptions): Promise<Instance> {
   const { spec } = instance;
+  const wait = offPeakWait(spec, options.catalog.regions.get(spec.regionId)?.offPeak ?? null, options.nowMs);
+  if (wait !== null) return waitForWindow(tx, instance, wait, options);
   const shortage = await reserveCapacity(tx, spec.regionId, capacityOfSpec(spec), options);
   if (shortage !== null) return enqueue(tx, instance, shortage, options);
   return { ...instance, operation: beginStage(instance.operation, 'Placed', options.nowMs) };
+}
+
+async function waitForWindow(
+  tx: Db,
+  instance: Instance,
+  { notBeforeMs, text }: OffPeakWait,
+  options: EnqueueOptions,
+): Promise<Instance> {
+  const { regionId, type } = instance.spec;
+  const counted = await lockRegion(tx, regionId);
+  if (!counted) throw new Error(`region ${regionId} is not in the store`);
+  if (notBeforeMs === NEVER_MS)
+    throw new Refusal(
+      'not_now',
+      `the charge mode is tidePerHour, and region ${counted.region.name} has no off-peak windows; ask an administrator to set "offPeak" of the region, or launch an instance of another charge mode`,
+    );
+  if (!(await reserveNodePortCapacity(tx, regionId, options.ports))) {
+    const shortage = { counted, available: zeroCapacity, reservedCount: 0, waiting: 0 };
+    throw noCapacity(shortage, { type, need: zeroCapacity, ...options });
+  }
+  return { ...instance, notBeforeMs, observed: { ...instance.observed, ...diagnosisFields('OffPeakWait', text) } };
 }
 
 /** Null: reserved. */
@@ -107,11 +136,17 @@ async function* decideInOrder(
   region: string,
   queue: ReturnType<typeof walkQueue>,
 ): AsyncGenerator<QueueEntry & { isOn: boolean }> {
+  const spots: QueueEntry[] = [];
   for await (const one of queueEntries(db, region)) {
+    if (one.isSpot) {
+      spots.push(one);
+      continue;
+    }
     const used = queue.mayReserve(one) ? await capacityUsedBy(db, region, one.ownerId) : zeroCapacity;
     yield { ...one, isOn: queue.visit(one, used) };
     if (queue.isExhausted()) return;
   }
+  for (const one of spots) yield { ...one, isOn: queue.visit(one, zeroCapacity) };
 }
 
 /** Reserves node ports. Throws without a wait, above the account's limit, or without node ports. */
@@ -121,11 +156,12 @@ async function enqueue(
   shortage: CapacityShortage,
   waits: EnqueueOptions,
 ): Promise<Instance> {
-  const { ports, waitMs, nowMs } = waits;
+  const { ports, nowMs } = waits;
   const { spec, ownerId } = instance;
   const { type } = spec;
   const { id } = shortage.counted.region;
   const need = capacityOfSpec(spec);
+  const waitMs = waits.waitMs ?? (await reclaimWaitMs(tx, shortage.counted, { need, ownerId, spec }, waits));
   if (waitMs === null) throw noCapacity(shortage, { type, need, ...waits });
   await requireQuota(tx, ownerId, 'queuedInstances', await countQueued(tx, ownerId, id));
   if (!(await reserveNodePortCapacity(tx, id, ports))) throw noCapacity(shortage, { type, need, ...waits });
@@ -133,7 +169,22 @@ async function enqueue(
   // Strictly increasing, although the date may jump back.
   const lastMs = await queueTailSinceMs(tx, id);
   const waitsSinceMs = lastMs === null ? nowMs : Math.max(nowMs, lastMs + 1);
-  return { ...instance, waitsSinceMs, waitsUntilMs: nowMs + waitMs, observed };
+  return { ...instance, waitsSinceMs, waitsUntilMs: Number.isFinite(waitMs) ? nowMs + waitMs : null, observed };
+}
+
+/** Beyond the grace time: the stops, and the start of the newcomer. */
+const RECLAIM_MARGIN_MS = 5 * 60_000;
+
+/** Longest wait of a newcomer at full price for which spot instances are reclaimed; null: none. */
+async function reclaimWaitMs(
+  tx: Db,
+  counted: RegionWithUsage,
+  { spec, ...newcomer }: { need: Capacity; ownerId: string; spec: InstanceSpec },
+  { spotGraceMs, nowMs }: EnqueueOptions,
+): Promise<number | null> {
+  if (spec.isSpot || counted.drain !== null) return null;
+  const { newcomerFits } = await planReclaims(tx, counted, nowMs, newcomer);
+  return newcomerFits ? spotGraceMs + RECLAIM_MARGIN_MS : null;
 }
 
 const drainText = ({ name }: Region, { reason }: Drain): string =>

@@ -7,6 +7,7 @@ import { beginStage } from '../../domain/operation.ts';
 import { RESERVATION_MS } from '../../domain/placement.ts';
 import { diagnosisFields, failPermanently } from '../../domain/plan.ts';
 import { reevaluateQueue, advanceQueue, reserveInQueueOrder, queuedDiagnosis } from '../capacity/queue.ts';
+import { leaveQueue, windowWait } from './await-window.ts';
 import {
   asWritten,
   writeInTransaction,
@@ -25,6 +26,8 @@ export async function acquireCapacity(context: ReconcileContext, state: Instance
   const { regionId, type } = instance.spec;
   const { id, waitsSinceMs, waitsUntilMs, requestedAtMs } = instance;
   if (waitsSinceMs === null) return { state, next: 'again' };
+  const wait = await windowWait(context, state);
+  if (wait !== null) return leaveQueue(context, state, wait);
   const nowMs = deps.time.now();
   const position = { id, waitsSinceMs };
   const reservedUntilMs = requestedAtMs + RESERVATION_MS;

@@ -2,6 +2,7 @@
 import { refusalOfAction, type Action } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { operationId, type Cause } from '../../domain/operation.ts';
+import { DEFAULT_SPOT_GRACE_MS } from '../../domain/spot.ts';
 import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
@@ -19,7 +20,13 @@ import {
 } from '../../store/tables/instances.ts';
 import { deleteVariablesOf } from '../../store/tables/variables.ts';
 import type { Db } from '../../store/store.ts';
-import { advanceQueue, exchangeCapacity, releaseCapacity, reserveOrEnqueue } from '../capacity/queue.ts';
+import {
+  advanceQueue,
+  exchangeCapacity,
+  releaseCapacity,
+  reserveOrEnqueue,
+  type EnqueueOptions,
+} from '../capacity/queue.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import { meteredInstance, type Metering } from '../billing/metering.ts';
 import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
@@ -70,7 +77,8 @@ export async function requestAction(
     if (!row) throw instanceNotFound();
     const drivers = deps.regions.of(row.regionId);
     if (action === 'archive') refuseWithoutSaving(drivers);
-    const input = { action, catalog, metering: deps.metering, nowMs, waitMs, ...why };
+    const { metering, spotGraceMs } = deps;
+    const input = { action, catalog, metering, spotGraceMs, nowMs, waitMs, ...why };
     const bringUp = action === 'start' || action === 'restart' ? { drivers, withoutGpu } : null;
     const operationId = await writeAction(tx, row, { ...input, bringUp });
     return { instanceId, operationId };
@@ -111,6 +119,7 @@ export interface ActionInput {
   reason?: string;
   /** Longest wait of a start in the queue; null: refuse at once. */
   waitMs?: number | null;
+  spotGraceMs?: number;
   /** Required for start and restart, which apply pending changes. */
   bringUp?: BringUp | null;
 }
@@ -126,6 +135,7 @@ interface BringUp {
  */
 export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput): Promise<string> {
   const { action, cause, catalog, metering, nowMs, why = {}, reason, waitMs = null, bringUp = null } = input;
+  const { spotGraceMs = DEFAULT_SPOT_GRACE_MS } = input;
   const instance = instanceFromRow(row);
   const { id, ownerId } = instance;
   const illegal = refusalOfAction(action, instance.observed.status, instance.desired);
@@ -140,10 +150,12 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const given = reason === undefined ? {} : { reason };
   next = { ...next, operation: { ...next.operation, ...given } };
   if (bringUp) {
-    next = await reserveChanged(tx, instance, next, { heldCapacity, catalog, waitMs, nowMs });
+    next = await reserveChanged(tx, instance, next, { heldCapacity, catalog, waitMs, spotGraceMs, nowMs });
     await resizeOwnDisks(tx, bringUp.drivers, instance, next);
   }
-  const holdsCapacity = action !== 'terminate' && (action === 'start' ? next.waitsSinceMs === null : heldCapacity);
+  const holdsCapacity =
+    action !== 'terminate' &&
+    (action === 'start' ? next.waitsSinceMs === null && next.notBeforeMs === null : heldCapacity);
   await writeDesiredState(tx, instance, next, counted.region, {
     dueAtMs: nowMs,
     holdsCapacity,
@@ -205,10 +217,7 @@ async function reserveChanged(
   tx: Db,
   before: Instance,
   next: Instance,
-  {
-    heldCapacity,
-    ...options
-  }: Pick<ActionInput, 'catalog' | 'nowMs'> & { heldCapacity: boolean; waitMs: number | null },
+  { heldCapacity, ...options }: Omit<EnqueueOptions, 'ports'> & { heldCapacity: boolean },
 ): Promise<Instance> {
   const { spec, pending } = before;
   try {

@@ -86,8 +86,10 @@ export async function writeLaunch(
   const requested = requestedInstance(deps, caller, request, { type, image, mounts, priceMicros }, nowMs);
   const fault = faultOfBillingOptions(requested.spec);
   if (fault !== null) throw new Refusal('field_value', `field "billing.${fault}`);
+  refuseWithoutWindows(requested.spec, catalog);
   const ports = requested.nodePorts.length;
-  const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, nowMs });
+  const { spotGraceMs } = deps;
+  const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, spotGraceMs, nowMs });
   await refuseRetired(tx, instance.spec);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
@@ -148,6 +150,15 @@ function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: In
       `field "billing.chargeMode" is ${JSON.stringify(chargeMode)}, but ${type.name} is a spot type, which may be reclaimed at any time, so it is never paid ahead: send "perHour" or "tidePerHour"`,
     );
   return { type, region: counted.region };
+}
+
+function refuseWithoutWindows({ chargeMode, regionId }: InstanceSpec, { regions }: CatalogSnapshot): void {
+  const counted = regions.get(regionId);
+  if (chargeMode !== 'tidePerHour' || (counted?.offPeak?.windows.length ?? 0) > 0) return;
+  throw new Refusal(
+    'field_value',
+    `field "billing.chargeMode" is tidePerHour, but region ${counted?.region.name ?? regionId} has no off-peak windows; send perHour, or ask an administrator to set "offPeak" of the region`,
+  );
 }
 
 /** The engine would refuse later, or an engine that ignores runtimes would isolate less. */
@@ -246,6 +257,9 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
   initExit: null,
   waitsSinceMs: null,
   waitsUntilMs: null,
+  notBeforeMs: null,
+  windowEndsAtMs: null,
+  reclaimAtMs: null,
   archive: null,
   revision: 0,
   pending: null,

@@ -24,7 +24,7 @@ import type { HeldDisks } from '../volumes/held-disks.ts';
 import type { SshHostKeys } from '../routing/ssh-host-key.ts';
 
 export interface InstanceReconcilerDeps
-  extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog' | 'metering'> {
+  extends Omit<TaskDeps, 'stopping'>, Pick<UseCaseDeps, 'readCatalog' | 'metering' | 'spotGraceMs'> {
   imagePulls: ImagePulls;
   credentialsFor: CredentialsFor;
   engineSemaphore: (drivers: RegionDrivers) => Semaphore;

@@ -11,6 +11,7 @@ import type { LeasedRow, ReconcileResult } from '../base/reconcile-loop.ts';
 import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
+import { awaitWindow } from './await-window.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
 import { checkScripts, checkReady } from './readiness.ts';
 import {
@@ -106,6 +107,8 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       const observed = { ...step.show, stoppedAtMs };
       return { state: await writeObservation(context, state, { observed }, { freeCapacity: true }), next: 'again' };
     }
+    case 'awaitWindow':
+      return awaitWindow(context, state);
     case 'acquireCapacity':
       return acquireCapacity(context, state);
     case 'saveRoot':

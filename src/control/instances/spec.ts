@@ -6,6 +6,7 @@ import { promptName } from '../../domain/prompt-name.ts';
 import { processLimitOf } from '../../domain/instance-limits.ts';
 import { diskKey, type DiskId, type DiskKind } from '../../domain/disk.ts';
 import { proxyVariables } from '../../domain/own-variables.ts';
+import { noticeFile } from '../../domain/notice.ts';
 import { ownDisks, ownMountPaths } from '../../domain/instance-disks.ts';
 import { shellExports } from '../../domain/environment.ts';
 import type { Db } from '../../store/store.ts';
@@ -170,6 +171,7 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
       { name: 'ssh-host-key', content: deps.sshHostKey(instance.id), mode: 0o600 },
       { name: 'notebook-token', content: `${notebookToken}\n`, mode: 0o600 },
       { name: ENVIRONMENT_FILE, content: await environmentFile(deps.store.read, context, instance), mode: 0o600 },
+      { name: 'notice.json', content: noticeFile(instance), mode: 0o644 },
       ...optionalFile('networks', network.script),
       ...optionalFile('ca.pem', network.ca),
       ...optionalFile('apt-mirror', network.aptMirror),

@@ -104,7 +104,9 @@ export const permissionOf = (container: Container, file: string): 'executable' |
 };
 
 const controlFile = (container: Container, file: string): ReturnType<typeof fileOf> => {
-  const absolute = path.posix.resolve('/root', file);
+  const resolved = path.posix.resolve('/root', file);
+  // The start script links it.
+  const absolute = resolved === '/run/berth/notice.json' ? '/etc/berth/notice.json' : resolved;
   return absolute.startsWith('/etc/berth/') ? fileOf(container.spec, absolute.slice('/etc/berth/'.length)) : undefined;
 };
 

@@ -164,6 +164,15 @@ export interface InstanceTable extends LeaseColumns {
   holdsCapacity: Flag;
   waitsSinceMs: number | null;
   waitsUntilMs: number | null;
+  notBeforeMs: number | null;
+  windowEndsAtMs: number | null;
+  reclaimAtMs: number | null;
+  /** The region while desired is running in the mode `tidePerHour`. */
+  tideRegionId: string | null;
+  /** The region of a spot instance until its release. */
+  spotRegionId: string | null;
+  /** Diagnosis of the automatic stop after which a Stopped instance starts again. */
+  resumesAfter: string | null;
   stopPolicy: string;
   portAccess: string;
   /** Earliest limit of `stopPolicy`, while desired is running. */

@@ -133,14 +133,23 @@ export async function* queueEntries(
     for (const { id, ownerId, requestedAtMs, waitsSinceMs, spec } of rows) {
       if (waitsSinceMs === null) continue;
       last = { waitsSinceMs, id };
-      yield { waitsSinceMs, id: instanceId(id), ownerId, joinedAtMs: requestedAtMs, need: needOf(spec, id) };
+      const sized = sizeOf(spec, id);
+      yield {
+        waitsSinceMs,
+        id: instanceId(id),
+        ownerId,
+        isSpot: sized.isSpot,
+        joinedAtMs: requestedAtMs,
+        need: capacityOfSpec(sized),
+      };
     }
     if (rows.length < READ_AT_ONCE) return;
   }
 }
 
-const needOf = (spec: string, id: string): Capacity =>
-  capacityOfSpec(parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' }));
+const sizeOf = (spec: string, id: string) => parseJson(sizedSpec, spec, { table: 'instance', id, column: 'spec' });
+
+const needOf = (spec: string, id: string): Capacity => capacityOfSpec(sizeOf(spec, id));
 
 const specsWithCapacity = prepared<{ region: string; ownerId: string }>()((db, p) =>
   db

@@ -92,6 +92,12 @@ export async function storagePriceOf(tx: Db, regionId: string, kind: StorageKind
   return (row ? storagePricesOf(row) : defaultStoragePrices)[kind];
 }
 
+/** Unless an administrator has set windows. */
+export async function saveFirstOffPeak(tx: Db, id: string, offPeak: OffPeak): Promise<void> {
+  const row = tx.updateTable('region').set({ offPeak: JSON.stringify(offPeak) });
+  await row.where('id', '=', id).where('offPeak', 'is', null).execute();
+}
+
 export async function regionsWithUsage(db: Db): Promise<RegionWithUsage[]> {
   return (await db.selectFrom('region').selectAll().orderBy('name').execute()).map(regionFromRow);
 }

@@ -4,6 +4,7 @@ import { instanceId, userId } from '../../domain/ids.ts';
 import type { Region } from '../../domain/catalog.ts';
 import { desiredStates } from '../../domain/instance-states.ts';
 import type { Instance } from '../../domain/instance.ts';
+import { resumesAfter } from '../../domain/resume.ts';
 import { searchForm } from '../../domain/resource-labels.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
 import { stopDueAtMs } from '../../domain/stop-policy.ts';
@@ -53,6 +54,10 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   initExit: by('reconcile', plain()),
   waitsSinceMs: by('reconcile', plain()),
   waitsUntilMs: by('reconcile', plain()),
+  notBeforeMs: by('reconcile', plain()),
+  // Written by tasks, with a new revision.
+  windowEndsAtMs: by('request', plain()),
+  reclaimAtMs: by('request', plain()),
   stopPolicy: by('request', json(schemas.stopPolicy)),
   archive: by('reconcile', nullableJson(schemas.archive)),
   // Incremented by changes outside of reconciles: `writeReconciledInstance` guards it.
@@ -65,7 +70,16 @@ const memberColumns: { readonly [Member in keyof Instance]: MemberColumn<Instanc
   observed: by('reconcile', json(schemas.observed)),
 };
 
-const derivedKeys = ['status', 'stopDueAtMs', 'idleAfterMs', 'searchName', 'publicText'] as const;
+const derivedKeys = [
+  'status',
+  'stopDueAtMs',
+  'idleAfterMs',
+  'tideRegionId',
+  'spotRegionId',
+  'resumesAfter',
+  'searchName',
+  'publicText',
+] as const;
 type DerivedValues = Pick<InstanceRow, (typeof derivedKeys)[number]>;
 
 /** Columns computed from an instance, for queries and lists; every write sets them. */
@@ -76,6 +90,9 @@ const derivedValues = (instance: Instance, region: Region): DerivedValues => ({
     instance.desired === 'running' && instance.observed.status === 'Running'
       ? (instance.stopPolicy.idle?.afterMs ?? null)
       : null,
+  tideRegionId: instance.desired === 'running' && instance.spec.chargeMode === 'tidePerHour' ? region.id : null,
+  spotRegionId: instance.desired !== 'released' && instance.spec.isSpot ? region.id : null,
+  resumesAfter: resumesAfter(instance),
   searchName: searchForm(instance.spec.name),
   publicText: JSON.stringify(publicInstance(instance, region)),
 });

@@ -66,7 +66,9 @@ export async function insertInstance(
     regionId: region.id,
     notebookToken: columns.notebookToken,
     dueAtMs: columns.dueAtMs,
-    holdsCapacity: encodeFlag(columns.holdsCapacity ?? instance.waitsSinceMs === null),
+    holdsCapacity: encodeFlag(
+      columns.holdsCapacity ?? (instance.waitsSinceMs === null && instance.notBeforeMs === null),
+    ),
   });
   await insertMounts(tx, instance);
 }
@@ -247,8 +249,8 @@ export async function writeReconciledInstance(
     if (written.length > 0) return instance;
     const row = await tx.selectFrom('instance').selectAll().where(isLeaseHeld(lease)).executeTakeFirst();
     if (!row || row.revision === instance.revision) return null;
-    const { spec, pending, stopPolicy, revision } = instanceFromRow(row);
-    instance = { ...reconciled, spec, pending, stopPolicy, revision };
+    const { spec, pending, stopPolicy, windowEndsAtMs, reclaimAtMs, revision } = instanceFromRow(row);
+    instance = { ...reconciled, spec, pending, stopPolicy, windowEndsAtMs, reclaimAtMs, revision };
   }
 }
 

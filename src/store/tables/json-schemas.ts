@@ -56,6 +56,7 @@ export const operation: z.ZodType<Operation> = z.object({
 const cpuOnlyPriceMicros = z.number().nullable().default(null);
 
 export const sizedSpec = z.object({
+  isSpot: z.boolean().default(false),
   type: z.object({ cpuCores: z.number(), memoryGB: z.number(), gpuCount: z.number() }),
   cpuOnlyPriceMicros,
 });

@@ -57,7 +57,8 @@ const active = (db: Db, region: string) =>
     .selectFrom('instance')
     .where('id', 'in', db.selectFrom('nodePort').select('instanceId').where('regionId', '=', region))
     .where('desired', '=', 'running')
-    .where('waitsSinceMs', 'is', null);
+    .where('waitsSinceMs', 'is', null)
+    .where('notBeforeMs', 'is', null);
 
 export const activeInstances = (db: Db, region: string, limit: number): Promise<{ id: string; ownerId: string }[]> =>
   active(db, region).select(['id', 'ownerId']).limit(limit).execute();

@@ -25,6 +25,7 @@ interface Size {
   cpuCores: number;
   memoryGB: number;
   gpuCount?: number;
+  isSpot?: boolean;
 }
 
 export interface SizedWorld extends World {
@@ -45,9 +46,9 @@ export async function makeSizedWorld(
   options: WorldOptions = {},
 ): Promise<SizedWorld> {
   const world = await makeWorld(store, { machine, ...options });
-  const offered = Object.entries(sizes).map(([name, { cpuCores, memoryGB, gpuCount = 0 }]) => ({
+  const offered = Object.entries(sizes).map(([name, { cpuCores, memoryGB, gpuCount = 0, isSpot = false }]) => ({
     name,
-    isSpot: false,
+    isSpot,
     cpuCores,
     cpuType: 'amd64',
     memoryGB,

@@ -10,6 +10,13 @@ import {
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
+import {
+  dueReclaims,
+  spotHolders,
+  startedInTide,
+  toResume,
+  waitsForOtherWindow,
+} from '../../../src/store/tables/tide-and-spot.ts';
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
@@ -24,6 +31,34 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'instances whose time is over',
     (db) => overdueInstances(db, 1_000, { stopDueAtMs: 500, id: 'a' }, 200),
     [/^SEARCH instance USING .*INDEX instance_stop /],
+  ],
+  [
+    'instances that an off-peak window wakes',
+    (db) => waitsForOtherWindow(db, 'a', '<', 1_000, { afterId: '', limit: 200 }),
+    [
+      /^SEARCH instance USING INDEX instance_tide \(tideRegionId=\? AND notBeforeMs<\?\)/,
+      /^USE TEMP B-TREE FOR ORDER BY/,
+    ],
+  ],
+  [
+    'instances that an off-peak window leaves running',
+    (db) => startedInTide(db, 'a', { afterId: '', limit: 200 }),
+    [/^SEARCH instance USING INDEX instance_tide \(tideRegionId=\? AND notBeforeMs=\? AND id>\?\)/],
+  ],
+  [
+    'spot instances that hold capacity',
+    (db) => spotHolders(db, 'a'),
+    [/^SEARCH instance USING INDEX instance_spot \(spotRegionId=\? AND holdsCapacity=\?\)/],
+  ],
+  [
+    'reclaimed spot instances whose time is over',
+    (db) => dueReclaims(db, 1_000, 500),
+    [/^SEARCH instance USING INDEX instance_reclaim \(reclaimAtMs<\?\)/],
+  ],
+  [
+    'stopped instances to start again',
+    (db) => toResume(db, { after: 'OffPeakEnded', regionId: 'a', afterId: '', limit: 200 }),
+    [/^SEARCH instance USING INDEX instance_resume \(resumesAfter=\? AND regionId=\? AND id>\?\)/],
   ],
   [
     'a page of the disks of a region',

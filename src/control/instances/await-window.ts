@@ -1,0 +1,91 @@
+/**
+ * Waits for the off-peak window of an instance of the mode `tidePerHour`, then joins capacity as a
+ * start does. Holds no capacity, and no place in the queue.
+ */
+import { NEVER_MS, offPeakWait, type OffPeakWait } from '../../domain/off-peak.ts';
+import { diagnosisFields } from '../../domain/plan.ts';
+import { Refusal } from '../../domain/refusal.ts';
+import { lockInstance } from '../../store/tables/instances.ts';
+import { advanceQueue, reserveOrEnqueue } from '../capacity/queue.ts';
+import {
+  asWritten,
+  Superseded,
+  writeInstance,
+  writeInTransaction,
+  type InstanceState,
+  type ReconcileContext,
+  type StepResult,
+} from './reconcile-context.ts';
+
+/** When the queue refuses the instance, as by the account's quota. */
+const JOIN_AGAIN_MS = 30_000;
+
+export async function awaitWindow(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  const wait = await windowWait(context, state);
+  if (wait !== null) return showWait(context, state, wait);
+  try {
+    return await joinCapacity(context, state);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const notBeforeMs = state.instance.notBeforeMs ?? context.deps.time.now();
+    const shown = await showWait(context, state, { notBeforeMs, text: `the window is open, but ${error.message}` });
+    return { ...shown, next: JOIN_AGAIN_MS };
+  }
+}
+
+/** Null: it may run now. */
+export async function windowWait(
+  { deps }: ReconcileContext,
+  { instance: { spec } }: InstanceState,
+): Promise<OffPeakWait | null> {
+  if (spec.chargeMode !== 'tidePerHour') return null;
+  const { regions } = await deps.readCatalog();
+  return offPeakWait(spec, regions.get(spec.regionId)?.offPeak ?? null, deps.time.now());
+}
+
+async function showWait(
+  context: ReconcileContext,
+  state: InstanceState,
+  { notBeforeMs, text }: OffPeakWait,
+): Promise<StepResult> {
+  const { instance } = state;
+  const { time } = context.deps;
+  const next = notBeforeMs === NEVER_MS ? null : Math.max(1, notBeforeMs - time.now());
+  const isSame = instance.notBeforeMs === notBeforeMs && instance.observed.diagnosisMessage === text;
+  if (isSame) return { state, next };
+  const observed = { ...instance.observed, ...diagnosisFields('OffPeakWait', text) };
+  const waiting = { ...instance, waitsSinceMs: null, waitsUntilMs: null, notBeforeMs, observed };
+  const { id, waitsSinceMs, spec } = instance;
+  const leave =
+    waitsSinceMs === null
+      ? {}
+      : {
+          alongside: (tx: Parameters<typeof advanceQueue>[0]) =>
+            advanceQueue(tx, spec.regionId, time.now(), { id, waitsSinceMs }),
+        };
+  return { state: await writeInstance(context, state, waiting, leave), next };
+}
+
+/** Leaves the capacity queue when the window closes, and waits for the next one. */
+export const leaveQueue = showWait;
+
+async function joinCapacity(context: ReconcileContext, state: InstanceState): Promise<StepResult> {
+  const { deps } = context;
+  const { instance } = state;
+  const { id, ownerId } = instance;
+  const catalog = await deps.readCatalog();
+  const nowMs = deps.time.now();
+  const options = { ports: 0, catalog, waitMs: Infinity, spotGraceMs: deps.spotGraceMs, nowMs };
+  const written = await deps.store.write(async (tx) => {
+    // In the order of all writers: the instance before the region.
+    if (!(await lockInstance(tx, ownerId, id))) throw new Superseded();
+    const observed = { ...instance.observed, ...diagnosisFields('', '') };
+    const newcomer = { ...instance, notBeforeMs: null, requestedAtMs: nowMs, observed };
+    const joined = await reserveOrEnqueue(tx, newcomer, options);
+    const holdsCapacity = joined.waitsSinceMs === null && joined.notBeforeMs === null;
+    return writeInTransaction(tx, context, state, joined, { holdsCapacity });
+  });
+  deps.changes.publish({ subject: 'instance', id, isDue: true });
+  const holdsCapacity = written.waitsSinceMs === null && written.notBeforeMs === null;
+  return { state: { ...asWritten(state, written), holdsCapacity }, next: 'again' };
+}
