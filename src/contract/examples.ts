@@ -173,6 +173,8 @@ const values: Record<string, Json> = {
   'AccountHoldingCounts.volumes': 1,
   'AccountHoldingCounts.snapshots': 0,
   'AccountHoldingCounts.images': 0,
+  'SetBudgetRequest.hard': 100,
+  'SetAccountBudgetRequest.hard': 100,
   'BudgetLabel.key': 'team',
   'BudgetLabel.value': 'physics',
   'CreditAccountRequest.amount': 50,

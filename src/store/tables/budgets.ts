@@ -70,7 +70,7 @@ export async function spentBetween(
     .where('atMs', '<', untilMs)
     .where('kind', 'in', ['charge', 'prepayment', 'refund']);
   const counted = scope.labelKey === '' ? entries : entries.where('subjectId', 'in', labelled(db, scope));
-  return Number((await counted.executeTakeFirstOrThrow()).spent);
+  return Number((await counted.executeTakeFirst())?.spent ?? 0);
 }
 
 /** Instances of the scope that are requested to run. */

@@ -27,7 +27,8 @@ export async function chargedPeriodsAfter(
   return db
     .selectFrom('usagePeriod')
     .select(priced)
-    .where('isCharging', '=', sql.lit(1))
+    .where('closedAtMs', 'is', null)
+    .where('isCharging', '=', 1)
     .where(sql<boolean>`("accountId", id) > (${accountId}, ${id})`)
     .orderBy('accountId')
     .orderBy('id')
@@ -44,7 +45,8 @@ export async function chargedCostsOf(
   const periods = await db
     .selectFrom('usagePeriod')
     .select([...priced, 'subjectId'])
-    .where('isCharging', '=', sql.lit(1))
+    .where('closedAtMs', 'is', null)
+    .where('isCharging', '=', 1)
     .where('accountId', '=', accountId)
     .execute();
   return periods.filter(({ subjectId }) => among === null || among.has(subjectId)).map(costOfPeriod);
@@ -100,7 +102,7 @@ const limited = (db: Db) => db.selectFrom('account').where('moneyStep', '<>', sq
 
 /** Steps of the accounts that are at one. */
 export async function limitedAccounts(db: Db): Promise<Map<string, MoneyStep>> {
-  const rows = await limited(db).select(['id', 'moneyStep']).orderBy('id').execute();
+  const rows = await limited(db).select(['id', 'moneyStep']).execute();
   return new Map(rows.map(({ id, moneyStep }) => [id, oneOf(moneySteps, moneyStep)]));
 }
 

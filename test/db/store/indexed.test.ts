@@ -8,6 +8,13 @@ import {
   overdueInstances,
 } from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
+import { reachedBudgetsOf, spentBetween } from '../../../src/store/tables/budgets.ts';
+import {
+  chargedCostsOf,
+  chargedPeriodsAfter,
+  instancesAtSteps,
+  limitedAccounts,
+} from '../../../src/store/tables/money-steps.ts';
 import { imageRefsAmong } from '../../../src/store/tables/orphans.ts';
 import { filteredInstancePage } from '../../../src/store/tables/instances.ts';
 import {
@@ -72,6 +79,38 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
       /^SEARCH instance USING INDEX instance_list \(ownerId=\?\)/,
       /^LIST SUBQUERY/,
       /^SCAN account USING COVERING INDEX account_disabled/,
+    ],
+  ],
+  [
+    'accounts whose money ends, and their instances',
+    async (db) => [await limitedAccounts(db), await instancesAtSteps(db, ['stop', 'archive'], 'running')],
+    [
+      /^SCAN account USING COVERING INDEX account_money_step/,
+      /^SEARCH instance USING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+      /^LIST SUBQUERY/,
+      /^SEARCH account USING COVERING INDEX account_money_step/,
+    ],
+  ],
+  [
+    'what is paid for, of all accounts and of one',
+    async (db) => [await chargedPeriodsAfter(db, { accountId: 'a', id: 5 }, 100), await chargedCostsOf(db, 'a')],
+    [
+      /^SEARCH usagePeriod USING INDEX usage_period_current \(accountId>\?\)/,
+      /^SEARCH usagePeriod USING INDEX usage_period_current \(accountId=\?\)/,
+    ],
+  ],
+  [
+    'what a budget has spent, and whether one is reached',
+    async (db) => [
+      await spentBetween(db, { accountId: 'a', labelKey: 'k', labelValue: 'v' }, { fromMs: 1, untilMs: 2 }),
+      await reachedBudgetsOf(db, 'a'),
+    ],
+    [
+      /^SEARCH entry USING INDEX entry_time \(accountId=\? AND atMs>\? AND atMs<\?\)/,
+      /^LIST SUBQUERY/,
+      /^SEARCH label USING COVERING INDEX label_find/,
+      /^CREATE BLOOM FILTER/,
+      /^SEARCH budget USING INDEX budget_reached \(accountId=\?\)/,
     ],
   ],
   [
