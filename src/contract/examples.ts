@@ -75,6 +75,8 @@ const values: Record<string, Json> = {
   'Quote.pricePerDay': 1.92,
   'Quote.stoppedPricePerHour': 0.003472,
   'Quote.stops': [],
+  'CheapestStart.chargeMode': 'tidePerHour',
+  'CheapestStart.pricePerHour': 0.04,
   'Quote.available': 100,
   'Quote.balanceLastsHours': 1250,
   'Region.volumeTypes': [],

@@ -8,8 +8,8 @@ export const QUOTE_HEADER = 'X-Berth-Quote';
 const stop = answer(
   'QuotedStop',
   {
-    rule: oneOfText(['longestRun', 'paidTime'], 'Rule that stops the instance'),
-    atUnixMs: unixMs('Time of the stop of an instance that is `Running` now'),
+    rule: oneOfText(['longestRun', 'offPeakEnd', 'paidTime'], 'Rule that stops the instance'),
+    atUnixMs: unixMs('Time of the stop of an instance that is `Running` at `startsAtUnixMs`'),
     cost: decimal('Dollars for the run until then; of paid time its total'),
   },
   'A stop that a rule fixes, and what the run costs until it',
@@ -28,7 +28,15 @@ const quote = answer(
     pricePerDay: decimal('The same for 24 hours'),
     total: decimal('Dollars that the launch pays ahead; 0 for the modes by the hour'),
     stoppedPricePerHour: decimal('Dollars for an hour of its disks while it is stopped'),
+    startsAtUnixMs: unixMs('Earliest start: now, or the next off-peak window'),
     stops: z.array(stop).describe('Stops by rules; empty without any'),
+    cheapestStart: answer('CheapestStart', {
+      chargeMode: z.enum(chargeModes).describe('Billing mode'),
+      pricePerHour: decimal('Dollars for an hour'),
+      atUnixMs: unixMs('Time of the start'),
+    })
+      .nullable()
+      .describe('Cheapest hour of the type, now or in the next off-peak window; null for what is paid ahead'),
     available: decimal('Dollars that the launch can spend: cash, overdraft, and vouchers and credits that fit'),
     burnRatePerHour: decimal('Dollars for an hour of what the account runs, starts and stores now'),
     balanceLastsHours: z

@@ -1,6 +1,7 @@
 /** Costs that a quote tells before a launch (`docs/reference/billing.md`). */
 import type { ChargeMode, Micros } from './catalog.ts';
 import { HOUR_MS, isHourly } from './meter.ts';
+import type { OpenSpan } from './off-peak.ts';
 
 /** Validity of a quote. */
 export const QUOTE_MS = 300_000;
@@ -48,3 +49,23 @@ export const runMicros = (offer: Offer, ms: number): Micros =>
 /** Hours, rounded down to hundredths; null: for ever. */
 export const lastsHours = (lastsMs: number): number | null =>
   lastsMs === Infinity ? null : Math.floor((lastsMs * 100) / HOUR_MS) / 100;
+
+export interface Start {
+  chargeMode: ChargeMode;
+  priceMicros: Micros;
+  atMs: number;
+}
+
+/** When an instance of the mode may run: the next off-peak window, or now. */
+export const startMs = (chargeMode: ChargeMode, window: OpenSpan | null, nowMs: number): number =>
+  chargeMode === 'tidePerHour' && window !== null ? Math.max(window.opensAtMs, nowMs) : nowMs;
+
+/** The cheapest hour of a type: now, or in the next off-peak window. */
+export function cheapestStart(
+  prices: Readonly<Record<ChargeMode, Micros>>,
+  window: OpenSpan | null,
+  nowMs: number,
+): Start {
+  const chargeMode = window !== null && prices.tidePerHour < prices.perHour ? 'tidePerHour' : 'perHour';
+  return { chargeMode, priceMicros: prices[chargeMode], atMs: startMs(chargeMode, window, nowMs) };
+}

@@ -1,5 +1,5 @@
 /** Tells the costs of a launch: runs it in a transaction that is rolled back. */
-import { toDollars, type ChargeMode, type Micros } from '../../domain/catalog.ts';
+import { toDollars, type ChargeMode, type InstanceType, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
 import { dataDiskGB, dockerDiskGB } from '../../domain/instance-disks.ts';
 import { hourlyMicros, isHourly, STORAGE_UNIT_MS } from '../../domain/meter.ts';
@@ -7,15 +7,18 @@ import { burnRate, lastingMs, type Cost } from '../../domain/money-ladder.ts';
 import { begin } from '../../domain/paid-time.ts';
 import { availableFor, spend, type Purse } from '../../domain/purse.ts';
 import {
+  cheapestStart,
   lastsHours,
   paidAheadMicros,
   perDayMicros,
   perHourMicros,
   QUOTE_MS,
   runMicros,
+  startMs,
   unitOf,
   type Offer,
 } from '../../domain/offer.ts';
+import { nextWindow, type OpenSpan } from '../../domain/off-peak.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Db, Store } from '../../store/store.ts';
 import { accountById } from '../../store/tables/accounts.ts';
@@ -25,7 +28,7 @@ import { paidTimeOf } from '../../store/tables/paid-times.ts';
 import { notLoggedIn } from '../access/callers.ts';
 import type { Caller } from '../base/caller.ts';
 import type { LaunchInput } from '../instances/instances.ts';
-import { writeLaunch, type LaunchDeps } from '../instances/launch.ts';
+import { typeNotFound, writeLaunch, type LaunchDeps } from '../instances/launch.ts';
 import { costOfRun, costsOf, purchaseOf } from './refuse-unpaid.ts';
 import { timeZoneOf } from './time-zone.ts';
 
@@ -42,7 +45,11 @@ export interface Quote {
   /** Paid at the launch. */
   total: number;
   stoppedPricePerHour: number;
+  /** Now, or the next off-peak window. */
+  startsAtMs: number;
   stops: QuotedStop[];
+  /** Null for what is paid ahead. */
+  cheapestStart: { chargeMode: ChargeMode; pricePerHour: number; atMs: number } | null;
   available: number;
   burnRatePerHour: number;
   /** Null: nothing is charged. */
@@ -51,8 +58,8 @@ export interface Quote {
 }
 
 export interface QuotedStop {
-  rule: 'longestRun' | 'paidTime';
-  /** For an instance that is Running now. */
+  rule: 'longestRun' | 'paidTime' | 'offPeakEnd';
+  /** For an instance that is Running at its start. */
   atMs: number;
   /** Cost of the run until then. */
   cost: number;
@@ -72,6 +79,9 @@ interface Tried {
   purse: Purse;
   costs: Cost[];
   keptDiskMicros: Micros;
+  prices: InstanceType['pricesMicros'];
+  /** Off-peak window that is open now, or the next one. */
+  window: OpenSpan | null;
   /** End of the time paid ahead. */
   paidUntilMs: number | null;
   stockStatus: Quote['stockStatus'];
@@ -81,13 +91,14 @@ interface Tried {
 export const makeQuotes = (deps: LaunchDeps): Quotes => ({
   async quote(caller, request) {
     const tried = await tryLaunch(deps, caller, request);
-    const { instance, purse, costs, nowMs } = tried;
+    const { instance, purse, costs, window, nowMs } = tried;
     const { spec, priceMicros } = instance;
     const { chargeMode, duration } = spec;
     const offer: Offer = { chargeMode, duration, priceMicros };
     const expiresAtMs = nowMs + QUOTE_MS;
     const total = paidAheadMicros(offer);
     const isByHour = isHourly(chargeMode);
+    const { priceMicros: cheapestMicros, ...cheapest } = cheapestStart(tried.prices, window, nowMs);
     const left = spend(purse, total, purchaseOf(instance), nowMs).purse;
     const lastsMs = lastingMs(left, isByHour ? [...costs, costOfRun(instance)] : costs, nowMs);
     return {
@@ -101,7 +112,9 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
       pricePerDay: toDollars(perDayMicros(offer)),
       total: toDollars(total),
       stoppedPricePerHour: toDollars(stoppedMicros(tried)),
+      startsAtMs: startMs(chargeMode, window, nowMs),
       stops: stopsOf(tried, offer),
+      cheapestStart: isByHour ? { ...cheapest, pricePerHour: toDollars(cheapestMicros) } : null,
       available: toDollars(availableFor(purse, purchaseOf(instance), nowMs)),
       burnRatePerHour: toDollars(burnRate(costs)),
       balanceLastsHours: deps.metering.isBilled ? lastsHours(lastsMs) : null,
@@ -110,15 +123,18 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
   },
 });
 
-function stopsOf({ instance, paidUntilMs, nowMs }: Tried, offer: Offer): QuotedStop[] {
+function stopsOf({ instance, paidUntilMs, window, nowMs }: Tried, offer: Offer): QuotedStop[] {
   const stop = (rule: QuotedStop['rule'], atMs: number): QuotedStop => ({
     rule,
     atMs,
-    cost: toDollars(runMicros(offer, atMs - nowMs)),
+    cost: toDollars(runMicros(offer, atMs - fromMs)),
   });
+  const fromMs = startMs(offer.chargeMode, window, nowMs);
+  const closesAtMs = offer.chargeMode === 'tidePerHour' ? (window?.closesAtMs ?? null) : null;
   const { maxRunMs } = instance.stopPolicy;
   return [
-    ...(maxRunMs === null ? [] : [stop('longestRun', nowMs + maxRunMs)]),
+    ...(maxRunMs === null ? [] : [stop('longestRun', fromMs + maxRunMs)]),
+    ...(closesAtMs === null ? [] : [stop('offPeakEnd', closesAtMs)]),
     ...(paidUntilMs === null || instance.spec.autoRenew ? [] : [stop('paidTime', paidUntilMs)]),
   ];
 }
@@ -133,6 +149,7 @@ const stoppedMicros = ({ instance: { spec }, keptDiskMicros }: Tried): Micros =>
 /** Without capacity now, tries the launch that waits for it. */
 async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput): Promise<Tried> {
   const catalog = await deps.readCatalog();
+  const offPeak = catalog.regions.get(request.region)?.offPeak ?? null;
   const attempt = (waitMs: number | null): Promise<Tried> =>
     rolledBack(deps.store, async (tx) => {
       const nowMs = deps.time.now();
@@ -141,12 +158,16 @@ async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput)
       // Before the launch, which pays ahead.
       const purse = await purseOf(tx, account);
       const costs = await costsOf(tx, caller.accountId);
+      const type = catalog.types.get(request.instanceTypeId);
       const instance = await writeLaunch(tx, deps, catalog, { caller, request, waitMs, quoteId: null, nowMs });
+      if (!type) throw typeNotFound(request.instanceTypeId);
       return {
         instance,
         purse,
         costs,
         keptDiskMicros: await storagePriceOf(tx, instance.spec.regionId, 'keptDisk'),
+        prices: type.pricesMicros,
+        window: offPeak && nextWindow(offPeak, nowMs),
         paidUntilMs: await paidUntil(tx, instance, nowMs),
         stockStatus: waitMs === null ? 'InStock' : 'OutOfStock',
         nowMs,

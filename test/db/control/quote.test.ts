@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
+import { weekdays, type OffPeak } from '../../../src/domain/off-peak.ts';
 import { onBothEngines, type Open } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { expectRefused, keyed } from './access-fixture.ts';
@@ -49,6 +50,13 @@ async function setPrice(world: World, price: number, chargeMode: 'perHour' | 'pe
   );
 }
 
+async function setOffPeak(world: World, offPeak: OffPeak | null): Promise<void> {
+  const { regionAdministration } = world.running.control;
+  const { regionId } = world.drivers;
+  const { version } = (await regionAdministration.get(regionId)).region;
+  await regionAdministration.update(world.caller, { regionId, version, dryRun: false, offPeak }, null);
+}
+
 const priceOf = async ({ store }: World, { instanceId }: { instanceId: string }): Promise<number | undefined> =>
   (await store.read.selectFrom('instance').select('priceMicros').where('id', '=', instanceId).executeTakeFirst())
     ?.priceMicros;
@@ -56,6 +64,7 @@ const priceOf = async ({ store }: World, { instanceId }: { instanceId: string })
 onBothEngines('a quote', { postgres: 'always' }, (open) => {
   test('tells price, paid-ahead total, kept disks, and how long the money lasts, and writes nothing', async () => {
     const { world, quote } = await openWorld(open, { stopPolicyRules: { capRunMs: 8 * HOUR_MS, idle: null } });
+    await setOffPeak(world, null);
     const before = await written(world);
     const hourly = await quote();
     expect(hourly).toEqual({
@@ -70,7 +79,9 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
       total: 0,
       // 20 GB at $0.05 for 720 hours.
       stoppedPricePerHour: 0.001388,
+      startsAtMs: expect.any(Number),
       stops: [{ rule: 'longestRun', atMs: expect.any(Number), cost: 0.16 }],
+      cheapestStart: { chargeMode: 'perHour', pricePerHour: 0.02, atMs: hourly.startsAtMs },
       available: 1_000,
       burnRatePerHour: 0,
       balanceLastsHours: 50_000,
@@ -83,6 +94,25 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
     expect(weekly).toMatchObject({ unit: 'week', duration: 2, balanceLastsHours: null });
     expect(weekly.total).toBe(weekly.price * 2);
     expect(await written(world)).toEqual(before);
+  });
+
+  test('tells the next off-peak window, its end, and the cheapest start', async () => {
+    const { world, quote } = await openWorld(open, { stopPolicyRules: { capRunMs: HOUR_MS, idle: null } });
+    const opensAtMs = Math.floor(Date.now() / MINUTE_MS) * MINUTE_MS + 2 * HOUR_MS;
+    const closesAtMs = opensAtMs + 3 * HOUR_MS;
+    const [start = '', end = ''] = [opensAtMs, closesAtMs].map((ms) => new Date(ms).toISOString().slice(11, 16));
+    await setOffPeak(world, { timeZone: 'UTC', windows: [{ days: [...weekdays], start, end }] });
+    const tide = await quote({ billing: { chargeMode: 'tidePerHour', duration: 1 } });
+    const cheapestStart = { chargeMode: 'tidePerHour', pricePerHour: 0.01, atMs: opensAtMs };
+    expect(tide).toMatchObject({ pricePerHour: 0.01, total: 0, startsAtMs: opensAtMs, cheapestStart });
+    expect(tide.stops).toEqual([
+      { rule: 'longestRun', atMs: opensAtMs + HOUR_MS, cost: 0.01 },
+      { rule: 'offPeakEnd', atMs: closesAtMs, cost: 0.03 },
+    ]);
+    const hourly = await quote();
+    expect(hourly).toMatchObject({ cheapestStart, stops: [{ rule: 'longestRun' }] });
+    expect(hourly.startsAtMs).toBeLessThan(opensAtMs);
+    expect((await quote({ billing: { chargeMode: 'perDay', duration: 1 } })).cheapestStart).toBeNull();
   });
 
   test('tells what is paid ahead and until when, and the launch pays the quoted price', async () => {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { canonicalJson } from '../../../src/domain/canonical-json.ts';
 import {
+  cheapestStart,
   lastsHours,
   paidAheadMicros,
   perDayMicros,
@@ -39,6 +40,16 @@ test('tells the cost of a run, which paid time does not change', () => {
   expect(runMicros(offer('perHour', 1_000_000n), 5_400_000)).toBe(1_500_000n);
   expect(runMicros(offer('perHour', 1n), 3_599_999)).toBe(0n);
   expect(runMicros(offer('perDay', 7n, 2), 5_400_000)).toBe(14n);
+});
+
+test('the cheapest start is off-peak only where that is cheaper', () => {
+  const prices = { perHour: 5n, tidePerHour: 3n, perDay: 1n, perWeek: 1n, perMonth: 1n };
+  const window = { opensAtMs: 900, closesAtMs: null };
+  expect(cheapestStart(prices, window, 100)).toEqual({ chargeMode: 'tidePerHour', priceMicros: 3n, atMs: 900 });
+  expect(cheapestStart(prices, window, 1_000)).toMatchObject({ chargeMode: 'tidePerHour', atMs: 1_000 });
+  const now = { chargeMode: 'perHour', priceMicros: 5n, atMs: 100 };
+  expect(cheapestStart(prices, null, 100)).toEqual(now);
+  expect(cheapestStart({ ...prices, tidePerHour: 5n }, window, 100)).toEqual(now);
 });
 
 test('tells how long money lasts, to hundredths of an hour', () => {

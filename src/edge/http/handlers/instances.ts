@@ -4,14 +4,25 @@ import type { ListPages } from '../list-pages.ts';
 import { presentIdleStatus, presentStopPolicy, stopPolicyOf } from '../presenters.ts';
 import { isFilter, started, type ClosedHandlers } from './handler.ts';
 
+type Quote = Awaited<ReturnType<Control['quotes']['quote']>>;
+
+const presentQuote = ({ expiresAtMs, startsAtMs, stops, cheapestStart, ...quote }: Quote) => {
+  const timed = <Of extends { atMs: number }>({ atMs, ...rest }: Of) => ({ ...rest, atUnixMs: atMs });
+  return {
+    ...quote,
+    expiresAtUnixMs: expiresAtMs,
+    startsAtUnixMs: startsAtMs,
+    stops: stops.map(timed),
+    cheapestStart: cheapestStart && timed(cheapestStart),
+  };
+};
+
 export const instanceHandlers = ({ instances, quotes, stopPolicies, operations }: Control, pages: ListPages) =>
   ({
     launch: (caller, { body, idempotency, waitMs, quoteId }) =>
       instances.launch(caller, body, idempotency, waitMs, quoteId).then(started),
     async quote(caller, { body }) {
-      const { expiresAtMs, stops, ...quote } = await quotes.quote(caller, body);
-      const presented = stops.map(({ atMs, ...stop }) => ({ ...stop, atUnixMs: atMs }));
-      return { quote: { ...quote, expiresAtUnixMs: expiresAtMs, stops: presented } };
+      return { quote: presentQuote(await quotes.quote(caller, body)) };
     },
     listInstances: (caller, { body: { pager, ...filter } }) =>
       pages.answer({
