@@ -39,7 +39,8 @@ const life = fc
   })
   .map(({ near, ms, year, ...rest }) => {
     const edges = [...changesOf(rest.zone, year), Date.UTC(year, 0, 30), Date.UTC(2028, 1, 28), Date.UTC(year, 5, 30)];
-    return { ...rest, from: (edges[near % edges.length] ?? 0) - DAY + ms };
+    const days = Math.floor(ms / (4 * HOUR)) * DAY;
+    return { ...rest, from: (edges[near % edges.length] ?? 0) - days + (ms % (4 * HOUR)) - 2 * HOUR };
   });
 
 test('ends, refunds and values paid time as the calculator does', () => {
@@ -57,7 +58,8 @@ test('ends, refunds and values paid time as the calculator does', () => {
       };
       const span = { zone, unit, begin: from, units, price };
       let paid: PaidTime = begin(unbegun, from, zone);
-      expect(paid.endsAtMs).toBe(paidUntil(span));
+      for (let count = 1; count <= units; count++)
+        expect(begin({ ...unbegun, units: count }, from, zone).endsAtMs).toBe(paidUntil({ ...span, units: count }));
       for (const more of renewals) {
         const late = (paid.endsAtMs ?? 0) + 30 * MINUTE;
         paid = renew(paid, { ...bought, units: more }, late);
@@ -67,7 +69,8 @@ test('ends, refunds and values paid time as the calculator does', () => {
       const startMs = paidUntil({ ...span, units: span.units - paid.units });
       const first = renewals.length === 0 ? from : startMs;
       const at = first + Math.floor(((paidUntil(span) - first) * elapsed) / 1_000_000);
-      for (const atMs of [at, at - (at % HOUR), startMs]) {
+      const second = paidUntil({ ...span, units: span.units - paid.units + 1 });
+      for (const atMs of [at, startMs, second]) {
         if (atMs < first) continue;
         expect(BigInt(unitsNotBegun(paid, atMs)) * paid.priceMicros).toBe(BigInt(refundAt(span, atMs)));
         expect(worthMicros(paid, paid.priceMicros, atMs)).toBe(worthAt(span, atMs));
