@@ -8,11 +8,8 @@ import { noBalance } from '../../domain/no-balance.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Db } from '../../store/store.ts';
 import { paidTimeOf } from '../../store/tables/paid-times.ts';
-import type { Metering } from './metering.ts';
-import { buyPaidTime, CHANGE_PURPOSE, priceDifference, walletOf } from './prepay.ts';
+import { buyPaidTime, CHANGE_PURPOSE, priceDifference, walletOf, type Billed } from './prepay.ts';
 import { purchaseOf, refuseWithoutHour } from './refuse-unpaid.ts';
-
-type Billed = Pick<Metering, 'isBilled'>;
 
 interface Launched {
   instance: Instance;

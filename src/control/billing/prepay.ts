@@ -36,7 +36,7 @@ import type { Metering } from './metering.ts';
 import { purchaseOf } from './refuse-unpaid.ts';
 import { timeZoneOf } from './time-zone.ts';
 
-type Billed = Pick<Metering, 'isBilled'>;
+export type Billed = Pick<Metering, 'isBilled'>;
 
 export async function walletOf(tx: Db, accountId: string): Promise<{ wallets: Map<string, Wallet>; wallet: Wallet }> {
   const wallets = await lockWallets(tx, [accountId]);

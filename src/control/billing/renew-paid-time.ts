@@ -14,15 +14,15 @@ import {
   type DuePaidTime,
   type StoredPaidTime,
 } from '../../store/tables/paid-times.ts';
-import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
+import type { TaskDeps } from '../base/deps.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
-import type { Metering } from './metering.ts';
-import { buyPaidTime, walletOf } from './prepay.ts';
+import { buyPaidTime, walletOf, type Billed } from './prepay.ts';
 import { purchaseOf } from './refuse-unpaid.ts';
 
 const AT_ONCE = 200;
 
-export interface RenewDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'>, Pick<UseCaseDeps, 'metering'> {
+export interface RenewDeps extends Pick<TaskDeps, 'store' | 'time' | 'log'> {
+  metering: Billed;
   stopAutomatically: StopAutomatically;
 }
 
@@ -61,7 +61,7 @@ export function makeRenewPaidTime({ store, time, log, metering, stopAutomaticall
 /** Returns why the instance must stop; null: nothing is left to do. */
 async function handleDue(
   tx: Db,
-  metering: Metering,
+  metering: Billed,
   { instanceId, accountId }: DuePaidTime,
   nowMs: number,
 ): Promise<object | null> {
@@ -92,7 +92,7 @@ async function handleDue(
 /** Says what follows at the end as things are now. */
 async function warn(
   tx: Db,
-  { isBilled }: Metering,
+  { isBilled }: Billed,
   instance: Instance,
   paid: StoredPaidTime,
   nowMs: number,

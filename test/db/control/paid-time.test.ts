@@ -1,134 +1,26 @@
 /** Time paid ahead: launch, end, renewal, refunds and changes of type, with their entries. */
 import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
-import type { Caller } from '../../../src/control/index.ts';
-import type { LaunchInput } from '../../../src/control/instances/instances.ts';
+import { makeRenewPaidTime } from '../../../src/control/billing/renew-paid-time.ts';
 import { addCalendar } from '../../../src/domain/calendar.ts';
-import type { InstanceType } from '../../../src/domain/catalog.ts';
-import { paidTimeOf } from '../../../src/store/tables/paid-times.ts';
-import { replaceTypes } from '../../fixtures/catalog.ts';
-import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
+import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
-import { onBothEngines, type Open } from '../../fixtures/store.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
-import { settled } from './consistency.ts';
-
-const ZONE = 'Europe/Berlin';
-const TASKS_FASTER = 20;
-const DAY_MS = 86_400_000;
-const prices = {
-  tidePerHour: 50_000n,
-  perHour: 100_000n,
-  perDay: 2_000_000n,
-  perWeek: 12_000_000n,
-  perMonth: 40_000_000n,
-};
-const dearer = { ...prices, perHour: 300_000n, perDay: 5_000_000n, perWeek: 30_000_000n, perMonth: 90_000_000n };
-
-async function openWorld(open: Open, options: WorldOptions = {}) {
-  const clock = { aheadMs: 0 };
-  const every = (ms: number, fn: () => void) => realTime.every(ms / TASKS_FASTER, fn);
-  const world = await makeWorld(await open(), { clock, time: { every }, ...options });
-  const { regionId } = world.drivers;
-  const offPeak = { timeZone: ZONE, windows: [{ days: ['mon'], start: '22:00', end: '23:00' }] };
-  await world.store.write((tx) =>
-    tx
-      .updateTable('region')
-      .set({ offPeak: JSON.stringify(offPeak) })
-      .where('id', '=', regionId)
-      .execute(),
-  );
-  const [base] = world.types;
-  const type = (name: string, over: Partial<InstanceType>) => {
-    const { id: _id, regionId: _regionId, ...rest } = base as InstanceType;
-    return { ...rest, cpuCores: 1, memoryGB: 1, name, pricesMicros: prices, ...over };
-  };
-  const [small, large, spot] = (await replaceTypes(world.store, regionId, [
-    type('small', {}),
-    type('large', { cpuCores: 2, pricesMicros: dearer }),
-    type('spot', { isSpot: true }),
-  ])) as [InstanceType, InstanceType, InstanceType];
-  clock.aheadMs += 2_000;
-  const ann = await world.account('ann', 100);
-  const { instances, credits, access } = world.running.control;
-  const launch = async (
-    billing: LaunchInput['billing'],
-    over: Partial<LaunchInput> = {},
-    caller: Caller = ann,
-  ): Promise<string> => {
-    const input = world.launchInput({ instanceTypeId: small.id, billing, ...over });
-    return (await instances.launch(caller, input, null)).instanceId;
-  };
-  return {
-    world,
-    clock,
-    ann,
-    types: { small, large, spot },
-    instances,
-    launch,
-    nowMs: () => Date.now() + clock.aheadMs,
-    paid: async (id: string) => (await paidTimeOf(world.store.read, id)) ?? null,
-    give: (kind: 'cash' | 'voucher' | 'credit', amount: number, more: object = {}) =>
-      credits.give(world.caller, { username: 'ann', amount, kind, reason: 'test', ...more }, null),
-    balance: async () => {
-      const { balance, availableVoucherAmount: voucher, availableCreditAmount: credit } = await access.balance(ann);
-      return { cash: balance, voucher, credit };
-    },
-    async running(id: string): Promise<number> {
-      await world.until(id, hasStatus('Running'));
-      await settled(world);
-      return (await paidTimeOf(world.store.read, id))?.endsAtMs ?? 0;
-    },
-    passTo(ms: number): void {
-      clock.aheadMs = ms - Date.now();
-    },
-  };
-}
-
-const entriesOf = async ({ store }: World, id: string) =>
-  (await store.read.selectFrom('entry').selectAll().where('subjectId', '=', id).orderBy('id').execute()).filter(
-    ({ kind }) => kind !== 'charge',
-  );
-const moved = async (world: World, id: string) =>
-  (await entriesOf(world, id)).map(
-    ({ kind, fromLedger, toLedger, amountMicros }) => `${kind} ${fromLedger} ${toLedger} ${amountMicros / 1e6}`,
-  );
-
-async function eventsOf({ store }: World, id: string, kind: string): Promise<Record<string, unknown>[]> {
-  const events = await store.read
-    .selectFrom('event')
-    .select('data')
-    .where('subjectId', '=', id)
-    .where('kind', '=', kind)
-    .orderBy('seq')
-    .execute();
-  return events.map(({ data }) => JSON.parse(data));
-}
-
-/** The columns of each account are the sums of its entries, and none is below its floor. */
-async function expectBalanced({ store }: World): Promise<void> {
-  const entries = await store.read.selectFrom('entry').selectAll().execute();
-  for (const account of await store.read.selectFrom('account').selectAll().execute()) {
-    const own = entries.filter(({ accountId }) => accountId === account.id);
-    const sum = (ledger: string): number =>
-      own.reduce(
-        (total, { fromLedger, toLedger, amountMicros }) =>
-          total + (toLedger === ledger ? amountMicros : 0) - (fromLedger === ledger ? amountMicros : 0),
-        0,
-      );
-    expect([sum('cash'), sum('voucher'), sum('credit')]).toEqual([
-      account.balanceMicros,
-      account.voucherMicros,
-      account.creditMicros,
-    ]);
-    expect(account.balanceMicros).toBeGreaterThanOrEqual(-account.overdraftMicros);
-    expect(own.every(({ amountMicros }) => amountMicros > 0)).toBe(true);
-  }
-}
+import {
+  DAY_MS,
+  entriesOf,
+  eventsOf,
+  expectBalanced,
+  moved,
+  openPaidWorld,
+  prices,
+  ZONE,
+} from './paid-time-fixture.ts';
 
 onBothEngines('time paid ahead', (open) => {
   test('is paid whole at the launch from vouchers, credits and cash, and begins when it is Running', async () => {
-    const { world, ann, launch, give, balance, paid, running, instances } = await openWorld(open);
+    const { world, ann, launch, give, balance, paid, running, instances } = await openPaidWorld(open);
     await give('voucher', 5, { scope: { meter: 'compute' } });
     await give('voucher', 50, { scope: { meter: 'volume' } });
     await give('credit', 7);
@@ -156,7 +48,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('costs nothing more for a stop, a start and a restart, and runs on meanwhile', async () => {
-    const { world, ann, launch, running, clock, instances } = await openWorld(open);
+    const { world, ann, launch, running, clock, instances } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 3 });
     const endsAtMs = await running(id);
     clock.aheadMs += DAY_MS;
@@ -170,7 +62,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('is refused without the whole money, with what is missing and what would work', async () => {
-    const { world, ann, types, launch, balance } = await openWorld(open, { start: false });
+    const { world, ann, types, launch, balance } = await openPaidWorld(open, { start: false });
     await expectRefused(
       launch({ chargeMode: 'perMonth', duration: 3 }),
       'no_balance',
@@ -189,7 +81,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a launch by the hour needs an hour, for which fitting vouchers count', async () => {
-    const { launch, world } = await openWorld(open, { start: false });
+    const { launch, world } = await openPaidWorld(open, { start: false });
     const bob = await world.account('bob', 0.05);
     const byHour = () => launch({ chargeMode: 'perHour', duration: 1 }, {}, bob);
     await expectRefused(
@@ -206,7 +98,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('spot types are refused', async () => {
-    const { launch, types } = await openWorld(open, { start: false });
+    const { launch, types } = await openPaidWorld(open, { start: false });
     const spot = { instanceTypeId: types.spot.id, isSpotInstance: true };
     await expectRefused(
       launch({ chargeMode: 'perDay', duration: 1 }, spot),
@@ -217,7 +109,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a total beyond the largest sum is refused, never rounded', async () => {
-    const { launch, types, world } = await openWorld(open, { start: false });
+    const { launch, types, world } = await openPaidWorld(open, { start: false });
     const huge = JSON.stringify(Object.fromEntries(Object.keys(prices).map((mode) => [mode, 9e15])));
     await world.store.write((tx) =>
       tx.updateTable('instanceType').set({ prices: huge }).where('id', '=', types.large.id).execute(),
@@ -231,7 +123,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('at the end stops the instance, and the next start buys the time again', async () => {
-    const { world, ann, launch, running, passTo, paid, nowMs, instances } = await openWorld(open);
+    const { world, ann, launch, running, passTo, paid, nowMs, instances } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 1 });
     passTo(await running(id));
     const stopped = await world.until(id, hasStatus('Stopped'));
@@ -248,7 +140,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a start after the end is refused without the money, and the instance stays as it is', async () => {
-    const { world, launch, running, passTo } = await openWorld(open);
+    const { world, launch, running, passTo } = await openPaidWorld(open);
     const bob = await world.account('bob', 3);
     const id = await launch({ chargeMode: 'perDay', duration: 1 }, {}, bob);
     passTo(await running(id));
@@ -264,7 +156,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('warns before the end of what follows, and renews at the former end for as long as there is money', async () => {
-    const { world, launch, running, passTo, paid } = await openWorld(open);
+    const { world, launch, running, passTo, paid } = await openPaidWorld(open);
     const bob = await world.account('bob', 5);
     const id = await launch({ chargeMode: 'perDay', duration: 1, autoRenew: true }, {}, bob);
     const endsAtMs = await running(id);
@@ -294,7 +186,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('is not renewed while the instance is stopped', async () => {
-    const { world, ann, launch, running, passTo, instances } = await openWorld(open);
+    const { world, ann, launch, running, passTo, instances } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 1, autoRenew: true });
     const endsAtMs = await running(id);
     await instances.stop(ann, { instanceId: id }, null);
@@ -305,7 +197,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('terminate refunds an instance that never ran in full, to the sources that paid', async () => {
-    const { world, ann, launch, give, balance, clock, nowMs, instances, paid } = await openWorld(open, {
+    const { world, ann, launch, give, balance, clock, nowMs, instances, paid } = await openPaidWorld(open, {
       start: false,
     });
     await give('voucher', 5, { expiresAt: undefined, expiresAtMs: nowMs() + 60_000 });
@@ -327,7 +219,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('terminate refunds the units that have not begun, and a stop nothing', async () => {
-    const { world, ann, launch, running, clock, instances } = await openWorld(open);
+    const { world, ann, launch, running, clock, instances } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 4 });
     await running(id);
     clock.aheadMs += DAY_MS + 2 * 3_600_000;
@@ -341,10 +233,11 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a change of type charges or refunds the difference for the time that is left', async () => {
-    const { world, ann, launch, running, types, instances, paid } = await openWorld(open);
+    const { world, ann, launch, running, types, instances, paid, clock } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 2 });
     const endsAtMs = await running(id);
     const change = async (instanceTypeId: string): Promise<void> => {
+      clock.aheadMs += 60_000;
       await instances.update(ann, { instanceId: id, instanceTypeId }, null);
       await instances.restart(ann, { instanceId: id }, null);
       expect(await running(id)).toBe(endsAtMs);
@@ -356,7 +249,7 @@ onBothEngines('time paid ahead', (open) => {
       'prepayment change of type',
     ]);
     const [, difference] = entries;
-    // Seconds of the first day have passed.
+    // A minute of the first day has passed.
     expect(difference?.amountMicros).toBeGreaterThan(5_990_000);
     expect(difference?.amountMicros).toBeLessThan(6_000_000);
     expect(await paid(id)).toMatchObject({ priceMicros: 5_000_000n });
@@ -371,7 +264,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a change of type that cannot be paid is refused when it is asked for, and by the restart', async () => {
-    const { world, launch, running, types, clock } = await openWorld(open);
+    const { world, launch, running, types, clock } = await openPaidWorld(open);
     const { instances, credits } = world.running.control;
     const bob = await world.account('bob', 9);
     const id = await launch({ chargeMode: 'perDay', duration: 2 }, {}, bob);
@@ -400,7 +293,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('a start after the end buys a pending type at its own price', async () => {
-    const { world, ann, launch, running, types, passTo, instances } = await openWorld(open);
+    const { world, ann, launch, running, types, passTo, instances } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 2 });
     passTo(await running(id));
     await world.until(id, hasStatus('Stopped'));
@@ -411,7 +304,7 @@ onBothEngines('time paid ahead', (open) => {
 
   test('runs the same while billing is off, and nothing is paid, refunded or charged later', async () => {
     const billing = { isBilled: false };
-    const { world, ann, launch, running, paid, balance, types, instances } = await openWorld(open, { billing });
+    const { world, ann, launch, running, paid, balance, types, instances } = await openPaidWorld(open, { billing });
     const bob = await world.account('bob', 0);
     const id = await launch({ chargeMode: 'perMonth', duration: 2, autoRenew: true }, {}, bob);
     const other = await launch({ chargeMode: 'perDay', duration: 2 });
@@ -428,7 +321,7 @@ onBothEngines('time paid ahead', (open) => {
   });
 
   test('instances of a former version get their time for nothing, from the start of this one', async () => {
-    const { world, launch, running, paid } = await openWorld(open);
+    const { world, launch, running, paid } = await openPaidWorld(open);
     const id = await launch({ chargeMode: 'perDay', duration: 1 });
     await running(id);
     const { store } = world;
@@ -445,7 +338,7 @@ onBothEngines('time paid ahead', (open) => {
   const LAUNCHES = atLevel({ short: 12, long: 100 });
 
   test('many launches at once with money for three are three', async () => {
-    const { world, launch } = await openWorld(open, {
+    const { world, launch } = await openPaidWorld(open, {
       start: false,
       machine: { cpuCores: 200, memoryMiB: 400 * 1024, architecture: 'amd64', gpus: [] },
     });
@@ -460,3 +353,46 @@ onBothEngines('time paid ahead', (open) => {
     await expectBalanced(world);
   });
 });
+
+onBothEngines('concurrent ends of paid time', { postgres: 'always' }, (open) => {
+  const SERVERS = atLevel({ short: 4, long: 20 });
+
+  async function atTheEnd() {
+    const opened = await openPaidWorld(open);
+    const { world, launch, running, passTo, nowMs } = opened;
+    const id = await launch({ chargeMode: 'perDay', duration: 2, autoRenew: true });
+    const endsAtMs = await running(id);
+    await world.running.stop();
+    passTo(endsAtMs);
+    const renew = makeRenewPaidTime({
+      store: world.store,
+      time: { ...realTime, now: nowMs },
+      log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
+      metering: { isBilled: true },
+      stopAutomatically: async () => false,
+    });
+    return { ...opened, id, renew };
+  }
+
+  test('buy the time once, however many servers see the end', async () => {
+    const { world, id, renew } = await atTheEnd();
+    await Promise.all(Array.from({ length: SERVERS }, renew));
+    expect(await moved(world, id)).toEqual(['prepayment cash revenue 4', 'prepayment cash revenue 4']);
+    expect(await eventsOf(world, id, 'instance.paidTimeBought')).toHaveLength(2);
+    expect(await eventsOf(world, id, 'instance.paidTimeEnding')).toEqual([]);
+    await expectBalanced(world);
+  });
+
+  test('leave nothing of a terminated instance, and refund what was renewed and has not begun', async () => {
+    const { world, ann, id, instances, renew, paid } = await atTheEnd();
+    await Promise.all([...Array.from({ length: SERVERS }, renew), instances.terminate(ann, { instanceId: id }, null)]);
+    expect(await paid(id)).toBeNull();
+    const renewed = ['prepayment cash revenue 4', 'refund revenue cash 2'];
+    const [launched, ...rest] = await moved(world, id);
+    expect(launched).toBe('prepayment cash revenue 4');
+    expect(rest).toEqual(rest.length === 0 ? [] : renewed);
+    await expectBalanced(world);
+  });
+});
+
+const ignore = (): void => {};
