@@ -50,6 +50,7 @@ export async function start(options: {
   await copyFile(`${key}.pub`, join(control, 'authorized_keys'));
   await writeFile(join(control, 'init-script'), options.initScript ?? '');
   await writeFile(join(control, 'name'), 'first\n');
+  await writeFile(join(control, 'notice.json'), '{}\n');
   await writeFile(join(control, 'start-command'), options.startCommand ?? '');
   await writeFile(join(control, 'notebook-token'), `${token}\n`, { mode: 0o600 });
   if (options.hostKey !== undefined) await writeFile(join(control, 'ssh-host-key'), options.hostKey, { mode: 0o600 });

@@ -43,6 +43,17 @@ describe('ssh', () => {
     expect(renamed.endsWith(hostName)).toBe(true);
   });
 
+  it('shows the notice of a stop as soon as the file is replaced, also after a restart', async () => {
+    const instance = await start({});
+    const notice = () => instance.ssh('cat /run/berth/notice.json');
+    await eventually(async () => expect(await notice()).toBe('{}\n'));
+    await writeFile(join(instance.control, 'next'), '{"kind":"SpotReclaimed"}\n');
+    await rename(join(instance.control, 'next'), join(instance.control, 'notice.json'));
+    expect(await notice()).toBe('{"kind":"SpotReclaimed"}\n');
+    await instance.container.restart();
+    await eventually(async () => expect(await notice()).toBe('{"kind":"SpotReclaimed"}\n'));
+  });
+
   it('accepts a key as soon as the file is replaced, and keeps its host key over a restart', async () => {
     const instance = await start({});
     await eventually(() => instance.ssh('true'));
