@@ -1,5 +1,5 @@
 import type { Capacity } from './catalog.ts';
-import { addCapacity, fits, subtractCapacity, zeroCapacity } from './placement.ts';
+import { addCapacity, fits, zeroCapacity } from './placement.ts';
 
 /** Time to end the work, from the notice to the stop. */
 export const DEFAULT_SPOT_GRACE_MS = 120_000;
@@ -23,7 +23,7 @@ const sum = (instances: readonly SpotInstance[]): Capacity =>
 
 /**
  * Chooses whom to reclaim, the newest run first, so that the need fits; null: not even all suffice.
- * None is chosen whose capacity is not needed once the others are reclaimed.
+ * None is chosen whose capacity does not help, or is not needed once the others are reclaimed.
  */
 export function chooseReclaims<Spot extends SpotInstance>(
   need: Capacity,
@@ -34,11 +34,7 @@ export function chooseReclaims<Spot extends SpotInstance>(
   const chosen: Spot[] = [];
   for (const spot of spots.toSorted(byNewestRun)) {
     if (fitsWith(chosen)) break;
-    const lacking = subtractCapacity(need, addCapacity(free, sum(chosen)));
-    const helps = (['cpuMilli', 'memoryMiB', 'gpus'] as const).some(
-      (resource) => need[resource] > 0 && lacking[resource] > 0 && spot.held[resource] > 0,
-    );
-    if (helps) chosen.push(spot);
+    chosen.push(spot);
   }
   if (!fitsWith(chosen)) return null;
   return chosen.toReversed().reduce((kept, spot) => {

@@ -86,6 +86,9 @@ onBothEngines('off-peak', (open) => {
     expect(shown.diagnosisMessage).toContain('UTC');
     expect(await row(id)).toMatchObject({ notBeforeMs: opensAtMs, waitsSinceMs: null });
     expect(await used()).toBe(0);
+    expect(await world.store.read.selectFrom('instance').select(['id', 'holdsCapacity']).execute()).toEqual([
+      { id, holdsCapacity: 0 },
+    ]);
     // The start's deadlines count from the opening.
     goTo(opensAtMs - MINUTE_MS);
     await new Promise((resolve) => setTimeout(resolve, 150));
