@@ -1,9 +1,9 @@
 /** Dates of charges in six zones, against the calculator's calendar, without `Date` and `Intl`. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { isOffPeak, weekdays, type OffPeakWindow } from '../../../src/domain/off-peak.ts';
+import { faultOfOffPeak, isOffPeak, nextWindow, weekdays, type OffPeakWindow } from '../../../src/domain/off-peak.ts';
 import { atLevel } from '../../fixtures/level.ts';
-import { isInWindow, type DailyWindow } from '../../oracle/off-peak-hours.ts';
+import { isInWindow, nextEdge, type DailyWindow } from '../../oracle/off-peak-hours.ts';
 import { changesOf, DAY, HOUR, MINUTE, offsetAt, wallOf, instantOf, zones } from '../../oracle/zones.ts';
 
 const numRuns = atLevel({ short: 500, long: 200_000 });
@@ -45,19 +45,20 @@ test('the calculator returns each wall time to its first instant', () => {
   );
 });
 
+const window = fc.record({
+  days: fc.subarray([0, 1, 2, 3, 4, 5, 6], { minLength: 1 }),
+  from: fc.nat(1439),
+  to: fc.nat(1440),
+});
+const text = (minute: number) =>
+  `${String(Math.floor(minute / 60)).padStart(2, '0')}:${String(minute % 60).padStart(2, '0')}`;
+const named = ({ days, from, to }: Required<DailyWindow>): OffPeakWindow => ({
+  days: days.flatMap((day) => weekdays[(day + 6) % 7] ?? []),
+  start: text(from),
+  end: text(to),
+});
+
 test('off-peak windows are open at the times that the clocks of the zone show', () => {
-  const window = fc.record({
-    days: fc.subarray([0, 1, 2, 3, 4, 5, 6], { minLength: 1 }),
-    from: fc.nat(1439),
-    to: fc.nat(1440),
-  });
-  const text = (minute: number) =>
-    `${String(Math.floor(minute / 60)).padStart(2, '0')}:${String(minute % 60).padStart(2, '0')}`;
-  const named = ({ days, from, to }: Required<DailyWindow>): OffPeakWindow => ({
-    days: days.flatMap((day) => weekdays[(day + 6) % 7] ?? []),
-    start: text(from),
-    end: text(to),
-  });
   fc.assert(
     fc.property(
       instant,
@@ -72,5 +73,19 @@ test('off-peak windows are open at the times that the clocks of the zone show', 
       },
     ),
     { numRuns },
+  );
+});
+
+test('off-peak windows open and close at the next time that the clocks show', () => {
+  fc.assert(
+    fc.property(instant, fc.array(window, { minLength: 1, maxLength: 2 }), ({ zone: name, ms }, windows) => {
+      const offPeak = { timeZone: name, windows: windows.map(named) };
+      fc.pre(faultOfOffPeak(offPeak) === null);
+      const edge = nextEdge(name, windows, ms);
+      if (edge === undefined) return;
+      const next = nextWindow(offPeak, ms);
+      expect(isInWindow(name, windows, ms) ? next?.closesAtMs : next?.opensAtMs).toBe(edge);
+    }),
+    { numRuns: atLevel({ short: 40, long: 5_000 }) },
   );
 });

@@ -35,14 +35,17 @@ const rateOf = (resource: Resource): Rate | null => {
   return resource.kind === 'volume' ? rateOfVolume(resource.row) : rateOfSnapshot(resource.row);
 };
 
-export interface ChargedLife {
+interface ChargedLife {
   periods: PeriodRow[];
   entries: Move[];
   wallet: Wallet;
 }
 
 /** Returns periods, entries and wallet after the facts. Launches are by the hour. */
-export function chargeLife(facts: readonly Fact[], { origin, overdraft }: { origin: number; overdraft: number }) {
+export function chargeLife(
+  facts: readonly Fact[],
+  { origin, overdraft }: { origin: number; overdraft: number },
+): ChargedLife {
   let at = 0;
   let steps = 0;
   let answers = true;
