@@ -161,7 +161,7 @@ async function* chargedAccounts(db: Db): AsyncGenerator<Map<string, Cost[]>> {
 }
 
 /** Throws in the transaction, after the event has locked the account, when money has come. */
-const makeGuarded = (metering: Metering): Metering => ({
+export const onlyWithoutMoney = (metering: Metering): Metering => ({
   ...metering,
   async appendEvent(tx, event, subject, change) {
     const appended = await metering.appendEvent(tx, event, subject, change);
@@ -176,7 +176,7 @@ const makeGuarded = (metering: Metering): Metering => ({
 
 function makeEnforce(deps: FollowMoneyDeps): () => Promise<void> {
   const { store, regions, time, changes, log } = deps;
-  const metering = makeGuarded(deps.metering);
+  const metering = onlyWithoutMoney(deps.metering);
   const guarded = { ...deps, metering };
   const stopAutomatically = makeStopAutomatically(guarded);
   const { delete: deleteVolume } = makeVolumes(guarded);

@@ -105,6 +105,25 @@ onBothEngines('a budget', (open) => {
     expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet']);
   });
 
+  test('is forecast to the end of the month by what runs now, of its scope and of all', async () => {
+    const { world, clock, caller, control, set, launch } = await movable(await open());
+    const { instanceId } = await launch({ labels: { team: 'physics' } });
+    await world.until(instanceId, hasStatus('Running'));
+    await set({ name: 'physics', scope: team, hard: 1_000_000 });
+    await set({ name: 'others', scope: { label: { key: 'team', value: 'none' } }, hard: 1_000_000 });
+    const price = Number(world.types[0]?.pricesMicros.perHour ?? 0n) / 1e6;
+    const now = new Date(Date.now() + clock.aheadMs);
+    const hoursLeft = (Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1) - now.getTime()) / 3_600_000;
+    const { budgets } = await control.budgets.list(caller);
+    expect(budgets.map(({ name }) => name)).toEqual(['physics', 'others']);
+    expect(budgets[0]?.forecast).toBeCloseTo(price * hoursLeft, 2);
+    expect(budgets[1]?.forecast).toBe(0);
+    const { burnRate, lastsUntilMs, monthForecast } = await control.budgets.forecast(caller);
+    expect(burnRate).toBe(price);
+    expect(((lastsUntilMs ?? 0) - now.getTime()) / 3_600_000).toBeCloseTo(1_000 / price, 0);
+    expect(monthForecast).toBeGreaterThan(0);
+  });
+
   test('counts at once when it is set, and no more when it is raised or deleted', async () => {
     const { caller, control, set, launch, charge } = await movable(await open());
     await charge(10, 'x');

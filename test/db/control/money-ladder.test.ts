@@ -1,6 +1,8 @@
 /** What happens when the money of an account ends, and when it comes back. */
 import { expect, test } from 'vitest';
 import { DAY_MS, type MoneyRules } from '../../../src/domain/money-ladder.ts';
+import { onlyWithoutMoney } from '../../../src/control/billing/follow-money.ts';
+import { makeMetering } from '../../../src/control/billing/metering.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -48,7 +50,7 @@ const reaches = (world: World, caller: Caller, step: string): Promise<void> =>
 /** Lets the money of an hour be spent, in steps below the gap that is free. */
 async function runsOut(world: World, caller: Caller, clock: { aheadMs: number }): Promise<void> {
   clock.aheadMs += 40 * MINUTE_MS;
-  const ticking = setInterval(() => (clock.aheadMs += MINUTE_MS), 50);
+  const ticking = setInterval(() => (clock.aheadMs += 5 * MINUTE_MS), 60);
   await reaches(world, caller, 'stop').finally(() => clearInterval(ticking));
 }
 
@@ -159,6 +161,22 @@ onBothEngines('an account whose money ends', (open) => {
     await new Promise((resolve) => setTimeout(resolve, 200));
     const row = world.store.read.selectFrom('instance').select('desired').where('id', '=', paid);
     expect(await row.executeTakeFirstOrThrow()).toEqual({ desired: 'running' });
+  });
+
+  test('loses nothing to a stop or deletion during which money comes', async () => {
+    const { world } = await movable(await open());
+    const caller = await world.account('poor', 1);
+    const regions = { of: () => world.drivers };
+    const metering = onlyWithoutMoney(makeMetering({ time: realTime, regions, isBilled: true }));
+    const event = { accountId: caller.accountId, atMs: 1, kind: 'billing.tried', subjectId: 'x', data: {} };
+    const subject = { name: 'x', regionId: world.drivers.regionId, typeId: '' };
+    const append = () =>
+      world.store.write((tx) => metering.appendEvent(tx, event, subject, { before: null, after: null }));
+    await expectRefused(append(), 'not_now', /money again/);
+    expect(await kindsOf(world, caller)).toEqual([]);
+    await setMoney(world, caller, 0);
+    await append();
+    expect(await kindsOf(world, caller)).toEqual(['billing.tried']);
   });
 
   test('gets its days again for time in which Berth was off', async () => {

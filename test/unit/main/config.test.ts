@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
+import { defaultMoneyRules } from '../../../src/domain/money-ladder.ts';
 import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
 import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
@@ -88,6 +89,22 @@ describe('the configuration', () => {
       /BERTH_ROLE: the simulated engine/,
     );
     expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
+  });
+
+  test('reads the steps of accounts whose money ends, with 0 days for never, and refuses steps out of order', () => {
+    expect(readConfig({})).toMatchObject({ isBilled: true, moneyRules: defaultMoneyRules });
+    expect(readConfig({ BERTH_BILLING: 'off' }).isBilled).toBe(false);
+    const never = readConfig({ BERTH_MONEY_ARCHIVE_DAYS: '0', BERTH_MONEY_DELETE_DAYS: '0' }).moneyRules;
+    expect(never).toEqual({ ...defaultMoneyRules, archiveMs: null, deleteMs: null });
+    for (const [name, value] of [
+      ['BERTH_BILLING', 'no'],
+      ['BERTH_MONEY_FORECAST_HOURS', '-1'],
+      ['BERTH_MONEY_WARN_HOURS', '73'],
+      ['BERTH_MONEY_NO_STARTS_MINUTES', '1441'],
+      ['BERTH_MONEY_ARCHIVE_DAYS', '0.5'],
+      ['BERTH_MONEY_DELETE_DAYS', '7'],
+    ] as const)
+      expect(() => readConfig({ [name]: value }), name).toThrow(name);
   });
 
   test('reads limits of the gateway, with 0 for none', () => {
