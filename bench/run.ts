@@ -27,6 +27,7 @@ import { metrics } from './metrics.ts';
 import { requestCosts } from './request-costs.ts';
 import { settle } from './settle.ts';
 import { start } from './start.ts';
+import { statement } from './statement.ts';
 import { storageFio } from './storage-fio.ts';
 import { userNamespaces } from './user-namespaces.ts';
 import { volumeCreate } from './volume-create.ts';
@@ -46,6 +47,7 @@ const benches: Record<string, Bench> = {
   start,
   settle,
   charging,
+  statement,
   gateway,
   'gateway-streams': gatewayStreams,
   'gateway-upgrades': gatewayUpgrades,

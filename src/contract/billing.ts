@@ -29,7 +29,16 @@ const filters = {
 };
 
 /** Entries of other kinds come with later versions. */
-export const entryKinds = ['charge', 'prepayment', 'deposit', 'grant', 'refund', 'reversal', 'expiry'] as const;
+export const entryKinds = [
+  'charge',
+  'prepayment',
+  'deposit',
+  'grant',
+  'refund',
+  'reversal',
+  'expiry',
+  'prepayment',
+] as const;
 const sources = ['cash', 'voucher', 'credit', 'uncollected'] as const;
 
 export const entriesRequest = request('ListEntriesRequest', {

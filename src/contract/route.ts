@@ -68,7 +68,7 @@ export interface Success {
   etag?: boolean;
 }
 
-interface StreamRow<Kind extends string, Query extends z.ZodType = z.ZodType> extends Row<Kind, 'account'> {
+interface StreamRow<Kind extends string, Query extends z.ZodType = z.ZodType> extends Row<Kind, 'account' | 'admin'> {
   query: Query;
   headers: readonly HeaderParameter[];
   successes: readonly Success[];
@@ -225,3 +225,10 @@ export const bytesRoute = <Query extends z.ZodType>(
   query,
   ...description,
 });
+
+/** A download for administrators. */
+export const adminBytesRoute = <Query extends z.ZodType>(
+  path: string,
+  query: Query,
+  description: StreamDescription<BytesRoute>,
+): BytesRoute<Query> => ({ ...bytesRoute('GET', path, query, description), who: 'admin', subject: 'admin' });

@@ -1,10 +1,11 @@
 /** Rows of the routes whose answers are streams, WebSockets or bytes. */
 import { z } from 'zod';
+import { statementQuery } from './billing.ts';
 import { wholeNumber, type ErrorCode } from './common.ts';
 import { EXEC_PROTOCOL, execQuery, TERMINAL_PROTOCOL, terminalQuery } from './exec.ts';
 import { FILE_PATH, FILE_TYPE, fileWritten } from './file.ts';
 import { AFTER as LOG_CURSOR, LOG_TEXT_TYPE, logStreamRequest } from './log.ts';
-import { bytesRoute, eventsRoute, socketRoute } from './route.ts';
+import { adminBytesRoute, bytesRoute, eventsRoute, socketRoute } from './route.ts';
 import { EVENT_STREAM_TYPE } from './server-sent.ts';
 
 const always: readonly ErrorCode[] = [
@@ -23,6 +24,8 @@ const ofInstance: readonly ErrorCode[] = [
   'not_now',
   'unsupported',
 ];
+const ofBooks: readonly ErrorCode[] = [...always, 'field_missing', 'field_type'];
+const csv = { status: 200, description: 'The file', contentTypes: ['text/csv'] };
 const ofFile: readonly ErrorCode[] = [...always, 'not_found', 'not_now'];
 
 const AFTER = 'Number of the last known event; by default the stream begins with new events';
@@ -141,6 +144,30 @@ export const streamRoutes = {
       { status: 201, description: 'The file was created', ...uploaded },
     ],
     codes: [...ofFile, 'precondition_failed', 'volume_full'],
+  }),
+  statementCsv: bytesRoute('GET', '/billing/statement.csv', statementQuery, {
+    pathParameters: {},
+    summary: 'Download the statement of a month with all resources, as CSV',
+    successes: [csv],
+    codes: ofBooks,
+  }),
+  statementPage: bytesRoute('GET', '/billing/statement.html', statementQuery, {
+    pathParameters: {},
+    summary: 'Return the statement of a month as a page to print; of many resources the first',
+    successes: [{ status: 200, description: 'The page', contentTypes: ['text/html'] }],
+    codes: ofBooks,
+  }),
+  focusCsv: bytesRoute('GET', '/billing/focus.csv', statementQuery, {
+    pathParameters: {},
+    summary: 'Download the charges of a month in the columns of FOCUS 1.2',
+    successes: [csv],
+    codes: ofBooks,
+  }),
+  focusCsvOfAll: adminBytesRoute('/admin/billing/focus.csv', statementQuery, {
+    pathParameters: {},
+    summary: 'Download the charges of all accounts in a month in the columns of FOCUS 1.2 (administrators)',
+    successes: [csv],
+    codes: ofBooks,
   }),
   deleteFile: bytesRoute(
     'DELETE',

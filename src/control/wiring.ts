@@ -1,5 +1,6 @@
 /** Wires control: use cases by subject, and the background that carries their decisions out. */
 import { makeBooks } from './billing/books.ts';
+import { makeChargeExports } from './billing/focus-charges.ts';
 import { makePayments } from './billing/payments.ts';
 import { makeReadStripe } from './billing/stripe.ts';
 import { makeStatements } from './billing/statement.ts';
@@ -256,6 +257,7 @@ function operatorUseCases(
   Control,
   | 'audit'
   | 'books'
+  | 'chargeExports'
   | 'payments'
   | 'usage'
   | 'statements'
@@ -273,6 +275,7 @@ function operatorUseCases(
   return {
     audit: foundation.audit,
     books: makeBooks(foundation),
+    chargeExports: makeChargeExports(foundation),
     payments: makePayments({
       ...foundation,
       readStripe: foundation.stripeSecret === undefined ? undefined : makeReadStripe(foundation.stripeSecret),

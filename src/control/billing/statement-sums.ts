@@ -4,13 +4,12 @@ import { overlapMs, type TimeSpan } from '../../domain/usage-buckets.ts';
 import { oneOf } from '../../store/db/columns.ts';
 import {
   closedTime,
-  entrySums,
+  meteredSums,
   openPeriodsBefore,
   otherSums,
   paidFrom,
   type Charges,
   type OtherSum,
-  type PaidFrom,
 } from '../../store/tables/book-sums.ts';
 import { moneyOf } from '../../store/tables/ledger.ts';
 import type { Store } from '../../store/store.ts';
@@ -45,7 +44,7 @@ export interface MeterSum {
 }
 
 const MAX_TRIES = 5;
-const DAY_MS = 24 * 3_600_000;
+const SLICE_MS = 5 * 24 * 3_600_000;
 const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
 
 export interface Moved {
@@ -56,31 +55,25 @@ export interface Moved {
 function* slices({ store, time }: SumDeps, { fromMs, untilMs }: TimeSpan): Generator<TimeSpan> {
   let from = fromMs;
   const lastMs = Math.min(untilMs, time.now());
-  while (store.kind === 'sqlite' && from + DAY_MS < lastMs) {
-    yield { fromMs: from, untilMs: from + DAY_MS };
-    from += DAY_MS;
+  while (store.kind === 'sqlite' && from + SLICE_MS < lastMs) {
+    yield { fromMs: from, untilMs: from + SLICE_MS };
+    from += SLICE_MS;
   }
   yield { fromMs: from, untilMs };
 }
 
-/** The sums of all entries less those of others are those of metered use. */
 async function moved(deps: SumDeps, accountId: string, span: TimeSpan): Promise<Moved> {
   const metered: Charges = {
     bySource: { cash: 0, voucher: 0, credit: 0, uncollected: 0 },
     byMeter: { compute: 0, disks: 0, volume: 0, snapshot: 0 },
   };
   for (const slice of slices(deps, span)) {
-    const { bySource, byMeter } = await entrySums(deps.store.read, accountId, slice);
+    const { bySource, byMeter } = await meteredSums(deps.store.read, accountId, slice);
     for (const source of paidFrom) metered.bySource[source] += bySource[source];
     for (const meter of meters) metered.byMeter[meter] += byMeter[meter];
     await nextTurn(deps.time);
   }
-  const others = await otherSums(deps.store.read, accountId, span);
-  for (const { fromLedger, meter, amountMicros } of others) {
-    if (isSource(fromLedger)) metered.bySource[fromLedger] -= amountMicros;
-    if (meter !== '') metered.byMeter[oneOf(meters, meter)] -= amountMicros;
-  }
-  return { metered, others };
+  return { metered, others: await otherSums(deps.store.read, accountId, span) };
 }
 
 /** Again if a booking came between: the balances are those of now, taken back. */
@@ -108,11 +101,15 @@ export async function moneyIn(deps: SumDeps, accountId: string, span: TimeSpan):
 }
 
 export async function meterSums(
-  { store: { read: db }, time }: SumDeps,
+  deps: SumDeps,
   accountId: string,
   span: TimeSpan,
   { metered, others }: Moved,
 ): Promise<MeterSum[]> {
+  const {
+    store: { read: db },
+    time,
+  } = deps;
   const nowMs = time.now();
   const found = new Map(
     meters.map((meter): [Meter, MeterSum] => {
@@ -126,8 +123,12 @@ export async function meterSums(
     sums.periods += one.periods;
     addTime(sums.ms, state, one);
   };
-  for (const { meter, state, periods, ms, freeMs } of await closedTime(db, accountId, span))
-    add(meter, state, { periods, lasted: ms, free: freeMs });
+  for (const slice of slices(deps, { fromMs: span.fromMs, untilMs: END_OF_TIME_MS })) {
+    const closed = { afterMs: slice.fromMs, upToMs: slice.untilMs };
+    for (const { meter, state, periods, ms, freeMs } of await closedTime(db, accountId, span, closed))
+      add(meter, state, { periods, lasted: ms, free: freeMs });
+    await nextTurn(time);
+  }
   for (const period of await openPeriodsBefore(db, accountId, span.untilMs)) {
     const lasted = overlapMs(spanUntilNow(period, nowMs), span);
     const free = span.untilMs > nowMs ? period.freeMs : 0;
@@ -135,8 +136,6 @@ export async function meterSums(
   }
   return [...found.values()].filter(({ periods, amountMicros }) => periods > 0 || amountMicros !== 0);
 }
-
-const isSource = (ledger: string): ledger is PaidFrom => paidFrom.some((one) => one === ledger);
 
 /** Signed by what the account can spend. */
 function movementsOf({ metered, others }: Moved): Movement[] {

@@ -14,6 +14,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { makeAddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
+import { mountBookFile } from './book-downloads.ts';
 import { mountCors } from './cors.ts';
 import { mountEventStream } from './event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
@@ -273,6 +274,10 @@ function mountStreams(
     headFile: () => mountFile(app, parts, 'headFile'),
     uploadFile: () => mountFile(app, parts, 'uploadFile'),
     deleteFile: () => mountFile(app, parts, 'deleteFile'),
+    statementCsv: () => mountBookFile(app, parts, 'statementCsv'),
+    statementPage: () => mountBookFile(app, parts, 'statementPage'),
+    focusCsv: () => mountBookFile(app, parts, 'focusCsv'),
+    focusCsvOfAll: () => mountBookFile(app, parts, 'focusCsvOfAll'),
   };
   for (const mountRoute of Object.values(mountByName)) mountRoute();
 }

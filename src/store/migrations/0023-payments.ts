@@ -18,8 +18,9 @@ export const payments: Migration = {
     )`.execute(db);
     await sql`alter table "usagePeriod" add column labels ${text}`.execute(db);
     await sql`drop index entry_time`.execute(db);
-    await sql`create index entry_time on entry
-      ("accountId", "atMs", "fromLedger", "subjectId", meter, "amountMicros")`.execute(db);
+    await sql`create index entry_time on entry ("accountId", "atMs")`.execute(db);
+    await sql`create index entry_sum on entry
+      ("accountId", "fromLedger", meter, "atMs", "amountMicros") where "periodId" is not null`.execute(db);
     await sql`create index entry_other on entry ("accountId", "atMs") where "periodId" is null`.execute(db);
     await sql`create index usage_period_current on "usagePeriod" ("accountId", id) where "closedAtMs" is null`.execute(
       db,

@@ -2,7 +2,7 @@
  * Sums over an account's entries and periods in a span that begins and ends at full hours of UTC.
  * Closed periods are read from indexes alone; an entry counts where it begins.
  */
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import { meters, meterStates, type Meter, type MeterState } from '../../domain/meter.ts';
 import type { TimeSpan } from '../../domain/usage-buckets.ts';
 import { isSqlite } from '../db/dialect.ts';
@@ -18,17 +18,26 @@ export interface Charges {
   byMeter: Record<Meter, number>;
 }
 
-/** Entries of metered use and others together, by the money that moved and by the meter. */
-export async function entrySums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<Charges> {
-  const of = (column: string, value: string) =>
-    sql`coalesce(sum(case when ${sql.ref(column)} = ${sql.lit(value)} then "amountMicros" else 0 end), 0) as ${sql.ref(value)}`;
-  const sums = [...paidFrom.map((ledger) => of('fromLedger', ledger)), ...meters.map((meter) => of('meter', meter))];
-  const { rows } = await sql<Record<PaidFrom | Meter, number>>`select ${sql.join(sums)} from entry
-    where "accountId" = ${accountId} and "atMs" >= ${fromMs} and "atMs" < ${untilMs}`.execute(db);
-  const [row] = rows;
-  const { cash = 0, voucher = 0, credit = 0, uncollected = 0 } = row ?? {};
-  const { compute = 0, disks = 0, volume = 0, snapshot = 0 } = row ?? {};
-  return { bySource: { cash, voucher, credit, uncollected }, byMeter: { compute, disks, volume, snapshot } };
+/** Metered use, by the money that paid and by the meter: each sum is a range of one index. */
+export async function meteredSums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<Charges> {
+  const pairs = paidFrom.flatMap((source) => meters.map((meter) => ({ source, meter, name: `${source} ${meter}` })));
+  const sums = pairs.map(
+    ({ source, meter, name }) => sql`(select coalesce(sum("amountMicros"), 0) from entry
+      where "accountId" = ${accountId} and "fromLedger" = ${sql.lit(source)} and meter = ${sql.lit(meter)}
+        and "atMs" >= ${sql.lit(fromMs)} and "atMs" < ${sql.lit(untilMs)} and "periodId" is not null)
+      as ${sql.ref(name)}`,
+  );
+  const { rows } = await sql<Record<string, number>>`select ${sql.join(sums)}`.execute(db);
+  const charges: Charges = {
+    bySource: { cash: 0, voucher: 0, credit: 0, uncollected: 0 },
+    byMeter: { compute: 0, disks: 0, volume: 0, snapshot: 0 },
+  };
+  for (const { source, meter, name } of pairs) {
+    const micros = rows[0]?.[name] ?? 0;
+    charges.bySource[source] += micros;
+    charges.byMeter[meter] += micros;
+  }
+  return charges;
 }
 
 export interface OtherSum {
@@ -70,6 +79,9 @@ export async function otherEntries(
   return found.orderBy('atMs').orderBy('id').limit(limit).execute();
 }
 
+/** Keeps SQLite from the index of opening times, which begins with all earlier periods. */
+const openedAtMs = sql<number>`+"openedAtMs"`;
+
 export interface TimeSum {
   meter: Meter;
   state: MeterState;
@@ -87,8 +99,13 @@ const overlapSum = (db: Db, { fromMs, untilMs }: TimeSpan) => {
 const freeSum = ({ untilMs }: TimeSpan) =>
   sql<number>`coalesce(sum(case when "closedAtMs" <= ${sql.lit(untilMs)} then "freeMs" else 0 end), 0)`;
 
-/** Time of closed periods, by meter and state. */
-export async function closedTime(db: Db, accountId: string, span: TimeSpan): Promise<TimeSum[]> {
+/** Time in the span of periods that closed after `afterMs`, up to `upToMs`, by meter and state. */
+export async function closedTime(
+  db: Db,
+  accountId: string,
+  span: TimeSpan,
+  { afterMs, upToMs }: { afterMs: number; upToMs: number },
+): Promise<TimeSum[]> {
   const sums: TimeSum[] = [];
   for (const meter of meters)
     for (const state of meterStates) {
@@ -98,8 +115,9 @@ export async function closedTime(db: Db, accountId: string, span: TimeSpan): Pro
         .where('accountId', '=', accountId)
         .where('meter', '=', meter)
         .where('state', '=', state)
-        .where('closedAtMs', '>', span.fromMs)
-        .where('openedAtMs', '<', span.untilMs)
+        .where('closedAtMs', '>', afterMs)
+        .where('closedAtMs', '<=', upToMs)
+        .where(openedAtMs, '<', span.untilMs)
         .executeTakeFirst();
       if (row && row.periods > 0) sums.push({ meter, state, ...row });
     }
@@ -124,7 +142,7 @@ export async function closedPeriods(
           .where('meter', '=', meter)
           .where('state', '=', state)
           .where('closedAtMs', '>', fromMs)
-          .where('openedAtMs', '<', untilMs)
+          .where(openedAtMs, '<', untilMs)
           .limit(limit)
           .execute()),
       );
@@ -144,7 +162,7 @@ export async function openPeriodsBefore(
     .select(labelsOfSubject.as('currentLabels'))
     .where('accountId', '=', accountId)
     .where('closedAtMs', 'is', null)
-    .where('openedAtMs', '<', untilMs);
+    .where(openedAtMs, '<', untilMs);
   if (subjectIds !== undefined) found = found.where('subjectId', 'in', subjectIds);
   const rows = await found.orderBy('id').execute();
   return rows.map(({ currentLabels, ...row }) => ({ ...row, labels: currentLabels }));
@@ -157,16 +175,22 @@ export async function resourceIds(
   { fromMs, untilMs }: TimeSpan,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
+  const of = sql`"accountId" = ${accountId}`;
+  const next = (last: RawBuilder<unknown>) =>
+    sql`(select min("subjectId") from "usagePeriod" where ${of} and "subjectId" > ${last} and "closedAtMs" is not null)`;
   const grouped = sql`group by "subjectId" order by "subjectId" limit ${sql.lit(limit)}`;
+  // Seeks from one resource to the next: a resource may have a million periods.
   const { rows } = await sql<{ subjectId: string }>`
-    select "subjectId" from (select "subjectId" from "usagePeriod"
-      where "accountId" = ${accountId} and "subjectId" > ${after} and "closedAtMs" is not null
-        and "closedAtMs" > ${fromMs} and "openedAtMs" < ${untilMs} ${grouped}) as closed
+    with recursive resource(id) as (
+      select ${next(sql`${after}`)} union all select ${next(sql`resource.id`)} from resource where resource.id is not null)
+    select "subjectId" from (select id as "subjectId" from resource where id is not null and exists
+      (select 1 from "usagePeriod" where ${of} and "subjectId" = resource.id and "closedAtMs" > ${fromMs}
+        and +"openedAtMs" < ${untilMs}) limit ${sql.lit(limit)}) as closed
     union select "subjectId" from (select "subjectId" from "usagePeriod"
-      where "accountId" = ${accountId} and "subjectId" > ${after} and "closedAtMs" is null
-        and "openedAtMs" < ${untilMs} ${grouped}) as current
+      where ${of} and "subjectId" > ${after} and "closedAtMs" is null
+        and +"openedAtMs" < ${untilMs} ${grouped}) as current
     union select "subjectId" from (select "subjectId" from entry
-      where "accountId" = ${accountId} and "periodId" is null and "subjectId" > ${after}
+      where ${of} and "periodId" is null and "subjectId" > ${after}
         and "atMs" >= ${fromMs} and "atMs" < ${untilMs} ${grouped}) as paid
     order by 1 limit ${sql.lit(limit)}`.execute(db);
   return rows.map(({ subjectId }) => subjectId);
@@ -209,7 +233,7 @@ export async function resourceTime(
     .where('subjectId', 'in', subjectIds)
     .where('closedAtMs', 'is not', null)
     .where('closedAtMs', '>', fromMs)
-    .where('openedAtMs', '<', untilMs)
+    .where(openedAtMs, '<', untilMs)
     .groupBy(['subjectId', 'meter', 'state'])
     .execute();
 }
@@ -230,7 +254,7 @@ export async function crossingPeriods(
     .where('state', '=', 'charged')
     .where('closedAtMs', 'is not', null)
     .where('closedAtMs', '>', fromMs)
-    .where('openedAtMs', '<', untilMs)
+    .where(openedAtMs, '<', untilMs)
     .where((eb) => eb.or([eb('openedAtMs', '<', fromMs), eb('closedAtMs', '>', untilMs)]))
     .execute();
 }

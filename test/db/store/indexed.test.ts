@@ -1,5 +1,6 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
+import { meteredSums, otherEntries, resourceTime } from '../../../src/store/tables/book-sums.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import {
   idleWatchedIds,
@@ -27,6 +28,8 @@ import {
 import type { Db } from '../../../src/store/store.ts';
 import { onEngine } from '../../fixtures/store.ts';
 import { howSqliteReads } from './query-plan.ts';
+
+const month = { fromMs: 0, untilMs: 1_000 };
 
 const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]][] = [
   [
@@ -141,6 +144,27 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'instances to watch for idleness',
     (db) => idleWatchedIds(db, 'a', 500),
     [/^SEARCH instance USING .*INDEX instance_idle /],
+  ],
+  [
+    'metered use of an account in a month',
+    (db) => meteredSums(db, 'a', month),
+    [
+      /^SCAN CONSTANT ROW/,
+      ...Array.from({ length: 16 }, (_, at) => [
+        new RegExp(`^SCALAR SUBQUERY ${at + 1}$`),
+        /^SEARCH entry USING .*INDEX entry_sum \(accountId=\? AND fromLedger=\? AND meter=\? AND atMs>\? AND atMs<\?\)/,
+      ]).flat(),
+    ],
+  ],
+  [
+    'time of the closed periods of resources in a month',
+    (db) => resourceTime(db, 'a', month, ['b', 'c']),
+    [/^SEARCH usagePeriod USING COVERING INDEX usage_period_resource \(accountId=\? AND subjectId=\?\)/],
+  ],
+  [
+    'entries of an account that are not metered use',
+    (db) => otherEntries(db, 'a', month, { limit: 10 }),
+    [/^SEARCH entry USING INDEX entry_other \(accountId=\? AND atMs>\? AND atMs<\?\)/],
   ],
 ];
 

@@ -18,6 +18,7 @@ export const bodyOf = (ids: Record<string, string | undefined>): object => ({
   path: '',
   command: ['true'],
   names: ['A'],
+  month: '2026-11',
   terminal: 'one',
   source: 'console',
   labels: {},
@@ -50,7 +51,7 @@ export function streamTarget(route: Exclude<Route, JsonRoute>, values: Record<st
   const shape: unknown = 'shape' in route.query ? route.query.shape : {};
   const query = new URLSearchParams();
   for (const field of Object.keys(shape ?? {}))
-    if (/Id$|^command$/.test(field)) query.set(field, String(values[field]));
+    if (/Id$|^command$|^month$/.test(field)) query.set(field, String(values[field]));
   return `${route.path.replace('{id}', String(values['id'])).replace('{path}', 'a')}?${query}`;
 }
 

@@ -1,0 +1,73 @@
+/** Charges in the order of their ids, for exports of any length. */
+import type { TimeSpan } from '../../domain/usage-buckets.ts';
+import type { Db } from '../store.ts';
+import type { EntryRow } from './ledger.ts';
+import { labelsOfSubject, type PeriodRow } from './usage-periods.ts';
+
+/** Null without entries in the span. */
+export async function idBounds(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+): Promise<{ first: number; last: number } | null> {
+  const row = await db
+    .selectFrom('entry')
+    .select((eb) => [eb.fn.min('id').as('first'), eb.fn.max('id').as('last')])
+    .where('accountId', '=', accountId)
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs)
+    .executeTakeFirst();
+  const { first = null, last = null } = row ?? {};
+  return first === null || last === null ? null : { first, last };
+}
+
+/** Entries that add to the revenue, or take from it. */
+export async function chargesAfter(
+  db: Db,
+  accountId: string,
+  { fromMs, untilMs }: TimeSpan,
+  { after, last, limit }: { after: number; last: number; limit: number },
+): Promise<EntryRow[]> {
+  return db
+    .selectFrom('entry')
+    .selectAll()
+    .where('accountId', '=', accountId)
+    .where('id', '>', after)
+    .where('id', '<=', last)
+    .where('atMs', '>=', fromMs)
+    .where('atMs', '<', untilMs)
+    .where((eb) => eb.or([eb('toLedger', '=', 'revenue'), eb('fromLedger', '=', 'revenue')]))
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
+
+/** Periods with labels: those at their end, of an open one those of now. */
+export async function describedPeriods(db: Db, ids: readonly number[]): Promise<PeriodRow[]> {
+  if (ids.length === 0) return [];
+  const rows = await db
+    .selectFrom('usagePeriod')
+    .selectAll()
+    .select(labelsOfSubject.as('currentLabels'))
+    .where('id', 'in', ids)
+    .execute();
+  return rows.map(({ currentLabels, ...row }) => ({
+    ...row,
+    labels: row.closedAtMs === null ? currentLabels : row.labels,
+  }));
+}
+
+export async function regionNames(db: Db): Promise<Map<string, string>> {
+  const rows = await db.selectFrom('region').select(['id', 'name']).execute();
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
+export async function accountsAfter(db: Db, after: string, limit: number): Promise<{ id: string; username: string }[]> {
+  return db
+    .selectFrom('account')
+    .select(['id', 'username'])
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .execute();
+}
