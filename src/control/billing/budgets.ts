@@ -26,6 +26,7 @@ import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
 import { countBudget, noteBudget, spentByDays } from './follow-budgets.ts';
 import { costsOf } from './refuse-unpaid.ts';
+import { hostTimeZone } from './time-zone.ts';
 
 /** Dollars per calendar month. */
 export interface BudgetInput {
@@ -247,7 +248,7 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
 async function zoneOf(readCatalog: UseCaseDeps['readCatalog']): Promise<string> {
   const { regions } = await readCatalog();
   const given = [...regions.values()].flatMap(({ offPeak }) => (offPeak ? [offPeak.timeZone] : []));
-  return given[0] ?? new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return given[0] ?? hostTimeZone();
 }
 
 const makeForecast =

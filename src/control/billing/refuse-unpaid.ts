@@ -35,7 +35,8 @@ export const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({
   meter: 'compute',
 });
 
-export const costOfRun = (instance: Instance): Cost => costOf(purchaseOf(instance), rateOfRun(currentPriceMicros(instance)));
+export const costOfRun = (instance: Instance): Cost =>
+  costOf(purchaseOf(instance), rateOfRun(currentPriceMicros(instance)));
 
 /** Costs of the account now; instances that are starting count as running. */
 export async function costsOf(db: Db, accountId: string, withoutId = ''): Promise<Cost[]> {

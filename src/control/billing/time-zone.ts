@@ -3,7 +3,7 @@ import { isTimeZone } from '../../domain/off-peak.ts';
 import type { Db } from '../../store/store.ts';
 import { offPeakOf } from '../../store/tables/catalog.ts';
 
-function hostTimeZone(): string {
+export function hostTimeZone(): string {
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
   return isTimeZone(timeZone) ? timeZone : 'UTC';
 }

@@ -25,7 +25,6 @@ export interface NewEvent {
 export interface AppendedEvent {
   seq: number;
   version: number;
-  availableMicros: number;
   isDisabled: boolean;
 }
 
@@ -39,16 +38,7 @@ const moveAccount = prepared<{ accountId: string; instances: number; volumes: nu
       volumeCount: eb('volumeCount', '+', p('volumes')),
     }))
     .where('id', '=', p('accountId'))
-    .returning([
-      'eventSeq',
-      'version',
-      'balanceMicros',
-      'overdraftMicros',
-      'voucherMicros',
-      'creditMicros',
-      'disabled',
-      'usage',
-    ]),
+    .returning(['eventSeq', 'version', 'disabled', 'usage']),
 );
 
 const insertEvent = prepared<Omit<Selectable<EventTable>, 'id'>>()((db, p) =>
@@ -74,9 +64,7 @@ export async function appendEvent(tx: Db, event: NewEvent): Promise<AppendedEven
     throw new Error(`An event (${kind} of ${subjectId}) names the account ${accountId}, which does not exist.`);
   await insertEvent(tx, { accountId, seq: account.eventSeq, atMs, kind, subjectId, data: JSON.stringify(event.data) });
   if (event.usage) await moveUsage(tx, accountId, account.usage, event.usage);
-  const availableMicros =
-    account.balanceMicros + account.overdraftMicros + account.voucherMicros + account.creditMicros;
-  return { seq: account.eventSeq, version: account.version, availableMicros, isDisabled: account.disabled === 1 };
+  return { seq: account.eventSeq, version: account.version, isDisabled: account.disabled === 1 };
 }
 
 const moveAccountVersion = prepared<{ accountId: string; instances: number }>()((db, p) =>
