@@ -1,10 +1,12 @@
 /** Instances of the mode `tidePerHour`, in windows that the test moves with its clock. */
 import { expect, test } from 'vitest';
-import { NEVER_MS, type OffPeak, weekdays } from '../../../src/domain/off-peak.ts';
+import { defaultOffPeak, NEVER_MS, type OffPeak, weekdays } from '../../../src/domain/off-peak.ts';
+import { saveDefaultRegion, thisMachine } from '../../../src/main/first-run.ts';
 import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { regionsWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
+import { aRegion } from '../../fixtures/region.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
@@ -224,12 +226,25 @@ onBothEngines('off-peak', (open) => {
     await setWindows({ timeZone: 'UTC', windows: [] });
     await expectRefused(launch(), 'field_value', /tidePerHour.*no off-peak windows; send perHour/);
     await expectRefused(start(id), 'not_now', /no off-peak windows; ask an administrator/);
-    // The next run of the server does not set them again.
-    await world.again();
-    expect((await world.running.control.regionAdministration.get(world.drivers.regionId)).region.offPeak).toMatchObject(
-      {
-        windows: [],
-      },
-    );
+  });
+
+  test('gives a region the nights of the host at its first run, and never again', async () => {
+    const store = await open();
+    const world = await makeWorld(store, { start: false });
+    const { regionId } = world.drivers;
+    const { update, get } = world.running.control.regionAdministration;
+    const runAgain = (): Promise<void> =>
+      saveDefaultRegion(store, aRegion({ id: regionId }), thisMachine(), {
+        nodePorts: { first: 30_000, last: 30_999 },
+        cpuOvercommit: 1,
+      });
+    const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+    expect((await get(regionId)).region.offPeak).toMatchObject(defaultOffPeak(timeZone));
+    for (const offPeak of [null, { timeZone: 'UTC', windows: [] }]) {
+      const { version } = (await get(regionId)).region;
+      await update(world.caller, { regionId, version, dryRun: false, offPeak }, null);
+      await runAgain();
+      expect((await get(regionId)).region.offPeak?.windows ?? []).toEqual([]);
+    }
   });
 });

@@ -364,7 +364,10 @@ test("the reported version is the package's", async () => {
 });
 
 test('bounds of the stop policy are whole hours and minutes, and absent by default', () => {
-  expect(readConfig({})).toMatchObject({ maxRunMs: null, idleStopMs: null });
+  expect(readConfig({})).toMatchObject({ maxRunMs: null, idleStopMs: null, spotGraceMs: 120_000 });
+  expect(readConfig({ BERTH_SPOT_GRACE_SECONDS: '0' })).toMatchObject({ spotGraceMs: 0 });
+  for (const given of ['-1', '541', 'soon'])
+    expect(() => readConfig({ BERTH_SPOT_GRACE_SECONDS: given })).toThrow(/BERTH_SPOT_GRACE_SECONDS/);
   const set = readConfig({ BERTH_MAX_RUN_HOURS: '8', BERTH_IDLE_STOP_MINUTES: '30' });
   expect(set).toMatchObject({ maxRunMs: 8 * 3_600_000, idleStopMs: 30 * 60_000 });
   for (const bad of ['0', '-1', '1.5', 'long', '1e9']) {
