@@ -27,6 +27,7 @@ export const accountTables = [
   ['session', 'accountId'],
   ['quota', 'accountId'],
   ['budget', 'accountId'],
+  ['paidTime', 'accountId'],
   ['operation', 'accountId'],
   ['idempotency', 'accountId'],
   ['creditGrant', 'accountId'],

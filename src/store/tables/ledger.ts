@@ -42,9 +42,10 @@ const grantFromRow = (row: Selectable<CreditGrantTable>): CreditGrant => ({
   createdAtMs: row.createdAtMs,
 });
 
-type WalletColumn = 'id' | 'balanceMicros' | 'overdraftMicros';
+type CashColumns = Pick<Selectable<AccountTable>, 'balanceMicros' | 'overdraftMicros'>;
+type WalletColumns = CashColumns & Pick<Selectable<AccountTable>, 'id' | 'voucherMicros' | 'creditMicros'>;
 
-const cashOf = ({ balanceMicros, overdraftMicros }: Pick<Selectable<AccountTable>, Exclude<WalletColumn, 'id'>>) => ({
+const cashOf = ({ balanceMicros, overdraftMicros }: CashColumns) => ({
   cashMicros: BigInt(balanceMicros),
   floorMicros: -BigInt(overdraftMicros),
 });
@@ -154,8 +155,9 @@ export async function grantsById(db: Db, ids: readonly string[]): Promise<Credit
 }
 
 /** Reads what the account can spend, without a lock. */
-export async function purseOf(db: Db, row: Pick<Selectable<AccountTable>, WalletColumn>): Promise<Purse> {
-  return { ...cashOf(row), grants: (await openGrantsOf(db, [row.id])).map(({ grant }) => grant) };
+export async function purseOf(db: Db, row: WalletColumns): Promise<Purse> {
+  const granted = row.voucherMicros + row.creditMicros > 0 ? await openGrantsOf(db, [row.id]) : [];
+  return { ...cashOf(row), grants: granted.map(({ grant }) => grant) };
 }
 
 export interface ListedGrant extends CreditGrant {
