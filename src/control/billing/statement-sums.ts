@@ -36,11 +36,14 @@ export interface Money {
   movements: Movement[];
 }
 
-export interface MeterSum {
-  meter: Meter;
-  amountMicros: number;
+interface MeterTime {
   periods: number;
   ms: TimeByState;
+}
+
+export interface MeterSum extends MeterTime {
+  meter: Meter;
+  amountMicros: number;
 }
 
 const MAX_TRIES = 5;
@@ -100,23 +103,14 @@ export async function moneyIn(deps: SumDeps, accountId: string, span: TimeSpan):
   }
 }
 
-export async function meterSums(
-  deps: SumDeps,
-  accountId: string,
-  span: TimeSpan,
-  { metered, others }: Moved,
-): Promise<MeterSum[]> {
+/** Time and number of periods, by meter. */
+export async function meterTimes(deps: SumDeps, accountId: string, span: TimeSpan): Promise<Map<Meter, MeterTime>> {
   const {
     store: { read: db },
     time,
   } = deps;
   const nowMs = time.now();
-  const found = new Map(
-    meters.map((meter): [Meter, MeterSum] => {
-      const other = others.filter((one) => one.meter === meter).reduce((sum, one) => sum + revenueOf(one), 0);
-      return [meter, { meter, amountMicros: metered.byMeter[meter] + other, periods: 0, ms: {} }];
-    }),
-  );
+  const found = new Map(meters.map((meter): [Meter, MeterTime] => [meter, { periods: 0, ms: {} }]));
   const add = (meter: Meter, state: MeterState, one: { periods: number; lasted: number; free: number }): void => {
     const sums = found.get(meter);
     if (!sums) return;
@@ -134,8 +128,16 @@ export async function meterSums(
     const free = span.untilMs > nowMs ? period.freeMs : 0;
     add(oneOf(meters, period.meter), oneOf(meterStates, period.state), { periods: 1, lasted, free });
   }
-  return [...found.values()].filter(({ periods, amountMicros }) => periods > 0 || amountMicros !== 0);
+  return found;
 }
+
+export const meterSums = (times: ReadonlyMap<Meter, MeterTime>, { metered, others }: Moved): MeterSum[] =>
+  [...times]
+    .map(([meter, time]) => {
+      const other = others.filter((one) => one.meter === meter).reduce((sum, one) => sum + revenueOf(one), 0);
+      return { meter, ...time, amountMicros: metered.byMeter[meter] + other };
+    })
+    .filter(({ periods, amountMicros }) => periods > 0 || amountMicros !== 0);
 
 /** Signed by what the account can spend. */
 function movementsOf({ metered, others }: Moved): Movement[] {

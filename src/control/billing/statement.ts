@@ -5,7 +5,7 @@ import { otherEntries, paidFrom, resourceIds } from '../../store/tables/book-sum
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { Caller, Pager } from '../base/caller.ts';
 import { nextTurn, resourceLines, revenueOf, type ResourceLine } from './resource-lines.ts';
-import { meterSums, moneyIn, type MeterSum, type Money, type SumDeps } from './statement-sums.ts';
+import { meterSums, meterTimes, moneyIn, type MeterSum, type Money, type SumDeps } from './statement-sums.ts';
 
 export interface StatementRequest {
   /** `2026-11` */
@@ -52,7 +52,10 @@ export function makeStatements(deps: SumDeps): Statements {
         'field_value',
         `field "month" is ${month}, which has not begun: send the current month, or one before it`,
       );
-    const { moved: sums, ...money } = await moneyIn(deps, accountId, span);
+    const [{ moved: sums, ...money }, times] = await Promise.all([
+      moneyIn(deps, accountId, span),
+      meterTimes(deps, accountId, span),
+    ]);
     const { uncollected } = sums.metered.bySource;
     const charged = paidFrom.reduce((total, source) => total + sums.metered.bySource[source], 0);
     const entries = await otherEntries(db, accountId, span, { limit: MAX_ENTRIES + 1 });
@@ -61,7 +64,7 @@ export function makeStatements(deps: SumDeps): Statements {
       ...money,
       uncollectedMicros: uncollected,
       chargesMicros: charged + sums.others.reduce((total, one) => total + revenueOf(one), 0),
-      meters: await meterSums(deps, accountId, span, sums),
+      meters: meterSums(times, sums),
       entries: entries.slice(0, MAX_ENTRIES),
       hasMoreEntries: entries.length > MAX_ENTRIES,
     };
