@@ -63,7 +63,7 @@ onBothEngines('stop policy', (open) => {
       diagnosisReason: 'ScheduledStop',
       scheduledStopTimestamp: 0,
     });
-    expect((await eventsOf(world, id, 'instance.stopWished')).map(({ data }) => JSON.parse(data))).toEqual([
+    expect((await eventsOf(world, id, 'instance.stopWished')).map(({ data }) => JSON.parse(data))).toMatchObject([
       { cause: 'ScheduledStop', dueAt: stopAtMs },
     ]);
     await settled(world);
