@@ -41,7 +41,7 @@ export function lifeOf(numbers: readonly number[], origin: number): Fact[] {
   let steps = 0;
   let isAway = false;
   const add = (fact: Fact extends infer F ? (F extends Fact ? Omit<F, 'at'> : never) : never): void =>
-    void facts.push({ at, ...fact } as Fact);
+    void facts.push({ at, ...fact });
 
   const book = (times: number): void => {
     for (let time = 0; time < times; time++) {

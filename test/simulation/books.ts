@@ -1,4 +1,4 @@
-/** Checks the books after each commit that changes them. Reads only resources whose periods changed. */
+/** Checks the books after each commit that changes them, by the periods that changed. */
 import type { StoredInstance } from './invariants.ts';
 import {
   ENTRY_SUMS,

@@ -61,7 +61,11 @@ onBothEngines('charging', { postgres: 'always' }, (open) => {
     const database = await open.empty();
     const within = async <T>(work: (store: Store) => Promise<T>): Promise<T> => {
       const store = await openStore({ ...database, log: quietLog });
-      return work(store).finally(() => store.stop());
+      try {
+        return await work(store);
+      } finally {
+        await store.stop();
+      }
     };
     await within((store) => seedVolumes(store, seeded));
     let nowMs = START_MS + MINUTE_MS;
