@@ -62,7 +62,7 @@ export async function walletsOf(tx: Db, accountIds: Iterable<string>, areLocked 
     .select(['id', 'balanceMicros', 'voucherMicros', 'creditMicros', 'overdraftMicros'])
     .where('id', 'in', ids)
     .orderBy('id');
-  const rows = await (areLocked ? accounts.forUpdate() : accounts).execute();
+  const rows = await (areLocked ? accounts.forNoKeyUpdate() : accounts).execute();
   const withGrants = rows.filter(({ voucherMicros, creditMicros }) => voucherMicros + creditMicros > 0);
   const grants = await openGrantsOf(
     tx,

@@ -53,7 +53,11 @@ onEngine('sqlite', 'the watch of disks', (open) => {
       diagnosisReason: 'RootDiskOverSize',
       diagnosisMessage: diagnoses.RootDiskOverSize,
     });
-    expect(await stopOf(world, grower)).toEqual({ cause: 'RootDiskOverSize', rootDiskGB: 23, rootDiskSizeGB: 20 });
+    expect(await stopOf(world, grower)).toMatchObject({
+      cause: 'RootDiskOverSize',
+      rootDiskGB: 23,
+      rootDiskSizeGB: 20,
+    });
     expect((await world.instance(neighbor)).instanceRuntimeInfo.status).toBe('Running');
 
     await world.running.control.instances.start(world.caller, { instanceId: grower }, null);

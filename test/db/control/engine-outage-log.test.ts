@@ -19,6 +19,8 @@ const lineOf = (json: string): Line => {
 };
 
 const MINUTE_S = 60;
+/** The date goes on by itself while seconds pass by hand. */
+const CLOCK_SET = 'the system clock was set; the time that it skipped or repeated is not charged';
 
 /** A log that collects, and a clock whose seconds pass by hand. */
 function recorder() {
@@ -36,7 +38,8 @@ function recorder() {
   };
   return {
     lines,
-    shown: (): string[] => lines.filter(({ level }) => level !== 'debug').map(({ text }) => text),
+    shown: (): string[] =>
+      lines.filter(({ level, text }) => level !== 'debug' && text !== CLOCK_SET).map(({ text }) => text),
     stacks: (): Line[] => lines.filter(({ facts }) => 'stack' in facts || facts['err'] instanceof Error),
     log: { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') },
     time: {
