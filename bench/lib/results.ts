@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const FILE = join(import.meta.dirname, '../RESULTS.md');
 const INTRODUCTION = `# Results
 
-Written by \`npm run bench\`, one section per bench, with the commit that was measured. \`README.md\` says how to read the figures.
+Written by \`npm run bench\`, one section per bench (*newcomer*: by its test), with the commit that was measured. \`README.md\` says how to read the figures.
 `;
 
 export interface Outcome {
