@@ -16,7 +16,7 @@ import { wrongBooks } from './consistency.ts';
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const START_MS = 1_800_000_000_000;
-const KILLS = atLevel({ short: 5, long: 100 });
+const KILLS = atLevel({ short: 2, long: 100 });
 const SPENDS = atLevel({ short: 100, long: 1_000 });
 const seeded = { accounts: 7, periods: 620, atMs: START_MS, micros: 400_000 };
 
