@@ -2,6 +2,7 @@
  * A typed client derived from the route table, one method per route, for browsers and Node. To
  * repeat a call after a broken connection, pass the same `idempotencyKey`: the call acts once.
  */
+import { bookCalls, type BookCalls } from './book-client.ts';
 import { QUOTE_HEADER } from './quote.ts';
 import { ZodError } from 'zod';
 import type { z } from 'zod';
@@ -70,6 +71,7 @@ type Arguments<Name extends JsonRouteName> =
 type JsonCalls = { [Name in JsonRouteName]: (...call: Arguments<Name>) => Promise<AnswerOf<Name>> };
 
 export type Client = JsonCalls &
+  BookCalls &
   FileCalls &
   LogCalls &
   SocketCalls & {
@@ -163,6 +165,7 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
   const calls = Object.fromEntries(jsonRouteNames.map((name) => [name, caller(name)])) as JsonCalls;
   return {
     ...calls,
+    ...bookCalls((path) => open(root + path, '*/*', {})),
     ...fileCalls((path, init) => open(root + path, '*/*', init)),
     ...logCalls({ call: (path, accept, init) => open(root + path, accept, init), retryAfterS }),
     ...socketCalls(connect, throwRefusal),

@@ -128,6 +128,7 @@ const values: Record<string, Json> = {
   'ExecRequest.command': ['python', '-c', 'print(6 * 7)'],
   'ExecRequest.timeoutSeconds': 60,
   'ExpandDiskRequest.dataDiskGB': 100,
+  'SetBillingRequest.autoRenew': true,
   'GetVolumeAnswer.madeFrom': null,
   'HandleStrayAnswer.instanceId': null,
   'ListFilesAnswer.next': null,

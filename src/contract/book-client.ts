@@ -1,0 +1,24 @@
+/** Downloads of the books, for the typed client. */
+import type { z } from 'zod';
+import type { statementQuery } from './billing.ts';
+import { streamRoutes } from './stream-routes.ts';
+
+type BookName = 'statementCsv' | 'statementPage' | 'focusCsv' | 'focusCsvOfAll';
+
+/** The response has its body unread. */
+export type BookCalls = Record<BookName, (query: z.input<typeof statementQuery>) => Promise<Response>>;
+
+export function bookCalls(open: (path: string) => Promise<Response>): BookCalls {
+  const call =
+    (name: BookName): BookCalls[BookName] =>
+    ({ month, timeZone }) =>
+      open(
+        `${streamRoutes[name].path}?${new URLSearchParams({ month, ...(timeZone === undefined ? {} : { timeZone }) })}`,
+      );
+  return {
+    statementCsv: call('statementCsv'),
+    statementPage: call('statementPage'),
+    focusCsv: call('focusCsv'),
+    focusCsvOfAll: call('focusCsvOfAll'),
+  };
+}
