@@ -75,8 +75,7 @@ run=/dev/shm/berth
 # A first start: what a saved image carries of another instance's life is not ours.
 [ -d "$state" ] || rm -rf "$states" "$logs"
 mkdir -p "$state" "$logs" "$run"
-rm -rf /run/berth # also of earlier versions, with the notebook's token
-{ mkdir -p /run/berth && ln -s /etc/berth/notice.json /run/berth/notice.json; } 2>/dev/null || :
+{ rm -rf /run/berth && mkdir -p /run/berth && ln -s /etc/berth/notice.json /run/berth; } 2>/dev/null || :
 # On a full root disk, Jupyter's runtime files go to memory, so that the notebook still starts.
 has_room() {
   dd if=/dev/zero of="$1/.room" bs=1024 count=1024 2>/dev/null
