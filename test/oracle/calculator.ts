@@ -27,6 +27,8 @@ export type Fact = { at: number } & (
   | { fact: 'booked' }
   /** The engine was lost; answers again; Berth saw which containers run. */
   | { fact: 'away' | 'answers' | 'saw' }
+  /** An event of the log says what a resource pays from then on; without a meter: nothing. */
+  | { fact: 'rate'; id: string; meter?: Meter; price: number; quantity: number; scope?: Scope }
   | { fact: 'step'; byMs: number }
   | { fact: 'deposit'; amount: number }
   | { fact: 'give'; given: Given }
@@ -228,6 +230,8 @@ class Calculator {
         return this.#purses.deposit(fact.amount);
       case 'give':
         return this.#purses.give(fact.given);
+      case 'rate':
+        return this.#rate(fact);
       case 'booked':
         return this.#bookAll();
       case 'launch':
@@ -326,6 +330,11 @@ class Calculator {
     const use = fact.scope ?? {};
     this.#sizes.set(fact.id, { meter, sizeGB: fact.sizeGB, price, use });
     this.#begin(this.#line(fact.id, meter, use), price, fact.sizeGB);
+  }
+
+  #rate({ id, meter, price, quantity, scope }: Of<'rate'>): void {
+    for (const line of this.#lines.values()) if (line.resource === id) this.#close(line);
+    if (meter !== undefined) this.#begin(this.#line(id, meter, scope), price, quantity);
   }
 
   #changeSize(fact: Of<'expanded'> | Of<'failed' | 'recovered' | 'deleted'>): void {

@@ -262,6 +262,7 @@ export function chargeLife(
         break;
       }
       case 'renew':
+      case 'rate':
         throw new Error('lives here are by the hour');
       default:
         act(fact.fact, fact.id);
