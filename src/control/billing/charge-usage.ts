@@ -18,7 +18,7 @@ import { notifyAdministrators } from '../base/notify-administrators.ts';
 import { bookUsage, type Booking } from './book-usage.ts';
 
 /** A transaction of this size holds other requests back for milliseconds. */
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 
 export interface ChargeDeps extends Pick<TaskDeps, 'store' | 'log' | 'time'>, Pick<UseCaseDeps, 'metering'> {
   regions: { all(): readonly Pick<RegionDrivers, 'regionId' | 'health'>[] };

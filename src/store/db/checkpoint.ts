@@ -58,8 +58,12 @@ export class Checkpoints {
     this.#weight += WEIGHT_OF_COMMIT + works;
     if (this.#finishNow) this.#here();
     if (this.#asked) return;
-    if (this.#weight >= BUSY_WEIGHT) this.#ask();
+    if (this.#weight >= BUSY_WEIGHT || this.#isLogLong()) this.#ask();
     else this.#afterPause();
+  }
+
+  #isLogLong(): boolean {
+    return statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES;
   }
 
   async stop(): Promise<void> {
@@ -71,7 +75,7 @@ export class Checkpoints {
     this.#pause ??= this.#scheduler.after(PAUSE_MS, () => {
       this.#pause = undefined;
       if (this.#asked) return;
-      if (statSync(`${this.#file}-wal`).size > LONG_LOG_BYTES) this.#ask();
+      if (this.#isLogLong()) this.#ask();
       else if (this.#writer.isTransaction) this.#finishNow = true;
       else this.#here();
     });

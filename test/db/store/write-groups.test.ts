@@ -8,6 +8,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { GroupCommit, systemScheduler } from '../../../src/store/db/group-commit.ts';
 import type { GroupStatements, StoreScheduler } from '../../../src/store/db/group-commit.ts';
 import { openStore, migrations } from '../../../src/store/open.ts';
+import { LONG_LOG_BYTES } from '../../../src/store/db/checkpoint.ts';
 import { openSqlite } from '../../../src/store/db/sqlite.ts';
 import { isForeignKeyViolation, isUniqueViolation } from '../../../src/store/db/errors.ts';
 import type { Db, Store } from '../../../src/store/store.ts';
@@ -270,6 +271,18 @@ onEngine('sqlite', 'write groups', (open) => {
     );
     await store.stop();
     expect(answered.filter((name) => !committed.has(name))).toEqual([]);
+  });
+
+  test('keeps the write-ahead log short under large writes without a pause', async () => {
+    const database = await open.empty();
+    if (!('file' in database)) throw new Error('SQLite lies in a file');
+    const scheduler: StoreScheduler = { ...systemScheduler, threads: false, after: () => () => {} };
+    const store = await openSqlite({ ...database, migrations, log: quietLog, scheduler });
+    onTestFinished(() => store.stop());
+    const value = 'x'.repeat(4_000_000);
+    for (let n = 0; n < 12; n++)
+      await store.write((tx) => tx.insertInto('setting').values({ name: `n${n}`, value }).execute());
+    expect(statSync(`${database.file}-wal`).size).toBeLessThan(LONG_LOG_BYTES + 2 * value.length);
   });
 
   test('creates the file readable by its owner alone', async () => {
