@@ -7,8 +7,9 @@ import { machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capaci
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
-/** Rounds of a thousand requests. */
 const ROUNDS = atLevel({ short: 1, long: 1, soak: 200 });
+/** Concurrent requests of a round. */
+const REQUESTS = atLevel({ short: 200, long: 1_000 });
 
 const cpus = { 'cpu.1': { cpuCores: 1, memoryGB: 2 }, 'cpu.2': { cpuCores: 2, memoryGB: 4 } };
 const withGpus = { ...cpus, 'gpu.1': { cpuCores: 2, memoryGB: 4, gpuCount: 1 } };
@@ -23,11 +24,11 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
     { cores: 3, nearest: /short of 1 CPU core and 2048 MiB of memory; cpu\.1 \([0-9a-f-]{36}\) would fit now/ },
     { cores: 2, nearest: /short of 2 CPU cores and 4096 MiB of memory; no type fits now/ },
   ])
-    test(`gives ${cores} cores to one of 500 concurrent requests for two; 499 refusals name a type that fits`, async () => {
+    test(`gives ${cores} cores to one of many concurrent requests for two; all other refusals name a type that fits`, async () => {
       const world = await makeSizedWorld(await open(), machineOf(cores, cores * 2), cpus);
-      const { done, refused } = await many(world, 500, 'cpu.2');
+      const { done, refused } = await many(world, REQUESTS / 2, 'cpu.2');
       expect(done).toHaveLength(1);
-      expect(refused).toHaveLength(499);
+      expect(refused).toHaveLength(REQUESTS / 2 - 1);
       for (const { code, message } of refused) {
         expect(code).toBe('no_capacity');
         expect(message).toMatch(nearest);
@@ -41,7 +42,7 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
 
   for (const stock of [1, 100])
     test(
-      `gives ${stock} to exactly as many of a thousand concurrent requests, across a killed server`,
+      `gives ${stock} to exactly as many of hundreds of concurrent requests, across a killed server`,
       async () => {
         const world = await makeSizedWorld(await open(), machineOf(stock, stock * 2), { 'cpu.1': cpus['cpu.1'] });
         const rich = await world.account('rich', 1_000_000);
@@ -49,14 +50,16 @@ onBothEngines('the last free capacity', { postgres: 'always' }, (open) => {
           const asked: ReturnType<typeof many>[] = [];
           for (let quarter = 0; quarter < 4; quarter++) {
             const { instances } = world.running.control;
-            asked.push(outcomesOf(Array.from({ length: 250 }, () => instances.launch(rich, world.of('cpu.1'), null))));
+            asked.push(
+              outcomesOf(Array.from({ length: REQUESTS / 4 }, () => instances.launch(rich, world.of('cpu.1'), null))),
+            );
             await world.again();
           }
           const answers = await Promise.all(asked);
           const done = answers.flatMap((one) => one.done);
           expect(done).toHaveLength(stock);
           expect(answers.flatMap(({ refused }) => refused.map(({ code }) => code))).toEqual(
-            Array.from({ length: 1_000 - stock }, () => 'no_capacity'),
+            Array.from({ length: REQUESTS - stock }, () => 'no_capacity'),
           );
           const { used, total } = await world.counts();
           expect(used).toMatchObject({ cpuMilli: total.cpuMilli, memoryMiB: total.memoryMiB });

@@ -43,11 +43,11 @@ const faults: SimulatedFault[] = [
 onEngine('sqlite', 'trouble with the engine', (open) => {
   for (const fault of faults) {
     test(`${fault.mode} in any verb: launch, stop, start, restart and terminate still succeed`, async () => {
+      const world = await makeWorld(await open());
+      const { instances } = world.running.control;
       for (const verb of ['ensureImage', 'ensure', 'observe', 'dial', 'halt', 'destroy'] as const) {
         // Pulls have a longer deadline: `images.test.ts` has a hanging one.
         if (verb === 'ensureImage' && fault.mode === 'lost') continue;
-        const world = await makeWorld(await open());
-        const { instances } = world.running.control;
         const count = trouble(world, verb, fault, verb === 'ensure' || verb === 'halt' ? 2 : 1);
         const one = await instances.launch(world.caller, world.launchInput(), null);
         await world.until(one.instanceId, hasStatus('Running'));
