@@ -8,7 +8,7 @@ import { makeChargeUsage } from '../src/control/billing/charge-usage.ts';
 import { makeMetering } from '../src/control/billing/metering.ts';
 import { realTime } from '../src/control/base/time.ts';
 import { regionId } from '../src/domain/ids.ts';
-import { HOUR_MS } from '../src/domain/meter.ts';
+import { HOUR_MS } from '../src/domain/durations.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Db, Store } from '../src/store/store.ts';
 import { instanceRow, regionRow } from '../test/db/store/rows.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { realTime } from '../src/control/base/time.ts';
 import { makeStatements } from '../src/control/billing/statement.ts';
-import { HOUR_MS } from '../src/domain/meter.ts';
+import { HOUR_MS } from '../src/domain/durations.ts';
 import { openStore } from '../src/store/open.ts';
 import type { Db, Store } from '../src/store/store.ts';
 import { startPostgres } from '../test/fixtures/postgres-server.ts';

@@ -1,4 +1,5 @@
 /** State of an account, as administrators see it. */
+import { HOUR_MS } from './durations.ts';
 export const accountStates = ['active', 'disabled', 'deleting'] as const;
 export type AccountState = (typeof accountStates)[number];
 
@@ -14,7 +15,6 @@ export const usernamePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 export const passwordLinkKinds = ['reset', 'invite'] as const;
 export type PasswordLinkKind = (typeof passwordLinkKinds)[number];
 
-const HOUR_MS = 3_600_000;
 export const passwordLinkLifeMs: Readonly<Record<PasswordLinkKind, number>> = {
   reset: 24 * HOUR_MS,
   invite: 7 * 24 * HOUR_MS,

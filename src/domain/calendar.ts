@@ -2,7 +2,7 @@
  * Wall times of IANA zones, by the zone data of `Intl`. A wall time is written as the milliseconds
  * that it would be in UTC.
  */
-const DAY_MS = 86_400_000;
+import { DAY_MS } from './durations.ts';
 
 export const calendarUnits = ['day', 'week', 'month'] as const;
 export type CalendarUnit = (typeof calendarUnits)[number];

@@ -3,9 +3,8 @@
  * to a micro-dollar; the carry, in `price × quantity × ms` below one unit, goes to the next.
  */
 import type { Micros } from './catalog.ts';
-import { HOUR_MS, type Priced } from './meter.ts';
-
-const MINUTE_MS = 60_000;
+import { MINUTE_MS, HOUR_MS } from './durations.ts';
+import type { Priced } from './meter.ts';
 
 /** A longer span without a booking is free: nobody knows what happened in it. */
 export const MAX_GAP_MS = HOUR_MS;

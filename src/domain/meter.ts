@@ -3,18 +3,21 @@
  * closes in the transaction that changes the row. A resource has one rate at a time.
  */
 import type { ChargeMode, Micros, StorageKind } from './catalog.ts';
+import { HOUR_MS } from './durations.ts';
 import { currentPriceMicros } from './instance-change.ts';
 import { dataDiskGB, dockerDiskGB } from './instance-disks.ts';
 import type { Instance } from './instance.ts';
 import type { Snapshot } from './snapshot.ts';
 import type { Volume } from './volume.ts';
 
-export const HOUR_MS = 3_600_000;
 /** Unit of the prices of storage. */
 export const STORAGE_UNIT_MS = 30 * 24 * HOUR_MS;
 
 export const meters = ['compute', 'disks', 'volume', 'snapshot'] as const;
 export type Meter = (typeof meters)[number];
+
+/** Unit of a quantity in the books; '' is the meter of payments without usage. */
+export const quantityUnit = (meter: string): string => (['compute', ''].includes(meter) ? 'hours' : 'GB-hours');
 
 export const meterStates = [
   'charged',

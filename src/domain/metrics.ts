@@ -3,6 +3,7 @@
  * bytes). Two readings make a sample with rates; samples fold into minutes and steps, each with
  * mean and maximum. Unknown is NaN here and null outside, never 0.
  */
+import { MINUTE_MS, HOUR_MS } from './durations.ts';
 
 /** Order of `MetricsValues`. Integers. */
 export const figureNames = [
@@ -47,8 +48,6 @@ export interface MetricsSpan {
 }
 
 export const SAMPLE_MS = 15_000;
-export const MINUTE_MS = 60_000;
-export const HOUR_MS = 3_600_000;
 /** A mean over a longer gap would hide what happened in it. */
 export const MAX_RATE_MS = 3 * SAMPLE_MS;
 

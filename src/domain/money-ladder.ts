@@ -2,8 +2,9 @@
  * Steps of an account whose money ends (`docs/reference/billing.md`). A step is stricter than those
  * before it. Archiving and deletion wait for dates that are written with the stop.
  */
+import { HOUR_MS, DAY_MS } from './durations.ts';
 import { availableFor, type Purchase, type Purse } from './purse.ts';
-import { HOUR_MS, STORAGE_UNIT_MS, type Priced } from './meter.ts';
+import { STORAGE_UNIT_MS, type Priced } from './meter.ts';
 import type { Micros } from './catalog.ts';
 
 export const moneySteps = ['none', 'forecast', 'warn', 'noStarts', 'stop', 'archive', 'delete'] as const;
@@ -11,8 +12,6 @@ export type MoneyStep = (typeof moneySteps)[number];
 
 export const isAtLeast = (step: MoneyStep, other: MoneyStep): boolean =>
   moneySteps.indexOf(step) >= moneySteps.indexOf(other);
-
-export const DAY_MS = 24 * HOUR_MS;
 
 export interface MoneyRules {
   forecastMs: number;

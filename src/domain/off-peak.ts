@@ -1,4 +1,5 @@
 /** Off-peak windows of a region: weekly spans of wall time, in which `tidePerHour` counts. */
+import { MINUTE_MS } from './durations.ts';
 import type { ChargeMode } from './catalog.ts';
 
 export const weekdays = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const;
@@ -95,7 +96,6 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
   return format;
 }
 
-const MINUTE_MS = 60_000;
 const WEEK_MS = WEEK * MINUTE_MS;
 /** 1 January 1970 was a Thursday. */
 const EPOCH_MINUTE_OF_WEEK = 3 * DAY;

@@ -1,6 +1,7 @@
 /** Costs that a quote tells before a launch (`docs/reference/billing.md`). */
 import type { ChargeMode, Micros } from './catalog.ts';
-import { HOUR_MS, isHourly } from './meter.ts';
+import { HOUR_MS } from './durations.ts';
+import { isHourly } from './meter.ts';
 import type { OpenSpan } from './off-peak.ts';
 
 /** Validity of a quote. */

@@ -1,8 +1,8 @@
 /** Paid time of an instance: `docs/reference/billing.md`, *Paid ahead*. */
+import { HOUR_MS, DAY_MS } from './durations.ts';
 import { addCalendar, type CalendarUnit } from './calendar.ts';
 import { MAX_GAP_MS } from './charge.ts';
 import type { ChargeMode, Micros } from './catalog.ts';
-import { HOUR_MS } from './meter.ts';
 
 export const paidAheadModes = ['perDay', 'perWeek', 'perMonth'] as const;
 export type PaidAheadMode = (typeof paidAheadModes)[number];
@@ -36,7 +36,6 @@ export interface PaidTime {
 export const totalMicros = ({ units, priceMicros }: Pick<PaidTime, 'units' | 'priceMicros'>): Micros =>
   BigInt(units) * priceMicros;
 
-const DAY_MS = 24 * HOUR_MS;
 const warnAtMs = ({ chargeMode }: PaidTime, endsAtMs: number): number =>
   endsAtMs - (chargeMode === 'perDay' ? HOUR_MS : DAY_MS);
 

@@ -37,7 +37,7 @@ export const publicChange = (pending: PendingChange | null) =>
       ? {
           instanceTypeId: pending.resize.type.id,
           instanceTypeName: pending.resize.type.name,
-          price: toDollars(BigInt(pending.resize.priceMicros)),
+          price: toDollars(pending.resize.priceMicros),
         }
       : null,
     remoteStorages: pending.mounts?.map(publicMount) ?? null,

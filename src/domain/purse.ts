@@ -7,6 +7,9 @@ export type GrantKind = (typeof grantKinds)[number];
 export const creditKinds = ['cash', ...grantKinds] as const;
 export type CreditKind = (typeof creditKinds)[number];
 
+/** Whether an entry to this ledger account adds to what the account can spend. */
+export const isIncome = (toLedger: string): boolean => creditKinds.some((kind) => kind === toLedger);
+
 /** Limit of one deposit, voucher, credit or overdraft. */
 export const MAX_CREDIT_DOLLARS = 1_000_000_000;
 /** Limit of cash, vouchers and credits of an account together. */

@@ -1,3 +1,4 @@
+import { MINUTE_MS } from './durations.ts';
 import type { DesiredState, InstanceStatus } from './instance-states.ts';
 import type { Cause } from './operation.ts';
 import type { IdlePolicy } from './idle.ts';
@@ -68,7 +69,6 @@ export interface StopPolicyRequest {
   idle?: IdlePolicy | null | undefined;
 }
 
-const MINUTE_MS = 60_000;
 /** Later times are refused as typing errors. */
 const MAX_AHEAD_MS = 366 * 24 * 60 * MINUTE_MS;
 

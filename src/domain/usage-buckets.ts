@@ -2,8 +2,8 @@
  * Spans of hours, days, weeks and months in a time zone. Charges are booked by hours of UTC, so a
  * span begins at a full hour of UTC: in zones half an hour off, up to 45 minutes early.
  */
+import { HOUR_MS } from './durations.ts';
 import { momentOf, wallTimeOf } from './calendar.ts';
-import { HOUR_MS } from './meter.ts';
 
 export const bucketUnits = ['hour', 'day', 'week', 'month'] as const;
 export type BucketUnit = (typeof bucketUnits)[number];

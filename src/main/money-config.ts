@@ -1,7 +1,7 @@
 /** Settings of billing. */
 import { z } from 'zod';
-import { DAY_MS, type MoneyRules } from '../domain/money-ladder.ts';
-import { HOUR_MS } from '../domain/meter.ts';
+import { HOUR_MS, DAY_MS } from '../domain/durations.ts';
+import type { MoneyRules } from '../domain/money-ladder.ts';
 
 const whole = (max: number, zero = '') =>
   z.coerce

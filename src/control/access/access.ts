@@ -11,6 +11,7 @@
  * Every revocation changes a row under the account's lock. This process drops cached credentials
  * with the commit; other processes on the same database within a second.
  */
+import { DAY_MS } from '../../domain/durations.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../../domain/account-state.ts';
 import { deleteExpiredGrants } from '../../store/tables/gateway-grants.ts';
 import { deleteExpiredPasswordLinks } from '../../store/tables/password-links.ts';
@@ -55,8 +56,6 @@ export interface InternalAccess extends Access, Pick<Accounts, 'ensureAdmin'> {
   grants: Pick<Grants, 'grant' | 'redeem' | 'session'>;
   administration: AccountAdministration & PasswordLinks & Registration;
 }
-
-const DAY_MS = 24 * 3_600_000;
 
 export const makeAccess = (deps: AccessDeps): InternalAccess => {
   const { store, time, randomBytes } = deps;

@@ -8,6 +8,7 @@ import { accountNotFound, Refusal } from '../../domain/refusal.ts';
 import { ADMIN_ROLE, hasRole, highestRole, type Role } from '../../domain/roles.ts';
 import {
   accountById,
+  accountByLogin,
   accountPage,
   administrators,
   changeAccount,
@@ -48,6 +49,12 @@ export interface AccountInfo {
   volumes: number;
 }
 
+export async function accountIdOf(db: Db, login: string): Promise<string> {
+  const account = await accountByLogin(db, login);
+  if (!account) throw accountNotFound(login);
+  return account.id;
+}
+
 export interface AccountAdministration {
   list(filter: AccountFilter, pager: Pager): Promise<{ accounts: AccountInfo[]; totalEntries: number }>;
   get(id: string): Promise<{ account: AccountInfo; holdings: Holdings }>;
@@ -70,10 +77,10 @@ export const accountInfo = (row: AccountRow): AccountInfo => ({
   createdAtMs: row.createdAtMs,
   disabledAtMs: row.disabledAtMs,
   deleteAtMs: row.deleteAtMs,
-  balance: toDollars(BigInt(row.balanceMicros)),
-  vouchers: toDollars(BigInt(row.voucherMicros)),
-  credits: toDollars(BigInt(row.creditMicros)),
-  overdraft: toDollars(BigInt(row.overdraftMicros)),
+  balance: toDollars(row.balanceMicros),
+  vouchers: toDollars(row.voucherMicros),
+  credits: toDollars(row.creditMicros),
+  overdraft: toDollars(row.overdraftMicros),
   instances: row.instanceCount,
   volumes: row.volumeCount,
 });

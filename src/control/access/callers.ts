@@ -1,4 +1,5 @@
 /** Authenticates tokens and API keys, with a cache for each. */
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { lockAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { holderOfApiKey, setLastUse } from '../../store/tables/keys.ts';
@@ -15,7 +16,6 @@ import type { WriteDeps } from '../base/idempotent.ts';
 import type { Time } from '../base/time.ts';
 
 const MAX_CACHED = 10_000;
-const MINUTE_MS = 60_000;
 export const API_KEY_PREFIX = 'berth_';
 const API_KEY = /^berth_[A-Za-z0-9_-]{43}$/;
 

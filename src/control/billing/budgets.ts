@@ -1,13 +1,13 @@
 /** Budgets of an account: its own, and those of administrators, which it sees and cannot change. */
 import { fromDollars, toDollars } from '../../domain/catalog.ts';
+import { HOUR_MS } from '../../domain/durations.ts';
 import { burnRate, lastingMs, type Cost, type MoneyStep } from '../../domain/money-ladder.ts';
-import { HOUR_MS } from '../../domain/meter.ts';
 import { grantedMicros, spendableCash } from '../../domain/purse.ts';
 import { accountNotFound, Refusal } from '../../domain/refusal.ts';
 import { monthOf } from '../../domain/usage-buckets.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
-import { accountByLogin, lockAccount } from '../../store/tables/accounts.ts';
+import { lockAccount } from '../../store/tables/accounts.ts';
 import {
   budgetNamed,
   budgetsOf,
@@ -20,13 +20,13 @@ import {
 import { appendEvent } from '../../store/tables/events.ts';
 import { walletsOf } from '../../store/tables/ledger.ts';
 import { chargedCostsOf, moneyStateOf } from '../../store/tables/money-steps.ts';
-import { writeAsAdmin } from '../access/account-admin.ts';
+import { accountIdOf, writeAsAdmin } from '../access/account-admin.ts';
 import type { Caller, Idempotency, Mutation } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
-import { countBudget, noteBudget, spentByDays } from './follow-budgets.ts';
+import { countBudget, isReached, noteBudget, spentByDays } from './follow-budgets.ts';
 import { costsOf } from './refuse-unpaid.ts';
-import { hostTimeZone } from './time-zone.ts';
+import { usualTimeZone } from './time-zone.ts';
 
 /** Dollars per calendar month. */
 export interface BudgetInput {
@@ -81,12 +81,12 @@ export interface Budgets {
   forecast(caller: Caller): Promise<Forecast>;
 }
 
-/** Own ones of an account, and as many of administrators. */
+/** Limit of an account's own budgets, and of those of administrators. */
 export const MAX_BUDGETS = 20;
 
 const micros = (dollars: number | undefined): number | null =>
   dollars === undefined ? null : Number(fromDollars(dollars));
-const dollars = (amount: number | null): number | null => (amount === null ? null : toDollars(BigInt(amount)));
+const dollars = (amount: number | null): number | null => (amount === null ? null : toDollars(amount));
 
 const shown = (
   row: Pick<
@@ -129,7 +129,7 @@ async function writeBudget(
     softMicros: micros(soft),
     hardMicros: micros(hard),
     byAdministrator: encodeFlag(byAdministrator),
-    // Counted anew.
+    // Nothing counted yet.
     month: '',
     settledUntilMs: 0,
     settledMicros: 0,
@@ -166,12 +166,6 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
   const { store, time, metering, readCatalog, randomUuid } = deps;
   const { clock } = metering;
 
-  async function holderOf(username: string): Promise<string> {
-    const account = await accountByLogin(store.read, username);
-    if (!account) throw accountNotFound(username);
-    return account.id;
-  }
-
   /** A budget that is reached already counts for the next launch. */
   async function counted<Answer>(accountId: string, name: string, answer: Promise<Answer>): Promise<Answer> {
     const set = await answer;
@@ -197,14 +191,13 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
   async function listed(row: BudgetRow): Promise<ListedBudget> {
     const nowMs = clock.now();
     const { month, untilMs, spentMicros } = await countBudget(store.read, row, nowMs);
-    const reaches = (limitMicros: number | null): boolean => limitMicros !== null && spentMicros >= limitMicros;
     return {
       ...shown(row),
       month,
-      spent: toDollars(BigInt(spentMicros)),
+      spent: toDollars(spentMicros),
       forecast: toDollars(BigInt(spentMicros) + restOf(await costsIn(row), untilMs - nowMs)),
-      softReached: reaches(row.softMicros),
-      hardReached: reaches(row.hardMicros),
+      softReached: isReached(row.softMicros, spentMicros),
+      hardReached: isReached(row.hardMicros, spentMicros),
     };
   }
 
@@ -218,7 +211,7 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
     forecast: makeForecast(deps),
     async set(caller, body, idempotency) {
       refuseWrongLimits(body);
-      const timeZone = body.timeZone ?? (await zoneOf(readCatalog));
+      const timeZone = body.timeZone ?? (await usualTimeZone(readCatalog));
       const work = asOwner(caller, idempotency, (tx, by) => writeBudget(tx, by, { ...body, timeZone }));
       return counted(caller.accountId, body.name, work);
     },
@@ -227,28 +220,21 @@ export function makeBudgets(deps: UseCaseDeps): Budgets {
 
     async setFor(caller, { username, ...body }, idempotency) {
       refuseWrongLimits(body);
-      const accountId = await holderOf(username);
-      const timeZone = body.timeZone ?? (await zoneOf(readCatalog));
+      const accountId = await accountIdOf(store.read, username);
+      const timeZone = body.timeZone ?? (await usualTimeZone(readCatalog));
       const work = writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
         writeBudget(tx, { accountId, byAdministrator: true, nowMs, randomUuid }, { ...body, timeZone }),
       );
       return counted(accountId, body.name, work);
     },
-    listFor: async (username) => list(await holderOf(username)),
+    listFor: async (username) => list(await accountIdOf(store.read, username)),
     async deleteFor(caller, { username, name }, idempotency) {
-      const accountId = await holderOf(username);
+      const accountId = await accountIdOf(store.read, username);
       return writeAsAdmin(deps, caller, accountId, idempotency, ({ tx, nowMs }) =>
         removeBudget(tx, { accountId, byAdministrator: true, nowMs }, name),
       );
     },
   };
-}
-
-/** Zone of the first region with off-peak windows, else of the host. */
-async function zoneOf(readCatalog: UseCaseDeps['readCatalog']): Promise<string> {
-  const { regions } = await readCatalog();
-  const given = [...regions.values()].flatMap(({ offPeak }) => (offPeak ? [offPeak.timeZone] : []));
-  return given[0] ?? hostTimeZone();
 }
 
 const makeForecast =
@@ -259,7 +245,7 @@ const makeForecast =
     if (!purse) throw accountNotFound(accountId);
     const costs = metering.isBilled ? await costsOf(store.read, accountId) : [];
     const leftMs = lastingMs(purse, costs, nowMs);
-    const timeZone = await zoneOf(readCatalog);
+    const timeZone = await usualTimeZone(readCatalog);
     const { month, fromMs, untilMs } = monthOf(nowMs, timeZone);
     const spent = await spentByDays(store.read, { accountId, labelKey: '', labelValue: '' }, { fromMs, untilMs });
     const { step, archiveAtMs, deleteAtMs } = await moneyStateOf(store.read, accountId);
@@ -274,7 +260,7 @@ const makeForecast =
       deleteAtMs,
       month,
       timeZone,
-      monthToDate: toDollars(BigInt(spent)),
+      monthToDate: toDollars(spent),
       monthForecast: toDollars(BigInt(spent) + restOf(costs, untilMs - nowMs)),
     };
   };

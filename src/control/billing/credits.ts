@@ -8,10 +8,10 @@ import {
   type GrantKind,
   type GrantScope,
 } from '../../domain/purse.ts';
-import { accountNotFound, Refusal, regionNotFound } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound } from '../../domain/refusal.ts';
 import { oneOf } from '../../store/db/columns.ts';
 import type { Db } from '../../store/store.ts';
-import { accountByLogin, changeAccount, type AccountRow } from '../../store/tables/accounts.ts';
+import { changeAccount, type AccountRow } from '../../store/tables/accounts.ts';
 import { managedTypeById } from '../../store/tables/catalog-rows.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
 import { appendEvent } from '../../store/tables/events.ts';
@@ -21,14 +21,14 @@ import {
   grantPage,
   insertEntry,
   insertGrant,
-  lockWallets,
+  lockWallet,
   plainEntry,
   reversalsOf,
   saveWallets,
   type EntryRow,
   type Wallet,
 } from '../../store/tables/ledger.ts';
-import { accountInfo, refuseDeleting, writeAsAdmin, type AccountInfo } from '../access/account-admin.ts';
+import { accountIdOf, accountInfo, refuseDeleting, writeAsAdmin, type AccountInfo } from '../access/account-admin.ts';
 import type { Caller, Mutation, Pager } from '../base/caller.ts';
 import type { WriteDeps } from '../base/idempotent.ts';
 
@@ -79,15 +79,9 @@ export interface CreditDeps extends WriteDeps {
 export function makeCredits(deps: CreditDeps): Credits {
   const { store, time } = deps;
 
-  async function holderOf(username: string): Promise<string> {
-    const account = await accountByLogin(store.read, username);
-    if (!account) throw accountNotFound(username);
-    return account.id;
-  }
-
   return {
     async give(caller, input, idempotency) {
-      const accountId = await holderOf(input.username);
+      const accountId = await accountIdOf(store.read, input.username);
       return writeAsAdmin(deps, caller, accountId, idempotency, async (target) => {
         const { tx, row, nowMs } = target;
         refuseDeleting(target);
@@ -117,7 +111,7 @@ export function makeCredits(deps: CreditDeps): Credits {
     },
 
     async setOverdraft(caller, { username, overdraft }, idempotency) {
-      const accountId = await holderOf(username);
+      const accountId = await accountIdOf(store.read, username);
       return writeAsAdmin(deps, caller, accountId, idempotency, async ({ tx, row, nowMs }) => {
         const data = { overdraft, formerOverdraft: accountInfo(row).overdraft };
         const changed = await changeAccount(tx, accountId, { overdraftMicros: Number(fromDollars(overdraft)) });
@@ -161,18 +155,20 @@ interface Credit {
 async function writeCredit(tx: Db, { caller, accountId, input, grantId, nowMs }: Credit): Promise<CreditEntry> {
   const { kind, reason } = input;
   const amountMicros = fromDollars(input.amount);
-  const before = await lockWallets(tx, [accountId]);
-  const { purse } = walletIn(before, accountId);
+  const {
+    wallets,
+    wallet: { purse },
+  } = await lockWallet(tx, accountId);
   if (kind === 'cash') {
     const after = { accountId, purse: { ...purse, cashMicros: purse.cashMicros + amountMicros } };
-    await saveWallets(tx, before, [after]);
+    await saveWallets(tx, wallets, [after]);
   } else {
     const { expiresAtMs = null, scope = {} } = input;
     const facts = { id: grantId, kind, expiresAtMs, createdAtMs: nowMs };
     const amounts = { amountMicros: Number(amountMicros), leftMicros: Number(amountMicros) };
     await insertGrant(tx, { ...facts, ...amounts, accountId, scope: JSON.stringify(scope), reason });
     const grants = [...purse.grants, { ...facts, scope, leftMicros: amountMicros }];
-    await saveWallets(tx, before, [{ accountId, purse: { ...purse, grants } }]);
+    await saveWallets(tx, wallets, [{ accountId, purse: { ...purse, grants } }]);
   }
   const entry = await insertEntry(tx, {
     ...plainEntry,
@@ -198,14 +194,16 @@ interface Reversal {
 
 async function writeReversal(tx: Db, { caller, given, reason, nowMs }: Reversal): Promise<CreditEntry> {
   const { accountId, grantId } = given;
-  const before = await lockWallets(tx, [accountId]);
-  const { purse } = walletIn(before, accountId);
+  const {
+    wallets,
+    wallet: { purse },
+  } = await lockWallet(tx, accountId);
   const amountMicros = grantId === '' ? wholeDeposit(given, purse) : leftOf(given, purse);
   const after =
     grantId === ''
       ? { ...purse, cashMicros: purse.cashMicros - amountMicros }
       : { ...purse, grants: purse.grants.map((one) => (one.id === grantId ? { ...one, leftMicros: 0n } : one)) };
-  await saveWallets(tx, before, [{ accountId, purse: after }]);
+  await saveWallets(tx, wallets, [{ accountId, purse: after }]);
   // Later refunds to it expire.
   if (grantId !== '') await endGrant(tx, grantId, nowMs);
   const entry = await insertEntry(tx, {
@@ -299,17 +297,11 @@ function refuseExcess({ balanceMicros, voucherMicros, creditMicros }: AccountRow
   );
 }
 
-function walletIn(wallets: ReadonlyMap<string, Wallet>, accountId: string): Wallet {
-  const wallet = wallets.get(accountId);
-  if (!wallet) throw accountNotFound(accountId);
-  return wallet;
-}
-
 const publicEntry = (row: EntryRow): CreditEntry => ({
   entryId: String(row.id),
   atMs: row.atMs,
   kind: row.kind,
-  amount: toDollars(BigInt(row.kind === 'reversal' ? -row.amountMicros : row.amountMicros)),
+  amount: toDollars(row.kind === 'reversal' ? -row.amountMicros : row.amountMicros),
   account: oneOf(creditKinds, row.kind === 'reversal' ? row.fromLedger : row.toLedger),
   grantId: row.grantId === '' ? null : row.grantId,
   reversesId: row.reversesId === null ? null : String(row.reversesId),

@@ -1,6 +1,7 @@
 /** Counts what budgets have spent, notes which are reached, and stops what those do not allow. */
 import { toDollars } from '../../domain/catalog.ts';
-import { HOUR_MS, isHourly } from '../../domain/meter.ts';
+import { MINUTE_MS, HOUR_MS, DAY_MS } from '../../domain/durations.ts';
+import { isHourly } from '../../domain/meter.ts';
 import { monthOf, type TimeSpan } from '../../domain/usage-buckets.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import { lockAccount } from '../../store/tables/accounts.ts';
@@ -20,8 +21,6 @@ import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 
 const PAGE_SIZE = 200;
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * HOUR_MS;
 /** Bookings add to entries of at most two hours before. */
 const UNSETTLED_MS = 3 * HOUR_MS;
 
@@ -52,7 +51,7 @@ export async function countBudget(db: Db, budget: BudgetRow, nowMs: number): Pro
   return { month, ...span, settledUntilMs, settledMicros, spentMicros: settledMicros + unsettled };
 }
 
-const isReached = (limitMicros: number | null, spentMicros: number): boolean =>
+export const isReached = (limitMicros: number | null, spentMicros: number): boolean =>
   limitMicros !== null && spentMicros >= limitMicros;
 
 /** Writes what was counted, and an event for each limit that was not reached before. */
@@ -73,7 +72,7 @@ export async function noteBudget(
     const current = await budgetNamed(tx, accountId, name);
     if (current?.id !== id || current.softMicros !== softMicros || current.hardMicros !== hardMicros) return;
     const event = async (kind: string, limitMicros: number | null): Promise<void> => {
-      const data = { name, month, limit: toDollars(BigInt(limitMicros ?? 0)), spent: toDollars(BigInt(spentMicros)) };
+      const data = { name, month, limit: toDollars(limitMicros ?? 0), spent: toDollars(spentMicros) };
       await appendEvent(tx, { accountId, atMs, kind, subjectId: accountId, data });
     };
     if (soft && !had.soft) await event('billing.budgetSoft', softMicros);

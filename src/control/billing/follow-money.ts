@@ -4,6 +4,7 @@
  * money has come meanwhile.
  */
 import { toDollars } from '../../domain/catalog.ts';
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { isHourly } from '../../domain/meter.ts';
 import {
   burnRate,
@@ -44,7 +45,6 @@ import type { Metering } from './metering.ts';
 export type FollowMoneyDeps = TaskDeps & VolumeDeps;
 
 const PAGE_SIZE = 1_000;
-const MINUTE_MS = 60_000;
 /** Longer without a run, Berth was off; that time is no part of the days until a deletion. */
 const MAX_OFF_MS = 60 * MINUTE_MS;
 const LAST_RUN = 'billing.ladderRanAt';

@@ -7,8 +7,9 @@ import { availableFor, MAX_HELD_MICROS } from '../../domain/purse.ts';
 import { noBalance } from '../../domain/no-balance.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Db } from '../../store/store.ts';
+import { lockWallet } from '../../store/tables/ledger.ts';
 import { paidTimeOf } from '../../store/tables/paid-times.ts';
-import { buyPaidTime, CHANGE_PURPOSE, priceDifference, walletOf, type Billed } from './prepay.ts';
+import { buyPaidTime, CHANGE_PURPOSE, priceDifference, type Billed } from './prepay.ts';
 import { purchaseOf, refuseWithoutHour } from './refuse-unpaid.ts';
 
 interface Launched {
@@ -52,7 +53,7 @@ export async function refuseUnpayableType(
 ): Promise<void> {
   if (!metering.isBilled) return;
   const what = `type ${instance.spec.type.name}`;
-  const { wallet } = await walletOf(tx, instance.ownerId);
+  const { wallet } = await lockWallet(tx, instance.ownerId);
   const availableMicros = availableFor(wallet.purse, purchaseOf(instance), nowMs);
   if (isHourly(instance.spec.chargeMode)) return refuseWithoutHour(availableMicros, instance, what);
   const paid = await paidTimeOf(tx, instance.id);

@@ -8,7 +8,7 @@ import { MAX_HELD_MICROS, spendableCash } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { accountById } from '../../store/tables/accounts.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { insertEntry, lockWallets, plainEntry, reversalsOf, saveWallets } from '../../store/tables/ledger.ts';
+import { insertEntry, lockWallet, plainEntry, reversalsOf, saveWallets } from '../../store/tables/ledger.ts';
 import {
   claimPayment,
   creditedPayment,
@@ -77,7 +77,7 @@ async function takePayment(tx: Db, { kind: _kind, paymentId, ...paid }: Paid, no
   if (!(await claimPayment(tx, payment))) return;
   const { accountId, intentId, provider, amountMicros } = paid;
   const why = await whyNotCredited(tx, paid);
-  const amount = toDollars(BigInt(amountMicros));
+  const amount = toDollars(amountMicros);
   if (why !== null) {
     const data = { provider, paymentId, intentId, accountId, amount, currency: paid.currency, reason: why };
     const event = { atMs: nowMs, kind: 'billing.paymentUnassigned', subjectId: paymentId, data };
@@ -118,17 +118,16 @@ async function takeBack(tx: Db, payment: PaymentRow, askedMicros: number, nowMs:
   const account = await accountById(tx, accountId);
   const atMs = nowMs;
   const missing = (micros: number, reason: string): Promise<void> => {
-    const data = { provider, paymentId, intentId, accountId, amount: toDollars(BigInt(micros)), reason };
+    const data = { provider, paymentId, intentId, accountId, amount: toDollars(micros), reason };
     return notifyAdministrators(tx, { atMs, kind: 'billing.refundUncovered', subjectId: paymentId, data });
   };
   if (!account || entryId === null) return missing(askedMicros, 'the account is deleted');
-  const amountOf = (micros: number): number => toDollars(BigInt(micros));
-  const data = { provider, paymentId, intentId, amount: amountOf(askedMicros) };
+  const data = { provider, paymentId, intentId, amount: toDollars(askedMicros) };
   await appendEvent(tx, { accountId, atMs, kind: 'billing.paymentRefunded', subjectId: accountId, data });
   const before = await reversalsOf(tx, { accountId, id: entryId });
   const unreversed = payment.amountMicros - before.reduce((sum, { amountMicros }) => sum + amountMicros, 0);
-  const wallet = (await lockWallets(tx, [accountId])).get(accountId);
-  const spendable = wallet ? Number(spendableCash(wallet.purse)) : 0;
+  const { wallet } = await lockWallet(tx, accountId);
+  const spendable = Number(spendableCash(wallet.purse));
   const takenMicros = Math.max(0, Math.min(askedMicros, unreversed, spendable));
   if (takenMicros > 0) {
     await moveCash(tx, accountId, -BigInt(takenMicros));
@@ -142,9 +141,9 @@ async function takeBack(tx: Db, payment: PaymentRow, askedMicros: number, nowMs:
 }
 
 async function moveCash(tx: Db, accountId: string, micros: bigint): Promise<void> {
-  const before = await lockWallets(tx, [accountId]);
-  const wallet = before.get(accountId);
-  if (!wallet) throw new Error(`the account ${accountId} is gone`);
-  const { purse } = wallet;
-  await saveWallets(tx, before, [{ accountId, purse: { ...purse, cashMicros: purse.cashMicros + micros } }]);
+  const {
+    wallets,
+    wallet: { purse },
+  } = await lockWallet(tx, accountId);
+  await saveWallets(tx, wallets, [{ accountId, purse: { ...purse, cashMicros: purse.cashMicros + micros } }]);
 }

@@ -26,10 +26,9 @@ import {
   entriesAbout,
   grantsById,
   insertEntry,
-  lockWallets,
+  lockWallet,
   plainEntry,
   saveWallets,
-  type Wallet,
 } from '../../store/tables/ledger.ts';
 import { deletePaidTime, paidTimeOf, savePaidTime, type StoredPaidTime } from '../../store/tables/paid-times.ts';
 import type { Metering } from './metering.ts';
@@ -37,13 +36,6 @@ import { purchaseOf } from './refuse-unpaid.ts';
 import { timeZoneOf } from './time-zone.ts';
 
 export type Billed = Pick<Metering, 'isBilled'>;
-
-export async function walletOf(tx: Db, accountId: string): Promise<{ wallets: Map<string, Wallet>; wallet: Wallet }> {
-  const wallets = await lockWallets(tx, [accountId]);
-  const wallet = wallets.get(accountId);
-  if (!wallet) throw new Error(`account ${accountId} does not exist`);
-  return { wallets, wallet };
-}
 
 interface Bill {
   instance: Instance;
@@ -59,7 +51,7 @@ async function pay(
 ): Promise<{ firstEntryId: number } | Shortfall> {
   if (amountMicros === 0n) return { firstEntryId: 0 };
   const accountId = instance.ownerId;
-  const { wallets, wallet } = await walletOf(tx, accountId);
+  const { wallets, wallet } = await lockWallet(tx, accountId);
   const purchase = purchaseOf(instance);
   const spent = spend(wallet.purse, amountMicros, purchase, nowMs);
   if (spent.unpaidMicros > 0n)
@@ -222,7 +214,7 @@ async function refund(tx: Db, { instance, paid, amountMicros, reason, nowMs }: O
   const refunds = planRefund(left, amountMicros);
   if (refunds.length === 0) return 0n;
   const accountId = instance.ownerId;
-  const { wallets, wallet } = await walletOf(tx, accountId);
+  const { wallets, wallet } = await lockWallet(tx, accountId);
   const grants = await grantsById(
     tx,
     refunds.flatMap(({ grantId }) => (grantId === '' ? [] : [grantId])),

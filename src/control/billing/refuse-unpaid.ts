@@ -97,7 +97,7 @@ async function refuseOverBudget(tx: Db, { id, ownerId }: Instance, nowMs: number
     const remedy = byAdministrator === 1 ? 'ask an administrator to raise it' : 'raise or delete it';
     throw new Refusal(
       'no_balance',
-      `budget ${JSON.stringify(name)} of $${toDollars(BigInt(hardMicros ?? 0))} a month${scope} is reached in ${month}; ${remedy}, or wait for the next month`,
+      `budget ${JSON.stringify(name)} of $${toDollars(hardMicros ?? 0)} a month${scope} is reached in ${month}; ${remedy}, or wait for the next month`,
     );
   }
 }

@@ -6,6 +6,7 @@ import { availableFor } from '../../domain/purse.ts';
 import type { Db } from '../../store/store.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { instanceFromRow, lockInstance } from '../../store/tables/instances.ts';
+import { lockWallet } from '../../store/tables/ledger.ts';
 import {
   deletePaidTime,
   duePaidTimes,
@@ -16,7 +17,7 @@ import {
 } from '../../store/tables/paid-times.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
-import { buyPaidTime, walletOf, type Billed } from './prepay.ts';
+import { buyPaidTime, type Billed } from './prepay.ts';
 import { purchaseOf } from './refuse-unpaid.ts';
 
 const AT_ONCE = 200;
@@ -99,7 +100,7 @@ async function warn(
 ): Promise<void> {
   const { id, ownerId, desired, priceMicros, spec } = instance;
   const total = totalMicros({ units: spec.duration, priceMicros });
-  const { wallet } = await walletOf(tx, ownerId);
+  const { wallet } = await lockWallet(tx, ownerId);
   const available = availableFor(wallet.purse, purchaseOf(instance), nowMs);
   const missing = isBilled && available < total ? total - available : 0n;
   const renews = spec.autoRenew && missing === 0n;

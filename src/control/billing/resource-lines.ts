@@ -43,11 +43,16 @@ export const spanUntilNow = ({ openedAtMs, closedAtMs }: PeriodRow, nowMs: numbe
   untilMs: closedAtMs ?? Math.max(openedAtMs, nowMs),
 });
 
-/** Free time within a charged period is a gap. */
-export function addTime(ms: TimeByState, state: MeterState, { lasted, free }: { lasted: number; free: number }): void {
+/** Free time within a charged period is a gap. Returns the time without it. */
+export function addTime(
+  ms: TimeByState,
+  state: MeterState,
+  { lasted, free }: { lasted: number; free: number },
+): number {
   const gap = Math.min(free, lasted);
   ms[state] = (ms[state] ?? 0) + lasted - gap;
   if (gap > 0) ms.gap = (ms.gap ?? 0) + gap;
+  return lasted - gap;
 }
 
 /** SQLite reads on this thread: long sums let other requests in between. */
@@ -103,8 +108,9 @@ export async function resourceLines(
     const line = lineOf(period.subjectId, period.meter);
     line.periods += 1;
     const lasted = overlapMs(spanUntilNow(period, nowMs), span);
-    addTime(line.ms, oneOf(meterStates, period.state), { lasted, free: span.untilMs > nowMs ? period.freeMs : 0 });
-    if (period.state === 'charged') line.quantityMs += lasted * period.quantity;
+    const free = span.untilMs > nowMs ? period.freeMs : 0;
+    const ms = addTime(line.ms, oneOf(meterStates, period.state), { lasted, free });
+    if (period.state === 'charged') line.quantityMs += ms * period.quantity;
   }
   for (const period of [...last, ...open]) describe(lineOf(period.subjectId, period.meter), period);
   for (const { id, subjectId, meter } of crossing) lineOf(subjectId, meter).amountMicros += charges.get(id) ?? 0;

@@ -1,4 +1,4 @@
-/** Last sight of the containers of each region. After an outage, runs of before are unknown. */
+/** Last observation of each region's containers. After an outage, earlier runs are unknown. */
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { MeterClock } from './meter-clock.ts';
 

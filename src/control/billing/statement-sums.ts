@@ -1,5 +1,6 @@
 /** Sums of a span for a statement: what moved the balances, and the usage of each meter. */
 import { meterStates, meters, type Meter, type MeterState } from '../../domain/meter.ts';
+import { creditKinds, type CreditKind } from '../../domain/purse.ts';
 import { overlapMs, type TimeSpan } from '../../domain/usage-buckets.ts';
 import { oneOf } from '../../store/db/columns.ts';
 import {
@@ -16,9 +17,6 @@ import type { Store } from '../../store/store.ts';
 import type { Time } from '../base/time.ts';
 import { addTime, nextTurn, revenueOf, spanUntilNow, type TimeByState } from './resource-lines.ts';
 
-const wallets = ['cash', 'voucher', 'credit'] as const;
-type WalletLedger = (typeof wallets)[number];
-
 export interface SumDeps {
   store: Pick<Store, 'read' | 'kind'>;
   time: Pick<Time, 'now' | 'after'>;
@@ -26,12 +24,12 @@ export interface SumDeps {
 
 interface Movement {
   kind: string;
-  ledger: WalletLedger;
+  ledger: CreditKind;
   amountMicros: number;
 }
 
 export interface Money {
-  balances: { ledger: WalletLedger; openingMicros: number; closingMicros: number }[];
+  balances: { ledger: CreditKind; openingMicros: number; closingMicros: number }[];
   /** Signed sums by kind and ledger; they are the differences of the balances. */
   movements: Movement[];
 }
@@ -86,16 +84,16 @@ export async function moneyIn(deps: SumDeps, accountId: string, span: TimeSpan):
     const since = await moved(deps, accountId, { fromMs: span.untilMs, untilMs: END_OF_TIME_MS });
     const month = await moved(deps, accountId, span);
     const after = await moneyOf(deps.store.read, accountId);
-    const isSteady = wallets.every((ledger) => before[ledger] === after[ledger]);
+    const isSteady = creditKinds.every((ledger) => before[ledger] === after[ledger]);
     if (!isSteady && tries < MAX_TRIES) continue;
     const movements = movementsOf(month);
-    const sum = (list: typeof movements, ledger: WalletLedger): number =>
+    const sum = (list: typeof movements, ledger: CreditKind): number =>
       list.reduce((total, one) => (one.ledger === ledger ? total + one.amountMicros : total), 0);
     const later = movementsOf(since);
     return {
       moved: month,
       movements,
-      balances: wallets.map((ledger) => {
+      balances: creditKinds.map((ledger) => {
         const closingMicros = after[ledger] - sum(later, ledger);
         return { ledger, closingMicros, openingMicros: closingMicros - sum(movements, ledger) };
       }),
@@ -142,15 +140,15 @@ export const meterSums = (times: ReadonlyMap<Meter, MeterTime>, { metered, other
 /** Signed by what the account can spend. */
 function movementsOf({ metered, others }: Moved): Movement[] {
   const sums = new Map<string, Movement>();
-  const add = (kind: string, ledger: WalletLedger, amountMicros: number): void => {
+  const add = (kind: string, ledger: CreditKind, amountMicros: number): void => {
     const key = `${kind} ${ledger}`;
     sums.set(key, { kind, ledger, amountMicros: amountMicros + (sums.get(key)?.amountMicros ?? 0) });
   };
   for (const { kind, fromLedger, toLedger, amountMicros } of others)
-    for (const ledger of wallets) {
+    for (const ledger of creditKinds) {
       if (ledger === toLedger) add(kind, ledger, amountMicros);
       if (ledger === fromLedger) add(kind, ledger, -amountMicros);
     }
-  for (const ledger of wallets) add('charge', ledger, -metered.bySource[ledger]);
+  for (const ledger of creditKinds) add('charge', ledger, -metered.bySource[ledger]);
   return [...sums.values()].filter(({ amountMicros }) => amountMicros !== 0);
 }

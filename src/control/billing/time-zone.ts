@@ -1,9 +1,10 @@
-/** Time zone of a region: that of its off-peak windows, else of the host. */
+/** Time zones of regions and accounts: of off-peak windows, else of the host. */
 import { isTimeZone } from '../../domain/off-peak.ts';
 import type { Db } from '../../store/store.ts';
 import { offPeakOf } from '../../store/tables/catalog.ts';
+import type { UseCaseDeps } from '../base/deps.ts';
 
-export function hostTimeZone(): string {
+function hostTimeZone(): string {
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
   return isTimeZone(timeZone) ? timeZone : 'UTC';
 }
@@ -11,4 +12,10 @@ export function hostTimeZone(): string {
 export async function timeZoneOf(db: Db, regionId: string): Promise<string> {
   const row = await db.selectFrom('region').select(['id', 'offPeak']).where('id', '=', regionId).executeTakeFirst();
   return (row && offPeakOf(row)?.timeZone) ?? hostTimeZone();
+}
+
+/** Zone of the first region with off-peak windows, else of the host. */
+export async function usualTimeZone(readCatalog: UseCaseDeps['readCatalog']): Promise<string> {
+  const { regions } = await readCatalog();
+  return [...regions.values()].find(({ offPeak }) => offPeak)?.offPeak?.timeZone ?? hostTimeZone();
 }

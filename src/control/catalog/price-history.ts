@@ -29,13 +29,11 @@ export const makePriceHistory = ({ store }: { store: Pick<Store, 'read'> }): Pri
   },
 });
 
-const dollars = (micros: number): number => toDollars(BigInt(micros));
-
 const listed = ({ fromMs, regionId, typeId, byAccountId, prices, storagePrices }: PriceChange): ListedPrices => ({
   fromMs,
   regionId,
   instanceTypeId: typeId,
-  prices: prices && mapPrices(prices, dollars),
-  storagePrices: storagePrices && mapStoragePrices(storagePrices, dollars),
+  prices: prices && mapPrices(prices, toDollars),
+  storagePrices: storagePrices && mapStoragePrices(storagePrices, toDollars),
   byAccountId: byAccountId === '' ? null : byAccountId,
 });

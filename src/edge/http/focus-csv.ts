@@ -1,4 +1,5 @@
 /** Charges in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification. */
+import { HOUR_MS } from '../../domain/durations.ts';
 import type { ChargeExport } from '../../control/index.ts';
 import { toDollars } from '../../domain/catalog.ts';
 import { csvLine } from './csv.ts';
@@ -6,8 +7,6 @@ import { csvLine } from './csv.ts';
 type Charge = ChargeExport['pages'] extends AsyncIterable<(infer One)[]> ? One : never;
 type Cell = string | number | null;
 
-const HOUR_MS = 3_600_000;
-const dollars = (micros: number): number => toDollars(BigInt(micros));
 const utc = (ms: number): string => new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z');
 
 const services: Record<string, { category: string; subcategory: string; name: string }> = {
@@ -30,13 +29,13 @@ interface Row extends Charge {
 const isStorage = ({ entry }: Row): boolean => entry.meter !== 'compute' && entry.meter !== '';
 const serviceOf = ({ entry }: Pick<Row, 'entry'>) => services[entry.meter] ?? otherService;
 const skuOf = ({ entry, period }: Row): string => period?.typeId || entry.meter;
-const unitPrice = ({ period }: Row): Cell => period && dollars(period.priceMicros);
+const unitPrice = ({ period }: Row): Cell => period && toDollars(period.priceMicros);
 const descriptionOf = ({ entry, period }: Row): string =>
   [serviceOf({ entry }).name, period?.subjectName ?? '', entry.reason].filter((part) => part !== '').join(': ');
 
 /** Cash alone is billed: vouchers and credits reduce the bill. */
 const billed = ({ entry, micros }: Row): number =>
-  [entry.fromLedger, entry.toLedger].includes('cash') ? dollars(micros) : 0;
+  [entry.fromLedger, entry.toLedger].includes('cash') ? toDollars(micros) : 0;
 
 const columns: Record<string, (row: Row) => Cell> = {
   BilledCost: billed,
@@ -54,11 +53,11 @@ const columns: Record<string, (row: Row) => Cell> = {
   ChargePeriodStart: ({ entry }) => utc(entry.fromMs ?? entry.atMs),
   ConsumedQuantity: ({ quantity, period }) => quantity && period && (quantity * period.unitMs) / HOUR_MS,
   ConsumedUnit: (row) => (row.period === null ? null : isStorage(row) ? 'GB-Hours' : 'Hours'),
-  ContractedCost: ({ micros }) => dollars(micros),
+  ContractedCost: ({ micros }) => toDollars(micros),
   ContractedUnitPrice: unitPrice,
   EffectiveCost: billed,
   InvoiceIssuerName: () => 'Berth',
-  ListCost: ({ micros }) => dollars(micros),
+  ListCost: ({ micros }) => toDollars(micros),
   ListUnitPrice: unitPrice,
   PricingCategory: ({ period }) => (period === null ? null : 'Standard'),
   PricingQuantity: ({ quantity }) => quantity,
@@ -75,7 +74,7 @@ const columns: Record<string, (row: Row) => Cell> = {
   ServiceSubcategory: (row) => serviceOf(row).subcategory,
   SkuId: (row) => skuOf(row) || null,
   SkuMeter: ({ entry }) => entry.meter || null,
-  SkuPriceId: (row) => row.period && `${skuOf(row)}@${dollars(row.period.priceMicros)}`,
+  SkuPriceId: (row) => row.period && `${skuOf(row)}@${toDollars(row.period.priceMicros)}`,
   SubAccountId: () => null,
   SubAccountName: () => null,
   Tags: ({ period }) => period?.labels ?? null,

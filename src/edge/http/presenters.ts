@@ -13,6 +13,7 @@ import type {
   Terminals,
 } from '../../control/index.ts';
 import type { Drain } from '../../domain/drain.ts';
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { idlePolicy } from '../../domain/idle.ts';
 import {
   type FigureName,
@@ -24,7 +25,6 @@ import {
 import { Refusal } from '../../domain/refusal.ts';
 import type { StopPolicyRequest } from '../../domain/stop-policy.ts';
 
-const MINUTE_MS = 60_000;
 const UNLESS =
   'the instance is used again, /instance/keepalive is called, or the idle stop is removed (/instance/ends, idleStop: null)';
 

@@ -2,17 +2,16 @@
 import { createHash } from 'node:crypto';
 import type { ResourceLine, WholeStatement } from '../../control/index.ts';
 import { toDollars } from '../../domain/catalog.ts';
+import { HOUR_MS } from '../../domain/durations.ts';
+import { quantityUnit } from '../../domain/meter.ts';
+import { isIncome } from '../../domain/purse.ts';
 import { csvLine } from './csv.ts';
 import { escaped } from './html.ts';
 
-const HOUR_MS = 3_600_000;
-const dollars = (micros: number): number => toDollars(BigInt(micros));
 const utc = (ms: number): string => new Date(ms).toISOString();
 const chargedOf = ({ ms }: Pick<ResourceLine, 'ms'>): number => ms.charged ?? 0;
 const freeOf = ({ ms: { charged: _charged, paidAhead: _paid, ...free } }: Pick<ResourceLine, 'ms'>): number =>
   Object.values(free).reduce((sum, one) => sum + one, 0);
-const unitOf = ({ meter }: Pick<ResourceLine, 'meter'>): string => (meter === 'compute' ? 'hours' : 'GB-hours');
-const isIncome = (to: string): boolean => ['cash', 'voucher', 'credit'].includes(to);
 
 const COLUMNS = [
   'section',
@@ -47,18 +46,18 @@ export async function* statementCsv(statement: WholeStatement): AsyncGenerator<s
   const { balances, movements, meters, entries, fromMs, untilMs } = statement;
   let head = csvLine(COLUMNS);
   for (const { ledger, openingMicros } of balances)
-    head += line({ section: 'opening', account: ledger, at: utc(fromMs), amount: dollars(openingMicros) });
+    head += line({ section: 'opening', account: ledger, at: utc(fromMs), amount: toDollars(openingMicros) });
   for (const { ledger, kind, amountMicros } of movements)
-    head += line({ section: 'movement', account: ledger, kind, amount: dollars(amountMicros) });
+    head += line({ section: 'movement', account: ledger, kind, amount: toDollars(amountMicros) });
   for (const { ledger, closingMicros } of balances)
-    head += line({ section: 'closing', account: ledger, at: utc(untilMs), amount: dollars(closingMicros) });
+    head += line({ section: 'closing', account: ledger, at: utc(untilMs), amount: toDollars(closingMicros) });
   for (const one of meters)
     head += line({
       section: 'meter',
       meter: one.meter,
       periods: one.periods,
       ...timeCells(one),
-      amount: dollars(one.amountMicros),
+      amount: toDollars(one.amountMicros),
     });
   for (const { kind, fromLedger, toLedger, atMs, amountMicros, subjectId, meter, reason } of entries)
     head += line({
@@ -68,7 +67,7 @@ export async function* statementCsv(statement: WholeStatement): AsyncGenerator<s
       resourceId: subjectId,
       meter,
       at: utc(atMs),
-      amount: dollars(isIncome(toLedger) ? amountMicros : -amountMicros),
+      amount: toDollars(isIncome(toLedger) ? amountMicros : -amountMicros),
       reason,
     });
   yield head;
@@ -85,8 +84,8 @@ export async function* statementCsv(statement: WholeStatement): AsyncGenerator<s
           periods: one.periods,
           ...timeCells(one),
           quantity: one.quantityMs / HOUR_MS,
-          unit: unitOf(one),
-          amount: dollars(one.amountMicros),
+          unit: quantityUnit(one.meter),
+          amount: toDollars(one.amountMicros),
         }),
       )
       .join('');
@@ -104,7 +103,7 @@ th, td { text-align: left; padding: .15rem .4rem; border-bottom: 1px solid #999;
 export const PRINT_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
 /** Micro-dollars are shown: rounded amounts would not add up. */
-const money = (micros: number): string => dollars(micros).toFixed(6);
+const money = (micros: number): string => toDollars(micros).toFixed(6);
 const hours = (ms: number): string => (ms / HOUR_MS).toFixed(4);
 
 type Cell = string | { number: string };
@@ -177,7 +176,7 @@ export async function* statementPage(statement: WholeStatement, username: string
           one.subjectId,
           one.meter,
           number(hours(one.quantityMs)),
-          unitOf(one),
+          quantityUnit(one.meter),
           number(hours(freeOf(one))),
           number(money(one.amountMicros)),
         ]),

@@ -90,14 +90,18 @@ export interface TimeSum {
   freeMs: number;
 }
 
-const overlapSum = (db: Db, { fromMs, untilMs }: TimeSpan) => {
+/** Milliseconds of a closed period in the span; free ones within it count where it ends. */
+function timesIn(db: Db, { fromMs, untilMs }: TimeSpan) {
   const [least, greatest] = isSqlite(db) ? [sql`min`, sql`max`] : [sql`least`, sql`greatest`];
-  return sql<number>`coalesce(sum(${least}("closedAtMs", ${sql.lit(untilMs)}) - ${greatest}("openedAtMs", ${sql.lit(fromMs)})), 0)`;
-};
-
-/** Free time within a period counts where the period ends. */
-const freeSum = ({ untilMs }: TimeSpan) =>
-  sql<number>`coalesce(sum(case when "closedAtMs" <= ${sql.lit(untilMs)} then "freeMs" else 0 end), 0)`;
+  const lasted = sql`(${least}("closedAtMs", ${sql.lit(untilMs)}) - ${greatest}("openedAtMs", ${sql.lit(fromMs)}))`;
+  const free = sql`case when "closedAtMs" <= ${sql.lit(untilMs)} then "freeMs" else 0 end`;
+  const sumOf = (ms: RawBuilder<unknown>) => sql<number>`coalesce(sum(${ms}), 0)`;
+  return {
+    ms: sumOf(lasted).as('ms'),
+    freeMs: sumOf(free).as('freeMs'),
+    quantityMs: sumOf(sql`(${lasted} - ${least}(${free}, ${lasted})) * quantity`).as('quantityMs'),
+  };
+}
 
 /** Time in the span of periods that closed after `afterMs`, up to `upToMs`, by meter and state. */
 export async function closedTime(
@@ -107,11 +111,12 @@ export async function closedTime(
   { afterMs, upToMs }: { afterMs: number; upToMs: number },
 ): Promise<TimeSum[]> {
   const sums: TimeSum[] = [];
+  const { ms, freeMs } = timesIn(db, span);
   for (const meter of meters)
     for (const state of meterStates) {
       const row = await db
         .selectFrom('usagePeriod')
-        .select([sql<number>`count(*)`.as('periods'), overlapSum(db, span).as('ms'), freeSum(span).as('freeMs')])
+        .select([sql<number>`count(*)`.as('periods'), ms, freeMs])
         .where('accountId', '=', accountId)
         .where('meter', '=', meter)
         .where('state', '=', state)
@@ -198,7 +203,7 @@ export async function resourceIds(
 
 export interface ResourceTime extends TimeSum {
   subjectId: string;
-  /** GB × milliseconds for storage. */
+  /** Without free time; GB × milliseconds for storage. */
   quantityMs: number;
   /** Sum over periods wholly in the span. */
   chargedMicros: number;
@@ -214,6 +219,7 @@ export async function resourceTime(
 ): Promise<ResourceTime[]> {
   if (subjectIds.length === 0) return [];
   const { fromMs, untilMs } = span;
+  const { ms, freeMs, quantityMs } = timesIn(db, span);
   return db
     .selectFrom('usagePeriod')
     .select((eb) => [
@@ -221,10 +227,9 @@ export async function resourceTime(
       sql<Meter>`meter`.as('meter'),
       sql<MeterState>`state`.as('state'),
       sql<number>`count(*)`.as('periods'),
-      overlapSum(db, span).as('ms'),
-      freeSum(span).as('freeMs'),
-      sql<number>`sum((${isSqlite(db) ? sql`min` : sql`least`}("closedAtMs", ${sql.lit(untilMs)})
-        - ${isSqlite(db) ? sql`max` : sql`greatest`}("openedAtMs", ${sql.lit(fromMs)})) * quantity)`.as('quantityMs'),
+      ms,
+      freeMs,
+      quantityMs,
       sql<number>`sum(case when "openedAtMs" >= ${sql.lit(fromMs)} and "closedAtMs" <= ${sql.lit(untilMs)}
         then "chargedMicros" else 0 end)`.as('chargedMicros'),
       eb.fn.max('id').as('lastId'),

@@ -54,6 +54,14 @@ const cashOf = ({ balanceMicros, overdraftMicros }: CashColumns) => ({
 export const lockWallets = (tx: Db, accountIds: Iterable<string>): Promise<Map<string, Wallet>> =>
   walletsOf(tx, accountIds, !isSqlite(tx));
 
+/** `lockWallets` of an account that exists; `wallets` holds it alone. */
+export async function lockWallet(tx: Db, accountId: string): Promise<{ wallets: Map<string, Wallet>; wallet: Wallet }> {
+  const wallets = await lockWallets(tx, [accountId]);
+  const wallet = wallets.get(accountId);
+  if (!wallet) throw new Error(`account ${accountId} does not exist`);
+  return { wallets, wallet };
+}
+
 export async function walletsOf(tx: Db, accountIds: Iterable<string>, areLocked = false): Promise<Map<string, Wallet>> {
   const ids = [...new Set(accountIds)].toSorted();
   if (ids.length === 0) return new Map();

@@ -1,6 +1,7 @@
 /** Entries and usage periods of an account, as the owner reads them. */
 import { expect, test } from 'vitest';
 import type { Caller } from '../../../src/control/index.ts';
+import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { hasStatus, makeWorld } from '../../fixtures/control.ts';
@@ -55,6 +56,7 @@ onBothEngines('books', (open) => {
     expect((await books.entries(caller, since, pager)).entries.map(({ kind }) => kind)).not.toContain('deposit');
     const until = { untilMs: (deposit?.atMs ?? 0) + 1 };
     expect((await books.entries(caller, until, pager)).entries).toEqual([deposit]);
+    expect((await books.entries(caller, { untilMs: deposit?.atMs ?? 0 }, pager)).entries).toEqual([]);
     const sum = all.entries.reduce(
       (left, entry) => left + (entry.toLedger === 'cash' ? entry.amountMicros : -entry.amountMicros),
       0,
@@ -84,10 +86,14 @@ onBothEngines('books', (open) => {
     const mallory: Caller = await world.account('mallory', 0);
     expect((await books.entries(mallory, {}, pager)).entries).toEqual([]);
     expect((await books.periods(mallory, {}, pager)).periods).toEqual([]);
-    for (const subjectId of [instanceId, 'notebook-unknown'])
-      await expect(books.entries(mallory, { subjectId }, pager)).rejects.toMatchObject({
-        code: 'not_found',
-        message: `the books of your account do not name "${subjectId}"; send the ID of an instance, volume or snapshot of yours, or leave subjectId out`,
-      });
+    const paid = { ...plainEntry, accountId: world.caller.accountId, atMs: 1, kind: 'prepayment', subjectId: 'paid' };
+    const entry = { ...paid, fromLedger: 'cash', toLedger: 'revenue', amountMicros: 1 };
+    await world.store.write((tx) => writeEntries(tx, [entry]));
+    for (const subjectId of [instanceId, 'paid', 'notebook-unknown'])
+      for (const read of [books.entries, books.periods])
+        await expect(read(mallory, { subjectId }, pager)).rejects.toMatchObject({
+          code: 'not_found',
+          message: `the books of your account do not name "${subjectId}"; send the ID of an instance, volume or snapshot of yours, or leave subjectId out`,
+        });
   });
 });

@@ -3,15 +3,17 @@ import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { BudgetInput } from '../../../src/control/billing/budgets.ts';
 import type { Caller } from '../../../src/control/index.ts';
+import { noteBudget } from '../../../src/control/billing/follow-budgets.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import { fromDollars } from '../../../src/domain/catalog.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
+import { budgetNamed } from '../../../src/store/tables/budgets.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
 
-const DAY_MS = 86_400_000;
 /** Intervals of the booking, the budgets, and the sweep. */
 const TASKS_MS = [10_000, 25_000];
 const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
@@ -124,6 +126,64 @@ onBothEngines('a budget', (open) => {
     expect(monthForecast).toBeGreaterThan(0);
   });
 
+  test('stops neither what is paid ahead nor the instances of others', async () => {
+    const { world, clock, caller, control, set, launch, charge } = await movable(await open());
+    const ahead = (await launch({ name: 'ahead', billing: { chargeMode: 'perDay', duration: 1 } })).instanceId;
+    const hourly = (await launch()).instanceId;
+    const foreign = (await control.instances.launch(world.caller, world.launchInput(), null)).instanceId;
+    for (const id of [ahead, hourly, foreign]) await world.until(id, hasStatus('Running'));
+    await set({ name: 'all', hard: 10_000 });
+    await charge(10_000, hourly);
+    clock.aheadMs += 61_000;
+    await world.until(hourly, hasStatus('Stopped'));
+    await eventually(async () => (await eventsOf(world, caller)).includes('billing.budgetHard'));
+    for (const id of [ahead, foreign]) expect((await world.instance(id)).instanceRuntimeInfo.status).toBe('Running');
+  });
+
+  test('tells of its soft limit once though a refund comes between, and starts each month with nothing', async () => {
+    const { world, clock, caller, control, set, charge } = await movable(await open());
+    await set({ name: 'all', soft: 5 });
+    const settles = async (): Promise<void> => {
+      const settledUntilMs = async () => (await budgetNamed(world.store.read, caller.accountId, 'all'))?.settledUntilMs;
+      const before = await settledUntilMs();
+      clock.aheadMs += 4 * HOUR_MS;
+      await eventually(async () => (await settledUntilMs()) !== before);
+    };
+    await charge(6, 'x');
+    await settles();
+    await charge(3, 'x', Date.now() + clock.aheadMs, 'refund');
+    await settles();
+    await charge(3, 'x');
+    await settles();
+    expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet', 'billing.budgetSoft']);
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ spent: 6 }]);
+    clock.aheadMs += 25 * DAY_MS;
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ spent: 0, softReached: false }]);
+  });
+
+  test('counts a charge for the labels that its resource has when the charge is three hours old', async () => {
+    const { world, clock, caller, control, set, charge } = await movable(await open());
+    const nowMs = Date.now() + clock.aheadMs;
+    await charge(1, 'x', nowMs - 5 * HOUR_MS);
+    await charge(2, 'x', nowMs - 2 * HOUR_MS);
+    await set({ name: 'physics', scope: team, soft: 50 });
+    const label = { ownerId: caller.accountId, subjectId: 'x', key: 'team', value: 'physics' };
+    await world.store.write((tx) => tx.insertInto('label').values(label).execute());
+    expect((await control.budgets.list(caller)).budgets).toMatchObject([{ spent: 2 }]);
+  });
+
+  test('that was raised while it was counted is not reached by the former limit', async () => {
+    const { world, clock, caller, set, launch, charge } = await movable(await open());
+    await set({ name: 'all', hard: 10 });
+    const former = await budgetNamed(world.store.read, caller.accountId, 'all');
+    await charge(10, 'x');
+    await set({ name: 'all', hard: 11 });
+    const nowMs = Date.now() + clock.aheadMs;
+    if (former) await noteBudget({ store: world.store, nowMs, atMs: nowMs }, former);
+    await launch();
+    expect(await eventsOf(world, caller)).not.toContain('billing.budgetHard');
+  });
+
   test('counts at once when it is set, and no more when it is raised or deleted', async () => {
     const { caller, control, set, launch, charge } = await movable(await open());
     await charge(10, 'x');
@@ -156,13 +216,15 @@ onBothEngines('a budget', (open) => {
   });
 
   test('is refused without a limit, with a soft one above the hard, and beyond twenty', async () => {
-    const { caller, control, set } = await movable(await open());
+    const { world, caller, control, set } = await movable(await open());
     await expectRefused(set({ name: 'none' }), 'field_missing', /"soft"/);
     await expectRefused(set({ name: 'crossed', soft: 2, hard: 1 }), 'field_value', /at most that/);
     await expectRefused(control.budgets.delete(caller, { name: 'nobody' }, null), 'not_found', /"nobody" not found/);
     await Promise.all(Array.from({ length: 20 }, (_, at) => set({ name: `b${at}`, soft: at })));
     await expectRefused(set({ name: 'b20', soft: 1 }), 'over_quota', /20 budgets/);
+    const own = { username: 'ann', name: 'cap', timeZone, hard: 1_000 };
+    await control.budgets.setFor(world.caller, own, null);
     await set({ name: 'b7', soft: 700 });
-    expect((await control.budgets.list(caller)).budgets).toHaveLength(20);
+    expect((await control.budgets.list(caller)).budgets).toHaveLength(21);
   });
 });

@@ -1,14 +1,17 @@
 /** What happens when the money of an account ends, and when it comes back. */
 import { expect, test } from 'vitest';
-import { DAY_MS, type MoneyRules } from '../../../src/domain/money-ladder.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
+import type { MoneyRules } from '../../../src/domain/money-ladder.ts';
 import { onlyWithoutMoney } from '../../../src/control/billing/follow-money.ts';
 import { makeMetering } from '../../../src/control/billing/metering.ts';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { setting } from '../../../src/store/tables/catalog.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { billingRows } from '../store/billing-rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import { outcomesOf } from './capacity-fixture.ts';
 import { settled } from './consistency.ts';
@@ -47,11 +50,20 @@ const reaches = (world: World, caller: Caller, step: string): Promise<void> =>
     async () => JSON.stringify(await accountOf(world, caller)),
   );
 
-/** Lets the money of an hour be spent, in steps below the gap that is free. */
+/** Spends the money of an hour. Each jump waits for a booking: a gap of an hour is free. */
 async function runsOut(world: World, caller: Caller, clock: { aheadMs: number }): Promise<void> {
+  const { balanceMicros } = await accountOf(world, caller);
   clock.aheadMs += 40 * MINUTE_MS;
-  const ticking = setInterval(() => (clock.aheadMs += 5 * MINUTE_MS), 60);
-  await reaches(world, caller, 'stop').finally(() => clearInterval(ticking));
+  await eventually(async () => (await accountOf(world, caller)).balanceMicros < balanceMicros / 2);
+  clock.aheadMs += 25 * MINUTE_MS;
+  await reaches(world, caller, 'stop');
+}
+
+/** A later jump of the clock is no time in which Berth was off. */
+async function ladderRuns(world: World, clock: { aheadMs: number }): Promise<void> {
+  clock.aheadMs += 2 * MINUTE_MS;
+  const nowMs = Date.now() + clock.aheadMs;
+  await eventually(async () => Number(await setting(world.store.read, 'billing.ladderRanAt')) >= nowMs);
 }
 
 const setMoney = ({ store }: World, { accountId }: Caller, dollars: number) =>
@@ -104,6 +116,7 @@ onBothEngines('an account whose money ends', (open) => {
     await expectRefused(control.snapshots.create(caller, { volumeId, name: 's' }, null), 'no_balance', /top up/);
     expect(await control.files.list(caller, { id: volumeId, path: '', limit: 5, after: null })).toBeDefined();
 
+    await ladderRuns(world, clock);
     clock.aheadMs += 7 * DAY_MS + MINUTE_MS;
     await reaches(world, caller, 'archive');
     await world.until(id, hasStatus('Archived'));
@@ -161,6 +174,56 @@ onBothEngines('an account whose money ends', (open) => {
     await new Promise((resolve) => setTimeout(resolve, 200));
     const row = world.store.read.selectFrom('instance').select('desired').where('id', '=', paid);
     expect(await row.executeTakeFirstOrThrow()).toEqual({ desired: 'running' });
+  });
+
+  test('loses snapshots, volumes and what is stopped at the deletion, but not what it paid ahead', async () => {
+    const { world } = await movable(await open());
+    const { control } = world.running;
+    const caller = await world.account('poor', 1_000);
+    const ahead = { ...world.launchInput(), billing: { chargeMode: 'perDay' as const, duration: 1 } };
+    const { instanceId: paid } = await control.instances.launch(caller, ahead, null);
+    const id = await launched(world, caller);
+    await world.until(paid, hasStatus('Running'));
+    const { id: volumeId } = JSON.parse((await volumeOf(world, caller, 'data')).volumeText) as { id: string };
+    await settled(world);
+    await control.snapshots.create(caller, { volumeId, name: 's' }, null);
+    await settled(world);
+    const [atMs, balanceMicros] = [Date.now() - DAY_MS, 0];
+    const dates = { moneyArchiveAtMs: atMs, moneyDeleteAtMs: atMs, moneyDeleteWarnedAtMs: atMs };
+    await world.store.write((tx) =>
+      tx
+        .updateTable('account')
+        .set({ balanceMicros, moneyStep: 'archive', ...dates })
+        .where('id', '=', caller.accountId)
+        .execute(),
+    );
+    await world.until(id, hasStatus('Released'));
+    const left = (table: 'snapshot' | 'volume') =>
+      world.store.read.selectFrom(table).select('id').where('ownerId', '=', caller.accountId).execute();
+    await eventually(async () => [...(await left('snapshot')), ...(await left('volume'))].length === 0);
+    expect((await world.instance(paid)).instanceRuntimeInfo.status).toBe('Running');
+  });
+
+  test('is found by all of its costs, however many resources it has', async () => {
+    const { world } = await movable(await open());
+    // All of it lasts 45 minutes, and a third of it longer than any step.
+    const caller = await world.account('poor', 1.125);
+    const price = { meter: 'volume', state: 'charged', priceMicros: 1_000, quantity: 1, unitMs: HOUR_MS } as const;
+    const { accountId } = caller;
+    const nowMs = Date.now();
+    const none = { carry: 0, freeMs: 0, chargedMicros: 0 };
+    const since = { accountId, openedAtMs: nowMs, chargedUntilMs: nowMs };
+    const period = { ...billingRows.usagePeriod, ...price, ...none, ...since };
+    const rows = Array.from({ length: 1_500 }, (_, at) => ({ ...period, id: at + 1_000, subjectId: `v-${at}` }));
+    await world.store.write(async (tx) => {
+      for (let at = 0; at < rows.length; at += 500)
+        await tx
+          .insertInto('usagePeriod')
+          .values(rows.slice(at, at + 500))
+          .execute();
+    });
+    await reaches(world, caller, 'forecast');
+    expect(await kindsOf(world, caller)).toEqual(['billing.forecast']);
   });
 
   test('loses nothing to a stop or deletion during which money comes', async () => {

@@ -6,6 +6,7 @@ import { addCalendar } from '../../../src/domain/calendar.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { billingRows } from '../store/billing-rows.ts';
 import { expectRefused } from './access-fixture.ts';
 import {
   DAY_MS,
@@ -373,6 +374,28 @@ onBothEngines('concurrent ends of paid time', { postgres: 'always' }, (open) => 
     });
     return { ...opened, id, renew };
   }
+
+  test('are each visited in a run, also where others fail; rows without an instance are deleted', async () => {
+    const store = await open();
+    const nowMs = 1_000_000;
+    const ids = Array.from({ length: 450 }, (_, at) => `i-${at}`);
+    const row = { ...billingRows.paidTime, anchorMs: 1, endsAtMs: nowMs, firstEntryId: 0 };
+    const rows = ids.map((instanceId, at) => ({ ...row, instanceId, dueAtMs: nowMs - (at % 3) }));
+    await store.write((tx) => tx.insertInto('paidTime').values(rows).execute());
+    const deps = { store, time: { ...realTime, now: () => nowMs }, metering: { isBilled: true } };
+    const failed: unknown[] = [];
+    const warn = ({ id }: { id?: unknown }): void => void failed.push(id);
+    const log = { debug: ignore, info: ignore, error: ignore, warn };
+    const stopAutomatically = async () => false;
+    const write = () => Promise.reject(new Error('the database is away'));
+    const failing = makeRenewPaidTime({ ...deps, store: { ...store, write }, log, stopAutomatically });
+    await failing();
+    expect(failed.toSorted()).toEqual(ids.toSorted());
+    await failing();
+    expect(failed).toHaveLength(ids.length);
+    await makeRenewPaidTime({ ...deps, log, stopAutomatically })();
+    expect(await store.read.selectFrom('paidTime').selectAll().execute()).toEqual([]);
+  });
 
   test('buy the time once, however many servers see the end', async () => {
     const { world, id, renew } = await atTheEnd();

@@ -1,7 +1,11 @@
 /** Payments by Stripe's events: credited once, in any order, never silently lost. */
+import type { Updateable } from 'kysely';
 import { expect, test } from 'vitest';
 import { makePayments } from '../../../src/control/billing/payments.ts';
 import { makeReadStripe } from '../../../src/control/billing/stripe.ts';
+import { MAX_HELD_MICROS } from '../../../src/domain/purse.ts';
+import type { AccountTable } from '../../../src/store/db/account-schema.ts';
+import { writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import {
@@ -47,9 +51,9 @@ async function payer(store: Store) {
         .orderBy('seq')
         .execute()
     ).map(({ kind, data }) => [kind, JSON.parse(data)]);
-  const spend = (micros: number) =>
-    store.write((tx) => tx.updateTable('account').set({ balanceMicros: micros }).where('id', '=', 'ann').execute());
-  return { take, balance, entries, events, spend };
+  const set = (columns: Updateable<AccountTable>) =>
+    store.write((tx) => tx.updateTable('account').set(columns).where('id', '=', 'ann').execute());
+  return { take, balance, entries, events, set };
 }
 
 onBothEngines('payments', { postgres: 'always' }, (open) => {
@@ -121,13 +125,62 @@ onBothEngines('payments', { postgres: 'always' }, (open) => {
   });
 
   test('a refund goes down to the floor, and administrators get the rest as an event', async () => {
-    const { take, balance, events, spend } = await payer(await open());
+    const { take, balance, events, set } = await payer(await open());
     await take(checkoutEvent('ann'));
-    await spend(4_000_000);
+    await set({ balanceMicros: 4_000_000 });
     await take(refundEvent(2_500));
     await take(refundEvent(2_500));
     expect(await balance()).toBe(0);
     expect(await events('root')).toMatchObject([['billing.refundUncovered', { amount: 21, accountId: 'ann' }]]);
+  });
+
+  test('a refund may use the overdraft, and takes nothing back twice that an administrator took back', async () => {
+    const store = await open();
+    const { take, balance, events, set } = await payer(store);
+    await take(checkoutEvent('ann'));
+    await set({ balanceMicros: 0, overdraftMicros: 2_000_000 });
+    await take(refundEvent(500));
+    expect(await balance()).toBe(-2_000_000);
+    await set({ balanceMicros: 30_000_000 });
+    const { id: reversesId, ...deposit } = await store.read.selectFrom('entry').selectAll().executeTakeFirstOrThrow();
+    const reversal = {
+      ...deposit,
+      kind: 'reversal',
+      fromLedger: 'cash',
+      toLedger: 'deposits',
+      amountMicros: 20_000_000,
+    };
+    await store.write((tx) => writeEntries(tx, [{ ...reversal, reversesId }]));
+    await take(refundEvent(2_500));
+    expect(await balance()).toBe(27_000_000);
+    expect((await events('root')).map(([, { amount }]) => amount)).toEqual([3, 17]);
+  });
+
+  test('a refund to a deleted account, and money beyond the largest balance, notify administrators', async () => {
+    const store = await open();
+    const { take, balance, events, set } = await payer(store);
+    await set({ balanceMicros: Number(MAX_HELD_MICROS) - 24_999_999 });
+    await take(checkoutEvent('ann', { id: 'cs_large', payment_intent: 'pi_large' }));
+    expect(await balance()).toBe(Number(MAX_HELD_MICROS) - 24_999_999);
+    await set({ balanceMicros: 0 });
+    await take(checkoutEvent('ann'));
+    await store.write((tx) => tx.deleteFrom('account').where('id', '=', 'ann').execute());
+    await take(refundEvent(2_500));
+    expect((await events('root')).map(([kind, { reason }]) => [kind, reason])).toEqual([
+      ['billing.paymentUnassigned', 'the account would hold more than it may'],
+      ['billing.refundUncovered', 'the account is deleted'],
+    ]);
+  });
+
+  test('payments without an intent are credited each, and their refunds and free checkouts change nothing', async () => {
+    const { take, balance, entries, events } = await payer(await open());
+    await take(checkoutEvent('ann', { amount_total: 0 }));
+    await take(checkoutEvent('ann', { id: 'cs_1', payment_intent: null }));
+    await take(checkoutEvent('ann', { id: 'cs_2', payment_intent: null }));
+    await take(refundEvent(500, { payment_intent: null }));
+    expect(await balance()).toBe(50_000_000);
+    expect((await entries()).map(({ reason }) => reason)).toEqual(['stripe payment cs_1', 'stripe payment cs_2']);
+    expect(await events('root')).toEqual([]);
   });
 
   test('forged, replayed and altered messages are refused, and change nothing', async () => {
@@ -160,7 +213,7 @@ onBothEngines('payments', { postgres: 'always' }, (open) => {
       });
     expect(await balance()).toBe(0);
     // While the secret is rolled, one of several signatures is right.
-    await take(body, stripeSignature(body, NOW - 299_000, { before: `v1=${'0'.repeat(64)},` }));
+    await take(body, stripeSignature(body, NOW - 300_000, { before: `v1=${'0'.repeat(64)},` }));
     expect(await balance()).toBe(25_000_000);
   });
 });

@@ -1,178 +1,12 @@
 /** Statements and usage over periods and entries written by the test: sums to the micro-dollar. */
+import { sql } from 'kysely';
 import { expect, test } from 'vitest';
-import { makeStatements } from '../../../src/control/billing/statement.ts';
-import { makeUsage, type UsageRequest } from '../../../src/control/billing/usage-report.ts';
-import { HOUR_MS, type Meter, type MeterState } from '../../../src/domain/meter.ts';
-import { realTime } from '../../../src/control/base/time.ts';
-import { accrue } from '../../../src/domain/charge.ts';
+import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
 import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
-import type { Store } from '../../../src/store/store.ts';
+import type { UsageRequest } from '../../../src/control/billing/usage-report.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
-import { accountRow } from '../store/rows.ts';
-
-const DAY_MS = 24 * HOUR_MS;
-const NOVEMBER = Date.UTC(2026, 10, 1);
-const DECEMBER = Date.UTC(2026, 11, 1);
-const NOW = Date.UTC(2026, 11, 20);
-const pager = { currentPage: 1, pageSize: 100 };
-
-const callerOf = (accountId: string) => ({
-  accountId,
-  username: accountId,
-  email: '',
-  roles: ['user'],
-  sessionId: null,
-  scopes: null,
-});
-const ann = callerOf('ann');
-
-interface Lived {
-  subjectId: string;
-  state?: MeterState;
-  meter?: Meter;
-  fromMs: number;
-  untilMs: number | null;
-  typeId?: string;
-  source?: 'cash' | 'voucher';
-  labels?: object;
-  quantity?: number;
-  accountId?: string;
-}
-
-/** Odd, so that each hour leaves a carry. */
-const PER_HOUR = 1_234_567;
-
-async function live(store: Store, lived: Lived): Promise<number> {
-  const { state = 'charged', meter = 'compute', fromMs, untilMs, source = 'cash', quantity = 1 } = lived;
-  const accountId = lived.accountId ?? 'ann';
-  const priceMicros = state === 'charged' ? PER_HOUR : 0;
-  const unitMs = meter === 'compute' ? HOUR_MS : 30 * DAY_MS;
-  const until = untilMs ?? NOW;
-  const { pieces, carry } = accrue(
-    { priceMicros: BigInt(priceMicros), quantity, unitMs, chargedUntilMs: fromMs, carry: 0n },
-    until,
-  );
-  const chargedMicros = pieces.reduce((sum, { amountMicros }) => sum + Number(amountMicros), 0);
-  await store.write(async (tx) => {
-    const { id } = await tx
-      .insertInto('usagePeriod')
-      .values({
-        accountId,
-        subjectId: lived.subjectId,
-        subjectName: `name of ${lived.subjectId}`,
-        meter,
-        state,
-        regionId: 'here',
-        typeId: lived.typeId ?? '',
-        priceMicros,
-        quantity,
-        unitMs,
-        openedAtMs: fromMs,
-        closedAtMs: untilMs,
-        openSeq: 1,
-        closeSeq: untilMs === null ? null : 2,
-        chargedUntilMs: until,
-        chargedMicros,
-        carry: Number(carry),
-        isCharging: 0,
-        labels: lived.labels === undefined ? null : JSON.stringify(lived.labels),
-      })
-      .returning('id')
-      .executeTakeFirstOrThrow();
-    const of = {
-      accountId,
-      kind: 'charge',
-      fromLedger: source,
-      toLedger: 'revenue',
-      subjectId: lived.subjectId,
-      meter,
-    };
-    const entries = pieces.map(({ amountMicros, ...piece }) => ({
-      ...plainEntry,
-      ...of,
-      ...piece,
-      atMs: piece.fromMs,
-      periodId: id,
-      amountMicros: Number(amountMicros),
-    }));
-    for (let at = 0; at < entries.length; at += 500) await writeEntries(tx, entries.slice(at, at + 500));
-    await move(tx, accountId, source, -chargedMicros);
-  });
-  return chargedMicros;
-}
-
-const columnOf = { cash: 'balanceMicros', voucher: 'voucherMicros', credit: 'creditMicros' } as const;
-
-const move = (tx: Store['read'], accountId: string, ledger: keyof typeof columnOf, micros: number) =>
-  tx
-    .updateTable('account')
-    .set((eb) => ({ [columnOf[ledger]]: eb(columnOf[ledger], '+', micros) }))
-    .where('id', '=', accountId)
-    .execute();
-
-async function pay(
-  store: Store,
-  entry: { atMs: number; kind: string; from: string; to: string; micros: number; subjectId?: string },
-) {
-  const { atMs, kind, from, to, micros, subjectId = '' } = entry;
-  await store.write(async (tx) => {
-    const meter = subjectId === '' ? '' : 'compute';
-    await writeEntries(tx, [
-      {
-        ...plainEntry,
-        accountId: 'ann',
-        atMs,
-        kind,
-        fromLedger: from,
-        toLedger: to,
-        amountMicros: micros,
-        subjectId,
-        meter,
-      },
-    ]);
-    for (const ledger of ['cash', 'voucher', 'credit'] as const) {
-      if (ledger === to) await move(tx, 'ann', ledger, micros);
-      if (ledger === from) await move(tx, 'ann', ledger, -micros);
-    }
-  });
-}
-
-async function booksOf(store: Store) {
-  for (const id of ['ann', 'bob'])
-    await store.write((tx) =>
-      tx
-        .insertInto('account')
-        .values(accountRow({ id, username: id, email: '' }))
-        .execute(),
-    );
-  await pay(store, {
-    atMs: NOVEMBER - 40 * DAY_MS,
-    kind: 'deposit',
-    from: 'deposits',
-    to: 'cash',
-    micros: 5_000_000_000,
-  });
-  await pay(store, { atMs: NOVEMBER + 1, kind: 'grant', from: 'grants', to: 'voucher', micros: 900_000_000 });
-  await pay(store, {
-    atMs: NOVEMBER + DAY_MS,
-    kind: 'charge',
-    from: 'cash',
-    to: 'revenue',
-    micros: 70_000_001,
-    subjectId: 'i-paid',
-  });
-  await pay(store, {
-    atMs: DECEMBER + DAY_MS,
-    kind: 'refund',
-    from: 'revenue',
-    to: 'cash',
-    micros: 20_000_003,
-    subjectId: 'i-paid',
-  });
-  await pay(store, { atMs: DECEMBER + 2 * DAY_MS, kind: 'expiry', from: 'voucher', to: 'expired', micros: 11 });
-  const time = { now: () => NOW, after: realTime.after };
-  return { statements: makeStatements({ store, time }), usage: makeUsage({ store, time }) };
-}
+import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, NOW, pager, pay, PER_HOUR } from './statement-fixture.ts';
 
 const month = (name: string, timeZone = 'UTC') => ({ month: name, timeZone });
 
@@ -266,10 +100,82 @@ onBothEngines('statements', (open) => {
     expect(all).toHaveLength(251);
     const bob = await statements.page(callerOf('bob'), month('2026-11'), pager);
     expect(bob).toMatchObject({ chargesMicros: 0, resources: [], entries: [], meters: [], movements: [] });
+    expect(bob.totalResources).toBe(0);
     await expect(statements.page(ann, month('2027-02'), pager)).rejects.toMatchObject({
       code: 'field_value',
       message: 'field "month" is 2027-02, which has not begun: send the current month, or one before it',
     });
+  });
+
+  test('free time within a charged period is a gap where the period ends, and no part of the quantity', async () => {
+    const store = await open();
+    const { statements, usage } = await booksOf(store);
+    const freeMs = HOUR_MS;
+    const span = { fromMs: NOVEMBER - 2 * HOUR_MS, untilMs: NOVEMBER + 2 * HOUR_MS };
+    await live(store, { subjectId: 'i-1', ...span, freeMs });
+    const open1 = { subjectId: 'v-1', meter: 'volume', quantity: 10, fromMs: DECEMBER - DAY_MS } as const;
+    await live(store, { ...open1, untilMs: null, freeMs });
+    const timesOf = async (name: string, id: string) => {
+      const { resources, meters } = await statements.page(ann, month(name), pager);
+      const line = resources.find(({ subjectId }) => subjectId === id);
+      expect(meters.find(({ meter }) => meter === line?.meter)?.ms).toEqual(line?.ms);
+      return [line?.ms, line?.quantityMs];
+    };
+    expect(await timesOf('2026-10', 'i-1')).toEqual([{ charged: 2 * HOUR_MS }, 2 * HOUR_MS]);
+    expect(await timesOf('2026-11', 'i-1')).toEqual([{ charged: HOUR_MS, gap: HOUR_MS }, HOUR_MS]);
+    expect(await timesOf('2026-11', 'v-1')).toEqual([{ charged: DAY_MS }, 10 * DAY_MS]);
+    const left = NOW - DECEMBER - HOUR_MS;
+    expect(await timesOf('2026-12', 'v-1')).toEqual([{ charged: left, gap: HOUR_MS }, 10 * left]);
+    const request = { ...span, by: 'day', timeZone: 'UTC', groupBy: 'resource' } as const;
+    const { rows } = await usage.rows(ann, request, pager);
+    expect(rows.filter(({ subjectId }) => subjectId === 'i-1').map(({ ms }) => ms)).toEqual([
+      { charged: 2 * HOUR_MS },
+      { charged: HOUR_MS, gap: HOUR_MS },
+    ]);
+  });
+
+  test('a line is described by the last period, free open time has no quantity, and later resources are absent', async () => {
+    const store = await open();
+    const { statements } = await booksOf(store);
+    const old = { fromMs: NOVEMBER, untilMs: NOVEMBER + HOUR_MS };
+    await live(store, { ...old, subjectId: 'i-1', typeId: 'small', name: 'old' });
+    await live(store, { ...old, subjectId: 'i-1', state: 'waiting', typeId: 'large', name: 'new' });
+    await live(store, { subjectId: 'i-2', state: 'waiting', fromMs: NOVEMBER, untilMs: null });
+    await live(store, { subjectId: 'i-3', fromMs: DECEMBER, untilMs: DECEMBER + HOUR_MS });
+    await live(store, { ...old, subjectId: 'v-1', meter: 'volume', quantity: 900, source: 'uncollected' });
+    const { resources, totalResources, ...sums } = await statements.page(ann, month('2026-11'), pager);
+    expect(resources[0]).toMatchObject({ name: 'new', typeId: 'large', ms: { charged: HOUR_MS, waiting: HOUR_MS } });
+    expect(resources[1]).toMatchObject({ quantityMs: 0, ms: { waiting: DECEMBER - NOVEMBER } });
+    expect([totalResources, resources.length]).toEqual([4, 4]);
+    const volume = resources.find(({ subjectId }) => subjectId === 'v-1')?.amountMicros;
+    expect(volume).toBeGreaterThan(0);
+    expect(sums).toMatchObject({ uncollectedMicros: volume, hasMoreEntries: false });
+  });
+
+  test('bookings while a statement is read change none of its sums', async () => {
+    const store = await open();
+    let bookings = 0;
+    const most = store.kind === 'sqlite' ? 20 : 6;
+    const deposit = { atMs: NOW, kind: 'deposit', from: 'deposits', to: 'cash', micros: 5 };
+    const after: typeof realTime.after = (ms, fn) => {
+      if ((bookings += 1) > most) return realTime.after(ms, fn);
+      void pay(store, deposit).then(fn);
+      return () => {};
+    };
+    const { statements } = await booksOf(store, after);
+    const { balances } = await statements.page(ann, month('2026-11'), pager);
+    expect(bookings).toBeGreaterThan(most);
+    expect(balances[0]).toEqual({ ledger: 'cash', openingMicros: 5_000_000_000, closingMicros: 4_929_999_999 });
+  });
+
+  test('a thousand entries are listed, and more are announced', async () => {
+    const store = await open();
+    const { statements } = await booksOf(store);
+    const deposit = { ...plainEntry, accountId: 'ann', kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash' };
+    const entries = Array.from({ length: 999 }, (_, at) => ({ ...deposit, atMs: NOVEMBER + at, amountMicros: 1 }));
+    await store.write((tx) => writeEntries(tx, entries));
+    const { entries: listed, hasMoreEntries } = await statements.page(ann, month('2026-11'), pager);
+    expect([listed.length, hasMoreEntries]).toEqual([1_000, true]);
   });
 });
 
@@ -334,6 +240,48 @@ onBothEngines('usage', (open) => {
     expect(await groups('label:other')).toEqual([['', 3 * PER_HOUR]]);
     const page = await usage.rows(ann, { ...all, groupBy: 'label:team' }, { currentPage: 2, pageSize: 1 });
     expect(page).toMatchObject({ rows: [{ group: 'red' }], totalEntries: 3 });
+  });
+
+  test('an open period costs in each span what it was charged there; a payment has the last label', async () => {
+    const store = await open();
+    const { usage } = await booksOf(store);
+    await live(store, { subjectId: 'i-1', fromMs: NOVEMBER + 23 * HOUR_MS, untilMs: null });
+    for (const [at, team] of ['red', 'blue'].entries())
+      await live(store, {
+        subjectId: 'i-paid',
+        state: 'paidAhead',
+        fromMs: NOVEMBER + at,
+        untilMs: NOVEMBER + at + 1,
+        labels: { team },
+      });
+    const amounts = async (groupBy: string, group: string) =>
+      (await usage.rows(ann, { ...all, groupBy }, pager)).rows
+        .filter((row) => row.group === group || row.subjectId === group)
+        .map(({ amountMicros }) => amountMicros);
+    expect(await amounts('resource', 'i-1')).toEqual([PER_HOUR, 24 * PER_HOUR]);
+    expect(await amounts('label:team', 'blue')).toEqual([0, 70_000_001]);
+    expect(await amounts('label:team', 'red')).toEqual([0]);
+  });
+
+  test('a range of too many periods or rows is refused', async () => {
+    const store = await open();
+    const { usage } = await booksOf(store);
+    await live(store, { subjectId: 'i-0', state: 'waiting', fromMs: NOVEMBER, untilMs: NOVEMBER + 1 });
+    const copies = (count: number, ms: number) =>
+      store.write((tx) =>
+        sql`insert into "usagePeriod" ("accountId", "subjectId", "subjectName", meter, state, "regionId", "typeId",
+            "priceMicros", quantity, "unitMs", "openedAtMs", "closedAtMs", "openSeq", "chargedUntilMs", carry, "isCharging")
+          with recursive n(i) as (select 1 union all select i + 1 from n where i < ${sql.lit(count)})
+          select "accountId", 'i-' || i, '', meter, state, "regionId", "typeId", 0, 1, 1, "openedAtMs",
+            "openedAtMs" + ${sql.lit(ms)}, 1, 0, 0, 0 from "usagePeriod" cross join n
+          where "subjectId" = 'i-0'`.execute(tx),
+      );
+    await copies(150, 700 * HOUR_MS);
+    const hours = { ...all, by: 'hour', untilMs: NOVEMBER + 700 * HOUR_MS } as const;
+    await expect(usage.rows(ann, hours, pager)).rejects.toThrow(/^the answer has more than 100000 rows by resource: /);
+    expect((await usage.rows(ann, { ...hours, groupBy: 'meter' }, pager)).totalEntries).toBe(700);
+    await copies(49_850, 1);
+    await expect(usage.rows(ann, all, pager)).rejects.toThrow(/^the range has more than 50000 usage periods: /);
   });
 
   test('a range of too many spans is refused', async () => {

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MINUTE_MS } from '../../../src/domain/durations.ts';
 import {
   figureNames,
   foldSpans,
   gpuFigureNames,
   MAX_RATE_MS,
-  MINUTE_MS,
   foldIntoMinutes,
   SAMPLE_MS,
   startOfStep,

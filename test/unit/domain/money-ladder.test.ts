@@ -1,10 +1,10 @@
 /** Steps of accounts whose money ends: in order, without flapping, and never early to deletion. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { HOUR_MS, DAY_MS } from '../../../src/domain/durations.ts';
 import {
   burnRate,
   costOf,
-  DAY_MS,
   defaultMoneyRules,
   isAtLeast,
   lastingMs,
@@ -15,7 +15,7 @@ import {
   type MoneyRules,
   type MoneyState,
 } from '../../../src/domain/money-ladder.ts';
-import { HOUR_MS, rateOfRun, STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
+import { rateOfRun, STORAGE_UNIT_MS } from '../../../src/domain/meter.ts';
 import type { CreditGrant, Purse } from '../../../src/domain/purse.ts';
 
 const rules = defaultMoneyRules;

@@ -7,14 +7,8 @@
  * instances write about 0.1 MB a minute.
  */
 import { releasedAmong, runningIds } from '../../../store/tables/instance-queries.ts';
-import {
-  HOUR_MS,
-  MINUTE_MS,
-  SAMPLE_MS,
-  startOfStep,
-  type MetricsSpan,
-  MINUTE_RETENTION_MS,
-} from '../../../domain/metrics.ts';
+import { MINUTE_MS, HOUR_MS } from '../../../domain/durations.ts';
+import { SAMPLE_MS, startOfStep, type MetricsSpan, MINUTE_RETENTION_MS } from '../../../domain/metrics.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { instanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../../engines/contract.ts';

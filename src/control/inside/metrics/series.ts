@@ -1,7 +1,6 @@
 /** Metrics of an instance: in memory, about 60 KB, and encoded for the database. */
+import { MINUTE_MS, HOUR_MS } from '../../../domain/durations.ts';
 import {
-  HOUR_MS,
-  MINUTE_MS,
   foldIntoMinutes,
   startOfStep,
   sampleValues,

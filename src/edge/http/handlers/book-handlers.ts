@@ -1,12 +1,13 @@
 import type { Books, ResourceLine, Statements, Usage } from '../../../control/index.ts';
 import { toDollars } from '../../../domain/catalog.ts';
+import { HOUR_MS } from '../../../domain/durations.ts';
+import { quantityUnit } from '../../../domain/meter.ts';
+import { isIncome } from '../../../domain/purse.ts';
 import { Refusal } from '../../../domain/refusal.ts';
 import type { ClosedHandlers } from './handler.ts';
 
 type Entry = Awaited<ReturnType<Books['entries']>>['entries'][number];
 type Period = Awaited<ReturnType<Books['periods']>>['periods'][number];
-
-const dollars = (micros: number): number => toDollars(BigInt(micros));
 
 /** The id's name in an answer follows from the meter. */
 export function subjectOf({ subjectId, meter }: { subjectId: string; meter: string }): Record<string, string> {
@@ -15,22 +16,20 @@ export function subjectOf({ subjectId, meter }: { subjectId: string; meter: stri
   return { instanceId: subjectId };
 }
 
-const OWN_MONEY: readonly string[] = ['cash', 'voucher', 'credit'];
-
 function entryOf(entry: Entry) {
   const { fromLedger, toLedger, amountMicros, grantId, periodId, reversesId, fromMs, untilMs, meter } = entry;
-  const isIncome = OWN_MONEY.includes(toLedger);
+  const isOwn = isIncome(toLedger);
   return {
     entryId: String(entry.id),
     atUnixMs: entry.atMs,
-    amount: dollars(isIncome ? amountMicros : -amountMicros),
+    amount: toDollars(isOwn ? amountMicros : -amountMicros),
     kind: entry.kind,
     ...subjectOf(entry),
     ...(meter === '' ? {} : { meter }),
     ...(fromMs === null ? {} : { fromUnixMs: fromMs }),
     ...(untilMs === null ? {} : { untilUnixMs: untilMs }),
     reason: entry.reason,
-    source: isIncome ? toLedger : fromLedger,
+    source: isOwn ? toLedger : fromLedger,
     ...(grantId === '' ? {} : { grantId }),
     ...(periodId === null ? {} : { periodId: String(periodId) }),
     ...(reversesId === null ? {} : { reversesId: String(reversesId) }),
@@ -46,16 +45,14 @@ const periodOf = (period: Period) => ({
   state: period.state,
   regionId: period.regionId,
   ...(period.typeId === '' ? {} : { instanceTypeId: period.typeId }),
-  price: dollars(period.priceMicros),
+  price: toDollars(period.priceMicros),
   quantity: period.quantity,
   fromUnixMs: period.openedAtMs,
   untilUnixMs: period.closedAtMs,
   freeMs: period.freeMs,
-  amount: dollars(period.chargedMicros),
+  amount: toDollars(period.chargedMicros),
   transitions: period.transitions,
 });
-
-const HOUR_MS = 3_600_000;
 
 const timeOf = (ms: ResourceLine['ms']) =>
   Object.entries(ms)
@@ -71,8 +68,8 @@ const lineOf = (line: ResourceLine) => ({
   periods: line.periods,
   time: timeOf(line.ms),
   quantity: line.quantityMs / HOUR_MS,
-  unit: line.meter === 'compute' || line.meter === '' ? 'hours' : 'GB-hours',
-  amount: dollars(line.amountMicros),
+  unit: quantityUnit(line.meter),
+  amount: toDollars(line.amountMicros),
 });
 
 export interface BookParts {
@@ -97,7 +94,7 @@ export const bookHandlers = ({ books, usage, statements }: BookParts) =>
           ? { ...subjectOf(row), ...(row.meter === '' ? {} : { meter: row.meter }), name: row.name }
           : { group: row.group }),
         time: timeOf(row.ms),
-        amount: dollars(row.amountMicros),
+        amount: toDollars(row.amountMicros),
       }));
       return { rows, pager: { ...pager, totalEntries: found.totalEntries } };
     },
@@ -109,21 +106,21 @@ export const bookHandlers = ({ books, usage, statements }: BookParts) =>
         untilUnixMs: found.untilMs,
         balances: found.balances.map(({ ledger, openingMicros, closingMicros }) => ({
           account: ledger,
-          opening: dollars(openingMicros),
-          closing: dollars(closingMicros),
+          opening: toDollars(openingMicros),
+          closing: toDollars(closingMicros),
         })),
         movements: found.movements.map(({ kind, ledger, amountMicros }) => ({
           kind,
           account: ledger,
-          amount: dollars(amountMicros),
+          amount: toDollars(amountMicros),
         })),
-        charges: dollars(found.chargesMicros),
-        uncollected: dollars(found.uncollectedMicros),
+        charges: toDollars(found.chargesMicros),
+        uncollected: toDollars(found.uncollectedMicros),
         meters: found.meters.map(({ meter, periods, ms, amountMicros }) => ({
           meter,
           periods,
           time: timeOf(ms),
-          amount: dollars(amountMicros),
+          amount: toDollars(amountMicros),
         })),
         entries: found.entries.map(entryOf),
         hasMoreEntries: found.hasMoreEntries,

@@ -1,0 +1,60 @@
+/** Charges of a month, as exports read them. */
+import { expect, test } from 'vitest';
+import type { ExportedCharge } from '../../../src/control/billing/focus-charges.ts';
+import { HOUR_MS } from '../../../src/domain/durations.ts';
+import { onBothEngines } from '../../fixtures/store.ts';
+import { accountRow } from '../store/rows.ts';
+import { ann, booksOf, callerOf, DECEMBER, live, NOVEMBER, pay } from './statement-fixture.ts';
+
+const november = { month: '2026-11', timeZone: 'UTC' };
+const flat = async (pages: AsyncIterable<ExportedCharge[]>) => (await Array.fromAsync(pages)).flat();
+onBothEngines('exported charges', (open) => {
+  test('are the entries of the month that change the revenue, each once, of the account alone', async () => {
+    const store = await open();
+    const { exports } = await booksOf(store);
+    await pay(store, {
+      atMs: NOVEMBER + 2,
+      kind: 'refund',
+      from: 'revenue',
+      to: 'cash',
+      micros: 7,
+      subjectId: 'i-paid',
+    });
+    const labels = { team: 'red' };
+    await live(store, { subjectId: 'i-1', fromMs: NOVEMBER, untilMs: NOVEMBER + 600 * HOUR_MS, labels });
+    await live(store, { subjectId: 'i-2', fromMs: NOVEMBER, untilMs: NOVEMBER + HOUR_MS, accountId: 'bob' });
+    await live(store, { subjectId: 'i-1', fromMs: DECEMBER - HOUR_MS, untilMs: DECEMBER + HOUR_MS });
+    const { span, pages } = await exports.own(ann, november);
+    expect(span).toEqual({ fromMs: NOVEMBER, untilMs: DECEMBER });
+    const charges = await flat(pages);
+    const expected = await store.read
+      .selectFrom('entry')
+      .select('id')
+      .where('accountId', '=', 'ann')
+      .where('atMs', '>=', NOVEMBER)
+      .where('atMs', '<', DECEMBER)
+      .where('kind', 'in', ['charge', 'refund'])
+      .orderBy('id')
+      .execute();
+    expect(charges.map(({ entry }) => entry.id)).toEqual(expected.map(({ id }) => id));
+    expect(charges).toHaveLength(603);
+    expect(charges[2]).toMatchObject({ username: 'ann', period: { subjectId: 'i-1', labels: JSON.stringify(labels) } });
+    expect(await flat((await exports.own(callerOf('bob'), november)).pages)).toHaveLength(1);
+  });
+
+  test('contain the charges of each account, however many accounts there are', async () => {
+    const store = await open();
+    const { exports } = await booksOf(store);
+    const ids = Array.from({ length: 120 }, (_, at) => `z-${at}`);
+    await store.write((tx) =>
+      tx
+        .insertInto('account')
+        .values(ids.map((id) => accountRow({ id })))
+        .execute(),
+    );
+    for (const accountId of ['bob', 'z-99'])
+      await live(store, { subjectId: 'i', fromMs: NOVEMBER, untilMs: NOVEMBER + HOUR_MS, accountId });
+    const { pages } = await exports.all(november);
+    expect((await flat(pages)).map(({ username }) => username)).toEqual(['ann', 'bob', 'z-99']);
+  });
+});
