@@ -30,7 +30,7 @@ import { makeImages } from './images/images.ts';
 import { makeLaunch } from './instances/launch.ts';
 import { makeLogs } from './inside/logs/logs.ts';
 import { makeMetrics } from './inside/metrics/metrics.ts';
-import { makeMountVolume } from './volumes/mounts.ts';
+import { makeOpenFiles } from './volumes/mounts.ts';
 import { makeEgressUseCases } from './instances/egress.ts';
 import { makeOperator } from './instances/operator.ts';
 import { makeOperations } from './instances/operations.ts';
@@ -195,7 +195,7 @@ function storageUseCases(
     snapshots: makeSnapshots(foundation),
     files: makeFiles({
       findVolume: (accountId, id) => ownedVolume(store.read, accountId, id),
-      mountVolume: makeMountVolume({ locate: (volume) => locateVolume(store.read, regions, volume), time }),
+      openFiles: makeOpenFiles({ locate: (volume) => locateVolume(store.read, regions, volume), time }),
       uses: foundation.diskHolders,
     }),
   };

@@ -2,8 +2,8 @@
  * # The storage contract
  *
  * Drivers for disks, which outlive containers. A disk has a kind and an id, and belongs to a
- * *pool*, one path of the host. Every verb is idempotent, also after an interruption. A disk
- * reported present is complete. The caller runs one verb per disk at a time
+ * *pool*: a path of the host, or a class of a cluster. Every verb is idempotent, also after an
+ * interruption. A disk reported present is complete. The caller runs one verb per disk at a time
  * (`control/volumes/disks.ts`). Nothing foreign or in use by a container is deleted. A mistake
  * of the caller and a full host reject with `StorageFault`, faults of the host with any other error
  * (`test/conformance/storage.ts`).
@@ -11,6 +11,7 @@
 import type { Consistency } from '../domain/snapshot.ts';
 import type { DiskId, DiskEntry, SizeLimit } from '../domain/disk.ts';
 import type { Space } from '../domain/pool.ts';
+import type { DiskFiles } from './files.ts';
 
 /**
  * `sizeGB`: current size, smaller than requested after an interrupted grow; null without limits.
@@ -73,11 +74,12 @@ export interface Storage {
    */
   grow(disk: DiskToMake, sizeGB: number): Promise<void>;
   /**
-   * Returns the host folder of the disk's files, valid until `unmount` or a reboot. Its parent, on
-   * the same file system and in no instance, holds uploads (`files/write.ts`); the next mount
-   * removes leftovers of a crash. Faults: `notFound`.
+   * Returns the source of the engine's mount, opaque to others and valid until `unmount` or a
+   * reboot: a folder of the host, or a name that the region's engine knows. Faults: `notFound`.
    */
   mount(disk: DiskId): Promise<string>;
+  /** Opens the files, valid until `unmount` or a reboot. Faults: `notFound`. */
+  files(disk: DiskId): Promise<DiskFiles>;
   /** Keeps mounts of containers. Absent is success. Faults: `busy` (in use by a host process). */
   unmount(disk: DiskId): Promise<void>;
   observe(disk: DiskId): Promise<DiskObservation>;
@@ -94,7 +96,7 @@ export interface Storage {
   destroy(disk: DiskId): Promise<void>;
   /** Includes half-created and half-destroyed disks. */
   listOwned(): Promise<DiskId[]>;
-  /** Disks mounted by `mount`; empty where mounting costs nothing. */
+  /** Disks mounted by `mount` or `files`; empty where mounting costs nothing. */
   listMounted(): Promise<DiskId[]>;
   /** Space of the file system that holds the pool. Rejects when the pool is missing. */
   space(): Promise<Space>;

@@ -21,8 +21,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { DiskId } from '../../src/domain/disk.ts';
+import { BYTES_PER_GB, type DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
+import type { DiskFiles, Upload } from '../../src/storage/files.ts';
 import { prepareRoot } from '../../src/storage/layout.ts';
 
 export const run = promisify(execFile);
@@ -69,6 +70,20 @@ export const used = async (storage: Storage, disk: DiskId): Promise<number> => {
   return bytes;
 };
 
+async function* pieces(...all: Uint8Array[]): AsyncGenerator<Uint8Array, void> {
+  yield* all;
+}
+
+const uploadOf = (bytes: Uint8Array): Upload => ({
+  source: pieces(bytes),
+  sizeBytes: bytes.length,
+  maxBytes: BYTES_PER_GB,
+  onlyNew: false,
+});
+
+const readWhole = (files: DiskFiles, path: string): Promise<Buffer> =>
+  files.read(path, async ({ bytes, sizeBytes }) => Buffer.concat(await Array.fromAsync(bytes(0, sizeBytes))), soon());
+
 export async function expectFault(call: Promise<unknown>, kind: StorageFault['kind']): Promise<void> {
   const thrown: unknown = await call.then(
     () => expect.fail('should have been refused'),
@@ -94,6 +109,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       for (const disk of disks) {
         expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
         await expectFault(storage.mount(disk), 'notFound');
+        await expectFault(storage.files(disk), 'notFound');
         await expectFault(storage.grow(disk, 2), 'notFound');
         await storage.destroy(disk);
         await storage.create(disk, 1, soon());
@@ -128,6 +144,7 @@ export function describeStorage(name: string, make: Make, base: () => string = t
           (disk: DiskId) => storage.create(disk, 1, soon()),
           (disk: DiskId) => storage.grow(disk, 1),
           (disk: DiskId) => storage.mount(disk),
+          (disk: DiskId) => storage.files(disk),
           (disk: DiskId) => storage.unmount(disk),
           async (disk: DiskId) => storage.observe(disk),
           async (disk: DiskId) => storage.usage(disk, soon()),
@@ -179,6 +196,23 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       await storage.unmount(disk);
       expect(Math.abs((await used(storage, disk)) - bytes)).toBeLessThan(200_000);
       expect(await hashOf(join(await storage.mount(disk), 'file'))).toBe(hash);
+    });
+
+    test('files are reached without an instance, and survive an unmount', async () => {
+      const { storage } = await makeFixture();
+      const disk = volume();
+      await storage.create(disk, 1, soon());
+      const before = await storage.files(disk);
+      const bytes = randomBytes(300_000);
+      await before.makeFolder('a/-b\n', soon());
+      await before.write('a/-b\n/c d', uploadOf(bytes), soon());
+      await storage.unmount(disk);
+      const files = await storage.files(disk);
+      expect(await readWhole(files, 'a/-b\n/c d')).toEqual(bytes);
+      const { entries } = await files.list('a', { limit: 10, after: null }, soon());
+      expect(entries).toMatchObject([{ name: '-b\n', kind: 'folder', reachable: true }]);
+      await files.remove('a', { recursive: true }, soon());
+      expect((await files.list('', { limit: 10, after: null }, soon())).entries).toEqual([]);
     });
 
     test('measuring, copying and destroying follow no symbolic link inside a disk', async () => {

@@ -70,6 +70,7 @@ export function faultyStorage(life: ServerRun): Storage {
       return ask('unmount', nameOf(disk), () => storage.unmount(disk));
     },
     mount: (disk) => ask('mount', nameOf(disk), () => storage.mount(disk)),
+    files: (disk) => ask('mount', nameOf(disk), () => storage.files(disk)),
     observe: (disk) =>
       ask('observe', nameOf(disk), () => storage.observe(disk), { kind: 'unknown', reason: 'it does not answer' }),
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),

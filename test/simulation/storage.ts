@@ -70,6 +70,9 @@ export function makeMemoryStorage(): MemoryStorage {
       mounted.add(nameOf(disk));
       return `/disks/${nameOf(disk)}`;
     },
+    async files(disk) {
+      throw new StorageFault('unsupported', `${nameOf(disk)} is in memory, and has no files`);
+    },
     async observe(disk) {
       const sizeGB = there.get(nameOf(disk));
       return sizeGB === undefined ? { kind: 'absent' } : { kind: 'present', sizeGB };

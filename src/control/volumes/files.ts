@@ -3,17 +3,9 @@ import { BYTES_PER_GB } from '../../domain/disk.ts';
 import { Refusal, volumeNotFound } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
 import { StorageFault } from '../../storage/contract.ts';
-import {
-  FileFault,
-  listFolder,
-  makeFolder,
-  remove,
-  withFile,
-  writeFile,
-  type FolderPage,
-} from '../../storage/files.ts';
+import { FileFault, type DiskFiles, type FolderPage } from '../../storage/files.ts';
 import type { DiskHolders } from './disk-holders.ts';
-import type { MountVolume } from './mounts.ts';
+import type { OpenFiles } from './mounts.ts';
 import { makeConcurrencyLimit } from '../base/concurrency-limit.ts';
 import type { Caller } from '../base/caller.ts';
 
@@ -63,11 +55,11 @@ const RETRY_AFTER_S = 2;
 
 export interface FileDeps {
   findVolume: (accountId: string, id: string) => Promise<Volume | null>;
-  mountVolume: MountVolume;
+  openFiles: OpenFiles;
   uses: DiskHolders;
 }
 
-export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
+export function makeFiles({ findVolume, openFiles, uses }: FileDeps): Files {
   const message = 'file requests are running, the limit; try again when one has ended';
   const limiter = makeConcurrencyLimit({
     perAccount: MAX_PER_ACCOUNT,
@@ -87,7 +79,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
   async function inVolume<T>(
     caller: Caller,
     id: string,
-    operation: (root: string, signal: AbortSignal, volume: Volume) => Promise<T>,
+    operation: (files: DiskFiles, signal: AbortSignal, volume: Volume) => Promise<T>,
   ): Promise<T> {
     const leave = limiter.acquire(caller.accountId);
     try {
@@ -97,7 +89,7 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
       try {
         const volume = await findBound(caller.accountId, id);
         signal.throwIfAborted();
-        return await operation(await mountVolume(volume, signal), signal, volume);
+        return await operation(await openFiles(volume, signal), signal, volume);
       } catch (error) {
         throw signal.aborted ? signal.reason : refusalOf(error);
       } finally {
@@ -110,18 +102,16 @@ export function makeFiles({ findVolume, mountVolume, uses }: FileDeps): Files {
 
   return {
     list: (caller, { id, path, limit, after }) =>
-      inVolume(caller, id, (root, signal) => listFolder(root, path, { limit, after }, signal)),
-    makeFolder: (caller, { id, path }) => inVolume(caller, id, (root) => makeFolder(root, path)),
+      inVolume(caller, id, (files, signal) => files.list(path, { limit, after }, signal)),
+    makeFolder: (caller, { id, path }) => inVolume(caller, id, (files, signal) => files.makeFolder(path, signal)),
     read: (caller, { id, path }, use) =>
-      inVolume(caller, id, (root, signal) => withFile(root, path, (file) => use(file, signal))),
+      inVolume(caller, id, (files, signal) => files.read(path, (file) => use(file, signal), signal)),
     write: (caller, { id, path }, upload) =>
-      inVolume(caller, id, (root, signal, { sizeGB }) =>
-        writeFile(root, path, { ...upload, source: upload.source(signal), maxBytes: sizeGB * BYTES_PER_GB }, signal),
+      inVolume(caller, id, (files, signal, { sizeGB }) =>
+        files.write(path, { ...upload, source: upload.source(signal), maxBytes: sizeGB * BYTES_PER_GB }, signal),
       ),
     delete: (caller, { id, path, recursive }) =>
-      inVolume(caller, id, async (root, signal) => {
-        await remove(root, path, { recursive }, signal);
-      }),
+      inVolume(caller, id, (files, signal) => files.remove(path, { recursive }, signal)),
   };
 }
 

@@ -1,6 +1,7 @@
-/** Mounts of disks: of a volume for its files, and unmounts of disks without a user. */
+/** Opens the files of volumes, and unmounts disks without a user. */
 import { diskKey, type DiskId } from '../../domain/disk.ts';
 import { StorageFault } from '../../storage/contract.ts';
+import type { DiskFiles } from '../../storage/files.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
 import { raceAbort } from '../../async/abort.ts';
 import type { PoolDrivers } from '../base/regions.ts';
@@ -14,21 +15,21 @@ import type { Time } from '../base/time.ts';
 const MUTEX_DEADLINE_MS = 20_000;
 const RETRY_AFTER_S = 5;
 
-export type MountVolume = (volume: Pick<Volume, 'id' | 'regionId'>, signal: AbortSignal) => Promise<string>;
+export type OpenFiles = (volume: Pick<Volume, 'id' | 'regionId'>, signal: AbortSignal) => Promise<DiskFiles>;
 
-interface MountVolumeDeps {
+interface OpenFilesDeps {
   locate: (volume: Pick<Volume, 'id' | 'regionId'>) => Promise<DiskId & Pick<LocatedDisk, 'storage'>>;
   time: Pick<Time, 'deadline'>;
 }
 
-export const makeMountVolume =
-  ({ locate, time }: MountVolumeDeps): MountVolume =>
+export const makeOpenFiles =
+  ({ locate, time }: OpenFilesDeps): OpenFiles =>
   async (volume, signal) => {
     const disk = await locate(volume);
     const { id, storage } = disk;
     const deadline = time.deadline(MUTEX_DEADLINE_MS);
     try {
-      return await withDiskMutex(disk, () => storage.mount(disk), AbortSignal.any([signal, deadline]));
+      return await withDiskMutex(disk, () => storage.files(disk), AbortSignal.any([signal, deadline]));
     } catch (error) {
       if (signal.aborted || !deadline.aborted) throw error;
       throw new Refusal('unavailable', `volume ${id} has a running operation; try again when it has ended`, {

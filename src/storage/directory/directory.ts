@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { DiskId } from '../../domain/disk.ts';
 import { StorageFault, type Storage } from '../contract.ts';
+import { folderFiles } from '../files.ts';
 import {
   destroyFolder,
   diskPaths,
@@ -57,6 +58,7 @@ export function makeDirectoryStorage(at: DiskRoot): Storage {
     },
 
     mount: filesOf,
+    files: async (disk) => folderFiles(await filesOf(disk)),
     async unmount(disk) {
       diskPaths(at.root, disk);
     },

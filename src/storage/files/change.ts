@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
-import type { FileKind } from '../../domain/paths.ts';
 import { errorCode } from '../../domain/unknown-error.ts';
 import { asFault, FileFault } from './fault.ts';
 import { childPath, kindOf, openPath, parsePath, splitPath, withFolder, withHandle } from './walk.ts';
@@ -10,7 +9,6 @@ import { syncFolder } from './write.ts';
 
 const FOLDER_MODE = 0o755;
 
-/** Creates missing parents too; keeps an existing folder. */
 export async function makeFolder(root: string, path: string): Promise<void> {
   const createMissing = async (parent: FileHandle, name: string): Promise<void> => {
     try {
@@ -25,13 +23,12 @@ export async function makeFolder(root: string, path: string): Promise<void> {
   await withFolder(root, parsePath(path), async () => {}, createMissing);
 }
 
-/** Deletes a link, pipe or device itself; a folder with content only if `recursive`. */
 export async function remove(
   root: string,
   path: string,
   { recursive }: { recursive: boolean },
   signal: AbortSignal,
-): Promise<FileKind> {
+): Promise<void> {
   const { parent, name } = splitPath(path);
   return withFolder(root, parent, async (folder) => {
     const target = await openPath(folder, name);
@@ -42,7 +39,6 @@ export async function remove(
       else if (recursive) await removeChildTree(folder, name, signal);
       else await rmdir(childPath(folder, name));
       await syncFolder(folder);
-      return kind;
     } catch (error) {
       if (errorCode(error) === 'ENOTEMPTY') throw new FileFault('notEmpty', `the folder "${path}" is not empty`, error);
       throw asFault(error, path);

@@ -23,10 +23,16 @@ export interface FolderPage {
   next: string | null;
 }
 
+export interface PageRequest {
+  limit: number;
+  /** `next` of the previous page; null for the first. */
+  after: string | null;
+}
+
 export async function listFolder(
   root: string,
   path: string,
-  { limit, after }: { limit: number; after: string | null },
+  { limit, after }: PageRequest,
   signal: AbortSignal,
 ): Promise<FolderPage> {
   const afterName = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');

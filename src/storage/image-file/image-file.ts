@@ -8,7 +8,7 @@ import type { Consistency } from '../../domain/snapshot.ts';
 import type { DiskId } from '../../domain/disk.ts';
 import { errorText } from '../../domain/unknown-error.ts';
 import { StorageFault, type DiskToMake, type Storage } from '../contract.ts';
-import { uploadFolder } from '../files.ts';
+import { folderFiles, uploadFolder } from '../files.ts';
 import {
   destroyFolder,
   diskPaths,
@@ -75,6 +75,17 @@ export function makeImageFileStorage(at: ImageFileOptions): Storage {
   const isThick = ({ kind, promisedGB = 0 }: DiskToMake): boolean =>
     at.thick === true && promisedGB > 0 && kind !== 'snapshot';
 
+  async function mount(disk: DiskId): Promise<string> {
+    const folder = folderOf(disk);
+    const before = await readMetadata(folder, disk);
+    if (await isMounted(folder)) return filesIn(folder);
+    await writeMetadata(folder, { ...before, usedBytes: null });
+    await mountImage(imageIn(folder), mountIn(folder), mountOptions({ ...disk, thick: before.thick }));
+    // Uploads of a crashed server.
+    await removeTree(uploadFolder(filesIn(folder)));
+    return filesIn(folder);
+  }
+
   return {
     capabilities: () => ({ sizeLimit: 'hard', usage: 'instant', copies: at.copies, dockerInside: true }),
 
@@ -100,16 +111,8 @@ export function makeImageFileStorage(at: ImageFileOptions): Storage {
         await writeMetadata(folder, { ...before, sizeGB: Math.max(sizeGB, before.sizeGB), thick });
     },
 
-    async mount(disk) {
-      const folder = folderOf(disk);
-      const before = await readMetadata(folder, disk);
-      if (await isMounted(folder)) return filesIn(folder);
-      await writeMetadata(folder, { ...before, usedBytes: null });
-      await mountImage(imageIn(folder), mountIn(folder), mountOptions({ ...disk, thick: before.thick }));
-      // Uploads of a crashed server.
-      await removeTree(uploadFolder(filesIn(folder)));
-      return filesIn(folder);
-    },
+    mount,
+    files: async (disk) => folderFiles(await mount(disk)),
 
     async unmount(disk) {
       const folder = folderOf(disk);

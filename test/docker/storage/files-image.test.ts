@@ -2,7 +2,7 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { uploadFolder, withFile, writeFile as upload } from '../../../src/storage/files.ts';
+import { uploadFolder } from '../../../src/storage/files.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { makeStorageFixture, soon, used, volume } from '../../conformance/storage.ts';
 
@@ -20,8 +20,9 @@ test('refuses an upload past the size as full, leaves nothing, and accepts the n
   const disk = volume();
   await storage.create(disk, 1, soon());
   const root = await storage.mount(disk);
+  const files = await storage.files(disk);
   const write = (path: string, bytes: number, sizeBytes: number | null) =>
-    upload(root, path, { source: ofBytes(bytes), sizeBytes, maxBytes: 10 * GB, onlyNew: false }, never);
+    files.write(path, { source: ofBytes(bytes), sizeBytes, maxBytes: 10 * GB, onlyNew: false }, never);
   await write('first', 200 * MB, 200 * MB);
   // Without a length the upload meets the end of the disk; with one it is refused first.
   await expect(write('second', GB, null)).rejects.toMatchObject({ kind: 'full', message: 'the volume is full' });
@@ -31,7 +32,7 @@ test('refuses an upload past the size as full, leaves nothing, and accepts the n
   });
   expect(await readdir(root)).toEqual(['first']);
   expect(await readdir(uploadFolder(root))).toEqual([]);
-  await withFile(root, 'first', async ({ sizeBytes }) => expect(sizeBytes).toBe(200 * MB));
+  await files.read('first', async ({ sizeBytes }) => expect(sizeBytes).toBe(200 * MB), never);
   await expect.poll(() => used(storage, disk)).toBeLessThan(210 * MB);
   await write('second', 700 * MB, null);
 });

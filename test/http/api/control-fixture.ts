@@ -198,6 +198,7 @@ const emptyStorage: Storage = {
   largestEntries: away,
   unmount: away,
   mount: away,
+  files: away,
   usage: async () => null,
   observe: async () => ({ kind: 'unknown', reason: 'the storage rests' }),
   destroy: away,

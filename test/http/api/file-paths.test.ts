@@ -91,7 +91,7 @@ describe('only the caller’s own files are reachable', () => {
 
   test('answers for another account’s volume as for an unknown one, without mounting it', async () => {
     await writeFile(join(api().folderOf(BOBS), 'secret'), 'of bob');
-    const mounted = api().mounts();
+    const opened = api().opened();
     for (const [token, volume] of [
       [ALICE, BOBS],
       [BOB, 'never-was'],
@@ -111,7 +111,7 @@ describe('only the caller’s own files are reachable', () => {
           'not_found',
         );
     }
-    expect(api().mounts()).toBe(mounted);
+    expect(api().opened()).toBe(opened);
     expect(await readFile(join(api().folderOf(BOBS), 'secret'), 'utf8')).toBe('of bob');
   });
 

@@ -11,7 +11,7 @@ import { beginOperation } from '../../../src/domain/operation.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import type { Volume } from '../../../src/domain/volume.ts';
 import type { ApiOptions } from '../../../src/edge/http/api.ts';
-import { uploadFolder } from '../../../src/storage/files.ts';
+import { folderFiles, uploadFolder } from '../../../src/storage/files.ts';
 import { fakeCaller, fakeControl } from './fake-control.ts';
 import { startEdge, type BareApi, type Reply, type Send } from './harness.ts';
 
@@ -25,8 +25,8 @@ export interface FilesFixture extends BareApi {
   folderOf(volume: string): string;
   volumes: Map<string, Volume>;
   uses: DiskHolders;
-  /** Number of mounts of a volume. */
-  mounts(): number;
+  /** Number of times that files of a volume were opened. */
+  opened(): number;
   uploadsLeft(volume: string): Promise<string[]>;
   /** Sends the pieces on a raw connection, and returns all bytes until it closes. */
   exchange(...pieces: (string | Buffer)[]): Promise<string>;
@@ -82,16 +82,16 @@ export async function startFilesFixture(more: Partial<ApiOptions> = {}): Promise
     volumes.set(id, volumeOf(id, ownerName));
   }
   const uses = makeDiskHolders();
-  let mounts = 0;
+  let opened = 0;
   const files = makeFiles({
     async findVolume(accountId, id) {
       if (/\p{Cc}/u.test(id)) throw new Error('PostgreSQL takes no such text');
       const volume = volumes.get(id);
       return volume?.ownerId === accountId ? volume : null;
     },
-    async mountVolume({ id }) {
-      mounts += 1;
-      return folderOf(id);
+    async openFiles({ id }) {
+      opened += 1;
+      return folderFiles(folderOf(id));
     },
     uses,
   });
@@ -111,7 +111,7 @@ export async function startFilesFixture(more: Partial<ApiOptions> = {}): Promise
     folderOf,
     volumes,
     uses,
-    mounts: () => mounts,
+    opened: () => opened,
     uploadsLeft: (id) => readdir(uploadFolder(folderOf(id))).catch(() => []),
     exchange: (...pieces) => exchange(edge.port, pieces),
     async stop() {
