@@ -2,6 +2,6 @@
 export type { DiskFiles } from './files/disk-files.ts';
 export { FileFault } from './files/fault.ts';
 export { folderFiles } from './files/folder-files.ts';
-export type { FolderPage, PageRequest } from './files/list.ts';
+export type { FolderPage } from './files/list.ts';
 export type { OpenFile } from './files/read.ts';
-export { uploadFolder, type Upload, type WriteResult } from './files/write.ts';
+export { uploadFolder, type Upload } from './files/write.ts';
