@@ -31,6 +31,7 @@ export interface SeenTimes {
   sweptAtMs: number;
   /** Clock steps that no server could see, because none ran. */
   unseenStepsMs: number;
+  spotGraceMs: number;
 }
 
 /** Differences of the clocks that are not a step, and the way from a decision to its commit. */

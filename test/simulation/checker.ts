@@ -28,6 +28,7 @@ import {
   type PortRow,
 } from './invariants.ts';
 import type { Model } from './model.ts';
+import { MoneyBooks } from './money-books.ts';
 import { nameOf } from './storage.ts';
 import { region } from './template.ts';
 
@@ -50,7 +51,7 @@ interface AccountRow extends AccountCounts {
 }
 
 const ofResources = ['instance', 'volume', 'snapshot', 'disk', 'pool', 'account', 'event', 'nodePort', 'region'];
-const ofBooks = ['usagePeriod', 'entry', 'creditGrant'];
+const ofBooks = ['usagePeriod', 'entry', 'creditGrant', 'instanceType', 'paidTime'];
 
 export const LISTED_FOR_MS = 3_600_000;
 
@@ -75,6 +76,7 @@ export class Checker {
   readonly #seq = new Map<string, number>();
   readonly dirty = new Set<string>();
   readonly #books = new Books();
+  readonly #money = new MoneyBooks();
   readonly #times: () => SeenTimes;
   /** Statuses in the open transaction, and at the last commit. */
   #statuses = new Map<string, InstanceStatus>();
@@ -171,10 +173,10 @@ export class Checker {
     this.#pending = null;
   }
 
-  committed(latestDateMs: number): string[] {
+  committed(latestDateMs: number, dateMs: number): string[] {
     if (this.#pending) this.#statuses = this.#pending;
     this.#pending = null;
-    const wrong = this.#read();
+    const wrong = this.#read(dateMs);
     return [
       ...wrong,
       ...this.#model.wrong(this.instances, latestDateMs, LISTED_FOR_MS),
@@ -182,7 +184,8 @@ export class Checker {
     ];
   }
 
-  #read(): string[] {
+  /** Without a date, after a restart, nothing is compared with a commit before. */
+  #read(dateMs: number | null = null): string[] {
     const { dirty } = this;
     const wrong: string[] = [];
     const before = {
@@ -241,6 +244,8 @@ export class Checker {
     if (dirty.has('event') || dirty.has('account')) wrong.push(...this.#readEvents());
     const resources = { instances: this.instances, volumes: this.volumes, snapshots: this.snapshots };
     wrong.push(...this.#books.wrong((sql, ...given) => this.rows(sql, ...given), dirty, resources, this.#times()));
+    const change = { ...this.#times(), dirty, before: before.instances, after: this.instances };
+    wrong.push(...this.#money.wrong((sql, ...given) => this.rows(sql, ...given), { ...change, dateMs }));
     dirty.clear();
     return wrong;
   }
@@ -304,6 +309,8 @@ const isSame = (one: InstanceRow, other: InstanceRow): boolean =>
   one.stopPolicy === other.stopPolicy &&
   one.desired === other.desired &&
   one.generation === other.generation &&
+  one.revision === other.revision &&
+  one.notBeforeMs === other.notBeforeMs &&
   one.waitsSinceMs === other.waitsSinceMs &&
   one.mustHalt === other.mustHalt;
 

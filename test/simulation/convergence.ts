@@ -32,10 +32,10 @@ export function unfinished(world: World): string[] {
 
   for (const { row, instance } of all) {
     const { desired, observed } = instance;
-    if (!isLasting(observed.status)) wrong.push(`${row.id} is still ${observed.status}`);
-    if (desired === 'running' && observed.status !== 'Running')
+    if (!isLasting(observed.status) && !mayWait(instance)) wrong.push(`${row.id} is still ${observed.status}`);
+    if (desired === 'running' && observed.status !== 'Running' && !mayWait(instance))
       wrong.push(`${row.id} is to run, and is ${observed.status}`);
-    if (desired === 'running' && observed.diagnosis !== '')
+    if (desired === 'running' && observed.diagnosis !== '' && !mayWait(instance))
       wrong.push(`${row.id} runs, and says ${observed.diagnosis}`);
     const overMs = stopDueAtMs(instance);
     if (overMs !== null && overMs < world.wallClock.now() - 10_000) wrong.push(`${row.id} runs, and its time was over`);
@@ -49,7 +49,7 @@ export function unfinished(world: World): string[] {
     if (requests !== row.generation) wrong.push(`${row.id} had ${row.generation} requests, but ${requests} operations`);
     const disk = storage.there.has(`data/${row.id}`);
     if (disk && desired === 'released') wrong.push(`${row.id} is released, and its data disk is there`);
-    if (!disk && desired === 'running') wrong.push(`${row.id} runs, and its data disk is gone`);
+    if (!disk && desired === 'running' && !mayWait(instance)) wrong.push(`${row.id} runs, and its data disk is gone`);
     const container = engine.host.find(ids.installation, instance.id);
     if (desired !== 'running' || container?.state !== 'running') continue;
     const keys = checker.rows<{ publicKey: string }>('select publicKey from sshKey where accountId = ?', row.ownerId);
@@ -96,11 +96,15 @@ export function unfinished(world: World): string[] {
   const needed = new Set(all.filter(({ instance }) => instance.desired === 'running').flatMap(disksOfInstance));
   for (const disk of storage.mounted) if (!needed.has(disk)) wrong.push(`${disk} is mounted, and nobody needs it`);
   for (const { row, instance } of all)
-    if (instance.desired === 'running')
+    if (instance.desired === 'running' && !mayWait(instance))
       for (const disk of disksOfInstance({ instance }))
         if (!storage.mounted.has(disk)) wrong.push(`${row.id} runs, and its ${disk} is not mounted`);
   return wrong;
 }
+
+/** Waits for an off-peak window, or for capacity without an end. */
+const mayWait = ({ notBeforeMs, waitsSinceMs, waitsUntilMs }: StoredInstance['instance']): boolean =>
+  notBeforeMs !== null || (waitsSinceMs !== null && waitsUntilMs === null);
 
 const disksOfInstance = ({ instance }: Pick<StoredInstance, 'instance'>): string[] => diskIdsOf(instance).map(diskKey);
 

@@ -3,6 +3,7 @@
  * change, and each automatic stop has a cause.
  */
 import { capacityOfSpec, type Capacity } from '../../src/domain/catalog.ts';
+import { isHourly } from '../../src/domain/meter.ts';
 import { fits, RESERVATION_MS } from '../../src/domain/placement.ts';
 import type { StoredInstance, RegionCounts } from './invariants.ts';
 
@@ -24,7 +25,7 @@ function capacityWithout(total: Capacity, all: readonly StoredInstance[], ownerI
 /** Queued instances of a region with a reservation at `nowMs`. */
 function reservedFor(all: readonly StoredInstance[], total: Capacity, nowMs: number): Map<string, StoredInstance> {
   const line = all
-    .filter(({ row }) => row.waitsSinceMs !== null)
+    .filter(({ row, instance }) => row.waitsSinceMs !== null && !instance.spec.isSpot)
     .toSorted((a, b) => (a.row.waitsSinceMs ?? 0) - (b.row.waitsSinceMs ?? 0));
   const firsts = new Map(line.toReversed().map((one) => [one.row.ownerId, one]));
   const heads = [...firsts.values()].filter((one) => {
@@ -48,7 +49,7 @@ export function supersededEntries(
     return scheduled.flatMap((one) => {
       // Adopted, not placed.
       if (one.instance.operation.cause === 'operator') return [];
-      const sinceMs = before.get(one.row.id)?.row.waitsSinceMs ?? Infinity;
+      const sinceMs = one.instance.spec.isSpot ? Infinity : (before.get(one.row.id)?.row.waitsSinceMs ?? Infinity);
       const nowMs = one.instance.requestedAtMs;
       // Several operations may share a commit: both states must agree.
       const still = reservedFor(is, total, nowMs);
@@ -100,23 +101,22 @@ export function unjustifiedStop(before: StoredInstance, { row, instance }: Store
   const any = (isSo: (ends: StoredInstance['instance']['stopPolicy']) => boolean): boolean =>
     isSo(before.instance.stopPolicy) || isSo(instance.stopPolicy);
   const { runningSinceMs } = before.instance.observed;
+  const { reclaimAtMs, spec } = before.instance;
+  const isByHour = isHourly(spec.chargeMode);
   const had = {
     ScheduledStop: any(({ stopAtMs }) => stopAtMs !== null && stopAtMs <= nowMs),
     MaxRunTime: any(({ maxRunMs }) => maxRunMs !== null && runningSinceMs + maxRunMs <= nowMs),
     IdleStop: any(({ idle, keepAliveUntilMs }) => idle !== null && keepAliveUntilMs <= nowMs),
-    // Nothing is paid ahead here.
-    PaidTimeEnded: false,
+    PaidTimeEnded: !isByHour,
     // No root disk grows here.
     RootDiskOverSize: false,
     HostNearlyFull: false,
     // No account is disabled here.
     AccountDisabled: false,
-    // No money ends here, and no account has a budget.
-    NoMoney: false,
-    BudgetReached: false,
-    // No off-peak or spot instances are launched here.
-    OffPeakEnded: false,
-    SpotReclaimed: false,
+    NoMoney: isByHour,
+    BudgetReached: isByHour,
+    OffPeakEnded: spec.chargeMode === 'tidePerHour',
+    SpotReclaimed: spec.isSpot && reclaimAtMs !== null && reclaimAtMs <= nowMs,
     resume: false,
     user: true,
     operator: true,

@@ -28,7 +28,18 @@ const failedPermanently = ({ row, instance }: StoredInstance): boolean =>
   endedByItself.has(instance.operation.cause);
 const archiveFailed = ({ instance: { operation } }: StoredInstance): boolean =>
   operation.kind === 'archive' && operation.state === 'Failed';
-const endedByItself = new Set<string>(['ScheduledStop', 'MaxRunTime', 'IdleStop']);
+const endedByItself = new Set<string>([
+  'ScheduledStop',
+  'MaxRunTime',
+  'IdleStop',
+  'PaidTimeEnded',
+  'OffPeakEnded',
+  'SpotReclaimed',
+  'NoMoney',
+  'BudgetReached',
+]);
+const archivedForMoney = ({ instance: { operation, desired } }: StoredInstance): boolean =>
+  desired === 'archived' && operation.cause === 'NoMoney';
 
 export class Model {
   readonly instances = new Map<string, KnownInstance>();
@@ -82,7 +93,7 @@ export class Model {
       const ended =
         instance.desired === 'stopped' &&
         ((may.includes('running') && failedPermanently(stored)) || (may.includes('archived') && archiveFailed(stored)));
-      if (!asDesired && !ended)
+      if (!asDesired && !ended && !archivedForMoney(stored))
         wrong.push(`the desired state of ${id} is ${instance.desired}, and acknowledged was ${may.join(' or ')}`);
       if (row.ownerId !== known.ownerId) wrong.push(`${id} is another's`);
       const seenLongEnough = row.releasedAtMs !== null && latestDateMs - row.releasedAtMs >= listedForMs;

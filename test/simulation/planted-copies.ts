@@ -11,7 +11,7 @@ import { runAll } from './worker-pool.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** `package.json` makes these files modules. */
-const copied = ['package.json', 'src', 'test/simulation', 'test/fixtures'];
+const copied = ['package.json', 'src', 'test/simulation', 'test/fixtures', 'test/oracle'];
 
 /** Ignores wrapping and indentation. */
 const patternOf = ({ find }: PlantedFault): RegExp => {

@@ -3,7 +3,8 @@ import type { LaunchInput, UpdateInput } from '../../src/control/instances/insta
 import { refusalOfAction, type Action } from '../../src/domain/instance-states.ts';
 import type { Request } from './client.ts';
 import { cancel, change, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
-import { callers, images, region, types } from './template.ts';
+import { drawCharge, drawMoneyRequest, type ChargeChoice } from './money-requests.ts';
+import { callers, images, region, spotTypes, types } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import {
   copyVolume,
@@ -38,6 +39,8 @@ export interface LaunchChoice {
   waitMs?: number | null;
   /** The caller's own image, instead of the catalog. */
   ownImage?: string | undefined;
+  /** Default: perHour at full price. */
+  charge?: ChargeChoice;
 }
 
 type Draw = (world: World, caller: Caller) => Request | null;
@@ -63,12 +66,13 @@ const mountOf = (remoteStorageId: string, at: number) => ({
 export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
   const { model } = world;
   const name = `n${serialOf(world)}`;
+  const { billing, isSpot } = choice.charge ?? { billing: { chargeMode: 'perHour', duration: 1 }, isSpot: false };
   const request: LaunchInput = {
     name,
     imageId: choice.ownImage ?? images[choice.image ?? 0]?.id ?? '',
-    instanceTypeId: types[choice.type ?? 0]?.id ?? '',
+    instanceTypeId: (isSpot ? spotTypes : types)[choice.type ?? 0]?.id ?? '',
     region: region.id,
-    billing: { chargeMode: 'perHour', duration: 1 },
+    billing,
     remoteStorages: (choice.volumes ?? []).map(mountOf),
     instanceConfiguration: {
       extraDataDiskSizeDB: 0,
@@ -77,11 +81,11 @@ export function launch(world: World, caller: Caller, key: string | null, choice:
       dockerStorageSize: 0,
       initScript: choice.initScript ?? '',
     },
-    isSpotInstance: false,
+    isSpotInstance: isSpot,
     nodePorts: choice.ports ?? [],
   };
   return {
-    text: `launch ${name}`,
+    text: choice.charge ? `launch ${name}${isSpot ? ' spot' : ''} ${JSON.stringify(billing)}` : `launch ${name}`,
     caller,
     key,
     send: (control, idempotency) => control.instances.launch(caller, request, idempotency, choice.waitMs),
@@ -258,12 +262,14 @@ const onOwn =
     return ids.length === 0 ? null : draw(world, caller, world.schedule.oneOf(ids));
   };
 
+const offered = ({ money, schedule }: World) => (money && schedule.chance(0.3) ? spotTypes : types);
+
 function drawnChange(world: World, caller: Caller): UpdateInput {
   const { schedule } = world;
   const mounts = ownVolumes(world, caller).filter(() => schedule.chance(0.4));
   return {
     name: schedule.chance(0.3) ? `n${serialOf(world)}` : undefined,
-    instanceTypeId: schedule.chance(0.4) ? schedule.oneOf(types).id : undefined,
+    instanceTypeId: schedule.chance(0.4) ? schedule.oneOf(offered(world)).id : undefined,
     nodePorts: schedule.chance(0.5) ? [80, 7_000, 8_888].filter(() => schedule.chance(0.4)) : undefined,
     remoteStorages: schedule.chance(0.3) ? mounts.slice(0, 2).map(mountOf) : undefined,
   };
@@ -282,6 +288,7 @@ function drawnLaunch(world: World, caller: Caller): Request {
     volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
     waitMs: drawnWaitMs(world),
     ownImage: schedule.chance(0.3) ? own[0] : undefined,
+    ...(world.money ? { charge: drawCharge(world) } : {}),
   });
 }
 
@@ -342,6 +349,7 @@ const totalWeight = kinds.reduce((sum, [weight]) => sum + weight, 0);
 export const drawLaunch = (world: World): Request => drawnLaunch(world, world.schedule.oneOf(callers));
 
 export function drawRequest(world: World): Request | null {
+  if (world.money && world.schedule.chance(0.35)) return drawMoneyRequest(world);
   const caller = world.schedule.oneOf(callers);
   let remainingWeight = world.schedule.random() * totalWeight;
   for (const [weight, draw] of kinds) {

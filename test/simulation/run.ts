@@ -9,6 +9,9 @@ import { sendRequest } from './client.ts';
 import { runWithoutFaults } from './fault-free-run.ts';
 import { drawFaultPlan, noFaults, type FaultPlan } from './call-outcomes.ts';
 import { lieFaults, outageFaults, planOutage } from './outages.ts';
+import { drawMoney } from './money.ts';
+import { supply } from './money-requests.ts';
+import { watchMoney } from './money-watch.ts';
 import { deleteImage, ownImages } from './instance-requests.ts';
 import { leftovers, unfinished } from './convergence.ts';
 import { instanceAction } from './requests.ts';
@@ -36,6 +39,8 @@ const CONVERGE_WITHIN_MS = 3 * 3_600_000;
 const LOOK_EVERY_MS = 2_000;
 /** Two sweeps: a converged world stays converged. */
 const STABLE_MS = 65_000;
+/** Edges of windows, reclaims and ends of money stop and start instances at any time. */
+const RESTS_WITHIN_MS = 30 * 60_000;
 const RESTART_MS = 10_000;
 const QUICK_RESTART_MS = 40;
 /** Fixed scenarios run often, so they are short. */
@@ -71,6 +76,7 @@ export async function run(what: Case, at: { folder: string; template: Uint8Array
   const world = new World({
     ...at,
     seed,
+    money: what.kind === 'seed' ? drawMoney(seed) : null,
     fate: (schedule) => faultPlanOf(what, schedule),
     pushes: (schedule) => what.kind === 'seed' && schedule.chance(0.2),
     // Mostly deletes orphans at once instead of after a day, which reveals wrong deletions.
@@ -133,6 +139,7 @@ async function play(world: World, what: Case): Promise<void> {
     what.kind === 'seed' ? drawScenario(world) : fixedScenario(world, what.story, { twice: what.kind === 'twice' });
   if (what.kind === 'outage') planOutage(world, what);
   supervise(world, what.kind === 'seed' ? RESTART_MS : QUICK_RESTART_MS);
+  if (world.money) watchMoney(world);
   const lastMs = what.kind === 'outage' ? Math.max(endMs, what.atMs + what.forMs) : endMs;
   await until(world, () => schedule.nowMs >= lastMs);
   world.heal();
@@ -146,6 +153,8 @@ async function play(world: World, what: Case): Promise<void> {
       sendRequest(world, { ...instanceAction(world, caller, 'terminate', id, `end ${id}`), mustSucceed: true });
   }
   await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS);
+  if (world.money) for (const request of callers.flatMap(supply)) sendRequest(world, { ...request, mustSucceed: true });
+  if (world.money) await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS);
   if (what.kind === 'seed') await runWithoutFaults(world, (isSo, withinMs) => until(world, isSo, withinMs));
   for (const { id, ownerId } of ownImages(world)) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
@@ -197,7 +206,10 @@ async function converges(world: World, stays: boolean): Promise<boolean> {
   const sinceMs = world.schedule.nowMs;
   await until(world, () => world.schedule.nowMs >= sinceMs + STABLE_MS);
   // A periodic reconcile may be in progress; it must converge again.
-  if (!(await until(world, () => unfinished(world).length === 0, STABLE_MS)) && world.violation === null)
+  if (
+    !(await until(world, () => unfinished(world).length === 0, world.money ? RESTS_WITHIN_MS : STABLE_MS)) &&
+    world.violation === null
+  )
     world.fail(`it does not stay converged: ${unfinished(world).join('; ')}`);
   return world.violation === null;
 }

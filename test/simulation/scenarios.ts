@@ -12,6 +12,8 @@ import {
   type LaunchChoice,
 } from './requests.ts';
 import { copyVolume, createSnapshot, deleteSnapshot, deleteVolume, expandVolume } from './storage-requests.ts';
+import { impoverish } from './money-requests.ts';
+import { jumpToEdge } from './money-watch.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
@@ -34,6 +36,13 @@ export function drawScenario(world: World): number {
   }
   for (let count = schedule.between(0, 6); count > 0; count--)
     schedule.later(schedule.random() * spanMs, () => drawHostEvent(world));
+  if (world.money && schedule.chance(0.5)) impoverish(world);
+  if (world.money) {
+    for (let count = schedule.between(1, 4); count > 0; count--)
+      schedule.later(schedule.spread(1_000, spanMs), () => sendRequest(world, drawLaunch(world)));
+    for (let count = schedule.between(1, 6); count > 0; count--)
+      schedule.later(schedule.random() * spanMs, () => jumpToEdge(world));
+  }
   return spanMs;
 }
 

@@ -84,6 +84,7 @@ export class ServerRun {
         issuer: ids.installation,
         limits,
         orphans: world.orphans,
+        ...world.money,
         alone: true,
       }),
     );

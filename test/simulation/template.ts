@@ -8,7 +8,7 @@ import type { Caller } from '../../src/control/index.ts';
 import { imageId, instanceTypeId, regionId } from '../../src/domain/ids.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { savePool } from '../../src/store/tables/pools.ts';
-import { saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
+import { saveFirstOffPeak, saveRegion, saveSetting } from '../../src/store/tables/catalog.ts';
 import { insertManagedImage, insertManagedType } from '../../src/store/tables/catalog-rows.ts';
 import { migrations } from '../../src/store/open.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
@@ -16,6 +16,7 @@ import { insertAccount } from '../../src/store/tables/accounts.ts';
 import { plainEntry, writeEntries } from '../../src/store/tables/ledger.ts';
 import { aRegion } from '../fixtures/region.ts';
 import { type InstanceType, fromDollars } from '../../src/domain/catalog.ts';
+import { weekdays, type OffPeak } from '../../src/domain/off-peak.ts';
 
 const uuid = (kind: number, number: number): string =>
   `${String(kind).padStart(8, '0')}-0000-4000-8000-${String(number).padStart(12, '0')}`;
@@ -50,6 +51,22 @@ export const types: InstanceType[] = sizes.map((size, at) => ({
   dataDiskGB: 20,
   pricesMicros: pricesOf(0.1),
 }));
+export const spotTypes: InstanceType[] = types.map((type, at) => ({
+  ...type,
+  id: instanceTypeId(uuid(6, at)),
+  name: `${type.name} spot`,
+  isSpot: true,
+  pricesMicros: pricesOf(0.03),
+}));
+
+/** Seeds begin at 9:00 in Berlin. */
+const offPeak: OffPeak = {
+  timeZone: 'Europe/Berlin',
+  windows: [
+    { days: [...weekdays], start: '08:30', end: '09:04' },
+    { days: [...weekdays], start: '09:08', end: '09:15' },
+  ],
+};
 
 export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   accountId: uuid(5, at),
@@ -60,7 +77,17 @@ export const callers: Caller[] = ['ann', 'bob', 'eve'].map((username, at) => ({
   scopes: null,
 }));
 
-const FIRST_MICROS = Number(fromDollars(1_000));
+export const administrator: Caller = {
+  accountId: uuid(5, callers.length),
+  username: 'root',
+  email: '',
+  roles: ['user', 'admin'],
+  sessionId: null,
+  scopes: null,
+};
+
+/** Two deposits: an administrator may take back the larger one. */
+const FIRST_MICROS = [fromDollars(999.9), fromDollars(0.1)].map(Number);
 
 const unchanged = { version: 1, isRetired: false };
 
@@ -79,20 +106,23 @@ export async function makeTemplate(folder: string): Promise<Uint8Array> {
       const image = { id, ref, name: ref, tags: [], architecture: 'amd64', isPublic: true, type: 'notebook' };
       await insertManagedImage(tx, { ...image, ...unchanged, createdAtMs: at });
     }
-    for (const type of types) await insertManagedType(tx, { ...type, ...unchanged });
-    for (const { accountId, username } of callers) {
+    await saveFirstOffPeak(tx, region.id, offPeak);
+    for (const type of [...types, ...spotTypes]) await insertManagedType(tx, { ...type, ...unchanged });
+    for (const { accountId, username, roles } of [...callers, administrator]) {
+      const deposits = accountId === administrator.accountId ? [] : FIRST_MICROS;
       await insertAccount(tx, {
         id: accountId,
         username,
         email: '',
         passwordHash: '',
-        roles: '["user"]',
+        roles: JSON.stringify(roles),
         createdAtMs: 0,
         disabled: 0,
-        balanceMicros: FIRST_MICROS,
+        balanceMicros: deposits.reduce((sum, amount) => sum + amount, 0),
       });
-      const first = { kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash', amountMicros: FIRST_MICROS };
-      await writeEntries(tx, [{ ...plainEntry, accountId, atMs: 0, ...first }]);
+      const first = { kind: 'deposit', fromLedger: 'deposits', toLedger: 'cash' };
+      const entries = deposits.map((amountMicros) => ({ ...plainEntry, accountId, atMs: 0, ...first, amountMicros }));
+      await writeEntries(tx, entries);
     }
   });
   await store.stop();

@@ -7,6 +7,7 @@ import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
 import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
+import { DEFAULT_SPOT_GRACE_MS } from '../../src/domain/spot.ts';
 import type { OrphanPolicy } from '../../src/domain/orphan.ts';
 import { Checker, LISTED_FOR_MS } from './checker.ts';
 import { Disk, type Watcher } from './disk.ts';
@@ -20,6 +21,7 @@ import {
 import { makePreconditions, type Preconditions } from './preconditions.ts';
 import { ServerRun } from './server-run.ts';
 import { Model } from './model.ts';
+import type { MoneySettings } from './money.ts';
 import { Schedule } from './schedule.ts';
 import { makeMemoryStorage, type MemoryStorage } from './storage.ts';
 import { capacity, ids } from './template.ts';
@@ -53,6 +55,7 @@ export class World {
     nowMs: this.schedule.nowMs,
     sweptAtMs: this.sweptAtMs,
     unseenStepsMs: this.#unseenStepsMs,
+    spotGraceMs: this.money?.spotGraceMs ?? DEFAULT_SPOT_GRACE_MS,
   }));
   readonly preconditions: Preconditions;
   /** Mode of the next call, by verb and subject; set just before the call. */
@@ -77,6 +80,8 @@ export class World {
   readonly pushes: boolean;
   readonly orphans: OrphanPolicy;
   limits: Partial<Limits>;
+  /** Null: instances are launched perHour alone, and no money ends. */
+  readonly money: MoneySettings | null;
   /** Verb of each engine call, with the state of its instance. */
   readonly engineCalls: string[] = [];
   /** Steps of the clock that the current server may not have seen. */
@@ -94,6 +99,7 @@ export class World {
     limits?: (schedule: Schedule) => Partial<Limits>;
     orphans?: (schedule: Schedule) => OrphanPolicy;
     pushes?: (schedule: Schedule) => boolean;
+    money?: MoneySettings | null;
     times?: (schedule: Schedule) => Partial<Times>;
   }) {
     const schedule = new Schedule(options.seed);
@@ -105,6 +111,7 @@ export class World {
     this.pushes = options.pushes?.(schedule) ?? false;
     this.orphans = options.orphans?.(schedule) ?? { action: 'delete', retentionMs: 0 };
     this.limits = options.limits?.(schedule) ?? {};
+    this.money = options.money ?? null;
     this.engine = makeSimulatedEngine({
       installation: ids.installation,
       capacity,
@@ -217,7 +224,7 @@ export class World {
         if (mishap === 'full') throw failure(SQLITE_FULL, 'database or disk is full');
         if (mishap === 'io') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         commit();
-        this.#report(checker.committed(this.wallClock.latestMs()));
+        this.#report(checker.committed(this.wallClock.latestMs(), this.wallClock.now()));
         if (mishap === 'ioDone') throw failure(SQLITE_IOERR_FSYNC, 'disk I/O error');
         if (!life.step('committed')) throw new Killed('killed after a commit');
       },

@@ -37,7 +37,7 @@ export function makeRenewPaidTime({ store, time, log, metering, stopAutomaticall
     try {
       const ended = await store.write((tx) => handleDue(tx, metering, due, time.now()));
       // In a transaction of its own: a stop locks the region, which comes before the account.
-      if (ended) await stopAutomatically({ id, ownerId }, () => ({ cause: 'PaidTimeEnded', why: ended }));
+      if (ended) await stopAutomatically({ id, ownerId }, (now) => stopOf(now, ended));
     } catch (error) {
       const why = String(error);
       failing.set(id, why);
@@ -59,13 +59,25 @@ export function makeRenewPaidTime({ store, time, log, metering, stopAutomaticall
   };
 }
 
+interface Ended {
+  generation: number;
+  /** `missing`: the renewal could not be paid. */
+  why: { endsAtMs: number | null; missing?: number };
+}
+
+/** Null: meanwhile the owner started it again, which bought time, or turned the renewal on. */
+const stopOf = ({ generation, spec }: Instance, { generation: ended, why }: Ended) =>
+  generation !== ended || (spec.autoRenew && why.missing === undefined)
+    ? null
+    : ({ cause: 'PaidTimeEnded', why } as const);
+
 /** Returns why the instance must stop; null: nothing is left to do. */
 async function handleDue(
   tx: Db,
   metering: Billed,
   { instanceId, accountId }: DuePaidTime,
   nowMs: number,
-): Promise<object | null> {
+): Promise<Ended | null> {
   const row = await lockInstance(tx, accountId, instanceId);
   if (!row) {
     await deletePaidTime(tx, instanceId);
@@ -85,9 +97,15 @@ async function handleDue(
     await appendEvent(tx, { ...event, data: { endsAtMs } });
     return null;
   }
-  if (!instance.spec.autoRenew) return { endsAtMs };
+  const { generation } = instance;
+  if (!instance.spec.autoRenew) return { generation, why: { endsAtMs } };
   const missing = await buyPaidTime(tx, metering, { instance, cause: 'renewal', nowMs });
-  return missing && { endsAtMs, missing: toDollars(missing.needMicros - missing.availableMicros) };
+  return (
+    missing && {
+      generation,
+      why: { endsAtMs, missing: toDollars(missing.needMicros - missing.availableMicros) },
+    }
+  );
 }
 
 /** Says what follows at the end as things are now. */

@@ -1,8 +1,10 @@
 /** Time paid ahead: launch, end, renewal, refunds and changes of type, with their entries. */
 import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
+import type { StopAutomatically } from '../../../src/control/instances/actions.ts';
 import { makeRenewPaidTime } from '../../../src/control/billing/renew-paid-time.ts';
 import { addCalendar } from '../../../src/domain/calendar.ts';
+import { instanceFromRow } from '../../../src/store/tables/instances.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -358,10 +360,10 @@ onBothEngines('time paid ahead', (open) => {
 onBothEngines('concurrent ends of paid time', { postgres: 'always' }, (open) => {
   const SERVERS = atLevel({ short: 4, long: 20 });
 
-  async function atTheEnd() {
+  async function atTheEnd(autoRenew = true, stopAutomatically: StopAutomatically = async () => false) {
     const opened = await openPaidWorld(open);
     const { world, launch, running, passTo, nowMs } = opened;
-    const id = await launch({ chargeMode: 'perDay', duration: 2, autoRenew: true });
+    const id = await launch({ chargeMode: 'perDay', duration: 2, autoRenew });
     const endsAtMs = await running(id);
     await world.running.stop();
     passTo(endsAtMs);
@@ -370,7 +372,7 @@ onBothEngines('concurrent ends of paid time', { postgres: 'always' }, (open) => 
       time: { ...realTime, now: nowMs },
       log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
       metering: { isBilled: true },
-      stopAutomatically: async () => false,
+      stopAutomatically,
     });
     return { ...opened, id, renew };
   }
@@ -404,6 +406,27 @@ onBothEngines('concurrent ends of paid time', { postgres: 'always' }, (open) => 
     expect(await eventsOf(world, id, 'instance.paidTimeBought')).toHaveLength(2);
     expect(await eventsOf(world, id, 'instance.paidTimeEnding')).toEqual([]);
     await expectBalanced(world);
+  });
+
+  test('stop nothing that was started again or is to be renewed since the end was found', async () => {
+    const decisions: unknown[] = [];
+    const opened = await atTheEnd(false, async (_, decide) => {
+      const { world, ann, id, instances, nowMs } = opened;
+      const read = async () =>
+        instanceFromRow(
+          await world.store.read.selectFrom('instance').selectAll().where('id', '=', id).executeTakeFirstOrThrow(),
+        );
+      const ended = await read();
+      decisions.push(decide(ended, nowMs())?.cause);
+      decisions.push(decide({ ...ended, generation: ended.generation + 1 }, nowMs()));
+      await instances.setBilling(ann, { instanceId: id, autoRenew: true }, null);
+      decisions.push(decide(await read(), nowMs()));
+      return false;
+    });
+    await opened.renew();
+    expect(decisions).toEqual(['PaidTimeEnded', null, null]);
+    await opened.renew();
+    expect(await moved(opened.world, opened.id)).toHaveLength(2);
   });
 
   test('leave nothing of a terminated instance, and refund what was renewed and has not begun', async () => {
