@@ -22,6 +22,14 @@ const quick = new Set([
   'time-after-the-last-sweep-is-booked',
   'a-step-of-the-clock-is-charged',
   'a-charge-does-not-move-the-balance',
+  'an-off-peak-launch-costs-the-full-price',
+  'a-window-ends-without-a-stop',
+  'an-instance-resumes-unasked',
+  'a-used-unit-is-refunded',
+  'paid-time-is-renewed-unasked',
+  'a-renewal-begins-late',
+  'paid-time-has-no-end',
+  'cash-falls-below-the-floor',
 ]);
 /** Level short: faults of data, leases, engine calls and money. */
 const quickest = new Set([
@@ -37,9 +45,9 @@ let sound: Copy;
 beforeAll(() => void (sound = makeCopy(null)));
 afterAll(() => sound.remove());
 
-test('has 56 faults that fit the source', () => {
+test('has 51 faults that fit the source', () => {
   expect(plantedFaults.map(whyNotPlanted).filter((why) => why !== null)).toEqual([]);
-  expect(new Set(plantedFaults.map(({ name }) => name)).size).toBe(56);
+  expect(new Set(plantedFaults.map(({ name }) => name)).size).toBe(51);
   expect(plantedFaults.filter(({ name }) => quick.has(name)).length).toBe(quick.size);
 });
 

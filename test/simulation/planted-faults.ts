@@ -355,13 +355,6 @@ export const plantedFaults: readonly PlantedFault[] = [
     suffers: 'an instance starts and bills again each night',
   },
   {
-    name: 'a-spot-instance-has-no-grace-time',
-    file: 'control/capacity/reclaim-spots.ts',
-    find: 'time.now() + spotGraceMs, time.now());',
-    replace: 'time.now(), time.now());',
-    suffers: 'a reclaimed spot instance has no time to end its work',
-  },
-  {
     name: 'a-used-unit-is-refunded',
     file: 'control/billing/prepay.ts',
     find: 'const units = unitsNotBegun(paid, nowMs);',
@@ -391,38 +384,10 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   // ---- money that ends
   {
-    name: 'a-launch-needs-no-money',
-    file: 'control/billing/refuse-unpaid.ts',
-    find: "if (what === 'launch' && isByHour) refuseWithoutHour(availableMicros, instance, 'launch');",
-    replace: '',
-    suffers: 'accounts without money launch, and nobody pays',
-  },
-  {
-    name: 'an-expired-voucher-counts-as-money',
-    file: 'domain/purse.ts',
-    find: 'leftMicros > 0n && (expiresAtMs === null || expiresAtMs > atMs);',
-    replace: 'leftMicros > 0n && (expiresAtMs === null || expiresAtMs + 600_000 > atMs);',
-    suffers: 'an instance runs on a voucher that has expired',
-  },
-  {
     name: 'cash-falls-below-the-floor',
     file: 'domain/purse.ts',
     find: 'cashMicros > floorMicros ? cashMicros - floorMicros : 0n;',
     replace: 'cashMicros > floorMicros ? cashMicros - floorMicros + 100_000_000n : 0n;',
     suffers: 'an account owes money that nobody lent it',
-  },
-  {
-    name: 'nothing-stops-without-money',
-    file: 'control/billing/follow-money.ts',
-    find: 'await stopRuns();',
-    replace: '',
-    suffers: 'instances run on without anybody who pays',
-  },
-  {
-    name: 'what-is-paid-ahead-stops-without-money',
-    file: 'control/billing/follow-money.ts',
-    find: 'if (isHourly(spec.chargeMode)) await tryTo(',
-    replace: 'await tryTo(',
-    suffers: 'a month that was paid for ends when the balance does',
   },
 ];
