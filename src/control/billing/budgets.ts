@@ -24,7 +24,8 @@ import { accountIdOf, writeAsAdmin } from '../access/account-admin.ts';
 import type { Caller, Idempotency, Mutation } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
-import { countBudget, isReached, noteBudget, spentByDays } from './follow-budgets.ts';
+import { countBudget, spentByDays } from './count-budget.ts';
+import { isReached, noteBudget } from './follow-budgets.ts';
 import { costsOf } from './refuse-unpaid.ts';
 import { usualTimeZone } from './time-zone.ts';
 

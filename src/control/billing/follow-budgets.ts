@@ -1,8 +1,8 @@
-/** Counts what budgets have spent, notes which are reached, and stops what those do not allow. */
+/** Notes which budgets are reached, and stops what those do not allow. */
 import { toDollars } from '../../domain/catalog.ts';
-import { MINUTE_MS, HOUR_MS, DAY_MS } from '../../domain/durations.ts';
+import { MINUTE_MS } from '../../domain/durations.ts';
 import { isHourly } from '../../domain/meter.ts';
-import { monthOf, type TimeSpan } from '../../domain/usage-buckets.ts';
+import { monthOf } from '../../domain/usage-buckets.ts';
 import { encodeFlag } from '../../store/db/columns.ts';
 import { lockAccount } from '../../store/tables/accounts.ts';
 import {
@@ -11,46 +11,15 @@ import {
   budgetsAfter,
   changeBudget,
   runningInScope,
-  spentBetween,
   type BudgetRow,
-  type BudgetScope,
 } from '../../store/tables/budgets.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import type { Db, Store } from '../../store/store.ts';
+import type { Store } from '../../store/store.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
+import { countBudget } from './count-budget.ts';
 
 const PAGE_SIZE = 200;
-/** Bookings add to entries of at most two hours before. */
-const UNSETTLED_MS = 3 * HOUR_MS;
-
-export interface CountedBudget extends TimeSpan {
-  month: string;
-  settledUntilMs: number;
-  settledMicros: number;
-  spentMicros: number;
-}
-
-/** Sums by days: a span of many entries would hold other requests back. */
-export async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan): Promise<number> {
-  let spent = 0;
-  for (let at = fromMs; at < untilMs; at += DAY_MS)
-    spent += await spentBetween(db, scope, { fromMs: at, untilMs: Math.min(untilMs, at + DAY_MS) });
-  return spent;
-}
-
-/** Adds to what was counted before. */
-export async function countBudget(db: Db, budget: BudgetRow, nowMs: number): Promise<CountedBudget> {
-  const { month, ...span } = monthOf(nowMs, budget.timeZone);
-  const isSame = budget.month === month;
-  const before = isSame ? budget.settledUntilMs : span.fromMs;
-  const settledUntilMs = Math.max(before, Math.floor((nowMs - UNSETTLED_MS) / HOUR_MS) * HOUR_MS);
-  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs });
-  const settledMicros = (isSame ? budget.settledMicros : 0) + more;
-  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs });
-  return { month, ...span, settledUntilMs, settledMicros, spentMicros: settledMicros + unsettled };
-}
-
 export const isReached = (limitMicros: number | null, spentMicros: number): boolean =>
   limitMicros !== null && spentMicros >= limitMicros;
 

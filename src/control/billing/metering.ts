@@ -23,7 +23,7 @@ import type { RegionDrivers } from '../base/regions.ts';
 import type { Time } from '../base/time.ts';
 import { bookUsage, endOf, type Beginning } from './book-usage.ts';
 import { makeMeterClock, type MeterClock } from './meter-clock.ts';
-import { refuseUnpaidStorage } from './refuse-unpaid.ts';
+import { refuseUnpaidStorage, type StartMargin } from './refuse-unpaid.ts';
 import { makeSeenRuns, type SeenRuns } from './seen-runs.ts';
 
 export interface Metered {
@@ -54,6 +54,7 @@ export interface Metering extends Omit<SeenRuns, 'isKnown'> {
   readonly clock: MeterClock;
   readonly isBilled: boolean;
   readonly moneyRules: MoneyRules;
+  readonly startMargins: Map<string, StartMargin>;
   noteBooking(): void;
   /** Grows with each booking. */
   bookings(): number;
@@ -130,6 +131,7 @@ export function makeMetering({ time, regions, isBilled, moneyRules }: MeteringDe
     clock,
     isBilled,
     moneyRules: { ...defaultMoneyRules, ...moneyRules },
+    startMargins: new Map(),
     noteBooking: () => void (bookings += 1),
     bookings: () => bookings,
     ...seen,

@@ -1,4 +1,5 @@
 /** Refuses what costs money that the account has not. The account's row is locked by an event. */
+import { HOUR_MS } from '../../domain/durations.ts';
 import { isHourly, rateOfRun, type Rate } from '../../domain/meter.ts';
 import { toDollars, type Micros } from '../../domain/catalog.ts';
 import type { Instance } from '../../domain/instance.ts';
@@ -13,20 +14,24 @@ import {
   type MoneyRules,
 } from '../../domain/money-ladder.ts';
 import { noBalance } from '../../domain/no-balance.ts';
-import { availableFor, type Purchase } from '../../domain/purse.ts';
+import { totalMicros } from '../../domain/paid-time.ts';
+import { availableFor, grantedMicros, spendableCash, type Purchase } from '../../domain/purse.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { monthOf } from '../../domain/usage-buckets.ts';
-import { isInScope, reachedBudgetsOf } from '../../store/tables/budgets.ts';
+import { budgetsOf, isInScope, reachedBudgetsOf, type BudgetRow } from '../../store/tables/budgets.ts';
 import { instanceFromRow } from '../../store/tables/instances.ts';
 import { lockWallets } from '../../store/tables/ledger.ts';
 import { chargedCostsOf, moneyStateOf, startingRowsOf } from '../../store/tables/money-steps.ts';
 import type { Db } from '../../store/store.ts';
+import { countBudget } from './count-budget.ts';
 import type { MeterClock } from './meter-clock.ts';
 
 export interface Charging {
   isBilled: boolean;
   clock: Pick<MeterClock, 'now'>;
   moneyRules: MoneyRules;
+  /** Margins by account. */
+  startMargins: Map<string, StartMargin>;
 }
 
 export const purchaseOf = ({ spec }: Pick<Instance, 'spec'>): Purchase => ({
@@ -45,33 +50,49 @@ export async function costsOf(db: Db, accountId: string, withoutId = ''): Promis
   return [...(await chargedCostsOf(db, accountId)), ...hourly.map(costOfRun)];
 }
 
-/** With this many hours of its own price, an instance is not what ends the money. */
-const AMPLE_HOURS = 100n;
+/** Cost by the hour that further runs of an account may add before its costs are counted again. */
+export interface StartMargin {
+  micros: Micros;
+  /** Money that pays for everything, at the count: with less of it the margin is void. */
+  paysAllMicros: Micros;
+}
 
-/** Refuses a launch or start when the money would end too soon with it, once it is paid ahead. */
+/** Refuses a launch, start or dearer restart when the money would end too soon with it. */
 export async function refuseUnpaidRun(
   tx: Db,
-  { isBilled, clock, moneyRules }: Charging,
+  { isBilled, clock, moneyRules, startMargins }: Charging,
   instance: Instance,
-  what: 'launch' | 'start',
+  what: 'launch' | 'start' | 'restart',
 ): Promise<void> {
   const { ownerId, spec } = instance;
   const isByHour = isHourly(spec.chargeMode);
-  if (!isBilled || (what === 'start' && !isByHour)) return;
-  await refuseOverBudget(tx, instance, clock.now());
+  if (!isBilled || (what !== 'launch' && !isByHour)) return;
+  const nowMs = clock.now();
+  await refuseOverBudget(tx, instance, nowMs);
+  if (!isByHour) await refuseBeyondBudget(tx, instance, nowMs);
   const wallet = (await lockWallets(tx, [ownerId])).get(ownerId);
   if (!wallet) return;
-  const [nowMs, purchase] = [clock.now(), purchaseOf(instance)];
-  const availableMicros = availableFor(wallet.purse, purchase, nowMs);
+  const availableMicros = availableFor(wallet.purse, purchaseOf(instance), nowMs);
   if (what === 'launch' && isByHour) refuseWithoutHour(availableMicros, instance, 'launch');
   const { step } = await moneyStateOf(tx, ownerId);
-  if (!isAtLeast(step, 'noStarts') && availableMicros >= currentPriceMicros(instance) * AMPLE_HOURS) return;
+  const priceMicros = isByHour ? currentPriceMicros(instance) : 0n;
+  const paysAllMicros = spendableCash(wallet.purse) + grantedMicros(wallet.purse, 'credit', nowMs);
+  const margin = startMargins.get(ownerId);
+  if (margin && !isAtLeast(step, 'noStarts') && paysAllMicros >= margin.paysAllMicros && margin.micros >= priceMicros) {
+    margin.micros -= priceMicros;
+    return;
+  }
   const others = await costsOf(tx, ownerId, instance.id);
   const costs = isByHour ? [...others, costOfRun(instance)] : others;
   const leftMs = lastingMs(wallet.purse, costs, nowMs);
   const thresholdMs = startThreshold(moneyRules, step);
-  if (leftMs >= thresholdMs) return;
   const rate = burnRate(costs);
+  if (leftMs >= thresholdMs) {
+    const mostMicros = (paysAllMicros * BigInt(HOUR_MS)) / BigInt(Math.max(1, Math.ceil(thresholdMs)));
+    // Another process on the same database may have the other half.
+    startMargins.set(ownerId, { micros: (mostMicros - rate) / 2n, paysAllMicros });
+    return;
+  }
   const [left, least] = [Math.floor(leftMs / 60_000), Math.ceil(thresholdMs / 60_000)];
   const missing = toDollars((rate * BigInt(Math.ceil(thresholdMs - leftMs))) / 3_600_000n + 1n);
   throw new Refusal(
@@ -92,15 +113,32 @@ export function refuseWithoutHour(
 async function refuseOverBudget(tx: Db, { id, ownerId }: Instance, nowMs: number): Promise<void> {
   for (const budget of await reachedBudgetsOf(tx, ownerId)) {
     if (monthOf(nowMs, budget.timeZone).month !== budget.month || !(await isInScope(tx, budget, id))) continue;
-    const { name, labelKey, labelValue, hardMicros, month, byAdministrator } = budget;
-    const scope = labelKey === '' ? '' : ` for ${labelKey}=${labelValue}`;
-    const remedy = byAdministrator === 1 ? 'ask an administrator to raise it' : 'raise or delete it';
     throw new Refusal(
       'no_balance',
-      `budget ${JSON.stringify(name)} of $${toDollars(hardMicros ?? 0)} a month${scope} is reached in ${month}; ${remedy}, or wait for the next month`,
+      `${textOf(budget)} is reached in ${budget.month}; ${remedyOf(budget)}, or wait for the next month`,
     );
   }
 }
+
+/** Refuses a launch that has paid ahead more than a budget had left. */
+async function refuseBeyondBudget(tx: Db, instance: Instance, nowMs: number): Promise<void> {
+  for (const budget of await budgetsOf(tx, instance.ownerId)) {
+    if (budget.hardMicros === null || !(await isInScope(tx, budget, instance.id))) continue;
+    const { month, spentMicros } = await countBudget(tx, budget, nowMs);
+    if (spentMicros <= budget.hardMicros) continue;
+    const total = totalMicros({ units: instance.spec.duration, priceMicros: instance.priceMicros });
+    const left = BigInt(budget.hardMicros - spentMicros) + total;
+    throw new Refusal(
+      'no_balance',
+      `the launch pays $${toDollars(total)} ahead, and ${textOf(budget)} has $${toDollars(left > 0n ? left : 0n)} left in ${month}; choose a shorter time or a cheaper type, ${remedyOf(budget)}, or wait for the next month`,
+    );
+  }
+}
+
+const textOf = ({ name, labelKey, labelValue, hardMicros }: BudgetRow): string =>
+  `budget ${JSON.stringify(name)} of $${toDollars(hardMicros ?? 0)} a month${labelKey === '' ? '' : ` for ${labelKey}=${labelValue}`}`;
+const remedyOf = ({ byAdministrator }: BudgetRow): string =>
+  byAdministrator === 1 ? 'ask an administrator to raise it' : 'raise or delete it';
 
 /** Whether storage is created or grows. */
 const isMore = (before: Rate | null, after: Rate | null): boolean =>

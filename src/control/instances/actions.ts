@@ -7,7 +7,7 @@ import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import { disabledOwner, instanceNotFound, Refusal } from '../../domain/refusal.ts';
 import { applyAction } from '../../domain/desired-state.ts';
-import { applyPending, cpuOnlyPrice, heldPortCount } from '../../domain/instance-change.ts';
+import { applyPending, cpuOnlyPrice, currentPriceMicros, heldPortCount } from '../../domain/instance-change.ts';
 import { revokeGrantsOfInstance } from '../../store/tables/gateway-grants.ts';
 import { deleteSharesOf, releaseOtherNodePorts } from '../../store/tables/ports.ts';
 import { releaseNodePortCapacity } from '../../store/tables/capacity.ts';
@@ -181,7 +181,8 @@ export async function writeAction(tx: Db, row: InstanceRow, input: ActionInput):
   const rates = { before: rateOfInstance(instance), after: rateOfInstance(next) };
   const { isDisabled } = await metering.appendEvent(tx, event, meteredInstance(next), rates);
   if (bringUp && isDisabled) throw disabledOwner();
-  if (action === 'start') await refuseUnpaidRun(tx, metering, next, 'start');
+  if (action === 'start' || (action === 'restart' && currentPriceMicros(next) > currentPriceMicros(instance)))
+    await refuseUnpaidRun(tx, metering, next, action);
   await applyToPaidTime(tx, metering, { action, instance: next, nowMs });
   // The event holds the account's lock: a concurrent redeem comes before, or finds nothing.
   if (action === 'terminate') {

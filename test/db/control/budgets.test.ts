@@ -91,6 +91,17 @@ onBothEngines('a budget', (open) => {
     expect((await control.budgets.list(caller)).budgets).toMatchObject([{ softReached: false, hardReached: false }]);
   });
 
+  test('refuses at once what would pay ahead more than is left of its hard limit', async () => {
+    const { set, launch } = await movable(await open());
+    await set({ name: 'physics', scope: team, hard: 15 });
+    const month = (team: string) => launch({ billing: { chargeMode: 'perMonth', duration: 1 }, labels: { team } });
+    await month('physics');
+    const refusal =
+      /the launch pays \$10\.08 ahead, and budget "physics" of \$15 a month for team=physics has \$4\.92 left/;
+    await expectRefused(month('physics'), 'no_balance', refusal);
+    await month('chemistry');
+  });
+
   test('counts charges and purchases less refunds of its month, settled and new', async () => {
     const { world, caller, control, set, charge, clock } = await movable(await open());
     const nowMs = Date.now() + clock.aheadMs;

@@ -293,6 +293,21 @@ onBothEngines('an account whose money ends', (open) => {
     await settled(world);
   });
 
+  test('launches no more at once than last the time, whatever their price', async () => {
+    const { world, hours } = await movable(await open(), {
+      billing: { moneyRules: { ...moneyRules, noStartsMs: 3_000 * MINUTE_MS } },
+    });
+    const { control } = world.running;
+    // Two instances last 50.5 hours, and 50 are needed.
+    const caller = await world.account('rich', hours(101));
+    const { done, refused } = await outcomesOf(
+      Array.from({ length: 8 }, () => control.instances.launch(caller, world.launchInput(), null)),
+    );
+    expect(done).toHaveLength(2);
+    expect(new Set(refused.map(({ code }) => code))).toEqual(new Set(['no_balance']));
+    await settled(world);
+  });
+
   test('keeps no instance that is launched at the moment of the stop', async () => {
     const { world, hours } = await movable(await open());
     const { control } = world.running;

@@ -100,6 +100,22 @@ onBothEngines('time paid ahead', (open) => {
     await byHour();
   });
 
+  test('a restart at a higher price by the hour needs the money that a start needs', async () => {
+    const { world, launch, types, instances } = await openPaidWorld(open);
+    const bob = await world.account('bob', 0.5);
+    const dearer = async (name: string): Promise<string> => {
+      const instanceId = await launch({ chargeMode: 'perHour', duration: 1 }, { name }, bob);
+      await world.until(instanceId, hasStatus('Running'));
+      await instances.update(bob, { instanceId, instanceTypeId: types.large.id }, null);
+      return instanceId;
+    };
+    const [one, two] = [await dearer('one'), await dearer('two')];
+    await instances.restart(bob, { instanceId: one }, null);
+    const refusal = /with this restart the account would spend \$0\.6 an hour, and \$0\.[45]\d* is available/;
+    await expectRefused(instances.restart(bob, { instanceId: two }, null), 'no_balance', refusal);
+    expect((await world.instance(two)).instanceRuntimeInfo.status).toBe('Running');
+  });
+
   test('spot types are refused', async () => {
     const { launch, types } = await openPaidWorld(open, { start: false });
     const spot = { instanceTypeId: types.spot.id, isSpotInstance: true };

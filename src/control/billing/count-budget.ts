@@ -1,0 +1,35 @@
+/** Counts what budgets have spent in the current month. */
+import { DAY_MS, HOUR_MS } from '../../domain/durations.ts';
+import { monthOf, type TimeSpan } from '../../domain/usage-buckets.ts';
+import { spentBetween, type BudgetRow, type BudgetScope } from '../../store/tables/budgets.ts';
+import type { Db } from '../../store/store.ts';
+
+/** Bookings add to entries of at most two hours before. */
+const UNSETTLED_MS = 3 * HOUR_MS;
+
+export interface CountedBudget extends TimeSpan {
+  month: string;
+  settledUntilMs: number;
+  settledMicros: number;
+  spentMicros: number;
+}
+
+/** Sums by days: a span of many entries would hold other requests back. */
+export async function spentByDays(db: Db, scope: BudgetScope, { fromMs, untilMs }: TimeSpan): Promise<number> {
+  let spent = 0;
+  for (let at = fromMs; at < untilMs; at += DAY_MS)
+    spent += await spentBetween(db, scope, { fromMs: at, untilMs: Math.min(untilMs, at + DAY_MS) });
+  return spent;
+}
+
+/** Adds to what was counted before. */
+export async function countBudget(db: Db, budget: BudgetRow, nowMs: number): Promise<CountedBudget> {
+  const { month, ...span } = monthOf(nowMs, budget.timeZone);
+  const isSame = budget.month === month;
+  const before = isSame ? budget.settledUntilMs : span.fromMs;
+  const settledUntilMs = Math.max(before, Math.floor((nowMs - UNSETTLED_MS) / HOUR_MS) * HOUR_MS);
+  const more = await spentByDays(db, budget, { fromMs: before, untilMs: settledUntilMs });
+  const settledMicros = (isSame ? budget.settledMicros : 0) + more;
+  const unsettled = await spentByDays(db, budget, { fromMs: settledUntilMs, untilMs: span.untilMs });
+  return { month, ...span, settledUntilMs, settledMicros, spentMicros: settledMicros + unsettled };
+}
