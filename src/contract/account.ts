@@ -1,5 +1,6 @@
 /** Login, account, keys and balance: docs/interface.md §10, authentication and account. */
 import { z } from 'zod';
+import { isMicros } from '../domain/catalog.ts';
 import { usernamePattern } from '../domain/account-state.ts';
 import { apiKeyStates } from '../domain/api-key.ts';
 import { sessionCredentials } from '../domain/port-access.ts';
@@ -45,8 +46,9 @@ export const password = secret(8, 1024);
 export const email = z.email().max(320).default('');
 export const firstBalance = z
   .number()
-  .min(0)
-  .max(1_000_000_000)
+  .min(0, { abort: true })
+  .max(1_000_000_000, { abort: true })
+  .refine(isMicros, { error: 'must be 0 to 1000000000 dollars, with at most 6 decimals' })
   .describe('Initial balance in dollars; by default the first credit of the installation')
   .optional();
 

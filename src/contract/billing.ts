@@ -28,22 +28,12 @@ const filters = {
   meter: z.enum(meters).describe('Only this meter').optional(),
 };
 
-/** Entries of other kinds come with later versions. */
-export const entryKinds = [
-  'charge',
-  'prepayment',
-  'deposit',
-  'grant',
-  'refund',
-  'reversal',
-  'expiry',
-  'prepayment',
-] as const;
+export const entryKinds = ['charge', 'prepayment', 'deposit', 'grant', 'refund', 'reversal', 'expiry'] as const;
 const sources = ['cash', 'voucher', 'credit', 'uncollected'] as const;
 
 export const entriesRequest = request('ListEntriesRequest', {
   ...filters,
-  kind: plainText(64).describe('Only entries of this kind, such as `charge` or `deposit`').optional(),
+  kind: z.enum(entryKinds).describe('Only entries of this kind').optional(),
   fromUnixMs: time('Only entries from this time on, Unix milliseconds'),
   untilUnixMs: time('Only entries before this time, Unix milliseconds'),
 });

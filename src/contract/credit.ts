@@ -1,6 +1,6 @@
 /** Money that administrators give and take back, and the vouchers and credits of an account. */
 import { z } from 'zod';
-import { fromDollars, toDollars } from '../domain/catalog.ts';
+import { isMicros } from '../domain/catalog.ts';
 import { meters } from '../domain/meter.ts';
 import { creditKinds, grantKinds, MAX_CREDIT_DOLLARS } from '../domain/purse.ts';
 import {
@@ -21,7 +21,6 @@ import {
 import { accountAnswer } from './managed-account.ts';
 
 const LAST_DATE = Date.UTC(9999, 11, 31);
-const isMicros = (dollars: number): boolean => toDollars(fromDollars(dollars)) === dollars;
 const dollars = z.number().min(0, { abort: true }).max(MAX_CREDIT_DOLLARS, { abort: true });
 
 const holder = plainText(320).describe('Name or email address of the account');

@@ -10,6 +10,9 @@ export const toDollars = (micros: Micros | number): number => Number(micros) / N
 
 export const fromDollars = (dollars: number): Micros => BigInt(Math.round(dollars * Number(MICROS_PER_DOLLAR)));
 
+/** Whether dollars have at most 6 decimals. */
+export const isMicros = (dollars: number): boolean => toDollars(fromDollars(dollars)) === dollars;
+
 /** `docs/interface.md` §4.1, in its order. */
 export const chargeModes = ['tidePerHour', 'perHour', 'perDay', 'perWeek', 'perMonth'] as const;
 export type ChargeMode = (typeof chargeModes)[number];

@@ -1,6 +1,6 @@
 /** Lines of CSV (RFC 4180) that no spreadsheet reads as formulas. */
 
-const FORMULA = /^[\s]*[=+\-@\t\r|%]/;
+const FORMULA = /^[\s]*[=+\-@\t\r|%＝＋－＠]/;
 const QUOTED = /[",\r\n\t']|^\s|\s$/;
 
 /** A number stays as it is; a text that could be a formula begins with an apostrophe. */

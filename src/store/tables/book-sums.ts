@@ -48,11 +48,14 @@ export interface OtherSum {
   amountMicros: number;
 }
 
+/** Not an integer: SQLite has no sums above 2^53 for a reader of numbers. */
+const sumOfMicros = sql<number>`cast(sum("amountMicros") as double precision)`;
+
 /** Entries that are not metered use. */
 export async function otherSums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<OtherSum[]> {
   return db
     .selectFrom('entry')
-    .select((eb) => ['kind', 'fromLedger', 'toLedger', 'meter', eb.fn.sum<number>('amountMicros').as('amountMicros')])
+    .select(['kind', 'fromLedger', 'toLedger', 'meter', sumOfMicros.as('amountMicros')])
     .where('accountId', '=', accountId)
     .where('periodId', 'is', null)
     .where('atMs', '>=', fromMs)

@@ -91,6 +91,19 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
     expect(grants.map(({ left }) => left)).toEqual([0, 0]);
   });
 
+  test('a month has a statement also when more moved in it than an account can hold', async () => {
+    const { world, ann, credits, give } = await openWorld(open);
+    const ids: string[] = [];
+    for (let count = 0; count < 8; count += 1) ids.push((await give({ amount: 1e9 })).entry.entryId);
+    for (const entryId of ids) await credits.reverse(world.caller, { entryId, reason: 'again' }, null);
+    for (let count = 0; count < 8; count += 1) await give({ amount: 1e9 });
+    const month = new Date().toISOString().slice(0, 7);
+    const { statements } = world.running.control;
+    const found = await statements.page(ann, { month, timeZone: 'UTC' }, { currentPage: 1, pageSize: 1 });
+    expect(found.balances[0]).toEqual({ ledger: 'cash', openingMicros: 0, closingMicros: 8_000_000_010_000_000 });
+    expect(found.movements).toContainEqual({ kind: 'deposit', ledger: 'cash', amountMicros: 16_000_000_010_000_000 });
+  });
+
   test('takes a deposit back once and whole, and refuses what is spent of it', async () => {
     const { world, ann, credits, give, balance } = await openWorld(open);
     const { entry } = await give();

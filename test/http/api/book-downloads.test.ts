@@ -161,7 +161,7 @@ test.each([
 });
 
 test('cells that could be formulas begin with an apostrophe; numbers stay numbers', () => {
-  for (const text of ['=1', '+1', '-1', '@x', '\t=1', ' =1', '\r=1', '|x', '%x'])
+  for (const text of ['=1', '+1', '-1', '@x', '\t=1', ' =1', '\r=1', '|x', '%x', '＝1'])
     expect(csvLine([text])).toMatch(/^"?'/);
   expect(csvLine([-1.5, null, 'a"b', 'x,y', 'plain'])).toBe('-1.5,,"a""b","x,y",plain\r\n');
 });

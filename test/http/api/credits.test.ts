@@ -105,6 +105,8 @@ test.each([
   ['/admin/account/overdraft', { username: 'admin', overdraft: 0.0000001 }, 400],
   ['/admin/account/overdraft', { username: 'admin', overdraft: 2e9 }, 400],
   ['/admin/account/overdraft', { username: 'nobody', overdraft: 1 }, 404],
+  ['/user/create', { username: 'fraction', password: 'correct horse 77', balance: 0.0000001 }, 400],
+  ['/billing/entries', { pager: { currentPage: 1, pageSize: 1 }, kind: 'charges' }, 400],
   ['/admin/account/credit/reverse', { entryId: '123456789', reason: 'x' }, 404],
   ['/admin/account/credit/reverse', { entryId: 5, reason: 'x' }, 400],
   ['/admin/account/credit/reverse', { entryId: '1' }, 400],
