@@ -6,7 +6,7 @@ import { wrongPaidAhead, type SubjectEvent } from './paid-ahead-books.ts';
 
 type Rows = <Row>(sql: string, ...given: unknown[]) => Row[];
 
-export interface Change {
+interface Change {
   dirty: ReadonlySet<string>;
   before: ReadonlyMap<string, StoredInstance>;
   after: ReadonlyMap<string, StoredInstance>;
@@ -23,7 +23,7 @@ interface Money {
   grants: { leftMicros: number; expiresAtMs: number | null }[];
 }
 
-export interface Windows {
+interface Windows {
   zone: Zone;
   windows: DailyWindow[];
 }

@@ -39,7 +39,7 @@ export function drawCharge({ schedule }: World): ChargeChoice {
   };
 }
 
-export function credit(caller: Caller, amount: number, more: { expiresAtMs?: number; kind?: 'voucher' | 'credit' }) {
+function credit(caller: Caller, amount: number, more: { expiresAtMs?: number; kind?: 'voucher' | 'credit' }) {
   const input = { username: caller.username, amount, kind: more.kind ?? 'cash', reason: 'simulated', ...more } as const;
   return request(administrator, `give $${amount} of ${input.kind} to ${caller.username}`, (control) =>
     control.credits.give(administrator, input, null),
