@@ -127,9 +127,17 @@ const retired = {
   retired: z.boolean().default(true).describe('`false` offers it again'),
 };
 
+/** The control plane has the bounds, which depend on the time. */
+const LAST_DATE = Date.UTC(9999, 11, 31);
+export const scheduledFor = wholeNumber(0, LAST_DATE);
+const fromUnixMs = scheduledFor
+  .describe('Time from which the prices count, Unix milliseconds; without it they count at once')
+  .optional();
+
 export const typeUpdateRequest = request('UpdateTypeRequest', {
   ...typeId,
   ...versioned,
+  fromUnixMs,
   ...z.object(typeFields).partial().shape,
 });
 export const typeRetireRequest = request('RetireTypeRequest', { ...typeId, ...versioned, ...retired });
@@ -254,6 +262,7 @@ export const regionUpdateRequest = request('UpdateRegionRequest', {
     .optional(),
   offPeak: offPeak.nullable().describe('Off-peak windows; null: none').optional(),
   storagePrices: storagePrices.nullable().describe('Prices of storage; null: the defaults').optional(),
+  fromUnixMs,
 });
 
 const managedRegion = answer('ManagedRegion', {

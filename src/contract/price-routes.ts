@@ -1,6 +1,6 @@
 /** Rows of the history of prices. */
 import * as price from './price.ts';
-import { operatorReadRoute, readRoute } from './route.ts';
+import { adminRoute, operatorReadRoute, readRoute } from './route.ts';
 
 export const priceRoutes = {
   listPrices: readRoute('/price/list', price.priceListRequest, price.priceListAnswer, {
@@ -10,5 +10,9 @@ export const priceRoutes = {
   listPriceChanges: operatorReadRoute('/admin/price/list', price.priceListRequest, price.priceChangesAnswer, {
     compressed: true,
     summary: 'List changes of prices with the administrator who made each, newest first (operators)',
+  }),
+  withdrawPrices: adminRoute('/admin/price/withdraw', price.priceWithdrawRequest, price.priceWithdrawAnswer, {
+    idempotent: true,
+    summary: 'Withdraw scheduled prices of an instance type or of storage (administrators)',
   }),
 } as const;

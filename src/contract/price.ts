@@ -1,7 +1,7 @@
 /** History of prices. */
 import { z } from 'zod';
-import { prices, storagePrices } from './catalog-admin.ts';
-import { answer, id, pagerAnswer, pagerRequest, request, text, textOrNull, unixMs } from './common.ts';
+import { prices, scheduledFor, storagePrices } from './catalog-admin.ts';
+import { answer, flag, id, pagerAnswer, pagerRequest, request, text, textOrNull, unixMs } from './common.ts';
 
 export const priceListRequest = request('ListPricesRequest', {
   pager: pagerRequest.describe('Page to return'),
@@ -15,6 +15,7 @@ const fields = {
   instanceTypeId: textOrNull('Instance type ID; null: prices of storage'),
   prices: prices.nullable().describe('Prices of the instance type; null: prices of storage'),
   storagePrices: storagePrices.nullable().describe('Prices of storage; null: prices of an instance type'),
+  scheduled: flag('Whether the prices are set for `fromUnixMs` and do not count yet'),
 };
 const pager = pagerAnswer.describe('Page and length of the list');
 
@@ -29,4 +30,12 @@ const managedChange = answer('ManagedPriceChange', { ...fields, byAccountId }, '
 export const priceChangesAnswer = answer('ListPriceChangesAnswer', {
   changes: z.array(managedChange).describe('Changes of prices, newest first'),
   pager,
+});
+export const priceWithdrawRequest = request('WithdrawPricesRequest', {
+  regionId: id.describe('Region ID'),
+  instanceTypeId: id.describe('Instance type ID; without it the prices of storage').optional(),
+  fromUnixMs: scheduledFor.describe('Time for which the prices are scheduled, Unix milliseconds'),
+});
+export const priceWithdrawAnswer = answer('WithdrawPricesAnswer', {
+  change: managedChange.describe('Prices that were scheduled'),
 });

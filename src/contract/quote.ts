@@ -37,6 +37,12 @@ const quote = answer(
     })
       .nullable()
       .describe('Cheapest hour of the type, now or in the next off-peak window; null for what is paid ahead'),
+    nextPriceChange: answer('NextPriceChange', {
+      atUnixMs: unixMs('Time of the change'),
+      price: decimal('Dollars for one unit from then on'),
+    })
+      .nullable()
+      .describe('Next change of the price of the type in this billing mode, for launches after it; null: none is set'),
     available: decimal('Dollars that the launch can spend: cash, overdraft, and vouchers and credits that fit'),
     burnRatePerHour: decimal('Dollars for an hour of what the account runs, starts and stores now'),
     balanceLastsHours: z

@@ -23,6 +23,7 @@ import { makeFullDiskScan, measureByWalking, measureInstantDisks, measureRootDis
 import { makeDiskWatch } from './volumes/disk-watch.ts';
 import { makeReclaimSpots } from './capacity/reclaim-spots.ts';
 import { makeDrainStops } from './capacity/drain.ts';
+import { makeApplyPrices } from './catalog/due-prices.ts';
 import { makeRegionTexts } from './catalog/region-texts.ts';
 import { makeProbe } from './capacity/probe.ts';
 import { handleOrphans } from './orphans/handle-orphans.ts';
@@ -68,6 +69,7 @@ const ACCESS_INTERVAL_MS = 3_600_000;
 /** Books each minute within seconds of its end. */
 const CHARGE_INTERVAL_MS = 10_000;
 const RENEW_INTERVAL_MS = 1_000;
+const PRICES_INTERVAL_MS = 1_000;
 
 /** Tasks that an operator's request runs at once. */
 export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
@@ -194,6 +196,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     task('sample usage', SAMPLE_INTERVAL_MS, () => sampler.tick()),
     task('delete expired', EXPIRE_INTERVAL_MS, () => deleteExpired(foundation)),
     task('deliver webhooks', WEBHOOK_INTERVAL_MS, () => foundation.webhookDelivery.tick()),
+    task('scheduled prices', PRICES_INTERVAL_MS, makeApplyPrices(foundation)),
     task('renew paid time', RENEW_INTERVAL_MS, makeRenewPaidTime(foundation)),
     task('charge usage', CHARGE_INTERVAL_MS, makeChargeUsage(foundation)),
     task('follow money', CHARGE_INTERVAL_MS, makeFollowMoney(foundation)),

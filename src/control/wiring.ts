@@ -14,7 +14,9 @@ import { makeAction } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
 import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
+import { makeApplyPrices } from './catalog/due-prices.ts';
 import { makePriceHistory } from './catalog/price-history.ts';
+import { makeWithdrawPrices } from './catalog/scheduled-prices.ts';
 import { makeRegionAdministration } from './catalog/region-facts.ts';
 import { makeSetBilling } from './billing/set-billing.ts';
 import { makeCommands } from './inside/commands.ts';
@@ -61,6 +63,8 @@ export interface RunningControl {
   access: InternalAccess;
   imagePulls: ImagePulls;
   freeSpace: FreeSpaceMonitor;
+  /** Applies scheduled prices that are due; a task follows after `start`. */
+  applyPrices(): Promise<void>;
   start(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -91,6 +95,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     access,
     imagePulls: foundation.imagePulls,
     freeSpace: foundation.freeSpace,
+    applyPrices: makeApplyPrices(foundation),
     start: () => background.start(),
     async stop() {
       shutdown.abort();
@@ -242,7 +247,7 @@ const catalogUseCases = (
   foundation: Foundation,
 ): Pick<Control, 'catalog' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> => ({
   catalog: makeCatalog(foundation),
-  priceHistory: makePriceHistory(foundation),
+  priceHistory: { ...makePriceHistory(foundation), withdraw: makeWithdrawPrices(foundation) },
   offeredTypes: makeOfferedTypes(foundation),
   offeredImages: makeOfferedImages(foundation),
   regionAdministration: makeRegionAdministration({

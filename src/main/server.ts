@@ -109,6 +109,7 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const running = await makeRunningControl(options, store, { host, addresses, secretsKey }, cleanups);
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
+  await running.applyPrices();
   const parts: Parts = { ...host, config, log, store, running, addresses };
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });

@@ -24,6 +24,7 @@ import { notices } from './migrations/0021-notices.ts';
 import { prices } from './migrations/0022-prices.ts';
 import { payments } from './migrations/0023-payments.ts';
 import { budgets } from './migrations/0024-budgets.ts';
+import { scheduledPrices } from './migrations/0025-scheduled-prices.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -53,6 +54,7 @@ export const migrations: readonly Migration[] = [
   prices,
   payments,
   budgets,
+  scheduledPrices,
 ];
 
 export async function openStore(options: {

@@ -25,6 +25,7 @@ import { accountById } from '../../store/tables/accounts.ts';
 import { storagePriceOf } from '../../store/tables/catalog.ts';
 import { purseOf } from '../../store/tables/ledger.ts';
 import { paidTimeOf } from '../../store/tables/paid-times.ts';
+import { scheduledPrices, type PriceChange } from '../../store/tables/price-changes.ts';
 import { notLoggedIn } from '../access/callers.ts';
 import type { Caller } from '../base/caller.ts';
 import type { LaunchInput } from '../instances/instances.ts';
@@ -50,6 +51,8 @@ export interface Quote {
   stops: QuotedStop[];
   /** Null for what is paid ahead. */
   cheapestStart: { chargeMode: ChargeMode; pricePerHour: number; atMs: number } | null;
+  /** Of the type in the mode of the launch. */
+  nextPriceChange: { atMs: number; price: number } | null;
   available: number;
   burnRatePerHour: number;
   /** Null: nothing is charged. */
@@ -80,6 +83,8 @@ interface Tried {
   costs: Cost[];
   keptDiskMicros: Micros;
   prices: InstanceType['pricesMicros'];
+  /** The earliest first. */
+  scheduled: PriceChange[];
   /** Off-peak window that is open now, or the next one. */
   window: OpenSpan | null;
   /** End of the time paid ahead. */
@@ -115,6 +120,7 @@ export const makeQuotes = (deps: LaunchDeps): Quotes => ({
       startsAtMs: startMs(chargeMode, window, nowMs),
       stops: stopsOf(tried, offer),
       cheapestStart: isByHour ? { ...cheapest, pricePerHour: toDollars(cheapestMicros) } : null,
+      nextPriceChange: nextPriceChange(tried),
       available: toDollars(availableFor(purse, purchaseOf(instance), nowMs)),
       burnRatePerHour: toDollars(burnRate(costs)),
       balanceLastsHours: deps.metering.isBilled ? lastsHours(lastsMs) : null,
@@ -137,6 +143,16 @@ function stopsOf({ instance, paidUntilMs, window, nowMs }: Tried, offer: Offer):
     ...(closesAtMs === null ? [] : [stop('offPeakEnd', closesAtMs)]),
     ...(paidUntilMs === null || instance.spec.autoRenew ? [] : [stop('paidTime', paidUntilMs)]),
   ];
+}
+
+/** One that is due and not applied yet counts as of now. */
+function nextPriceChange({ instance: { spec }, prices, scheduled, nowMs }: Tried): Quote['nextPriceChange'] {
+  for (const { fromMs, prices: later } of scheduled) {
+    const price = later?.[spec.chargeMode];
+    if (price !== undefined && BigInt(price) !== prices[spec.chargeMode])
+      return { atMs: Math.max(fromMs, nowMs), price: toDollars(BigInt(price)) };
+  }
+  return null;
 }
 
 const stoppedMicros = ({ instance: { spec }, keptDiskMicros }: Tried): Micros =>
@@ -167,6 +183,7 @@ async function tryLaunch(deps: LaunchDeps, caller: Caller, request: LaunchInput)
         costs,
         keptDiskMicros: await storagePriceOf(tx, instance.spec.regionId, 'keptDisk'),
         prices: type.pricesMicros,
+        scheduled: await scheduledPrices(tx, { regionId: type.regionId, typeId: type.id }),
         window: offPeak && nextWindow(offPeak, nowMs),
         paidUntilMs: await paidUntil(tx, instance, nowMs),
         stockStatus: waitMs === null ? 'InStock' : 'OutOfStock',

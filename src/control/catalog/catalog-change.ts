@@ -4,11 +4,12 @@
  */
 import { Refusal } from '../../domain/refusal.ts';
 import { appendEvent } from '../../store/tables/events.ts';
-import { lockRegions, type ManagedRegion, type Users } from '../../store/tables/catalog-rows.ts';
+import type { ManagedRegion, Users } from '../../store/tables/catalog-rows.ts';
 import type { Db } from '../../store/store.ts';
 import type { Caller, Idempotency } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { idempotentWrite } from '../base/idempotent.ts';
+import { lockedRegions } from './due-prices.ts';
 
 export interface CatalogChangeDeps extends UseCaseDeps {
   forgetCatalog: () => void;
@@ -32,7 +33,7 @@ export async function changeCatalog<Answer>(
   fn: (tx: Db, regions: ManagedRegion[], nowMs: number) => Promise<Answer>,
 ): Promise<Answer> {
   const answer = await idempotentWrite(deps, accountId, idempotency, async (tx, nowMs) =>
-    fn(tx, await lockRegions(tx), nowMs),
+    fn(tx, await lockedRegions(tx, nowMs), nowMs),
   );
   deps.forgetCatalog();
   return answer;

@@ -28,6 +28,7 @@ import {
   type CatalogChangeDeps,
   type Versioned,
 } from './catalog-change.ts';
+import { refuseDate, refuseUndated, scheduledWarnings } from './scheduled-prices.ts';
 
 type Prices = Record<ChargeMode, number>;
 
@@ -66,7 +67,8 @@ export interface OfferedTypes {
     Omit<Fields, 'cpuType'> & Pick<Optional<Fields>, 'cpuType'> & { regionId: string; isSpot: boolean },
     { type: ListedType; warnings: string[] }
   >;
-  update: Mutation<Change & Optional<Fields>, ChangeAnswer>;
+  /** With `fromMs` it sets `prices` for that time; the answer is a preview. */
+  update: Mutation<Change & Optional<Fields> & { fromMs?: number | undefined }, ChangeAnswer>;
   retire: Mutation<Change & { retired: boolean }, ChangeAnswer>;
 }
 
@@ -97,7 +99,7 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
       return { type: listed(type), warnings: await warningsOf(deps, tx, type) };
     }),
 
-  update: (caller, { instanceTypeId: id, version, dryRun, ...fields }, idempotency) =>
+  update: (caller, { instanceTypeId: id, version, dryRun, fromMs, ...fields }, idempotency) =>
     changeCatalog(deps, caller, idempotency, async (tx, _, nowMs) => {
       const before = await readType(tx, id, version);
       const sent = sentMembers(fields);
@@ -106,11 +108,19 @@ export const makeOfferedTypes = (deps: CatalogChangeDeps): OfferedTypes => ({
           'field_missing',
           'field "name" is not set; or send "prices", "cpuCores" or another member of the type',
         );
+      if (fromMs !== undefined) refuseUndated(sent, 'prices');
       const next = typeOf({ ...listed(before), ...sent });
       if (next.name !== before.name) await refuseTaken(tx, next.regionId, next.name);
       const isRepriced = chargeModes.some((mode) => next.pricesMicros[mode] !== before.pricesMicros[mode]);
-      if (isRepriced && !dryRun) await recordPrices(tx, caller, next, nowMs);
-      return write({ deps, tx, caller, nowMs, dryRun, kind: 'instanceType.updated' }, next);
+      const of = { regionId: next.regionId, typeId: id };
+      if (fromMs !== undefined) {
+        await refuseDate(tx, of, { fromMs, nowMs });
+        if (!dryRun) await schedule(tx, caller, next, { fromMs, nowMs });
+      } else if (isRepriced && !dryRun) await recordPrices(tx, caller, next, nowMs);
+      const follows = sent.prices ? await scheduledWarnings(tx, of, fromMs ?? nowMs) : [];
+      const previews = dryRun || fromMs !== undefined;
+      const answer = await write({ deps, tx, caller, nowMs, dryRun: previews, kind: 'instanceType.updated' }, next);
+      return { ...answer, warnings: [...answer.warnings, ...follows] };
     }),
 
   retire: (caller, { instanceTypeId: id, version, dryRun, retired }, idempotency) =>
@@ -147,6 +157,18 @@ async function write(
 
 const recordPrices = (tx: Db, { accountId }: Caller, { id, regionId, pricesMicros }: ManagedType, nowMs: number) =>
   recordTypePrices(tx, { fromMs: nowMs, regionId, typeId: id, byAccountId: accountId }, pricesMicros);
+
+async function schedule(
+  tx: Db,
+  caller: Caller,
+  { id, name, regionId: region, pricesMicros }: ManagedType,
+  { fromMs, nowMs }: { fromMs: number; nowMs: number },
+): Promise<void> {
+  const change = { fromMs, regionId: region, typeId: id, byAccountId: caller.accountId, isScheduled: true };
+  await recordTypePrices(tx, change, pricesMicros);
+  const data = { name, regionId: region, fromUnixMs: fromMs };
+  await recordChange(tx, caller, { kind: 'prices.scheduled', subjectId: id, data }, nowMs);
+}
 
 async function readType(tx: Db, id: string, version: number): Promise<ManagedType> {
   const type = await managedTypeById(tx, id);

@@ -17,7 +17,7 @@ import {
 } from '../../store/tables/catalog-rows.ts';
 import { recordStoragePrices } from '../../store/tables/price-changes.ts';
 import type { Db } from '../../store/store.ts';
-import type { Mutation } from '../base/caller.ts';
+import type { Caller, Mutation } from '../base/caller.ts';
 import {
   changeCatalog,
   recordChange,
@@ -27,6 +27,7 @@ import {
   type CatalogChangeDeps,
   type Versioned,
 } from './catalog-change.ts';
+import { refuseDate, refuseUndated, scheduledWarnings } from './scheduled-prices.ts';
 
 export interface RegionFacts {
   regionId: string;
@@ -56,8 +57,9 @@ interface Fields {
 
 export interface RegionAdministration {
   get(regionId: string): Promise<{ region: RegionFacts }>;
+  /** With `fromMs` it sets `storagePrices` for that time; the answer is a preview. */
   update: Mutation<
-    { regionId: string } & Versioned & Fields,
+    { regionId: string; fromMs?: number | undefined } & Versioned & Fields,
     { region: RegionFacts; affected: Affected; warnings: string[] }
   >;
 }
@@ -84,7 +86,7 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
       return { region: listed(region) };
     },
 
-    async update(caller, { regionId: id, version, dryRun, ...fields }, idempotency) {
+    async update(caller, { regionId: id, version, dryRun, fromMs, ...fields }, idempotency) {
       const answer = await changeCatalog(deps, caller, idempotency, async (tx, regions, nowMs) => {
         const before = regions.find(({ facts }) => facts.id === id);
         if (!before) throw regionNotFound(id);
@@ -95,6 +97,7 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
             'field_missing',
             'field "name" is not set; or send "value", "location", "domain", "offPeak" or "storagePrices"',
           );
+        if (fromMs !== undefined) refuseUndatedStorage(fields);
         const fault = offPeak && faultOfOffPeak(offPeak);
         if (fault !== null) throw new Refusal('field_value', fault);
         const facts = { ...before.facts, ...sentMembers(names) };
@@ -105,6 +108,13 @@ export function makeRegionAdministration(deps: CatalogChangeDeps & { rewriteText
           ownDomain !== null && ownDomain !== before.ownDomain
             ? [`Berth does not ask whether the gateway answers as ${ownDomain}: open a notebook there to see it`]
             : [];
+        const of = { regionId: id, typeId: '' };
+        if (storagePrices !== undefined) warnings.push(...(await scheduledWarnings(tx, of, fromMs ?? nowMs)));
+        if (fromMs !== undefined) {
+          await refuseDate(tx, of, { fromMs, nowMs });
+          if (!dryRun) await schedule(tx, caller, next, { fromMs, nowMs });
+          return { region: listed(next), affected, warnings };
+        }
         const written = dryRun ? next : { ...next, version: version + 1 };
         if (!dryRun) {
           await writeManagedRegion(tx, written);
@@ -127,6 +137,27 @@ const ownStoragePrices = (
   if (prices === null) return { storagePrices: defaultStoragePrices, hasOwnStoragePrices: false };
   return { storagePrices: mapStoragePrices(prices, fromDollars), hasOwnStoragePrices: true };
 };
+
+function refuseUndatedStorage({ storagePrices, ...others }: Fields): void {
+  refuseUndated(sentMembers(others), 'storagePrices');
+  if (storagePrices === null)
+    throw new Refusal(
+      'field_value',
+      'field "storagePrices" is null, and "fromUnixMs" is sent: send the four prices, or null without "fromUnixMs"',
+    );
+}
+
+async function schedule(
+  tx: Db,
+  caller: Caller,
+  { facts: { id: regionId, name }, storagePrices }: ManagedRegion,
+  { fromMs, nowMs }: { fromMs: number; nowMs: number },
+): Promise<void> {
+  const change = { fromMs, regionId, byAccountId: caller.accountId, isScheduled: true };
+  await recordStoragePrices(tx, change, storagePrices);
+  const data = { name, regionId, fromUnixMs: fromMs };
+  await recordChange(tx, caller, { kind: 'prices.scheduled', subjectId: regionId, data }, nowMs);
+}
 
 async function recordNewPrices(
   tx: Db,

@@ -123,6 +123,8 @@ export interface PriceChangeTable {
   /** JSON of all charge modes, or of all kinds of storage. */
   prices: string;
   byAccountId: string;
+  /** The prices do not count yet: `fromMs` is when they are due. */
+  isScheduled: Generated<Flag>;
 }
 
 /** Spending limits of an account and month. */

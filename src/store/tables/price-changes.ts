@@ -1,5 +1,5 @@
 /** History of prices of instance types and storage. */
-import type { Selectable } from 'kysely';
+import { sql, type Selectable } from 'kysely';
 import {
   chargeModes,
   storageKinds,
@@ -9,7 +9,7 @@ import {
   type StoragePrices,
 } from '../../domain/catalog.ts';
 import type { PriceChangeTable } from '../db/billing-schema.ts';
-import { parseJson } from '../db/columns.ts';
+import { encodeFlag, parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { priceList, storagePriceList } from './json-schemas.ts';
 
@@ -20,6 +20,7 @@ interface Change {
   regionId: string;
   /** Account that changed the price; '' for Berth. */
   byAccountId: string;
+  isScheduled?: boolean;
 }
 
 export const typePricesText = (prices: TypePrices): string =>
@@ -28,8 +29,14 @@ export const typePricesText = (prices: TypePrices): string =>
 export const storagePricesText = (prices: StoragePrices): string =>
   JSON.stringify(Object.fromEntries(storageKinds.map((kind) => [kind, Number(prices[kind])])));
 
-const insert = async (tx: Db, row: Omit<Selectable<PriceChangeTable>, 'id'>): Promise<void> => {
-  await tx.insertInto('priceChange').values(row).execute();
+const insert = async (
+  tx: Db,
+  { isScheduled = false, ...change }: Change & { typeId: string; prices: string },
+): Promise<void> => {
+  await tx
+    .insertInto('priceChange')
+    .values({ ...change, isScheduled: encodeFlag(isScheduled) })
+    .execute();
 };
 
 export const recordTypePrices = (tx: Db, change: Change & { typeId: string }, prices: TypePrices): Promise<void> =>
@@ -39,7 +46,7 @@ export const recordStoragePrices = (tx: Db, change: Change, prices: StoragePrice
   insert(tx, { ...change, typeId: '', prices: storagePricesText(prices) });
 
 /** Micro-dollars. Either a type's prices, or those of storage. */
-export type PriceChange = Change &
+export type PriceChange = Required<Change> &
   (
     | { typeId: string; prices: Record<ChargeMode, number>; storagePrices: null }
     | { typeId: null; prices: null; storagePrices: Record<StorageKind, number> }
@@ -65,7 +72,45 @@ export async function priceChanges(
   return { rows: rows.map(changeFromRow), totalEntries: total };
 }
 
-function changeFromRow({ id, prices, typeId, ...row }: Selectable<PriceChangeTable>): PriceChange {
+/** Of a type, or of the storage of a region (`typeId` ''). */
+export interface Priced {
+  regionId: string;
+  typeId: string;
+}
+
+/** The earliest first. */
+export async function scheduledPrices(db: Db, { regionId, typeId }: Priced): Promise<PriceChange[]> {
+  const of = db.selectFrom('priceChange').selectAll().where('typeId', '=', typeId).where('regionId', '=', regionId);
+  const rows = await of.where('isScheduled', '=', sql.lit(1)).orderBy('fromMs').execute();
+  return rows.map(changeFromRow);
+}
+
+export async function isAnyPriceDue(db: Db, nowMs: number): Promise<boolean> {
+  const scheduled = db.selectFrom('priceChange').select('id').where('isScheduled', '=', sql.lit(1));
+  return (await scheduled.where('fromMs', '<=', nowMs).limit(1).executeTakeFirst()) !== undefined;
+}
+
+/** Deletes the scheduled changes that are due and returns them, the earliest first. */
+export async function takeDuePrices(tx: Db, nowMs: number): Promise<PriceChange[]> {
+  const due = tx.deleteFrom('priceChange').where('isScheduled', '=', sql.lit(1)).where('fromMs', '<=', nowMs);
+  const rows = await due.returningAll().execute();
+  return rows.toSorted((one, other) => one.fromMs - other.fromMs || one.id - other.id).map(changeFromRow);
+}
+
+/** Undefined: none is scheduled for that moment. */
+export async function takeScheduledPrice(
+  tx: Db,
+  { regionId, typeId }: Priced,
+  fromMs: number,
+): Promise<PriceChange | undefined> {
+  const scheduled = tx.deleteFrom('priceChange').where('isScheduled', '=', sql.lit(1)).where('fromMs', '=', fromMs);
+  const of = scheduled.where('regionId', '=', regionId).where('typeId', '=', typeId);
+  const row = await of.returningAll().executeTakeFirst();
+  return row && changeFromRow(row);
+}
+
+function changeFromRow({ id, prices, typeId, isScheduled, ...change }: Selectable<PriceChangeTable>): PriceChange {
+  const row = { ...change, isScheduled: isScheduled === 1 };
   const at = { table: 'priceChange', id: String(id), column: 'prices' };
   return typeId === ''
     ? { ...row, typeId: null, prices: null, storagePrices: parseJson(storagePriceList, prices, at) }

@@ -1,6 +1,7 @@
 /**
  * Random lives through the real control. The calculator replays the rates of the event log; it must
- * come to the same charges and balances.
+ * come to the same charges and balances. Prices change at once and at set times; each period must
+ * have the price of the moment at which it was agreed.
  */
 import { expect, test } from 'vitest';
 import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
@@ -58,6 +59,51 @@ async function replayed({ store, drivers, caller }: World, origin: number): Prom
   });
 }
 
+/** Prices by the time from which they count. */
+function priceHistory() {
+  const all = [
+    { fromMs: 0, compute: 20_000 },
+    { fromMs: 0, volume: 50_000, disks: 50_000 },
+  ] as { fromMs: number; compute?: number; volume?: number; disks?: number }[];
+  const at = (meter: 'compute' | 'volume' | 'disks', ms: number): number | undefined =>
+    all.findLast((one) => one[meter] !== undefined && one.fromMs <= ms)?.[meter];
+  const add = (change: (typeof all)[number]): void => {
+    all.splice(all.findLastIndex(({ fromMs }) => fromMs <= change.fromMs) + 1, 0, change);
+  };
+  return { at, add };
+}
+
+/** Changes prices of the type of launches, or of storage, now or later. */
+async function reprice({ running, caller, types, drivers }: World, micros: readonly number[], fromMs?: number) {
+  const [first = 0, second] = micros.map((price) => price / 1e6);
+  const { offeredTypes, regionAdministration } = running.control;
+  if (second === undefined) {
+    const listed = (await offeredTypes.list({ currentPage: 1, pageSize: 10 })).types;
+    const type = listed.find(({ instanceTypeId }) => instanceTypeId === types[0]?.id);
+    if (!type) throw new Error('the type of launches is not offered');
+    const { instanceTypeId, version, prices } = type;
+    const change = { instanceTypeId, version, dryRun: false, prices: { ...prices, perHour: first }, fromMs };
+    await offeredTypes.update(caller, change, null);
+    return;
+  }
+  const { regionId } = drivers;
+  const { version } = (await regionAdministration.get(regionId)).region;
+  const storagePrices = { filesystem: first, highspeedstorage: 0.1, snapshot: 0.1, keptDisk: second };
+  await regionAdministration.update(caller, { regionId, version, dryRun: false, storagePrices, fromMs }, null);
+}
+
+/** Periods whose price is not that of the moment at which their resource agreed to it. */
+async function wrongPrices({ store }: World, origin: number, { at }: ReturnType<typeof priceHistory>) {
+  const periods = await store.read.selectFrom('usagePeriod').selectAll().where('state', '=', 'charged').execute();
+  const launches = await store.read.selectFrom('event').selectAll().where('kind', '=', 'instance.launched').execute();
+  return periods.flatMap(({ subjectId, meter, priceMicros, openedAtMs }) => {
+    if (meter !== 'compute' && meter !== 'volume' && meter !== 'disks') throw new Error(`unexpected meter ${meter}`);
+    const launchedAtMs = launches.find((launch) => launch.subjectId === subjectId)?.atMs ?? 0;
+    const agreed = at(meter, (meter === 'compute' ? launchedAtMs : openedAtMs) - origin);
+    return agreed === priceMicros ? [] : [{ subjectId, meter, priceMicros, agreed }];
+  });
+}
+
 onBothEngines('billing of random lives', (open) => {
   test.for(Array.from({ length: LIVES }, (_, life) => life))('agrees with the calculator in life %i', async (life) => {
     const { world, clock, time, origin, settle } = await frozenWorld(open);
@@ -69,6 +115,7 @@ onBothEngines('billing of random lives', (open) => {
     const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
     const another = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
     const facts: Fact[] = [{ at: 0, fact: 'deposit', amount: 1_000_000_000 }];
+    const prices = priceHistory();
     const own: { id: string; state: 'runs' | 'stopped' }[] = [];
 
     const book = async (): Promise<void> => {
@@ -116,9 +163,18 @@ onBothEngines('billing of random lives', (open) => {
         );
         facts.push({ at: clock.ms, fact: 'give', given: { kind, amount, expiresAt: expiresAtMs } });
       },
+      async () => {
+        const micros = [1 + upTo(90_000), 1 + upTo(900_000)].slice(upTo(2));
+        const inMs = upTo(3) === 0 ? 0 : 1 + upTo(40 * 60_000);
+        const [first = 0, second] = micros;
+        const change = second === undefined ? { compute: first } : { volume: first, disks: second };
+        await reprice(world, micros, inMs === 0 ? undefined : time.now() + inMs);
+        prices.add({ fromMs: clock.ms + inMs, ...change });
+      },
       book,
     ];
     for (let count = 0; count < ACTS; count++) {
+      await world.running.applyPrices();
       await acts[count === 0 ? 0 : upTo(acts.length)]?.();
       await settle();
       for (let passes = upTo(4); passes > 0; passes--) {
@@ -127,6 +183,7 @@ onBothEngines('billing of random lives', (open) => {
       }
     }
     await expectConsistent(world);
+    expect(await wrongPrices(world, origin, prices)).toEqual([]);
 
     const all = [...facts, ...(await replayed(world, origin))].toSorted((one, other) => one.at - other.at);
     const { lines, balances } = calculate(all, { origin });

@@ -82,6 +82,7 @@ onBothEngines('prices', { postgres: 'always' }, (open) => {
         prices: null,
         storagePrices,
         byAccountId: world.caller.accountId,
+        scheduled: false,
       },
       expect.objectContaining({ instanceTypeId, storagePrices: null, byAccountId: world.caller.accountId }),
     ]);
@@ -158,7 +159,7 @@ onBothEngines('prices', { postgres: 'always' }, (open) => {
     await before.stop();
     const store = await openStore({ ...database, log: quietLog });
     const { changes } = await makePriceHistory({ store }).list({}, page);
-    const at = { fromMs: expect.any(Number), regionId: 'here', byAccountId: null };
+    const at = { fromMs: expect.any(Number), regionId: 'here', byAccountId: null, scheduled: false };
     const prices = { tidePerHour: 1e-6, perHour: 2e-6, perDay: 3e-6, perWeek: 4e-6, perMonth: 5e-6 };
     expect(changes).toEqual([
       { ...at, instanceTypeId: 't', prices, storagePrices: null },

@@ -82,6 +82,7 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
       startsAtMs: expect.any(Number),
       stops: [{ rule: 'longestRun', atMs: expect.any(Number), cost: 0.16 }],
       cheapestStart: { chargeMode: 'perHour', pricePerHour: 0.02, atMs: hourly.startsAtMs },
+      nextPriceChange: null,
       available: 1_000,
       burnRatePerHour: 0,
       balanceLastsHours: 50_000,

@@ -19,7 +19,7 @@ export const billingRows: { [Table in keyof BillingSchema]: Required<Insertable<
     dueAtMs: null,
     firstEntryId: BIG,
   },
-  priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '' },
+  priceChange: { id: 1, fromMs: BIG, regionId: 'here', typeId: '', prices: '{}', byAccountId: '', isScheduled: 1 },
   budget: {
     id: 'b',
     accountId: 'ann',

@@ -9,6 +9,7 @@ import {
   overdueInstances,
 } from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
+import { isAnyPriceDue, scheduledPrices } from '../../../src/store/tables/price-changes.ts';
 import { reachedBudgetsOf, spentBetween } from '../../../src/store/tables/budgets.ts';
 import {
   chargedCostsOf,
@@ -69,6 +70,16 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     'stopped instances to start again',
     (db) => toResume(db, { after: 'OffPeakEnded', regionId: 'a', afterId: '', limit: 200 }),
     [/^SEARCH instance USING INDEX instance_resume \(resumesAfter=\? AND regionId=\? AND id>\?\)/],
+  ],
+  [
+    'scheduled prices that are due',
+    (db) => isAnyPriceDue(db, 1_000),
+    [/^SEARCH priceChange USING .*INDEX price_change_scheduled \(fromMs<\?\)/],
+  ],
+  [
+    'scheduled prices of a type',
+    (db) => scheduledPrices(db, { regionId: 'a', typeId: 'b' }),
+    [/^SEARCH priceChange USING INDEX price_change_type \(typeId=\?\)/],
   ],
   [
     'a page of the disks of a region',

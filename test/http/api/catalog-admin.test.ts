@@ -101,7 +101,7 @@ test('prices of storage are shown to all, with their history', async () => {
   const { regions } = await client.listRegions({});
   expect(regions[0]).toMatchObject({ storagePrices });
   expect((await client.catalog()).instanceInfos[0]?.regionInfos[0]).toMatchObject({ storagePrices });
-  const change = { fromUnixMs: expect.any(Number), regionId, instanceTypeId: null, prices: null, storagePrices };
+  const change = { fromUnixMs: expect.any(Number), regionId, instanceTypeId: null, prices: null, storagePrices, scheduled: false };
   const listed = await client.listPrices({ pager, regionId });
   expect(listed.changes[0]).toEqual(change);
   const { changes } = await admin.listPriceChanges({ pager, regionId });
@@ -109,6 +109,43 @@ test('prices of storage are shown to all, with their history', async () => {
   expect(await api.post('/admin/price/list', { pager }, { token })).toMatchObject({ status: 403 });
   const reset = await admin.updateRegion({ regionId, version: version + 1, storagePrices: null });
   expect(reset.region.storagePricesFrom).toBe('default');
+});
+
+test('prices are scheduled, shown to all, quoted, and withdrawn by administrators', async () => {
+  const { token, client } = await api.newAccount();
+  const types = (await admin.listTypes({ pager: { ...pager, pageSize: 50 } })).types;
+  const found = types.find((one) => one.instanceTypeId === launchRequest().instanceTypeId);
+  if (!found) throw new Error('the type of launches is not offered');
+  const { instanceTypeId, version, regionId } = found;
+  const later = { ...found.prices, perHour: found.prices.perHour + 1 };
+  const fromUnixMs = Date.now() + 3_600_000;
+  const scheduled = await admin.updateType({ instanceTypeId, version, prices: later, fromUnixMs });
+  expect(scheduled.type).toEqual({ ...found, prices: later });
+  const change = { fromUnixMs, regionId, instanceTypeId, prices: later, storagePrices: null, scheduled: true };
+  expect((await client.listPrices({ pager, instanceTypeId })).changes[0]).toEqual(change);
+  const { quote } = await client.quote(launchRequest());
+  expect(quote).toMatchObject({
+    price: found.prices.perHour,
+    nextPriceChange: { atUnixMs: fromUnixMs, price: later.perHour },
+  });
+  const of = { regionId, instanceTypeId, fromUnixMs };
+  expect(await api.post('/admin/price/withdraw', of, { token })).toMatchObject({ status: 403 });
+  const withdrawn = await admin.withdrawPrices(of);
+  expect(withdrawn.change).toEqual({ ...change, byAccountId: expect.any(String) });
+  expect(await post('price/withdraw', of)).toMatchObject({ status: 404 });
+  expect((await client.quote(launchRequest())).quote.nextPriceChange).toBeNull();
+  for (const [wrong, text] of [
+    [-1, /"fromUnixMs"/],
+    [1.5, /"fromUnixMs"/],
+    [1e300, /"fromUnixMs"/],
+    ['soon', /"fromUnixMs"/],
+    [1_000, /1970-01-01T00:00:01.000Z.*send a later time/],
+    [Date.UTC(9999, 0), /at most 731 days ahead/],
+  ] as const)
+    expect(await post('type/update', { instanceTypeId, version, prices: later, fromUnixMs: wrong })).toMatchObject({
+      status: 400,
+      json: { message: expect.stringMatching(text) },
+    });
 });
 
 test.each([

@@ -57,7 +57,7 @@ export function fakeControl(
     quotas: { get: unasked, set: unasked, requestsPerSecond: () => 1_000_000, ...given.quotas },
     credits: { give: unasked, reverse: unasked, setOverdraft: unasked, list: unasked, ...given.credits },
     quotes: { quote: unasked, ...given.quotes },
-    priceHistory: { list: unasked, ...given.priceHistory },
+    priceHistory: { list: unasked, withdraw: unasked, ...given.priceHistory },
     instances: { ...unaskedInstances, ...given.instances },
     files: { ...unaskedFiles, ...given.files },
     volumes: { ...unaskedVolumes, ...given.volumes },

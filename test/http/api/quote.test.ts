@@ -35,6 +35,7 @@ test('a quote has the documented members, and its launch the price', async () =>
     startsAtUnixMs: expect.any(Number),
     stops: [],
     cheapestStart: { chargeMode: 'perHour', pricePerHour: quote.price, atUnixMs: quote.startsAtUnixMs },
+    nextPriceChange: null,
     available: expect.any(Number),
     burnRatePerHour: expect.any(Number),
     balanceLastsHours: expect.any(Number),

@@ -87,14 +87,24 @@ async function request(client: Awaited<ReturnType<typeof admin>>) {
   };
 }
 
-test('stops cleanly on SIGTERM, and lists its instances at the next start', async () => {
+test('stops cleanly on SIGTERM, and has its instances and the prices of meanwhile at the next start', async () => {
   const folder = await newFolder();
   const first = start(folder);
   const client = await admin(await first.serves());
   const { instanceId } = await client.launch(await request(client));
+  const pager = { currentPage: 1, pageSize: 1 };
+  const [type] = (await client.listTypes({ pager })).types;
+  if (!type) throw new Error('no type is offered');
+  const { instanceTypeId, version } = type;
+  const prices = { ...type.prices, perHour: 9 };
+  const fromUnixMs = Date.now() + 1_500;
+  await client.updateType({ instanceTypeId, version, prices, fromUnixMs });
   first.child.kill('SIGTERM');
   expect(await first.ended).toBe(0);
+  await until(async () => Date.now(), (now) => now > fromUnixMs);
   const again = await admin(await start(folder).serves());
+  expect((await again.listPrices({ pager, instanceTypeId })).changes[0]).toMatchObject({ prices, scheduled: false });
+  expect((await again.listTypes({ pager })).types[0]).toMatchObject({ prices, version: 2 });
   const listed = await until(
     () => again.listInstances({ pager: { currentPage: 1, pageSize: 10 } }),
     ({ instances }) => instances[0]?.instanceRuntimeInfo.status === 'Running',

@@ -6,7 +6,7 @@ import { isFilter, started, type ClosedHandlers } from './handler.ts';
 
 type Quote = Awaited<ReturnType<Control['quotes']['quote']>>;
 
-const presentQuote = ({ expiresAtMs, startsAtMs, stops, cheapestStart, ...quote }: Quote) => {
+const presentQuote = ({ expiresAtMs, startsAtMs, stops, cheapestStart, nextPriceChange, ...quote }: Quote) => {
   const timed = <Of extends { atMs: number }>({ atMs, ...rest }: Of) => ({ ...rest, atUnixMs: atMs });
   return {
     ...quote,
@@ -14,6 +14,7 @@ const presentQuote = ({ expiresAtMs, startsAtMs, stops, cheapestStart, ...quote 
     startsAtUnixMs: startsAtMs,
     stops: stops.map(timed),
     cheapestStart: cheapestStart && timed(cheapestStart),
+    nextPriceChange: nextPriceChange && timed(nextPriceChange),
   };
 };
 

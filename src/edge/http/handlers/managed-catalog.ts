@@ -9,7 +9,8 @@ export const catalogAdminHandlers = ({ offeredTypes, offeredImages, regionAdmini
       return { types, pager: { ...pager, totalEntries } };
     },
     createType: (caller, { body, idempotency }) => offeredTypes.create(caller, body, idempotency),
-    updateType: (caller, { body, idempotency }) => offeredTypes.update(caller, body, idempotency),
+    updateType: (caller, { body: { fromUnixMs: fromMs, ...body }, idempotency }) =>
+      offeredTypes.update(caller, { ...body, fromMs }, idempotency),
     retireType: (caller, { body, idempotency }) => offeredTypes.retire(caller, body, idempotency),
     async listCatalogImages(_, { body: { pager } }) {
       const { images, totalEntries } = await offeredImages.list(pager);
@@ -19,5 +20,6 @@ export const catalogAdminHandlers = ({ offeredTypes, offeredImages, regionAdmini
     updateCatalogImage: (caller, { body, idempotency }) => offeredImages.update(caller, body, idempotency),
     retireCatalogImage: (caller, { body, idempotency }) => offeredImages.retire(caller, body, idempotency),
     getRegion: (_, { body: { regionId } }) => regionAdministration.get(regionId),
-    updateRegion: (caller, { body, idempotency }) => regionAdministration.update(caller, body, idempotency),
+    updateRegion: (caller, { body: { fromUnixMs: fromMs, ...body }, idempotency }) =>
+      regionAdministration.update(caller, { ...body, fromMs }, idempotency),
   }) satisfies Partial<ClosedHandlers>;
