@@ -51,7 +51,7 @@ export interface Quote {
   stops: QuotedStop[];
   /** Null for what is paid ahead. */
   cheapestStart: { chargeMode: ChargeMode; pricePerHour: number; atMs: number } | null;
-  /** Of the type in the mode of the launch. */
+  /** Price of the type in the mode of the launch. */
   nextPriceChange: { atMs: number; price: number } | null;
   available: number;
   burnRatePerHour: number;
@@ -145,7 +145,7 @@ function stopsOf({ instance, paidUntilMs, window, nowMs }: Tried, offer: Offer):
   ];
 }
 
-/** One that is due and not applied yet counts as of now. */
+/** Prices that are due and not applied yet count as of now. */
 function nextPriceChange({ instance: { spec }, prices, scheduled, nowMs }: Tried): Quote['nextPriceChange'] {
   for (const { fromMs, prices: later } of scheduled) {
     const price = later?.[spec.chargeMode];

@@ -1,7 +1,7 @@
 /**
- * Applies scheduled prices. Until a task writes them into the catalog, launches and storage have the
- * former ones. Prices that are late count from the moment at which they are applied, and so says
- * the history.
+ * Applies scheduled prices. Until a task writes them into the catalog, launches and storage have
+ * the former ones. Late prices count from the moment at which they are applied; the history has
+ * that moment.
  */
 import { mapPrices, mapStoragePrices } from '../../domain/catalog.ts';
 import type { Db } from '../../store/store.ts';

@@ -72,7 +72,7 @@ export async function priceChanges(
   return { rows: rows.map(changeFromRow), totalEntries: total };
 }
 
-/** Of a type, or of the storage of a region (`typeId` ''). */
+/** An instance type, or the storage of a region (`typeId` ''). */
 export interface Priced {
   regionId: string;
   typeId: string;

@@ -21,7 +21,11 @@ async function openWorld(open: Open, options: WorldOptions = {}) {
     if (!type) throw new Error('no type is offered');
     return type;
   };
-  const setPrice = async (perHour: number, more: { fromMs?: number; dryRun?: boolean; name?: string } = {}, key = '') => {
+  const setPrice = async (
+    perHour: number,
+    more: { fromMs?: number; dryRun?: boolean; name?: string } = {},
+    key = '',
+  ) => {
     const { instanceTypeId, version, prices } = await typeNow();
     const change = { instanceTypeId, version, dryRun: false, prices: { ...prices, perHour }, ...more };
     return control.offeredTypes.update(world.caller, change, key === '' ? null : keyed(key, key));
@@ -122,7 +126,7 @@ onBothEngines('scheduled prices', { postgres: 'always' }, (open) => {
     expect((await offeredTypes.list(page)).types[0]).toMatchObject({ prices: { perHour: 0.9 }, version: 3 });
   });
 
-  test('of storage count for what is created after it', async () => {
+  test('count for volumes that are created after their time', async () => {
     const { world, clock, nowMs, control, setStorage } = await openWorld(open);
     const { regionId } = world.drivers;
     const fromMs = nowMs() + HOUR_MS;
@@ -176,7 +180,7 @@ onBothEngines('scheduled prices', { postgres: 'always' }, (open) => {
     await expectRefused(withdraw(fromMs), 'not_found', /no prices are scheduled/);
   });
 
-  test('are refused for a time that cannot be, and beside other changes', async () => {
+  test('are refused for a time that cannot be, and with other changes', async () => {
     const { nowMs, setPrice, setStorage, control, typeNow, world, listed } = await openWorld(open);
     const soon = nowMs() + HOUR_MS;
     await expectRefused(setPrice(0.5, { fromMs: nowMs() - 1 }), 'field_value', /send a later time, or leave it out/);

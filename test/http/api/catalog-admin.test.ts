@@ -101,7 +101,14 @@ test('prices of storage are shown to all, with their history', async () => {
   const { regions } = await client.listRegions({});
   expect(regions[0]).toMatchObject({ storagePrices });
   expect((await client.catalog()).instanceInfos[0]?.regionInfos[0]).toMatchObject({ storagePrices });
-  const change = { fromUnixMs: expect.any(Number), regionId, instanceTypeId: null, prices: null, storagePrices, scheduled: false };
+  const change = {
+    fromUnixMs: expect.any(Number),
+    regionId,
+    instanceTypeId: null,
+    prices: null,
+    storagePrices,
+    scheduled: false,
+  };
   const listed = await client.listPrices({ pager, regionId });
   expect(listed.changes[0]).toEqual(change);
   const { changes } = await admin.listPriceChanges({ pager, regionId });

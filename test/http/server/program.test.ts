@@ -101,7 +101,10 @@ test('stops cleanly on SIGTERM, and has its instances and the prices of meanwhil
   await client.updateType({ instanceTypeId, version, prices, fromUnixMs });
   first.child.kill('SIGTERM');
   expect(await first.ended).toBe(0);
-  await until(async () => Date.now(), (now) => now > fromUnixMs);
+  await until(
+    async () => Date.now(),
+    (now) => now > fromUnixMs,
+  );
   const again = await admin(await start(folder).serves());
   expect((await again.listPrices({ pager, instanceTypeId })).changes[0]).toMatchObject({ prices, scheduled: false });
   expect((await again.listTypes({ pager })).types[0]).toMatchObject({ prices, version: 2 });
