@@ -201,7 +201,8 @@ onBothEngines('an account whose money ends', (open) => {
     const left = (table: 'snapshot' | 'volume') =>
       world.store.read.selectFrom(table).select('id').where('ownerId', '=', caller.accountId).execute();
     await eventually(async () => [...(await left('snapshot')), ...(await left('volume'))].length === 0);
-    expect((await world.instance(paid)).instanceRuntimeInfo.status).toBe('Running');
+    const running = world.store.read.selectFrom('instance').select('id').where('desired', '=', 'running');
+    expect(await running.execute()).toEqual([{ id: paid }]);
   });
 
   test('is found by all of its costs, however many resources it has', async () => {

@@ -281,7 +281,12 @@ onEngine('sqlite', 'write groups', (open) => {
     onTestFinished(() => store.stop());
     const value = 'x'.repeat(4_000_000);
     for (let n = 0; n < 12; n++)
-      await store.write((tx) => tx.insertInto('setting').values({ name: `n${n}`, value }).execute());
+      await store.write((tx) =>
+        tx
+          .insertInto('setting')
+          .values({ name: `n${n}`, value })
+          .execute(),
+      );
     expect(statSync(`${database.file}-wal`).size).toBeLessThan(LONG_LOG_BYTES + 2 * value.length);
   });
 
