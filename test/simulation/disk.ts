@@ -22,7 +22,7 @@ const writers = new Map<string, DatabaseSync>();
 const opened = new Map<string, Set<DatabaseSync>>();
 /** Most statements on these tables only move leases and due times. */
 const LEASED = new Set(['instance', 'volume', 'snapshot', 'image']);
-const OF_LEASES_ALONE = /^\s*(?:with .*)?update (?!.*"(?:publicText|listed|state)")/is;
+const OF_LEASES_ALONE = /^\s*(?:with .*)?update (?!.*"(?:publicText|listed|revision|state)")/is;
 const CHANGE = /\b(?:insert into|update|delete from)\s+"?(\w+)"?/i;
 
 /** Call once per thread. */
