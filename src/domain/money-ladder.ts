@@ -94,6 +94,12 @@ export function lastingMs(purse: Purse, costs: readonly Cost[], atMs: number): n
   );
 }
 
+const LAST_DATE_MS = 8_640_000_000_000_000;
+
+/** Time until which the money lasts, at most the last date; null: nothing costs money. */
+export const lastsUntilMs = (leftMs: number, nowMs: number): number | null =>
+  leftMs === Infinity ? null : Math.min(LAST_DATE_MS, Math.round(nowMs + leftMs));
+
 /** A step ends only at this much more than its threshold, so an account at one does not flap. */
 const EASE = 1.1;
 

@@ -1,7 +1,7 @@
 /** Budgets of an account: its own, and those of administrators, which it sees and cannot change. */
 import { fromDollars, toDollars } from '../../domain/catalog.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
-import { burnRate, lastingMs, type Cost, type MoneyStep } from '../../domain/money-ladder.ts';
+import { burnRate, lastingMs, lastsUntilMs, type Cost, type MoneyStep } from '../../domain/money-ladder.ts';
 import { grantedMicros, spendableCash } from '../../domain/purse.ts';
 import { accountNotFound, Refusal } from '../../domain/refusal.ts';
 import { monthOf } from '../../domain/usage-buckets.ts';
@@ -255,7 +255,7 @@ const makeForecast =
         spendableCash(purse) + grantedMicros(purse, 'voucher', nowMs) + grantedMicros(purse, 'credit', nowMs),
       ),
       burnRate: toDollars(burnRate(costs)),
-      lastsUntilMs: leftMs === Infinity ? null : Math.round(nowMs + leftMs),
+      lastsUntilMs: lastsUntilMs(leftMs, nowMs),
       step,
       archiveAtMs,
       deleteAtMs,

@@ -11,6 +11,7 @@ import {
   isAtLeast,
   joinCosts,
   lastingMs,
+  lastsUntilMs,
   nextMoneyState,
   withMoney,
   type Cost,
@@ -85,7 +86,7 @@ export function makeFollowMoney(deps: FollowMoneyDeps): () => Promise<void> {
       const kind = before.step === next.step ? 'billing.deletionWarned' : eventOf[next.step];
       const data = {
         burnRate: toDollars(burnRate(costs)),
-        lastsUntilUnixMs: leftMs === Infinity ? null : Math.round(nowMs + leftMs),
+        lastsUntilUnixMs: lastsUntilMs(leftMs, nowMs),
         archiveAtUnixMs: next.archiveAtMs,
         deleteAtUnixMs: next.deleteAtMs,
       };

@@ -7,6 +7,7 @@ import { expect, test } from 'vitest';
 import { makeChargeUsage } from '../../../src/control/billing/charge-usage.ts';
 import { makeMetering } from '../../../src/control/billing/metering.ts';
 import { realTime } from '../../../src/control/base/time.ts';
+import { lastFullMinute } from '../../../src/domain/charge.ts';
 import { makeWorld, type World } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { makeRandom } from '../../fixtures/seeded-random.ts';
@@ -44,6 +45,11 @@ async function frozenWorld(open: Open) {
   };
   return { world, clock, time, origin, settle };
 }
+
+const isUnbooked = async ({ store }: World, untilMs: number): Promise<boolean> => {
+  const late = store.read.selectFrom('usagePeriod').select('id').where('isCharging', '=', 1);
+  return (await late.where('chargedUntilMs', '<', untilMs).executeTakeFirst()) !== undefined;
+};
 
 /** Facts of the event log: what each resource pays, at the times of its periods. */
 async function replayed({ store, drivers, caller }: World, origin: number): Promise<Fact[]> {
@@ -116,18 +122,20 @@ onBothEngines('billing of random lives', (open) => {
     const { instances, volumes, credits } = world.running.control;
     const regions = { all: () => [world.drivers], of: () => world.drivers };
     const metering = makeMetering({ time, regions, isBilled: true });
-    const charge = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
-    const another = makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const makeCharge = () => makeChargeUsage({ store: world.store, regions, metering, log: silent, time });
+    const [charge, another] = [makeCharge(), makeCharge()];
     const facts: Fact[] = [{ at: 0, fact: 'deposit', amount: 1_000_000_000 }];
     const prices = priceHistory();
     const own: { id: string; state: 'runs' | 'stopped' }[] = [];
 
     const book = async (): Promise<void> => {
       clock.ms += 1;
+      const untilMs = lastFullMinute(time.now());
       metering.saw(world.drivers.regionId, time.now());
       facts.push({ at: clock.ms, fact: 'saw' }, { at: clock.ms, fact: 'booked' });
       await Promise.all([charge(), another()]);
-      await charge();
+      // A reconcile in hand keeps its instance from the booking, and hours pass here in no time.
+      for (await charge(); await isUnbooked(world, untilMs); await makeCharge()()) await settle();
       clock.ms += 1;
     };
     const acts = [

@@ -8,6 +8,7 @@ import {
   defaultMoneyRules,
   isAtLeast,
   lastingMs,
+  lastsUntilMs,
   moneySteps,
   nextMoneyState,
   startThreshold,
@@ -37,6 +38,13 @@ test.each([
   [0, 'stop'],
 ] as const)('money for %d ms is the step %s', (leftMs, step) => {
   expect(stepAfter(withMoney, leftMs)).toBe(step);
+});
+
+test('money lasts until a date, however much it is', () => {
+  expect(lastsUntilMs(5, 10)).toBe(15);
+  expect(lastsUntilMs(Infinity, 10)).toBeNull();
+  expect(Number.isSafeInteger(lastsUntilMs(1e30, Date.UTC(2027, 0)))).toBe(true);
+  expect(new Date(lastsUntilMs(1e30, Date.UTC(2027, 0)) ?? NaN).getTime()).toBeGreaterThan(Date.UTC(9999, 0));
 });
 
 test('less money is never a milder step', () => {
