@@ -34,7 +34,11 @@ async function frozenWorld(open: Open) {
     for (let tries = 0; tries < 10_000; tries++) {
       const due = await Promise.all(
         (['instance', 'volume'] as const).map((table) =>
-          world.store.read.selectFrom(table).select('id').where('dueAtMs', 'is not', null).execute(),
+          world.store.read
+            .selectFrom(table)
+            .select('id')
+            .where((eb) => eb.or([eb('dueAtMs', 'is not', null), eb('leaseOwner', 'is not', null)]))
+            .execute(),
         ),
       );
       if (due.every((rows) => rows.length === 0)) return;
