@@ -7,6 +7,7 @@ import { makeSemaphore } from '../../../async/semaphore.ts';
 import { errorText } from '../../../domain/unknown-error.ts';
 import type { Capabilities } from '../../contract.ts';
 import { makeWarnings } from '../host/warnings.ts';
+import { runWithInput } from './run-with-input.ts';
 import {
   chainName,
   chainPlans,
@@ -117,11 +118,8 @@ async function ownRules(iptables: string, table: ChainPlan['table']): Promise<Ma
   return new Map([['INPUT', await list('INPUT')], forwarded]);
 }
 
-async function restore(iptables: string, input: string): Promise<void> {
-  const running = run(`${iptables}-restore`, [...WAIT, '--noflush'], COMMAND);
-  running.child.stdin?.end(input);
-  await running;
-}
+const restore = (iptables: string, input: string): Promise<void> =>
+  runWithInput(`${iptables}-restore`, [...WAIT, '--noflush'], input, COMMAND);
 
 async function tableSize(): Promise<number> {
   const size = Number(await readFile(TABLE_SIZE, 'utf8').catch(() => ''));

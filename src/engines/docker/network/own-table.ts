@@ -6,8 +6,7 @@
  * 127.0.0.11 needs the table, so everything else stays out. Root inside cannot change the rules,
  * for want of `NET_ADMIN`.
  */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
+import { runWithInput } from './run-with-input.ts';
 
 const RESTORE_MS = 10_000;
 
@@ -27,7 +26,5 @@ COMMIT
 /** `network`: path of the namespace. Throws where the kernel or the host cannot. */
 export async function keepTableEmpty(nsenter: string, network: string): Promise<void> {
   const args = [`--net=${network}`, '--', 'iptables-restore', '-w', '5', '--noflush'];
-  const running = promisify(execFile)(nsenter, args, { timeout: RESTORE_MS });
-  running.child.stdin?.end(RULES);
-  await running;
+  await runWithInput(nsenter, args, RULES, { timeout: RESTORE_MS });
 }
