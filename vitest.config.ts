@@ -21,7 +21,7 @@ const exclude = ['**/node_modules/**', ...(isLong ? [] : longOnly)];
 
 /**
  * Projects are named by the needs of their tests: nothing, a database, a listening server, virtual
- * time, a container engine, a browser.
+ * time, a Kubernetes cluster, a container engine, a browser.
  */
 export default defineConfig({
   test: {
@@ -67,6 +67,11 @@ export default defineConfig({
         extends: true,
         // Each file keeps all cores busy.
         test: { name: 'simulation', include: ['test/simulation/**/*.test.ts'], fileParallelism: false },
+      },
+      {
+        extends: true,
+        // Each file starts clusters, which keep both cores busy.
+        test: { name: 'kubernetes', include: ['test/kubernetes/**/*.test.ts'], exclude, fileParallelism: false },
       },
       {
         extends: true,

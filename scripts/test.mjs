@@ -13,6 +13,7 @@ import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
+import { ensureKubernetes, kubernetesNeeds } from './lib/kubernetes.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
 import { capture, root, runCommand, runInFront, say, secondsSince, Unready } from './lib/run.mjs';
 import { budgetLines, longOnlyFiles, projects as allProjects } from './lib/projects.mjs';
@@ -47,21 +48,24 @@ const levels = ['short', 'long', 'soak'];
 
 const USAGE = `npm test                                   all projects, one proof per promise
 npm run test:long                          the full products, about thirty minutes
+npm run test:kubernetes                    a real Kubernetes, built once in about ten minutes
 npm test -- --project unit FILE -t TITLE   projects, files and titles
            --level short|long|soak         how much of each product
 
 Projects: ${allProjects.map(({ name }) => name).join(', ')}. All other arguments are vitest's.`;
 
 await runCommand(async () => {
-  const { projects, level, rest } = readChoices(process.argv.slice(2));
+  const { projects, level, rest, buildsKubernetes } = readChoices(process.argv.slice(2));
   await ensureDependencies();
   const node = findNode24();
   /** @type {NodeJS.ProcessEnv} */
   const env = { ...envWithNode(node), BERTH_TEST_LEVEL: level };
   // Each test file is a process: without the cache each compiles the libraries again.
   env['NODE_COMPILE_CACHE'] ??= path.join(root, 'node_modules/.cache/node-compile');
+  const builds = buildsKubernetes || level !== 'short';
   if (projects.some((project) => needOf(project) !== 'node')) {
-    const engine = await ensureEngine({ alsoNeeded: testNeeds });
+    const ofCluster = projects.includes('kubernetes') ? kubernetesNeeds({ builds }) : [];
+    const engine = await ensureEngine({ alsoNeeded: [...testNeeds, ...ofCluster] });
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;
   }
 
@@ -77,6 +81,11 @@ await runCommand(async () => {
     for (const project of projects) {
       const startedAt = performance.now();
       if (needOf(project) === 'engine') await images;
+      const whyNot = project === 'kubernetes' ? await ensureKubernetes({ builds }) : undefined;
+      if (whyNot !== undefined) {
+        all.push({ ...addUp([]), skipped: [{ name: `the tests of ${project}`, note: whyNot }] });
+        continue;
+      }
       const file = path.join(folder, `${project}.json`);
       say(`\n== ${project} tests`);
       const part = ['--project', project, '--project', `${project}-alone`];
@@ -127,5 +136,10 @@ function readChoices(given) {
     else rest.push(argument);
   }
   if (!levels.includes(level)) throw new Unready(`--level is ${level}: it must be one of ${levels.join(', ')}`);
-  return { projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name), level, rest };
+  return {
+    projects: chosen.length > 0 ? chosen : allProjects.map(({ name }) => name),
+    level,
+    rest,
+    buildsKubernetes: chosen.includes('kubernetes'),
+  };
 }

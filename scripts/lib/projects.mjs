@@ -20,12 +20,13 @@ export const projects = [
   { name: 'simulation', budgetS: 60, needs: 'node' },
   { name: 'db', budgetS: 110, needs: 'node' },
   { name: 'http', budgetS: 95, needs: 'programs' },
+  { name: 'kubernetes', budgetS: 45, needs: 'programs' },
   { name: 'docker', budgetS: 220, needs: 'engine' },
   { name: 'browser', budgetS: 30, needs: 'engine' },
 ];
 
 /** Seconds for all of `npm test`, start of the container engine included. */
-export const budgetS = 9 * 60;
+export const budgetS = 9 * 60 + 45;
 
 /** Files that only `npm run test:long` runs. */
 export function longOnlyFiles() {
