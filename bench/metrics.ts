@@ -76,6 +76,8 @@ export const metrics: Bench = {
       nodePortRange: { first: 1, last: 2 },
       nodePortAddress: '127.0.0.1',
       commonDataFolder: folder,
+      cpuOvercommit: 1,
+      hostMemoryMiB: 0,
       archivePrefix: '',
       archivePushed: false,
       savedPrefix: '',

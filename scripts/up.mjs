@@ -22,7 +22,7 @@ await runCommand(async () => {
   await ensureDependencies();
   const node = findNode24();
   const env = envWithNode(node);
-  if (env['BERTH_ENGINE'] !== 'simulated') {
+  if ((env['BERTH_ENGINE'] ?? 'docker') === 'docker') {
     const engine = await ensureEngine();
     // Found at an address that Berth does not try by itself (Podman, a rootless engine).
     if (engine !== undefined && engine !== usualAddress) env['DOCKER_HOST'] = engine;

@@ -1,5 +1,6 @@
 /** Rows for the catalog's administrators. */
 import * as catalog from './catalog-admin.ts';
+import * as regions from './region-admin.ts';
 import { pageRequest } from './instance.ts';
 import { adminRoute, operatorReadRoute } from './route.ts';
 
@@ -48,11 +49,23 @@ export const catalogAdminRoutes = {
     catalog.managedImageChangeAnswer,
     { ...change, summary: 'Refuse new launches of an image, or offer it again; instances stay (administrators)' },
   ),
-  getRegion: operatorReadRoute('/admin/region/get', catalog.regionBody, catalog.regionAnswer, {
+  listManagedRegions: operatorReadRoute('/admin/region/list', pageRequest, regions.regionListAnswer, {
+    compressed: true,
+    summary: 'List regions with versions and settings, retired ones too (operators)',
+  }),
+  getRegion: operatorReadRoute('/admin/region/get', regions.regionBody, regions.regionAnswer, {
     summary: 'Show a region with its version and off-peak windows (operators)',
   }),
-  updateRegion: adminRoute('/admin/region/update', catalog.regionUpdateRequest, catalog.regionChangeAnswer, {
+  createRegion: adminRoute('/admin/region/create', regions.regionCreateRequest, regions.regionCreateAnswer, {
+    ...write,
+    summary: 'Add a region whose engine answers (administrators)',
+  }),
+  updateRegion: adminRoute('/admin/region/update', regions.regionUpdateRequest, regions.regionChangeAnswer, {
     ...change,
-    summary: 'Change name, place, domain or off-peak windows of a region (administrators)',
+    summary: 'Change name, place, domain, off-peak windows or engine of a region (administrators)',
+  }),
+  retireRegion: adminRoute('/admin/region/retire', regions.regionRetireRequest, regions.regionChangeAnswer, {
+    ...change,
+    summary: 'Refuse new launches and volumes in a region, or take them again; what is there stays (administrators)',
   }),
 } as const;

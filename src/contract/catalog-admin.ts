@@ -1,4 +1,4 @@
-/** The catalog for administrators: instance types, images of the operator, facts of a region. */
+/** The catalog for administrators: instance types, images of the operator, parts of changes. */
 import { z } from 'zod';
 import { fromDollars, toDollars, type ChargeMode, type StorageKind } from '../domain/catalog.ts';
 import { weekdays } from '../domain/off-peak.ts';
@@ -25,15 +25,15 @@ const MAX_WINDOWS = 28;
 const version = wholeNumber(1, Number.MAX_SAFE_INTEGER).describe(
   'Version of the row that was read; after another change the request is refused with the current row',
 );
-const dryRun = z
+export const dryRun = z
   .boolean()
   .default(false)
   .describe('`true`: validates the change and answers what it would do, and changes nothing');
-const rowVersion = integer('Version of the row, which each change increments; updates need it');
-const retiredFlag = flag('Whether new launches are refused');
-const warnings = z.array(z.string()).describe('What is accepted, but may not be intended; empty if nothing');
+export const rowVersion = integer('Version of the row, which each change increments; updates need it');
+export const retiredFlag = flag('Whether new launches are refused');
+export const warnings = z.array(z.string()).describe('What is accepted, but may not be intended; empty if nothing');
 
-const affected = answer(
+export const affected = answer(
   'AffectedInstances',
   {
     accounts: integer('Accounts with such instances'),
@@ -121,16 +121,16 @@ export const typeCreateRequest = request('CreateTypeRequest', {
   runtime: typeFields.runtime.default(''),
 });
 
-const versioned = { version, dryRun };
+export const versioned = { version, dryRun };
 const typeId = { instanceTypeId: id.describe('Instance type ID') };
-const retired = {
+export const retired = {
   retired: z.boolean().default(true).describe('`false` offers it again'),
 };
 
 /** The control plane has the bounds, which depend on the time. */
 const LAST_DATE = Date.UTC(9999, 11, 31);
 export const scheduledFor = wholeNumber(0, LAST_DATE);
-const fromUnixMs = scheduledFor
+export const fromUnixMs = scheduledFor
   .describe('Time from which the prices count, Unix milliseconds; without it they count at once')
   .optional();
 
@@ -233,54 +233,10 @@ const offPeakFields = {
   timeZone: z.string().min(1).max(100).describe('IANA time zone, such as `Europe/Berlin`, with its summer time'),
   windows: z.array(offPeakWindow).min(1).max(MAX_WINDOWS).describe('Weekly windows, without overlap'),
 };
-const offPeak = named('OffPeakRequest', z.strictObject(offPeakFields), 'Hours of the price `tidePerHour`');
+export const offPeak = named('OffPeakRequest', z.strictObject(offPeakFields), 'Hours of the price `tidePerHour`');
 /** Also of the public catalog. */
 export const listedOffPeak = answer(
   'OffPeak',
   { ...offPeakFields, now: flag('Whether a window is open now') },
   'Hours of the price `tidePerHour`',
 );
-
-const HOST_AND_PORT = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::\d{1,5})?$/;
-export const regionBody = request('RegionRequest', { regionId: id.describe('Region ID') });
-export const regionUpdateRequest = request('UpdateRegionRequest', {
-  regionId: id.describe('Region ID'),
-  ...versioned,
-  name: label(64).describe('Name, unique').optional(),
-  value: z
-    .string()
-    .regex(/^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$/, { error: 'must be 1 to 64 lower-case letters, digits and dashes' })
-    .describe('Short machine name, unique')
-    .optional(),
-  location: label(100).describe('Place').optional(),
-  domain: z
-    .string()
-    .max(260)
-    .regex(HOST_AND_PORT, { error: 'must be host or host:port in lower case, such as gpu.example.org:8443' })
-    .nullable()
-    .describe('Host and port of the gateway that instances show; null: as the settings say')
-    .optional(),
-  offPeak: offPeak.nullable().describe('Off-peak windows; null: none').optional(),
-  storagePrices: storagePrices.nullable().describe('Prices of storage; null: the defaults').optional(),
-  fromUnixMs,
-});
-
-const managedRegion = answer('ManagedRegion', {
-  regionId: text('Region ID'),
-  version: rowVersion,
-  name: text('Name'),
-  value: text('Short machine name'),
-  location: text('Place'),
-  domain: text('Host and port of the gateway that instances show'),
-  domainFrom: z.enum(['settings', 'administrator']).describe('Origin of `domain`'),
-  sshAddress: text('Address of ssh and node ports, from the settings'),
-  offPeak: listedOffPeak.nullable().describe('Off-peak windows; null: none'),
-  storagePrices: storagePrices.describe('Prices of storage'),
-  storagePricesFrom: z.enum(['default', 'administrator']).describe('Origin of `storagePrices`'),
-});
-export const regionAnswer = answer('RegionAnswer', { region: managedRegion.describe('The region') });
-export const regionChangeAnswer = answer('ChangeRegionAnswer', {
-  region: managedRegion.describe('The region after the change'),
-  affected: affected.describe('Who uses the row'),
-  warnings,
-});

@@ -53,10 +53,16 @@ const offeredVolumeType = answer('RegionVolumeType', {
   pool: text('Pool that stores volumes of the type'),
   freeGB: integer('Capacity left in GB'),
   sizeLimit: sizeLimit.describe('`hard`: writes beyond the size fail; `soft`: usage is measured only'),
-  usage: z.enum(['instant', 'walk']).describe('`instant`: read from the file system; `walk`: sum of the files'),
+  usage: z
+    .enum(['instant', 'walk', 'mounted'])
+    .describe(
+      '`instant`: read from the file system; `walk`: sum of the files; `mounted`: known while an instance mounts it',
+    ),
   copies: z
     .enum(consistencies)
     .describe('`atomic`: snapshots show one moment; `live`: files change while they are copied'),
+  whyNoCopies: text('Reason why volumes have neither snapshots nor copies').optional(),
+  whyNoGrowth: text('Reason why volumes keep the size of their creation').optional(),
   dockerInside: flag('Whether Docker inside instances can use the pool'),
 });
 /** A fact, the names of container runtimes, or the runtime by name of the instance type. */

@@ -76,6 +76,7 @@ export const SWEEP_TASKS = ['sweep', 'sweep disks'] as const;
 /** Stops the instances of disabled accounts. */
 export const DISABLED_TASK = 'disabled accounts';
 export const EGRESS_TASK = 'egress policies';
+export const PROBE_TASK = 'probe';
 export const REGION_TEXTS_TASK = 'region texts';
 const FULL_DISK_SCAN = 'scan full disks';
 
@@ -173,7 +174,7 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
   const task = (name: string, intervalMs: number, run: () => Promise<void>): Task => ({ name, intervalMs, run });
   return [
     task('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
-    task('probe', PROBE_INTERVAL_MS, probe),
+    task(PROBE_TASK, PROBE_INTERVAL_MS, probe),
     task(EGRESS_TASK, EGRESS_INTERVAL_MS, applyEgress),
     task(SWEEP_TASKS[0], SWEEP_INTERVAL_MS, sweep),
     task(SWEEP_TASKS[1], SWEEP_INTERVAL_MS, sweepAllDisks),

@@ -16,6 +16,7 @@ import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
 import { makeApplyPrices } from './catalog/due-prices.ts';
 import { makePriceHistory } from './catalog/price-history.ts';
+import { makeAddRegion } from './catalog/add-region.ts';
 import { makeWithdrawPrices } from './catalog/scheduled-prices.ts';
 import { makeRegionAdministration } from './catalog/region-facts.ts';
 import { makeSetBilling } from './billing/set-billing.ts';
@@ -50,9 +51,17 @@ import { makeTerminals } from './inside/terminals/terminals.ts';
 import { makeSnapshots } from './volumes/snapshots.ts';
 import { makeVolumes } from './volumes/volumes.ts';
 import type { Caller, Mutation } from './base/caller.ts';
+import type { SshBackend } from './routing/gateway-types.ts';
 import type { Control } from './index.ts';
 import type { Change } from './base/changes.ts';
-import { DISABLED_TASK, EGRESS_TASK, makeBackground, REGION_TEXTS_TASK, SWEEP_TASKS } from './background.ts';
+import {
+  DISABLED_TASK,
+  EGRESS_TASK,
+  makeBackground,
+  PROBE_TASK,
+  REGION_TEXTS_TASK,
+  SWEEP_TASKS,
+} from './background.ts';
 import { makeFoundation, type ControlDeps, type Foundation } from './base/foundation.ts';
 import { makeReadInstances } from './instances/instances.ts';
 
@@ -63,6 +72,7 @@ export interface RunningControl {
   access: InternalAccess;
   imagePulls: ImagePulls;
   freeSpace: FreeSpaceMonitor;
+  sshBackend: SshBackend;
   /** Applies scheduled prices that are due; a task follows after `start`. */
   applyPrices(): Promise<void>;
   start(): Promise<void>;
@@ -95,6 +105,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
     access,
     imagePulls: foundation.imagePulls,
     freeSpace: foundation.freeSpace,
+    sshBackend: routes,
     applyPrices: makeApplyPrices(foundation),
     start: () => background.start(),
     async stop() {
@@ -243,18 +254,26 @@ function insideUseCases(
   };
 }
 
-const catalogUseCases = (
+function catalogUseCases(
   foundation: Foundation,
-): Pick<Control, 'catalog' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> => ({
-  catalog: makeCatalog(foundation),
-  priceHistory: { ...makePriceHistory(foundation), withdraw: makeWithdrawPrices(foundation) },
-  offeredTypes: makeOfferedTypes(foundation),
-  offeredImages: makeOfferedImages(foundation),
-  regionAdministration: makeRegionAdministration({
+): Pick<Control, 'catalog' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> {
+  const { scheduler, freeSpace } = foundation;
+  const ofRegions = {
     ...foundation,
-    rewriteTexts: () => foundation.scheduler.runSoon(REGION_TEXTS_TASK),
-  }),
-});
+    rewriteTexts: () => scheduler.runSoon(REGION_TEXTS_TASK),
+    async onServed() {
+      await freeSpace.measure();
+      scheduler.runSoon(PROBE_TASK);
+    },
+  };
+  return {
+    catalog: makeCatalog(foundation),
+    priceHistory: { ...makePriceHistory(foundation), withdraw: makeWithdrawPrices(foundation) },
+    offeredTypes: makeOfferedTypes(foundation),
+    offeredImages: makeOfferedImages(foundation),
+    regionAdministration: { ...makeRegionAdministration(ofRegions), create: makeAddRegion(ofRegions) },
+  };
+}
 
 function operatorUseCases(
   foundation: Foundation,

@@ -50,6 +50,8 @@ export const mapStoragePrices = <From, To>(
   keptDisk: convert(prices.keptDisk),
 });
 
+export const engineKinds = ['docker', 'simulated', 'kubernetes'] as const;
+
 export interface Region {
   id: RegionId;
   name: string;
@@ -59,7 +61,7 @@ export interface Region {
   /** Host (and port) of the region's gateway. */
   domain: string;
   sshAddress: string;
-  engine: 'docker' | 'simulated';
+  engine: (typeof engineKinds)[number];
 }
 
 export interface Image {

@@ -87,4 +87,14 @@ export const BYTES_PER_GB = 1024 ** 3;
 /** Rounded to a thousandth. */
 export const inGB = (bytes: number): number => Math.round((bytes / BYTES_PER_GB) * 1000) / 1000;
 
+const ID_PART = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** Whether a storage can name a disk by this id. */
+export function isDiskId({ kind, id }: DiskId): boolean {
+  const parts = id.split('/');
+  return parts.length === (kind === 'shared' ? 2 : 1) && parts.every(isIdPart);
+}
+
+export const isIdPart = (text: string): boolean => ID_PART.test(text);
+
 export const diskKey = ({ kind, id }: DiskId): string => `${kind}/${id}`;

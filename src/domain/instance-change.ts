@@ -72,10 +72,15 @@ export const pendingOrNull = (pending: PendingChange): PendingChange | null =>
 interface ApplyOptions {
   cpuOnlyPriceMicros: number | null;
   rootDiskLimit: RootDiskLimit;
+  /** Without it nothing of the container is left to save. */
+  keepsRootDisk: boolean;
 }
 
 /** Applies the pending change, and a start with or without GPUs. */
-export function applyPending(instance: Instance, { cpuOnlyPriceMicros, rootDiskLimit }: ApplyOptions): Instance {
+export function applyPending(
+  instance: Instance,
+  { cpuOnlyPriceMicros, rootDiskLimit, keepsRootDisk }: ApplyOptions,
+): Instance {
   const { pending, spec, oldContainer, everEnsured, observed } = instance;
   const resized = pending?.resize ? resizedSpec(spec, pending.resize.type) : spec;
   const known = [...instance.nodePorts, ...(oldContainer?.nodePorts ?? [])];
@@ -90,7 +95,7 @@ export function applyPending(instance: Instance, { cpuOnlyPriceMicros, rootDiskL
   const before = oldContainer ?? shapeOf(instance, rootDiskLimit);
   const hasContainer = everEnsured && observed.status !== 'Archived';
   const isSame = isSameShape(before, shapeOf(next, rootDiskLimit));
-  return { ...next, oldContainer: hasContainer && !isSame ? before : null };
+  return { ...next, oldContainer: hasContainer && keepsRootDisk && !isSame ? before : null };
 }
 
 export const currentPriceMicros = ({ spec, priceMicros }: Pick<Instance, 'spec' | 'priceMicros'>): Micros =>

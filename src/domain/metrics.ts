@@ -24,8 +24,8 @@ type GpuReading = Readonly<Record<GpuFigureName, number | null>>;
 
 export interface Counters {
   cpuTimeMs: number;
-  receivedBytes: number;
-  sentBytes: number;
+  receivedBytes: number | null;
+  sentBytes: number | null;
   readBytes: number | null;
   writtenBytes: number | null;
 }

@@ -53,6 +53,12 @@ export const volumeNotFound = (id: string): Refusal =>
 export const regionNotFound = (id: string): Refusal =>
   new Refusal('not_found', `region ${id} not found; POST /api/region/list lists the regions`);
 
+export const regionRetired = (name: string): Refusal =>
+  new Refusal(
+    'not_found',
+    `region ${name} is retired and takes no launches and volumes; POST /api/region/list lists the regions`,
+  );
+
 export const passwordLinkEnded = (): Refusal =>
   new Refusal(
     'not_found',

@@ -1,7 +1,7 @@
 /**
  * # The engine contract
  *
- * An engine drives containers: Docker, a simulation, later Kubernetes. Every verb is:
+ * An engine drives containers: Docker, Kubernetes, a simulation. Every verb is:
  *
  * - **Idempotent, keyed by our instance id**, also after a lost answer.
  * - **Short and abortable.** A passed deadline means *unknown*, never *failed*.
@@ -26,15 +26,25 @@ import type { ProcessSignal } from '../domain/process-signals.ts';
 /** Optional features: shown by the API, and checked before a launch is accepted. */
 export interface Capabilities {
   rootDiskLimit: 'hard' | 'none';
+  /** The root disk and the console of an instance outlive `halt`. Reasons: as `whyNoDocker`. */
+  keepsRootDisk: boolean;
+  whyNoRootDisk?: string;
   dockerInside: boolean;
   /** Why `dockerInside` is false, and what would help: the end of a sentence about the region. */
   whyNoDocker?: string;
   saveImage: boolean;
+  whyNoSaveImage?: string;
   gpus: boolean;
   /** `dial` reaches any port of an instance. */
   dial: boolean;
   /** `joinNetwork` connects and listens within an instance's network, loopback included. */
   joinNetwork: boolean;
+  whyNoJoinNetwork?: string;
+  listenUnix: boolean;
+  whyNoListenUnix?: string;
+  /** `pidsLimit` of a spec holds. */
+  processLimit: boolean;
+  whyNoProcessLimit?: string;
   /** Protection of the host and of other instances. Reasons are written as `whyNoDocker`. */
   isolation: {
     /** No instance can use up a limit of the kernel that all share. */
@@ -80,7 +90,7 @@ export interface Probe {
 }
 
 export interface HostMount {
-  /** Existing folder of the host, created by the storage driver. */
+  /** From the storage driver of the region: an existing folder of the host, or a claim's name. */
   source: string;
   target: string;
   readOnly: boolean;
@@ -97,13 +107,17 @@ export interface EngineSpec {
   memoryMiB: number;
   pidsLimit: number;
   gpus: number;
+  /** Kind of GPU by the name of the instance type; engines with one kind ignore it. */
+  gpuName?: string | undefined;
+  /** May lose its capacity to another instance. */
+  spot?: boolean | undefined;
   /** Name in `capabilities.isolation.runtimes`; absent: the engine's default. */
   runtime?: string | undefined;
   /** Ignored unless `capabilities.rootDiskLimit` is `hard`; absent: no limit. */
   rootDiskGB?: number | undefined;
   mounts: HostMount[];
   /**
-   * Own Docker daemon, with all data in `storage`: a folder of the host, on a disk of kind docker.
+   * Own Docker daemon, with all data in `storage`: the source of a mount of a disk of kind docker.
    */
   docker?:
     | {
@@ -196,9 +210,9 @@ export interface Usage {
   /** Working set: without the page cache that the kernel reclaims first. */
   memoryBytes: number;
   memoryLimitBytes: number | null;
-  /** Counters over all network interfaces. */
-  receivedBytes: number;
-  sentBytes: number;
+  /** Counters over all network interfaces. Null when not reported. */
+  receivedBytes: number | null;
+  sentBytes: number | null;
   /** Counters of block devices, below the page cache. Null when not reported. */
   readBytes: number | null;
   writtenBytes: number | null;
@@ -378,8 +392,8 @@ export interface Engine {
    * Brings the instance to run as `spec` says. Before: images and mounts exist. During: creates,
    * starts, or finishes a half-done attempt, and replaces changed control files. A container that
    * has run gets new limits (CPU, memory, processes) and keeps the rest: `rejected` for other node
-   * ports. After: the
-   * container was started; the software inside may still be starting. Restores the Docker of a
+   * ports. Without `keepsRootDisk` a halted one gets whatever changed. After: the container was
+   * started; the software inside may still be starting. Restores the Docker of a
    * running instance. Faults: `not_found` (image), `busy` (node port in use; `takenNodePort` where
    * another port would help), `no_capacity`, `rejected`.
    */
@@ -395,7 +409,8 @@ export interface Engine {
 
   /**
    * Stops the instance, its Docker first: SIGTERM, then SIGKILL, after `graceMs` in total. After:
-   * the root disk stays, `observe` answers not running. Absent or stopped is success.
+   * the root disk stays (`keepsRootDisk`), `observe` answers not running. Absent or stopped is
+   * success.
    */
   halt(id: InstanceId, graceMs: number, signal: AbortSignal): Promise<void>;
 
@@ -406,7 +421,8 @@ export interface Engine {
    * Saves the root disk as image `ref`: the original image plus changes, without mounts, control
    * files and entry point. During: a running instance is paused, observed as running; the save may
    * outlive its caller. After: our earlier image under `ref` is replaced. `sizeBytes` includes
-   * shared layers. Faults: `not_found`, `rejected` (foreign image), `no_capacity`.
+   * shared layers. Faults: `not_found`, `rejected` (foreign image, or without
+   * `capabilities.saveImage`), `no_capacity`.
    */
   saveImage(id: InstanceId, ref: string, signal: AbortSignal): Promise<{ sizeBytes: number }>;
 
@@ -449,7 +465,8 @@ export interface Engine {
 
   /**
    * Listens on a Unix socket under `/etc/berth/` until `close` or the end of the run. Root inside
-   * may connect, 64 connections at once. Faults: `not_found` (not running), `rejected`.
+   * may connect, 64 connections at once. Faults: `not_found` (not running), `rejected` (also
+   * without `capabilities.listenUnix`).
    */
   listenUnix(id: InstanceId, onConnection: (connection: Duplex) => void, signal: AbortSignal): Promise<InsideSocket>;
 

@@ -1,7 +1,7 @@
 /**
  * Labels and names of engine objects: every object of this installation is found by them, no other.
  */
-import { instanceId, type InstanceId, type UserId } from '../domain/ids.ts';
+import { instanceId, isInstanceId, type InstanceId, type UserId } from '../domain/ids.ts';
 import type { OwnedObject } from './contract.ts';
 
 export const labels = {
@@ -48,17 +48,24 @@ export const containerName = (id: InstanceId): string => `${CONTAINER_PREFIX}${i
 /** Name of the container of an instance's Docker daemon. */
 export const dockerName = (id: InstanceId): string => `${CONTAINER_PREFIX}docker-${id}`;
 
-/** Null when no instance's container has this name. */
-export const instanceIdOfContainer = (name: string): InstanceId | null =>
-  name.startsWith(CONTAINER_PREFIX) ? instanceId(name.slice(CONTAINER_PREFIX.length)) : null;
+/** Names of an instance's main object: a container, or in a cluster its StatefulSet. */
+export const namesOfInstance = (id: InstanceId): readonly string[] => [containerName(id), id];
 
-/** Whether this is the instance's one container; another container with its label is an orphan. */
+/** Null when no instance's main object has this name. */
+export const instanceIdOfContainer = (name: string): InstanceId | null =>
+  name.startsWith(CONTAINER_PREFIX)
+    ? instanceId(name.slice(CONTAINER_PREFIX.length))
+    : isInstanceId(name)
+      ? name
+      : null;
+
+/** Whether this is the instance's main object; another one with its label is an orphan. */
 export const isInstanceContainer = ({
   kind,
   id,
   engineName,
 }: Pick<OwnedObject, 'kind' | 'id' | 'engineName'>): boolean =>
-  kind === 'instance' && engineName === containerName(instanceId(id));
+  kind === 'instance' && namesOfInstance(instanceId(id)).includes(engineName);
 
 /** Name of the network shared by the instances of one account. */
 export const networkName = (installation: string, owner: UserId): string =>

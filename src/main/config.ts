@@ -5,6 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { engineKinds } from '../domain/catalog.ts';
 import { DELETION_GRACE_DAYS, FIRST_CREDIT } from '../domain/account-state.ts';
 import { parseImageRef } from '../domain/image-ref.ts';
 import { orphanPolicies } from '../domain/orphan.ts';
@@ -169,7 +170,8 @@ const schema = z.object({
       }),
   ).optional(),
   BERTH_ROLE: z.enum(['all', 'api', 'gateway']).default('all'),
-  BERTH_ENGINE: z.enum(['docker', 'simulated']).default('docker'),
+  BERTH_ENGINE: z.enum(engineKinds).default('docker'),
+  BERTH_REGION_FILE: z.string().startsWith('/', { error: 'must be an absolute path' }).optional(),
   BERTH_DATABASE_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, { error: 'must begin with postgres://; leave the setting out for SQLite' })
@@ -274,6 +276,12 @@ export function readConfig(env: Record<string, string | undefined>): Config {
   const unknown = unknownSettings(Object.keys(set), Object.keys(schema.shape));
   const invalid = error?.issues.map(({ path, message }) => `  ${path.join('.')}: ${message}`) ?? [];
   if (!data || unknown.length > 0) throw wrong([...unknown, ...invalid]);
+  if ((data.BERTH_ENGINE === 'kubernetes') !== (data.BERTH_REGION_FILE !== undefined)) {
+    const reason = 'a file with "settings" of POST /api/admin/region/create, whose engine is "kubernetes"';
+    throw wrongSetting('BERTH_REGION_FILE', `must be set exactly with BERTH_ENGINE=kubernetes: ${reason}`);
+  }
+  if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'kubernetes')
+    throw wrongSetting('BERTH_ROLE', 'a separate gateway process reaches Docker alone: leave BERTH_ROLE out');
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
     const reason =
       'the simulated engine runs in the API process, and no other process can reach it: leave BERTH_ROLE out';
@@ -324,6 +332,8 @@ function configOf(data: Settings) {
     /** `api` and `gateway` processes find each other in the data folder. */
     role: data.BERTH_ROLE,
     engine: data.BERTH_ENGINE,
+    /** Settings of this server's region, when it is a cluster. */
+    regionFile: data.BERTH_REGION_FILE ?? null,
     databaseUrl: data.BERTH_DATABASE_URL ?? null,
     /** Id of a `secrets.key` that is gone for good; null: none. */
     lostSecretsKey: data.BERTH_LOST_SECRETS_KEY ?? null,

@@ -26,8 +26,8 @@ const SIMULATED_CAPACITY = { cpuMilli: 1_000_000_000, memoryMiB: 1_000_000_000, 
 
 export interface Drivers {
   drivers: RegionDrivers;
-  /** The first one is the default, which is built at the start; the others with their first use. */
-  images: readonly [OfferedImage, ...OfferedImage[]];
+  /** The first one is built at the start, the others with their first use; none for a cluster. */
+  images: readonly OfferedImage[];
   width: number;
 }
 
@@ -47,23 +47,28 @@ function rootDiskPrefixes(registry: Config['archiveRegistry']) {
 export async function makeDrivers(
   config: Config,
   region: RegionId,
-  { pools, sharedDiskGB }: Pick<RegionDrivers, 'pools' | 'sharedDiskGB'>,
-  installation: string,
-  log: Logger,
+  {
+    engine,
+    pools,
+    sharedDiskGB,
+    nodePortRange,
+  }: Pick<RegionDrivers, 'engine' | 'pools' | 'sharedDiskGB' | 'nodePortRange'>,
 ): Promise<Drivers> {
+  const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
   const startScript = await readFile(join(IMAGES_FOLDER, 'start.sh'), 'utf8');
   const recipe = await readRecipe(NOTEBOOK_RECIPE);
-  const engine = await makeEngine(config, installation, log);
   return {
     drivers: {
       regionId: region,
       engine,
       pools,
       sharedDiskGB,
-      nodePortRange: config.nodePorts,
+      nodePortRange,
       nodePortAddress: await nodePortAddressOf(config),
-      commonDataFolder: config.commonDataFolder,
+      commonDataFolder: isCluster ? null : config.commonDataFolder,
+      cpuOvercommit: isCluster ? 1 : config.cpuOvercommit,
+      hostMemoryMiB: isCluster ? 0 : HOST_MEMORY_MIB,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,
       instanceNetwork: {
@@ -72,28 +77,31 @@ export async function makeDrivers(
       },
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     },
-    images: [
-      {
-        key: 'notebook',
-        name: 'JupyterLab (Debian)',
-        ref: recipeRef(recipe),
-        tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'ipywidgets', 'gcc', 'ssh'],
-      },
-      {
-        key: 'notebook-small',
-        name: 'JupyterLab (Debian, small)',
-        ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK)),
-        tags: ['jupyterlab', 'python3', 'ssh'],
-      },
-    ],
+    images: isCluster
+      ? []
+      : [
+          {
+            key: 'notebook',
+            name: 'JupyterLab (Debian)',
+            ref: recipeRef(recipe),
+            tags: ['jupyterlab', 'python3', 'numpy', 'pandas', 'matplotlib', 'ipywidgets', 'gcc', 'ssh'],
+          },
+          {
+            key: 'notebook-small',
+            name: 'JupyterLab (Debian, small)',
+            ref: recipeRef(await readRecipe(NOTEBOOK_RECIPE, SMALL_NOTEBOOK)),
+            tags: ['jupyterlab', 'python3', 'ssh'],
+          },
+        ],
     width: config.engine === 'docker' ? 4 * availableParallelism() : 64,
   };
 }
 
 export const toolsFolderOf = ({ dataFolder }: Pick<Config, 'dataFolder'>): string => join(dataFolder, 'tools');
 
+/** Engine of this machine. */
 export const makeEngine = (config: Config, installation: string, log: Logger): Promise<Engine> =>
-  config.engine === 'docker' ? dockerEngine(config, installation, log) : simulatedEngine(config, installation);
+  config.engine === 'simulated' ? simulatedEngine(config, installation) : dockerEngine(config, installation, log);
 
 // Loads only the engine in use: dockerode takes 10 MB and a tenth of the start.
 

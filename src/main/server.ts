@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { makeArgon2Threads } from '../control/access/argon2-threads.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
+import { makeSeal } from '../control/base/seal.ts';
 import { makeRegions } from '../control/base/regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
 import type { InstanceType, Region } from '../domain/catalog.ts';
@@ -47,7 +48,8 @@ import { VERSION, type Config } from './config.ts';
 import * as firstRun from './first-run.ts';
 import { serveHostCommands } from './host-commands.ts';
 import { bindGateway, linkPath, terminalsPath } from './start-gateway.ts';
-import { makeDrivers, type Drivers } from './drivers.ts';
+import { makeDrivers, makeEngine, type Drivers } from './drivers.ts';
+import { makeOpenRegion, openOwnCluster, openRegions } from './open-region.ts';
 import { readFileShares } from './open-files.ts';
 import { allowEmptyReplacements, makePools } from './region-pools.ts';
 import { offerRegistryImages, prepareImage } from './prepare-images.ts';
@@ -162,12 +164,26 @@ async function openHost({ config, log }: ServerOptions, store: Store, cleanups: 
   const installation = await firstRun.installationId(store, randomUUID());
   const regionId = await firstRun.defaultRegionId(store, randomUUID());
   await allowEmptyReplacements(store, config.lostDisks, log);
-  const pools = await makePools({ config, store, installation, log });
-  const dataDiskGB = await firstRun.ensureDataDiskGB(store, pools);
+  const made = await openOwnRegion({ config, store, installation, log });
+  const dataDiskGB = await firstRun.ensureDataDiskGB(store, made.pools);
   const sharedDiskGB = config.sharedDiskGB ?? dataDiskGB;
-  const drivers = await makeDrivers(config, regionId, { pools, sharedDiskGB }, installation, log);
+  const drivers = await makeDrivers(config, regionId, { ...made, sharedDiskGB });
   cleanups.push(() => drivers.drivers.engine.stop());
   return { installation, regionId, dataDiskGB, drivers };
+}
+
+async function openOwnRegion({
+  config,
+  store,
+  installation,
+  log,
+}: Parameters<typeof makePools>[0] & { config: Config }) {
+  if (config.regionFile !== null) return openOwnCluster({ config, installation, log }, config.regionFile);
+  return {
+    pools: await makePools({ config, store, installation, log }),
+    engine: await makeEngine(config, installation, log),
+    nodePortRange: config.nodePorts,
+  };
 }
 
 interface Offered {
@@ -192,7 +208,7 @@ async function saveRegion(
     sshAddress: config.nodePortAddress ?? config.loopbackNodePortAddress ?? config.publicAddress,
     engine: config.engine,
   };
-  await firstRun.saveDefaultRegion(store, region, machine, config);
+  await firstRun.saveDefaultRegion(store, region, machine, { ...config, nodePorts: drivers.drivers.nodePortRange });
   await warnOfOwnDomain(store, regionId, config, log);
   if ((await managedTypes(store.read, 0, 0)).totalEntries === 0) {
     // Away: types of the engine's machine are added when it answers.
@@ -205,7 +221,7 @@ async function saveRegion(
   const offer = (image: firstRun.OfferedImage, order = 0): Promise<string> =>
     firstRun.offerImage(store, { ...image, architecture }, { nowMs: time.now() + order, uuid: randomUUID });
   const [defaultImage, ...others] = drivers.images;
-  const imageId = await offer(defaultImage);
+  const imageId = defaultImage && (await offer(defaultImage));
   for (const [index, image] of others.entries()) await offer(image, index + 1);
   const [types, images] = await Promise.all([catalogInstanceTypes(store.read), catalogImages(store.read)]);
   const shown = images.find(({ id }) => id === imageId) ?? images[0];
@@ -221,13 +237,21 @@ async function makeRunningControl(
   const { installation, regionId, dataDiskGB, drivers } = host;
   const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
+  const regions = makeRegions([drivers.drivers]);
+  const openRegion = makeOpenRegion({ config, installation, log, common: drivers.drivers });
+  cleanups.push(async () => {
+    const others = regions.all().filter((one) => one !== drivers.drivers);
+    await Promise.all(others.map(({ engine }) => engine.stop()));
+  });
+  await openRegions({ store, seal: makeSeal({ key: secretsKey, randomBytes }), regions, openRegion }, log);
   const threads = makeArgon2Threads();
   cleanups.push(() => threads.stop());
   const running = makeControl({
     argon2id: threads.argon2id,
     ...(terminals ? { terminals } : {}),
     store,
-    regions: makeRegions([drivers.drivers]),
+    regions,
+    openRegion,
     log,
     time,
     random: Math.random,
@@ -246,11 +270,10 @@ async function makeRunningControl(
     issuer: installation,
     audience: 'berth',
     engineWidth: drivers.width,
-    cpuOvercommit: config.cpuOvercommit,
     diskReserveShare: config.diskReserveShare,
-    hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
     dataSpace: () => readSpace(config.dataFolder),
-    onEngineAnswers: async (_, probe) => {
+    onEngineAnswers: async ({ regionId: answering }, probe) => {
+      if (answering !== regionId) return;
       if (config.userNamespaces && probe.capabilities.isolation.userNamespaces === 'none')
         log.warn(
           'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
@@ -328,12 +351,11 @@ async function openLoginProvider({ signOn }: Config, log: Logger, apiUrl: string
 }
 
 /** Serves ssh for instances without sshd. */
-async function serveSsh({ config, log, running, drivers }: Parts, cleanups: Cleanup[]): Promise<void> {
+async function serveSsh({ config, log, running }: Parts, cleanups: Cleanup[]): Promise<void> {
   const { routeTable, forwarding } = running.control;
   await checkSsh2();
-  const backend = drivers.drivers.engine;
   const { sshFiles: files } = await readFileShares(config.role);
-  const fronts = makeSshFronts({ backend, access: forwarding.ssh, log, files });
+  const fronts = makeSshFronts({ backend: running.sshBackend, access: forwarding.ssh, log, files });
   const stopping = new AbortController();
   const following = routeTable.follow(fronts.update, stopping.signal, { onlyRunning: true });
   cleanups.push(async () => {
@@ -361,10 +383,17 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
 /** Pulls and offers images while the server already serves. */
 function startPreparations(parts: Parts, offered: Offered, cleanups: Cleanup[]): void {
   const { config, log, running, drivers } = parts;
-  const image = { engine: drivers.drivers.engine, ref: drivers.images[0].ref };
+  const [image] = drivers.images;
   const stopping = new AbortController();
   const preparations = [
-    prepareImage({ imagePulls: running.imagePulls, ...image, log }, stopping.signal),
+    ...(image
+      ? [
+          prepareImage(
+            { imagePulls: running.imagePulls, engine: drivers.drivers.engine, ref: image.ref, log },
+            stopping.signal,
+          ),
+        ]
+      : []),
     ...(config.registryImages ? [offerRegistryImages({ offer: offered.offer, log }, stopping.signal)] : []),
   ];
   for (const one of preparations)

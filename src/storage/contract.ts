@@ -21,13 +21,20 @@ export type DiskObservation =
 
 export interface StorageCapabilities {
   sizeLimit: SizeLimit;
-  /** `walk`: `usage` reads all files, so callers should ask rarely. */
-  usage: 'instant' | 'walk';
+  /**
+   * `walk`: `usage` reads all files, so callers should ask rarely. `mounted`: known while an
+   * instance mounts the disk.
+   */
+  usage: 'instant' | 'walk' | 'mounted';
   /**
    * A copy shows one moment and shares the source's blocks (`atomic`), or shows each file at the
    * time it was read (`live`).
    */
   copies: Consistency;
+  /** Reason why disks cannot be copied: `create` refuses a source as `unsupported`. */
+  whyNoCopies?: string;
+  /** Reason why disks keep the size of their creation: `grow` refuses a larger one. */
+  whyNoGrowth?: string;
   /** Supports the overlay file systems of a Docker inside. */
   dockerInside: boolean;
 }
@@ -39,7 +46,8 @@ export interface HostProcess {
 
 /** Refusal of a verb. `text` is for people, and reveals nothing of the host. */
 export class StorageFault extends Error {
-  readonly kind: 'busy' | 'full' | 'notFound' | 'unsupported';
+  /** `away`: the storage does not answer, or refuses Berth; may pass. */
+  readonly kind: 'busy' | 'full' | 'notFound' | 'unsupported' | 'away';
   /** Some processes that hold a busy disk, for operators; empty if none was found. */
   readonly users: readonly HostProcess[];
   constructor(kind: StorageFault['kind'], text: string, cause?: unknown, users: readonly HostProcess[] = []) {

@@ -18,14 +18,13 @@ import {
 import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
-import { diskKinds, type DiskId } from '../domain/disk.ts';
+import { diskKinds, isDiskId, isIdPart, type DiskId } from '../domain/disk.ts';
 import { reservedBytes, type ReserveShare, type Space } from '../domain/pool.ts';
 import { errorCode, errorText } from '../domain/unknown-error.ts';
 import { StorageFault, type DiskObservation } from './contract.ts';
 
 export const run = promisify(execFile);
 
-const ID_SEGMENT = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 const TRANSIENT_NAME = /^\.(?:new|gone)-(.+)$/;
 
 /** Marker of the installation; missing when the root is foreign or not mounted. */
@@ -72,12 +71,13 @@ export interface DiskPaths {
   trash: string;
 }
 
-export function diskPaths(root: string, { kind, id }: DiskId): DiskPaths {
-  const parts = id.split('/');
-  if (parts.length !== (kind === 'shared' ? 2 : 1) || !parts.every((part) => ID_SEGMENT.test(part))) {
-    throw new Error(`not the id of a ${kind} disk: ${JSON.stringify(id)}`);
-  }
-  const folder = join(root, kind, ...parts);
+export function requireDiskId(disk: DiskId): void {
+  if (!isDiskId(disk)) throw new Error(`not the id of a ${disk.kind} disk: ${JSON.stringify(disk.id)}`);
+}
+
+export function diskPaths(root: string, disk: DiskId): DiskPaths {
+  requireDiskId(disk);
+  const folder = join(root, disk.kind, disk.id);
   const sibling = (prefix: string): string => join(dirname(folder), `.${prefix}-${basename(folder)}`);
   return { folder, staging: sibling('new'), trash: sibling('gone') };
 }
@@ -113,7 +113,7 @@ export async function listDisks(root: string): Promise<DiskId[]> {
 async function listIds(folder: string): Promise<string[]> {
   const found = await readdir(folder).catch(ifMissing([]));
   const names = found.map((name) => TRANSIENT_NAME.exec(name)?.[1] ?? name);
-  return [...new Set(names)].filter((name) => ID_SEGMENT.test(name));
+  return [...new Set(names)].filter(isIdPart);
 }
 
 export async function readSpace(root: string): Promise<Space> {

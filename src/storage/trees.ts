@@ -3,16 +3,13 @@ import { execFile, spawn } from 'node:child_process';
 import { lstat } from 'node:fs/promises';
 import { onAbort } from '../async/abort.ts';
 import type { DiskEntry } from '../domain/disk.ts';
-import { largestEntries, takeLargest } from '../domain/disk-usage.ts';
+import { DU_BLOCK, largestOf } from './largest-entries.ts';
 import { outOfSpace, run, waitForExit } from './layout.ts';
 
 const TAR_FILES_CHANGED = 1;
-/** Block sizes in bytes: of `du -k`, and of stat. */
-const DU_BLOCK = 1024;
+/** Block size of stat in bytes. */
 const STAT_BLOCK = 512;
 const LEVELS = 2;
-/** Bounds memory: a level may have millions of entries. */
-const CANDIDATE_LIMIT = 100;
 
 /**
  * Copies owners, links, holes, times, attributes and devices too. `tar` follows no links, so an
@@ -59,16 +56,9 @@ export async function usedBytes(folder: string, signal: AbortSignal): Promise<nu
 
 /** Finds the largest entries, two levels deep. */
 export async function findLargestEntries(folder: string, signal: AbortSignal): Promise<DiskEntry[]> {
-  let entries: DiskEntry[] = [];
-  for await (const line of runDu(folder, signal)) {
-    const tab = line.indexOf('\t');
-    const path = line.slice(tab + 1 + folder.length + 1);
-    if (tab < 1 || path === '') continue;
-    entries.push({ path, bytes: Number(line.slice(0, tab)) * DU_BLOCK });
-    if (entries.length > 2 * CANDIDATE_LIMIT) entries = takeLargest(entries, CANDIDATE_LIMIT);
-  }
+  const entries = await largestOf(runDu(folder, signal), folder);
   signal.throwIfAborted();
-  return largestEntries(entries);
+  return entries;
 }
 
 /** Yields NUL-terminated lines, since names may contain newlines. */

@@ -25,6 +25,7 @@ import { prices } from './migrations/0022-prices.ts';
 import { payments } from './migrations/0023-payments.ts';
 import { budgets } from './migrations/0024-budgets.ts';
 import { scheduledPrices } from './migrations/0025-scheduled-prices.ts';
+import { regions } from './migrations/0026-regions.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -55,6 +56,7 @@ export const migrations: readonly Migration[] = [
   payments,
   budgets,
   scheduledPrices,
+  regions,
 ];
 
 export async function openStore(options: {

@@ -19,7 +19,11 @@ export function describeDockerInside(current: () => Subject): void {
     beforeEach((context) => skipWithout('dockerInside', current(), context));
 
     const withDocker = async (subject: Subject): Promise<EngineSpec> =>
-      subject.spec({ docker: { storage: await subject.fixture.hostFolder() }, memoryMiB: 512, pidsLimit: 256 });
+      subject.spec({
+        docker: { storage: await subject.fixture.mountSource(await subject.fixture.hostFolder()) },
+        memoryMiB: 512,
+        pidsLimit: 256,
+      });
     const dockersOf = async (subject: Subject, { ownerId }: EngineSpec) =>
       (await subject.owned(ownerId)).filter(({ kind }) => kind === 'docker');
 

@@ -1,6 +1,7 @@
 /** Host of an engine: probe, usage, watch, and a restarted server. */
 import { describe, expect, it } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
+import type { Capabilities } from '../../src/engines/contract.ts';
 import {
   deadline,
   echoPort,
@@ -10,6 +11,12 @@ import {
   untilStopped,
   type Subject,
 } from './subject.ts';
+
+/** A missing capability has a reason. */
+const promised = (capabilities: Capabilities, name: Promised, why: Reason): Record<string, unknown> =>
+  capabilities[name] ? { [name]: true } : { [name]: false, [why]: expect.stringMatching(/./) };
+type Promised = 'keepsRootDisk' | 'saveImage' | 'listenUnix' | 'processLimit';
+type Reason = Extract<keyof Capabilities, `whyNo${string}`>;
 
 export function describeSurroundings(current: () => Subject): void {
   describe('probe', () => {
@@ -24,12 +31,16 @@ export function describeSurroundings(current: () => Subject): void {
       expect(probe.devices.length > 0).toBe(probe.capabilities.gpus);
       expect(probe.capabilities).toEqual({
         rootDiskLimit: expect.stringMatching(/^(hard|none)$/),
+        ...promised(probe.capabilities, 'keepsRootDisk', 'whyNoRootDisk'),
         dockerInside: expect.any(Boolean),
         ...(probe.capabilities.dockerInside ? {} : { whyNoDocker: expect.any(String) }),
-        saveImage: expect.any(Boolean),
+        ...promised(probe.capabilities, 'saveImage', 'whyNoSaveImage'),
+        ...promised(probe.capabilities, 'listenUnix', 'whyNoListenUnix'),
+        ...promised(probe.capabilities, 'processLimit', 'whyNoProcessLimit'),
         gpus: expect.any(Boolean),
         dial: true,
         joinNetwork: expect.any(Boolean),
+        ...(probe.capabilities.whyNoJoinNetwork === undefined ? {} : { whyNoJoinNetwork: expect.any(String) }),
         isolation: expect.objectContaining({
           connectionLimit: expect.any(Boolean),
           linkLocalClosed: expect.any(Boolean),
@@ -37,7 +48,7 @@ export function describeSurroundings(current: () => Subject): void {
           kernelLimits: expect.any(Boolean),
           hostReserve: expect.any(Boolean),
           userNamespaces: expect.stringMatching(/^(none|shared)$/),
-          runtimes: expect.arrayContaining([expect.any(String)]),
+          runtimes: expect.any(Array),
         }),
         sizes: expect.objectContaining({ processors: expect.any(Boolean), memory: expect.any(Boolean) }),
       });
@@ -65,14 +76,17 @@ export function describeSurroundings(current: () => Subject): void {
       expect(more.receivedBytes).toBeGreaterThanOrEqual(0);
       expect(more.sentBytes).toBeGreaterThanOrEqual(0);
       expect(more.processes).toBeGreaterThan(0);
-      expect(more.processLimit).toBe(spec.pidsLimit);
+      if (subject.fixture.lacks.processLimit === undefined) expect(more.processLimit).toBe(spec.pidsLimit);
       expect(more.memoryLimitBytes).toBe(spec.memoryMiB * 1024 * 1024);
       expect(gpus, 'it has no GPU').toBeNull();
       expect(rootDiskBytes, 'not requested').toBeNull();
       expect(memoryBytes).toBeGreaterThan(0);
       expect(memoryBytes).toBeLessThanOrEqual(spec.memoryMiB * 1024 * 1024);
       const measured = await engine.usage([spec.id], deadline(), { rootDisk: true });
-      expect(measured.get(spec.id)?.rootDiskBytes).toBeGreaterThanOrEqual(0);
+      const { rootDiskUsage } = subject.fixture.lacks;
+      const rootDisk = measured.get(spec.id)?.rootDiskBytes;
+      if (rootDiskUsage === undefined) expect(rootDisk).toBeGreaterThanOrEqual(0);
+      else expect(rootDisk).toBeNull();
     });
   });
 

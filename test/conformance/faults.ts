@@ -65,6 +65,24 @@ export function describeFaults(current: () => Subject): void {
   });
 
   describe('unsupported requests', () => {
+    it('rejects each verb whose capability is missing', async () => {
+      const subject = current();
+      const { engine } = subject.fixture;
+      const { capabilities } = await engine.probe(deadline());
+      const spec = subject.spec();
+      await subject.ensure(spec);
+      const all = calls(engine, spec, deadline());
+      const refused = [
+        ...(capabilities.saveImage ? [] : ['saveImage', 'pushImage']),
+        ...(capabilities.joinNetwork ? [] : ['joinNetwork']),
+        ...(capabilities.listenUnix ? [] : ['listenUnix']),
+      ];
+      for (const verb of refused) {
+        const fault = await faultOf(all[verb]?.() ?? Promise.resolve());
+        expect({ verb, kind: fault.kind, retry: fault.retry }).toEqual({ verb, kind: 'rejected', retry: false });
+      }
+    });
+
     it('refuses a GPU on an engine without GPUs', async (context) => {
       const subject = current();
       const { capabilities } = await subject.fixture.engine.probe(deadline());

@@ -25,7 +25,16 @@ export type Need =
   | 'dockerInside'
   | 'joinNetwork'
   /** Images have labels: `neighbourImage`. */
-  | 'neighbourImages';
+  | 'neighbourImages'
+  /** Root disk and console outlive a stop. */
+  | 'rootDisk'
+  | 'processLimit'
+  | 'saveImage'
+  | 'listenUnix'
+  /** Node ports are ports of a host, which other programs may use. */
+  | 'hostPorts'
+  /** `usage` counts the files of root disks. */
+  | 'rootDiskUsage';
 
 /** Foreign object on the engine's host. */
 export interface Neighbour {
@@ -74,6 +83,10 @@ export interface Fixture {
   releaseNodePort(): Promise<number>;
   /** Empty folder on the engine's host, writable by the test process. Removed by `stop`. */
   hostFolder(): Promise<string>;
+  /** Source of a mount that shows this folder. */
+  mountSource(folder: string): Promise<string>;
+  /** Name of the main object of an instance on the engine. */
+  engineName(id: InstanceId): string;
   /**
    * Second engine object for the same installation, as after a server restart. The caller stops it.
    */

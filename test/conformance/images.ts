@@ -1,9 +1,9 @@
 /** Images: save, push, pull, remove, and discard owned objects. */
 import { randomUUID } from 'node:crypto';
 import { inspect } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { EngineSpec, ImageProgress, OwnedObject } from '../../src/engines/contract.ts';
-import { containerName, labels, networkName } from '../../src/engines/labels.ts';
+import { labels, networkName } from '../../src/engines/labels.ts';
 import {
   deadline,
   expectFault,
@@ -55,6 +55,8 @@ export function describeImages(current: () => Subject): void {
     );
 
   describe('a saved root disk', () => {
+    beforeEach((context) => skipWithout('saveImage', current(), context));
+
     it('is an image to launch from, while its instance is observed running', async () => {
       const subject = current();
       const { engine } = subject.fixture;
@@ -150,6 +152,8 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('removeImage', () => {
+    beforeEach((context) => skipWithout('saveImage', current(), context));
+
     it('waits for a save whose caller aborted, and leaves nothing', async () => {
       const subject = current();
       const { engine } = subject.fixture;
@@ -203,6 +207,8 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('registries', () => {
+    beforeEach((context) => skipWithout('saveImage', current(), context));
+
     it('accept and return an image unchanged, and deny both without the right credentials', async () => {
       const subject = current();
       const { engine } = subject.fixture;
@@ -259,8 +265,9 @@ export function describeImages(current: () => Subject): void {
   });
 
   describe('discard', () => {
-    it('removes exactly the listed object, and succeeds again', async () => {
+    it('removes exactly the listed object, and succeeds again', async (context) => {
       const subject = current();
+      skipWithout('saveImage', subject, context);
       const { engine } = subject.fixture;
       const ownerId = newUserId();
       const [one, other] = [subject.spec({ ownerId }), subject.spec({ ownerId })];
@@ -287,8 +294,9 @@ export function describeImages(current: () => Subject): void {
       expect(await subject.owned(ownerId)).toEqual([]);
     });
 
-    it('rejects an image that was replaced by another instance’s', async () => {
+    it('rejects an image that was replaced by another instance’s', async (context) => {
       const subject = current();
+      skipWithout('saveImage', subject, context);
       const { engine } = subject.fixture;
       const [one, other] = [await withFile(subject), await withFile(subject)];
       const ref = newRef(subject);
@@ -306,7 +314,7 @@ export function describeImages(current: () => Subject): void {
       const spec = subject.spec();
       const theirs = { [labels.installation]: randomUUID(), [labels.kind]: 'instance', [labels.id]: spec.id };
       for (const worn of [{}, theirs]) {
-        const name = containerName(spec.id);
+        const name = subject.fixture.engineName(spec.id);
         const neighbour = await subject.fixture.neighbour({ name, labels: worn });
         const about = { id: spec.id, ownerId: spec.ownerId, generation: 1, running: true, createdAtMs: 0 };
         const reported: OwnedObject = { kind: 'instance', engineName: name, imageRef: null, ...about };

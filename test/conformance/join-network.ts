@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
-import { describe, expect, it, type TestContext } from 'vitest';
+import { beforeEach, describe, expect, it, type TestContext } from 'vitest';
 import type { InstanceId } from '../../src/domain/ids.ts';
 import type { EngineSpec, InsideSocket, InstanceNetwork } from '../../src/engines/contract.ts';
 import {
@@ -183,6 +183,8 @@ export function describeJoining(current: () => Subject): void {
   });
 
   describe('listenUnix', () => {
+    beforeEach((context) => skipWithout('listenUnix', current(), context));
+
     async function listened(): Promise<InsideSocket & { subject: Subject; spec: EngineSpec; id: InstanceId }> {
       const subject = current();
       const spec = subject.spec();

@@ -1,7 +1,7 @@
 /** Owned objects are found; foreign objects stay untouched. */
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { containerName, labels, networkName } from '../../src/engines/labels.ts';
+import { labels, networkName } from '../../src/engines/labels.ts';
 import type { EngineSpec } from '../../src/engines/contract.ts';
 import {
   deadline,
@@ -30,7 +30,7 @@ export function describeOwnership(current: () => Subject): void {
       ]) {
         const one = owned.find((entry) => entry.id === id);
         expect(one).toMatchObject({ kind: 'instance', ownerId, generation, running: runs });
-        expect(one?.engineName).toContain(containerName(id));
+        expect(one?.engineName).toBe(subject.fixture.engineName(id));
         expect(one?.imageRef).toBe(subject.fixture.imageRef);
         expect(Math.abs((one?.createdAtMs ?? 0) - subject.fixture.time.now())).toBeLessThan(60_000);
       }
@@ -95,7 +95,7 @@ export function describeOwnership(current: () => Subject): void {
         const subject = current();
         skipWithout('neighbours', subject, context);
         const spec = subject.spec();
-        const name = containerName(spec.id);
+        const name = subject.fixture.engineName(spec.id);
         const neighbour = await subject.fixture.neighbour({ name, labels: labelsFor(spec) });
         subject.after(() => neighbour.remove());
         const fault = await expectFault(subject.ensure(spec), 'rejected', 'busy');

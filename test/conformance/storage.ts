@@ -1,68 +1,40 @@
 /** Conformance suite of storages: `src/storage/contract.ts`. */
 import { execFile } from 'node:child_process';
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import {
-  chmod,
-  link,
-  lstat,
-  mkdir,
-  mkdtemp,
-  open,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  stat,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { BYTES_PER_GB, type DiskId } from '../../src/domain/disk.ts';
+import { describe, expect, test, type TestContext } from 'vitest';
+import { BYTES_PER_GB, diskKey, type DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { DiskFiles, Upload } from '../../src/storage/files.ts';
-import { prepareRoot } from '../../src/storage/layout.ts';
 
 export const run = promisify(execFile);
 
 export interface StorageFixture {
   storage: Storage;
-  root: string;
-  outside: string;
+  /** Runs a shell script in the disk's top folder, as an instance that mounts it; its output. */
+  inside(disk: DiskId, script: string): Promise<string>;
 }
-
-type Make = (at: { root: string; installation: string }) => Promise<Storage>;
-
-/** `base`: parent folder of the root. */
-export async function makeStorageFixture(make: Make, base = tmpdir()): Promise<StorageFixture> {
-  const folder = await mkdtemp(join(base, 'berth-disks-'));
-  const root = join(folder, 'disks');
-  const outside = join(folder, 'outside');
-  await Promise.all([mkdir(root), mkdir(outside)]);
-  await prepareRoot({ root, installation: 'ours' });
-  const storage = await make({ root, installation: 'ours' });
-  onTestFinished(async () => {
-    for (const disk of await storage.listOwned().catch(() => [])) await storage.destroy(disk);
-    await rm(folder, { recursive: true, force: true });
-  });
-  return { storage, root, outside };
-}
-
-const isThere = (path: string): Promise<boolean> =>
-  lstat(path).then(
-    () => true,
-    () => false,
-  );
 
 export const volume = (id: string = randomUUID()): DiskId => ({ kind: 'volume', id });
 export const soon = (): AbortSignal => AbortSignal.timeout(60_000);
-const hashOf = async (file: string): Promise<string> =>
-  createHash('sha256')
-    .update(await readFile(file))
-    .digest('hex');
+
+export const invalidIds = [
+  '',
+  '.',
+  '..',
+  '../x',
+  'a/../b',
+  '/etc',
+  'a/b',
+  'a//b',
+  '.hidden',
+  'a\0b',
+  '-rf',
+  'a\nb',
+  '~',
+  'ä',
+];
 
 export const used = async (storage: Storage, disk: DiskId): Promise<number> => {
   const bytes = await storage.usage(disk, soon());
@@ -81,8 +53,15 @@ const uploadOf = (bytes: Uint8Array): Upload => ({
   onlyNew: false,
 });
 
+const write = (files: DiskFiles, path: string, bytes: Uint8Array) => files.write(path, uploadOf(bytes), soon());
+
 const readWhole = (files: DiskFiles, path: string): Promise<Buffer> =>
   files.read(path, async ({ bytes, sizeBytes }) => Buffer.concat(await Array.fromAsync(bytes(0, sizeBytes))), soon());
+
+const namesIn = async (files: DiskFiles, path = ''): Promise<string[]> =>
+  (await files.list(path, { limit: 1000, after: null }, soon())).entries.map(({ name }) => name);
+
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
 export async function expectFault(call: Promise<unknown>, kind: StorageFault['kind']): Promise<void> {
   const thrown: unknown = await call.then(
@@ -93,15 +72,22 @@ export async function expectFault(call: Promise<unknown>, kind: StorageFault['ki
   expect(thrown).toMatchObject({ kind });
 }
 
-export function describeStorage(name: string, make: Make, base: () => string = tmpdir): void {
-  const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make, base());
+function skipWithoutCopies(context: TestContext, storage: Storage): void {
+  const { whyNoCopies } = storage.capabilities();
+  context.skip(whyNoCopies !== undefined, `no copies: ${whyNoCopies}`);
+}
 
+/** Skips where usage is known only while an instance mounts the disk. */
+function skipUnlessMeasured(context: TestContext, storage: Storage): void {
+  context.skip(storage.capabilities().usage === 'mounted', 'the usage is known while an instance mounts the disk');
+}
+
+export function describeStorage(name: string, makeFixture: () => Promise<StorageFixture>): void {
   describe(`the storage contract: ${name}`, () => {
     test('creates, mounts, observes, lists, unmounts and destroys a disk; every verb is idempotent', async () => {
-      const { storage, root } = await makeFixture();
+      const { storage } = await makeFixture();
       const disks: DiskId[] = [
         volume(),
-        { kind: 'snapshot', id: randomUUID() },
         { kind: 'data', id: `notebook-${randomUUID()}` },
         { kind: 'docker', id: `notebook-${randomUUID()}` },
         { kind: 'shared', id: `${randomUUID()}/${randomUUID()}` },
@@ -113,18 +99,17 @@ export function describeStorage(name: string, make: Make, base: () => string = t
         await expectFault(storage.grow(disk, 2), 'notFound');
         await storage.destroy(disk);
         await storage.create(disk, 1, soon());
-        const folder = await storage.mount(disk);
-        // Other host users must not reach an instance's files.
-        expect((await stat(join(root, disk.kind, disk.id))).mode & 0o077).toBe(0);
-        await writeFile(join(folder, 'kept'), 'kept');
+        const source = await storage.mount(disk);
+        const files = await storage.files(disk);
+        await write(files, 'kept', Buffer.from('kept'));
         await storage.create(disk, 1, soon());
-        expect(await storage.mount(disk)).toBe(folder);
-        expect(await readdir(folder)).toEqual(['kept']);
+        expect(await storage.mount(disk)).toBe(source);
+        expect(await namesIn(files)).toEqual(['kept']);
         const { sizeLimit } = storage.capabilities();
         expect(await storage.observe(disk)).toEqual({ kind: 'present', sizeGB: sizeLimit === 'hard' ? 1 : null });
       }
-      const listed = (await storage.listOwned()).toSorted((a, b) => a.kind.localeCompare(b.kind));
-      expect(listed).toEqual(disks.toSorted((a, b) => a.kind.localeCompare(b.kind)));
+      const listed = (await storage.listOwned()).map(diskKey).toSorted();
+      expect(listed).toEqual(disks.map(diskKey).toSorted());
       for (const disk of disks) {
         await storage.unmount(disk);
         await storage.unmount(disk);
@@ -136,42 +121,62 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.listMounted()).toEqual([]);
     });
 
-    test.each(['', '.', '..', '../x', 'a/../b', '/etc', 'a/b', 'a//b', '.hidden', 'a\0b', '-rf', 'a\nb', '~', 'ä'])(
-      'every verb refuses an invalid id: %j',
-      async (id) => {
-        const { storage, root } = await makeFixture();
-        const verbs = [
-          (disk: DiskId) => storage.create(disk, 1, soon()),
-          (disk: DiskId) => storage.grow(disk, 1),
-          (disk: DiskId) => storage.mount(disk),
-          (disk: DiskId) => storage.files(disk),
-          (disk: DiskId) => storage.unmount(disk),
-          async (disk: DiskId) => storage.observe(disk),
-          async (disk: DiskId) => storage.usage(disk, soon()),
-          (disk: DiskId) => storage.destroy(disk),
-        ];
-        for (const kind of ['volume', 'data', 'snapshot', 'docker'] as const)
-          for (const verb of verbs) await expect(verb({ kind, id })).rejects.toThrow(/not the id of/);
-        const alone: DiskId = { kind: 'shared', id: 'alone' };
-        for (const verb of verbs) await expect(verb(alone)).rejects.toThrow(/not the id of/);
-        if (id !== 'a/b')
-          for (const verb of verbs)
-            await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
-        expect(await readdir(root)).toEqual(['.berth-installation']);
-      },
-    );
+    test('a snapshot keeps the files of its moment, without its volume, for each volume made of it', async (context) => {
+      const { storage, inside } = await makeFixture();
+      skipWithoutCopies(context, storage);
+      const [disk, restored, again] = [volume(), volume(), volume()];
+      const snapshot: DiskId = { kind: 'snapshot', id: randomUUID() };
+      await expectFault(storage.create(snapshot, 1, soon(), disk), 'notFound');
+      expect(await storage.observe(snapshot)).toEqual({ kind: 'absent' });
+      await storage.create(disk, 1, soon());
+      await inside(disk, 'echo first >note && sync');
+      await storage.create(snapshot, 1, soon(), disk);
+      await storage.create(snapshot, 1, soon(), disk);
+      expect((await storage.observe(snapshot)).kind).toBe('present');
+      expect((await storage.listOwned()).map(diskKey).toSorted()).toEqual([disk, snapshot].map(diskKey).toSorted());
+      await inside(disk, 'echo second >note && sync');
+      await storage.create(restored, 1, soon(), snapshot);
+      expect(await inside(restored, 'cat note')).toBe('first\n');
+      await storage.destroy(disk);
+      await storage.create(again, 1, soon(), snapshot);
+      await storage.destroy(snapshot);
+      await storage.destroy(snapshot);
+      expect(await storage.observe(snapshot)).toEqual({ kind: 'absent' });
+      expect(await inside(again, 'cat note')).toBe('first\n');
+      expect(await inside(restored, 'cat note')).toBe('first\n');
+    });
+
+    test.each(invalidIds)('every verb refuses an invalid id: %j', async (id) => {
+      const { storage } = await makeFixture();
+      const verbs = [
+        (disk: DiskId) => storage.create(disk, 1, soon()),
+        (disk: DiskId) => storage.grow(disk, 1),
+        (disk: DiskId) => storage.mount(disk),
+        (disk: DiskId) => storage.files(disk),
+        (disk: DiskId) => storage.unmount(disk),
+        async (disk: DiskId) => storage.observe(disk),
+        async (disk: DiskId) => storage.usage(disk, soon()),
+        (disk: DiskId) => storage.destroy(disk),
+      ];
+      for (const kind of ['volume', 'data', 'snapshot', 'docker'] as const)
+        for (const verb of verbs) await expect(verb({ kind, id })).rejects.toThrow(/not the id of/);
+      const alone: DiskId = { kind: 'shared', id: 'alone' };
+      for (const verb of verbs) await expect(verb(alone)).rejects.toThrow(/not the id of/);
+      if (id !== 'a/b')
+        for (const verb of verbs)
+          await expect(verb({ kind: 'shared', id: `x/${id}` })).rejects.toThrow(/not the id of/);
+    });
 
     test('largestEntries reports two levels, by printable names, and ends with its signal', async () => {
       const { storage } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
-      const folder = await storage.mount(disk);
-      await mkdir(join(folder, 'runs/one/deep'), { recursive: true });
-      await mkdir(join(folder, 'many'));
-      await writeFile(join(folder, 'runs/one/deep/file'), Buffer.alloc(4_000_000, 1));
-      await writeFile(join(folder, 'many/one'), Buffer.alloc(500_000, 1));
-      await writeFile(join(folder, 'many/two'), Buffer.alloc(600_000, 1));
-      await writeFile(join(folder, 'a\n\u001b[31mname'), Buffer.alloc(2_000_000, 1), { flush: true });
+      const files = await storage.files(disk);
+      for (const folder of ['runs/one/deep', 'many']) await files.makeFolder(folder, soon());
+      await write(files, 'runs/one/deep/file', Buffer.alloc(4_000_000, 1));
+      await write(files, 'many/one', Buffer.alloc(500_000, 1));
+      await write(files, 'many/two', Buffer.alloc(600_000, 1));
+      await write(files, 'a\n\u001b[31mname', Buffer.alloc(2_000_000, 1));
       const found = (await storage.largestEntries(disk, soon())) ?? [];
       expect(found.map(({ path }) => path)).toEqual(['runs/one', 'a??[31mname', 'many', 'many/two', 'many/one']);
       expect(Math.abs((found[0]?.bytes ?? 0) - 4_000_000)).toBeLessThan(100_000);
@@ -182,101 +187,88 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.largestEntries(disk, soon())).toBeNull();
     });
 
-    test('files survive an unmount, and the usage stays known meanwhile', async () => {
+    test('files survive an unmount, and the usage stays known meanwhile', async (context) => {
       const { storage } = await makeFixture();
+      skipUnlessMeasured(context, storage);
       const disk = volume();
       await storage.create(disk, 1, soon());
       expect(await used(storage, disk)).toBeLessThan(100_000);
-      const folder = await storage.mount(disk);
-      await writeFile(join(folder, 'file'), randomBytes(8 * 1024 ** 2), { flush: true });
-      const hash = await hashOf(join(folder, 'file'));
+      const content = randomBytes(8 * 1024 ** 2);
+      await write(await storage.files(disk), 'file', content);
       const bytes = await used(storage, disk);
       expect(bytes).toBeGreaterThanOrEqual(8 * 1024 ** 2);
       expect(bytes).toBeLessThan(9 * 1024 ** 2);
       await storage.unmount(disk);
       expect(Math.abs((await used(storage, disk)) - bytes)).toBeLessThan(200_000);
-      expect(await hashOf(join(await storage.mount(disk), 'file'))).toBe(hash);
+      expect(sha256(await readWhole(await storage.files(disk), 'file'))).toBe(sha256(content));
     });
 
     test('files are reached without an instance, and survive an unmount', async () => {
-      const { storage } = await makeFixture();
+      const { storage, inside } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
       const before = await storage.files(disk);
       const bytes = randomBytes(300_000);
       await before.makeFolder('a/-b\n', soon());
-      await before.write('a/-b\n/c d', uploadOf(bytes), soon());
+      await write(before, 'a/-b\n/c d', bytes);
       await storage.unmount(disk);
       const files = await storage.files(disk);
-      expect(await readWhole(files, 'a/-b\n/c d')).toEqual(bytes);
+      expect(sha256(await readWhole(files, 'a/-b\n/c d'))).toBe(sha256(bytes));
       const { entries } = await files.list('a', { limit: 10, after: null }, soon());
       expect(entries).toMatchObject([{ name: '-b\n', kind: 'folder', reachable: true }]);
+      expect(await inside(disk, 'cat a/*/*| sha256sum')).toContain(sha256(bytes));
       await files.remove('a', { recursive: true }, soon());
-      expect((await files.list('', { limit: 10, after: null }, soon())).entries).toEqual([]);
+      expect(await namesIn(files)).toEqual([]);
     });
 
-    test('measuring, copying and destroying follow no symbolic link inside a disk', async () => {
-      const { storage, outside } = await makeFixture();
-      await writeFile(join(outside, 'large'), Buffer.alloc(4 * 1024 ** 2, 1));
-      const disk = volume();
-      const copy = volume();
-      await storage.create(disk, 1, soon());
-      const folder = await storage.mount(disk);
-      await symlink(outside, join(folder, 'folder'));
-      await symlink(join(outside, 'large'), join(folder, 'file'));
-      await symlink('/', join(folder, 'all'));
-      expect(await used(storage, disk)).toBeLessThan(1024 ** 2);
-      await storage.create(copy, 1, soon(), disk);
-      expect(await used(storage, copy)).toBeLessThan(1024 ** 2);
-      for (const one of [disk, copy]) await storage.destroy(one);
-      expect((await stat(join(outside, 'large'))).size).toBe(4 * 1024 ** 2);
+    test('a disk grows, also while an instance mounts it, keeps its files, and never shrinks', async (context) => {
+      const { storage, inside } = await makeFixture();
+      const { whyNoGrowth, sizeLimit } = storage.capabilities();
+      context.skip(whyNoGrowth !== undefined, `no growth: ${whyNoGrowth}`);
+      const [disk, unused] = [volume(), volume()];
+      for (const one of [disk, unused]) await storage.create(one, 1, soon());
+      await inside(disk, 'echo kept >note && sync');
+      const sizeGB = sizeLimit === 'hard' ? 2 : null;
+      for (const one of [disk, unused]) {
+        await storage.grow(one, 2);
+        await storage.grow(one, 1);
+        expect(await storage.observe(one)).toEqual({ kind: 'present', sizeGB });
+      }
+      expect(await inside(disk, 'cat note')).toBe('kept\n');
+      if (sizeLimit === 'hard')
+        expect(Number(await inside(disk, "df -Pk . | awk 'END { print $2 }'"))).toBeGreaterThan(1.9 * 2 ** 20);
     });
 
-    test('a symbolic link at the path of a disk is absent, and its target stays', async () => {
-      const { storage, root, outside } = await makeFixture();
-      const disk = volume();
-      await mkdir(join(root, 'volume'));
-      await symlink(outside, join(root, 'volume', disk.id));
-      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-      await expectFault(storage.mount(disk), 'notFound');
-      await storage.destroy(disk);
-      expect(await isThere(outside)).toBe(true);
-    });
-
-    test('a copy is exact, independent, and may be larger; copying an absent disk is refused and creates nothing', async () => {
-      const { storage } = await makeFixture();
+    test('a copy is exact, independent, and may be larger; copying an absent disk is refused and creates nothing', async (context) => {
+      const { storage, inside } = await makeFixture();
+      skipWithoutCopies(context, storage);
       const [disk, copy, none] = [volume(), volume(), volume()];
       await storage.create(disk, 1, soon());
-      const folder = await storage.mount(disk);
-      await mkdir(join(folder, 'inner'));
-      await writeFile(join(folder, 'inner', 'file'), randomBytes(3_000_000), { mode: 0o640, flush: true });
-      await link(join(folder, 'inner', 'file'), join(folder, 'twin'));
-      await symlink('inner/file', join(folder, 'soft'));
-      await chmod(join(folder, 'inner'), 0o2750);
-      const hole = await open(join(folder, 'hole'), 'w');
-      await hole.truncate(500 * 1024 ** 2);
-      await hole.close();
+      await inside(
+        disk,
+        `mkdir inner && head -c 3000000 /dev/urandom >inner/file && chmod 640 inner/file && ln inner/file twin &&
+        ln -s inner/file soft && chmod 2750 inner && truncate -s 500M hole && sync`,
+      );
+      const hash = await inside(disk, 'sha256sum <soft');
       await storage.create(copy, 2, soon(), disk);
-      const copied = await storage.mount(copy);
-      expect((await readdir(copied)).toSorted()).toEqual(['hole', 'inner', 'soft', 'twin']);
-      expect(await hashOf(join(copied, 'soft'))).toBe(await hashOf(join(folder, 'soft')));
-      expect((await stat(join(copied, 'twin'))).ino).toBe((await stat(join(copied, 'inner', 'file'))).ino);
-      expect((await stat(join(copied, 'inner'))).mode & 0o7777).toBe(0o2750);
-      expect(await used(storage, copy)).toBeLessThan(10 * 1024 ** 2);
-      await rm(join(folder, 'twin'));
+      expect(await namesIn(await storage.files(copy))).toEqual(['hole', 'inner', 'soft', 'twin']);
+      expect(await inside(copy, 'sha256sum <soft')).toBe(hash);
+      expect(await inside(copy, '[ twin -ef inner/file ] && stat -c %a inner inner/file')).toBe('2750\n640\n');
+      expect(Number(await inside(copy, "du -sk . | awk '{ print $1 }'"))).toBeLessThan(10 * 1024);
+      await inside(disk, 'rm twin');
       await storage.destroy(disk);
-      expect((await stat(join(copied, 'twin'))).size).toBe(3_000_000);
+      expect(await inside(copy, 'stat -c %s twin')).toBe('3000000\n');
       await expectFault(storage.create(none, 1, soon(), disk), 'notFound');
       expect(await storage.observe(none)).toEqual({ kind: 'absent' });
       expect(await storage.listOwned()).toEqual([copy]);
     });
 
-    test('an aborted copy leaves nothing and can be repeated', async () => {
-      const { storage } = await makeFixture();
+    test('an aborted copy leaves nothing and can be repeated', async (context) => {
+      const { storage, inside } = await makeFixture();
+      skipWithoutCopies(context, storage);
       const [disk, copy] = [volume(), volume()];
       await storage.create(disk, 1, soon());
-      const folder = await storage.mount(disk);
-      for (let count = 0; count < 300; count++) await writeFile(join(folder, `file${count}`), randomBytes(1_000_000));
+      await inside(disk, 'i=0; while [ $i -lt 300 ]; do head -c 1000000 /dev/urandom >file$i; i=$((i+1)); done; sync');
       const calling = new AbortController();
       const made = storage.create(copy, 1, calling.signal, disk).then(
         () => 'made',
@@ -288,82 +280,33 @@ export function describeStorage(name: string, make: Make, base: () => string = t
       expect(await storage.observe(copy)).toEqual({ kind: 'absent' });
       expect(await storage.listOwned()).toEqual([disk]);
       await storage.create(copy, 1, soon(), disk);
-      expect(await readdir(await storage.mount(copy))).toHaveLength(300);
+      expect(await namesIn(await storage.files(copy))).toHaveLength(300);
     });
 
-    test('measures and destroys trees with any modes and names, deeper than the longest path', async () => {
-      const { storage, root } = await makeFixture();
+    test('destroys trees with any modes and names, deeper than the longest path', async () => {
+      const { storage, inside } = await makeFixture();
       const disk = volume();
       await storage.create(disk, 1, soon());
-      const folder = await storage.mount(disk);
-      await mkdir(join(folder, 'closed', 'inner'), { recursive: true });
-      for (const odd of ['closed/inner/file', '-rf', 'a\nb']) await writeFile(join(folder, odd), 'x');
-      for (const closed of ['closed/inner/file', 'closed/inner', 'closed']) await chmod(join(folder, closed), 0o000);
-      // Path longer than 4,096 characters, created from the inside out.
-      const long = 'd'.repeat(200);
-      let tip = join(folder, 'tip');
-      await mkdir(tip);
-      for (let depth = 0; depth < 40; depth++) {
-        const outer = join(folder, `outer${depth}`);
-        await mkdir(outer);
-        await rename(tip, join(outer, long));
-        tip = outer;
-      }
-      expect(await used(storage, disk)).toBeGreaterThan(0);
+      // A path longer than 4,096 characters is made from the inside out.
+      await inside(
+        disk,
+        `mkdir -p closed/inner tip && for odd in closed/inner/file ./-rf 'a
+b'; do echo x >"$odd"; done
+        chmod 000 closed/inner/file closed/inner closed
+        long=$(head -c 200 /dev/zero | tr '\\0' d)
+        i=0; while [ $i -lt 40 ]; do mkdir outer && mv tip "outer/$long" && mv outer tip; i=$((i+1)); done`,
+      );
+      if (storage.capabilities().usage !== 'mounted') expect(await used(storage, disk)).toBeGreaterThan(0);
       await storage.destroy(disk);
       expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-      expect(await readdir(join(root, 'volume'))).toEqual([]);
-    });
-
-    test('an interrupted destroy is observed, listed and completed', async () => {
-      const { storage, root } = await makeFixture();
-      const disk = volume();
-      await storage.create(disk, 1, soon());
-      // Remains of a process that died during a removal.
-      await rename(join(root, 'volume', disk.id), join(root, 'volume', `.gone-${disk.id}`));
-      expect(await storage.observe(disk)).toMatchObject({ kind: 'present' });
-      await expectFault(storage.mount(disk), 'notFound');
-      expect(await storage.listOwned()).toEqual([disk]);
-      await storage.destroy(disk);
-      expect(await readdir(join(root, 'volume'))).toEqual([]);
-      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-    });
-
-    test('an interrupted create is absent, listed, and repeated from the start', async () => {
-      const { storage, root } = await makeFixture();
-      const disk = volume();
-      await storage.create(disk, 1, soon());
-      await rename(join(root, 'volume', disk.id), join(root, 'volume', `.new-${disk.id}`));
-      await writeFile(join(root, 'volume', `.new-${disk.id}`, 'half'), 'x');
-      expect(await storage.observe(disk)).toEqual({ kind: 'absent' });
-      expect(await storage.listOwned()).toEqual([disk]);
-      await storage.create(disk, 1, soon());
-      expect(await readdir(await storage.mount(disk))).toEqual([]);
-      expect(await readdir(join(root, 'volume'))).toEqual([disk.id]);
-    });
-
-    test('without its root every disk is unknown, and creates are refused', async () => {
-      const { storage, root } = await makeFixture();
-      const disk = volume();
-      await rm(root, { recursive: true });
-      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
-      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/mount their file system there/);
-      await expect(storage.space()).rejects.toThrow(/ENOENT/);
       expect(await storage.listOwned()).toEqual([]);
-      await writeFile(root, 'a file');
-      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
-      await rm(root);
-      await mkdir(root);
-      await prepareRoot({ root, installation: 'others' });
-      expect(await storage.observe(disk)).toMatchObject({ kind: 'unknown' });
-      await expect(storage.create(disk, 1, soon())).rejects.toThrow(/another installation, others/);
     });
 
     test('reports total and free space', async () => {
       const { storage } = await makeFixture();
       const { totalBytes, freeBytes } = await storage.space();
       expect(freeBytes).toBeGreaterThan(0);
-      expect(totalBytes).toBeGreaterThan(freeBytes);
+      expect(totalBytes).toBeGreaterThanOrEqual(freeBytes);
     });
   });
 }

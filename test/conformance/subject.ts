@@ -186,6 +186,13 @@ export function expectRunning(seen: Observation): Present {
   return present;
 }
 
+/** The file that the test touched is there, or gone from an engine that keeps no root disk. */
+export async function expectKept(subject: Subject, id: InstanceId, file = '/root/kept'): Promise<void> {
+  const { exitCode } = await subject.exec(id, 'ls', file);
+  const { rootDisk } = subject.fixture.lacks;
+  expect(exitCode === 0, rootDisk).toBe(rootDisk === undefined);
+}
+
 export async function untilStopped(subject: Subject, id: InstanceId): Promise<Present> {
   return subject.until(`${id} has stopped`, async () => {
     const seen = await subject.observe(id);

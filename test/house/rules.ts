@@ -73,11 +73,12 @@ const arrows: Record<string, readonly string[]> = {
   domain: [],
   async: [],
   store: ['domain', 'async'],
-  engines: ['domain', 'async'],
-  storage: ['domain', 'async'],
+  kubernetes: ['domain', 'async'],
+  engines: ['kubernetes', 'domain', 'async'],
+  storage: ['kubernetes', 'domain', 'async'],
   control: ['store', 'engines', 'storage', 'domain', 'async'],
   edge: ['control', 'contract', 'domain', 'async'],
-  main: ['contract', 'domain', 'async', 'store', 'engines', 'storage', 'control', 'edge'],
+  main: ['contract', 'domain', 'async', 'store', 'kubernetes', 'engines', 'storage', 'control', 'edge'],
 };
 
 /** Folders of a module that other modules may import from, too. */

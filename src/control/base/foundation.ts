@@ -30,6 +30,7 @@ import type { TaskDeps } from './deps.ts';
 import { makeSampler } from '../inside/metrics/sampler.ts';
 import { makeCatalogCache } from './catalog-cache.ts';
 import { makeIdempotent } from './idempotent.ts';
+import type { RegionEngineDeps } from '../catalog/region-engine.ts';
 import type { ProbeDeps } from '../capacity/probe.ts';
 import type { PortDeps } from '../routing/ports.ts';
 import { makeRegistries } from '../images/registries.ts';
@@ -57,7 +58,8 @@ export interface ControlDeps
       AccessDeps,
       'issuer' | 'audience' | 'argon2id' | 'firstCredit' | 'deletionGraceMs' | 'registration' | 'passwordUrl'
     >,
-    Pick<ProbeDeps, 'cpuOvercommit' | 'hostMemoryMiB' | 'onEngineAnswers'> {
+    Pick<ProbeDeps, 'onEngineAnswers'>,
+    Pick<RegionEngineDeps, 'openRegion'> {
   /** In [0, 1); draws node ports. */
   random: () => number;
   randomUuid: () => string;

@@ -23,7 +23,11 @@ export interface RegionDrivers {
   sharedDiskGB: number;
   nodePortRange: { first: number; last: number };
   nodePortAddress: string;
-  commonDataFolder: string;
+  /** Folder of the host, mounted read-only where an instance asks for common data; null: none. */
+  commonDataFolder: string | null;
+  cpuOvercommit: number;
+  /** Memory of the engine's machine that instances never get. */
+  hostMemoryMiB: number;
   /** Prefix of archived root disks, in the engine's store or, if `archivePushed`, in a registry. */
   archivePrefix: string;
   archivePushed: boolean;
@@ -39,12 +43,29 @@ export interface RegionDrivers {
 export interface Regions {
   all(): readonly RegionDrivers[];
   of(regionId: string): RegionDrivers;
+  /** Replaces the drivers of the region, and returns them. */
+  put(drivers: RegionDrivers): RegionDrivers | undefined;
+  /** Calls with all drivers, now and as they are put. */
+  follow(onDrivers: (drivers: RegionDrivers) => void): void;
 }
 
 export function makeRegions(drivers: readonly RegionDrivers[]): Regions {
   const byId = new Map<string, RegionDrivers>(drivers.map((one) => [one.regionId, one]));
+  const followers: ((drivers: RegionDrivers) => void)[] = [];
+  let all = [...byId.values()];
   return {
-    all: () => drivers,
+    all: () => all,
+    put(one) {
+      const before = byId.get(one.regionId);
+      byId.set(one.regionId, one);
+      all = [...byId.values()];
+      for (const follower of followers) follower(one);
+      return before;
+    },
+    follow(onDrivers) {
+      followers.push(onDrivers);
+      for (const one of all) onDrivers(one);
+    },
     of(id) {
       const found = byId.get(id);
       if (!found)
@@ -57,11 +78,19 @@ export function makeRegions(drivers: readonly RegionDrivers[]): Regions {
   };
 }
 
+/** Root disks of an engine; before its first answer, the facts that restrict changes most. */
+export const rootDiskFacts = ({ health: { probe } }: Pick<RegionDrivers, 'health'>) => ({
+  rootDiskLimit: probe?.capabilities.rootDiskLimit ?? ('hard' as const),
+  keepsRootDisk: probe?.capabilities.keepsRootDisk ?? true,
+});
+
 /** Passes an engine without an answer yet: the reconciler finds out. */
 export function refuseWithoutSaving({ regionId, health }: RegionDrivers): void {
   if (health.probe?.capabilities.saveImage !== false) return;
+  const { whyNoSaveImage } = health.probe.capabilities;
+  const why = whyNoSaveImage === undefined ? '' : `: ${whyNoSaveImage}`;
   throw new Refusal(
     'unsupported',
-    `the engine of region ${regionId} cannot save instances as images; store your files on a volume`,
+    `the engine of region ${regionId} cannot save instances as images${why}; store your files on a volume`,
   );
 }

@@ -84,7 +84,7 @@ export const makeCatalog = ({ readCatalog, regions, store, time }: CatalogDeps):
     return regions.all().flatMap((drivers) => {
       const { regionId, health } = drivers;
       const one = counted.get(regionId);
-      if (!one) return [];
+      if (!one || one.isRetired) return [];
       const { region, drain } = one;
       return [
         {

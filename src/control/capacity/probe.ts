@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { asError, errorText, reasonText } from '../../domain/unknown-error.ts';
 import type { Probe } from '../../engines/contract.ts';
-import { regionWithUsage, saveRegionTotals } from '../../store/tables/catalog.ts';
+import { regionWithUsage, saveRegionTotals, type RegionCapacity } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
 import type { RegionDrivers } from '../base/regions.ts';
 import { makeReminder, type Reminder } from '../base/outage-log.ts';
@@ -10,8 +10,6 @@ import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
 
 export interface ProbeDeps extends TaskDeps {
-  cpuOvercommit: number;
-  hostMemoryMiB: number;
   /** Called when an engine answers for the first time or again. */
   onEngineAnswers: (drivers: RegionDrivers, probe: Probe) => Promise<void>;
 }
@@ -64,19 +62,14 @@ function logOutage(
 }
 
 /** Keeps existing reservations: with less capacity than is reserved, nothing more is reserved. */
-async function saveCapacity(
-  { store, time, changes, log, cpuOvercommit, hostMemoryMiB }: ProbeDeps,
-  { regionId, nodePortRange, health: { probe } }: RegionDrivers,
-): Promise<void> {
+async function saveCapacity({ store, time, changes, log }: ProbeDeps, drivers: RegionDrivers): Promise<void> {
+  const {
+    regionId,
+    health: { probe },
+  } = drivers;
   const counted = await regionWithUsage(store.read, regionId);
   if (!counted || !probe) return;
-  const { capacity } = probe;
-  const total = {
-    cpuMilli: whole(capacity.cpuMilli * cpuOvercommit),
-    memoryMiB: whole(capacity.memoryMiB - hostMemoryMiB),
-    gpus: whole(capacity.gpus),
-    nodePorts: nodePortRange.last - nodePortRange.first + 1,
-  };
+  const total = totalOf(drivers, probe);
   const { total: was, used } = counted;
   if (isDeepStrictEqual(total, was)) return;
   await store.write(async (tx) => {
@@ -90,6 +83,21 @@ async function saveCapacity(
       'the engine has less capacity than is allocated; Berth allocates no more of the short resource',
     );
 }
+
+/** Capacity of a region for instances. */
+export const totalOf = (
+  {
+    nodePortRange,
+    cpuOvercommit,
+    hostMemoryMiB,
+  }: Pick<RegionDrivers, 'nodePortRange' | 'cpuOvercommit' | 'hostMemoryMiB'>,
+  { capacity }: Pick<Probe, 'capacity'>,
+): RegionCapacity => ({
+  cpuMilli: whole(capacity.cpuMilli * cpuOvercommit),
+  memoryMiB: whole(capacity.memoryMiB - hostMemoryMiB),
+  gpus: whole(capacity.gpus),
+  nodePorts: nodePortRange.last - nodePortRange.first + 1,
+});
 
 /** Counts invalid amounts as zero. */
 const whole = (amount: number): number => (Number.isFinite(amount) ? Math.max(0, Math.floor(amount)) : 0);

@@ -33,7 +33,7 @@ import { refuseUnpaidRun } from '../billing/refuse-unpaid.ts';
 import { applyToPaidTime } from '../billing/prepay.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
-import { refuseWithoutSaving, type RegionDrivers } from '../base/regions.ts';
+import { refuseWithoutSaving, rootDiskFacts, type RegionDrivers } from '../base/regions.ts';
 import { resizeOwnDisks } from '../volumes/disks.ts';
 import type { Idempotency, StartedOperation } from '../base/caller.ts';
 import type { Instances } from './instances.ts';
@@ -202,14 +202,14 @@ function applyChange(
 ): Instance {
   const { spec, pending } = instance;
   const type = pending?.resize?.type ?? spec.type;
-  const rootDiskLimit = drivers.health.probe?.capabilities.rootDiskLimit ?? 'hard';
+  const rootDisk = rootDiskFacts(drivers);
   const isCpuOnly = action === 'start' ? withoutGpu : spec.cpuOnlyPriceMicros !== null && type.gpuCount > 0;
-  if (!isCpuOnly) return applyPending(instance, { cpuOnlyPriceMicros: null, rootDiskLimit });
+  if (!isCpuOnly) return applyPending(instance, { cpuOnlyPriceMicros: null, ...rootDisk });
   const priceMicros = pending?.resize ? BigInt(pending.resize.priceMicros) : instance.priceMicros;
   const offered = [...catalog.types.values()].filter(({ regionId }) => regionId === spec.regionId);
   const price = cpuOnlyPrice(type, spec.chargeMode, priceMicros, offered);
   if (typeof price === 'string') throw new Refusal('field_value', `field "withoutGpu" is true, but ${price}`);
-  const next = applyPending(instance, { cpuOnlyPriceMicros: price, rootDiskLimit });
+  const next = applyPending(instance, { cpuOnlyPriceMicros: price, ...rootDisk });
   if (next.oldContainer !== null) refuseWithoutSaving(drivers);
   return next;
 }

@@ -17,6 +17,7 @@ import { dockerImageOf, ensureImages, ImageFault } from './ensure-images.ts';
 import { continueWithoutGrowth } from './grow-disks.ts';
 import { allotNodePorts, PortsUsedUp } from './node-ports.ts';
 import { engineAnswers } from '../volumes/copy-deadline.ts';
+import { isStorageAway } from '../volumes/reconcile-disk.ts';
 import {
   areFilesStale,
   DisksFailed,
@@ -122,6 +123,10 @@ async function afterError(
   }
   if (error instanceof DisksFailed) {
     log.error({ id: instance.id, err: error.cause }, error.message);
+    if (isStorageAway(error.cause)) {
+      const observed = { ...show, phase: 'PrepareDisks', ...diagnosisFields('DisksFailed', error.message) } as const;
+      return { state: await writeObservation(context, state, { observed }), next: context.deps.limits.engineRetryMs };
+    }
     const isLast = instance.attempts >= context.deps.limits.maxAttempts;
     const without = await continueWithoutGrowth(context, state, { error, isLast });
     if (without !== null) return without;

@@ -14,7 +14,7 @@ import {
 } from './reconcile-context.ts';
 import { registryServerOf } from '../../domain/image-ref.ts';
 import { withCredentialAdvice, type CredentialsFor } from '../images/registries.ts';
-import type { RegionDrivers } from '../base/regions.ts';
+import { rootDiskFacts, type RegionDrivers } from '../base/regions.ts';
 
 /** Least share of the image deadline for each pull: an old request may start with one. */
 const LEAST_PULL_SHARE = 1 / 10;
@@ -118,7 +118,7 @@ function abortAtDeadline({ deps }: ReconcileContext, instance: Instance, overdue
 
 /** True when the container has a root disk: it starts from that, without the image. */
 async function hasRun(context: ReconcileContext, { id, everEnsured }: Instance): Promise<boolean> {
-  if (!everEnsured) return false;
+  if (!everEnsured || !rootDiskFacts(context.drivers).keepsRootDisk) return false;
   const observation = (await context.drivers.engine.observe([id], callDeadline(context))).get(id);
   return observation?.kind === 'present' && observation.startedAtMs > 0;
 }

@@ -13,7 +13,7 @@ import { noUsage, volumeTypes } from '../../domain/disk.ts';
 import { beginOperation, FIRST_GENERATION, operationId, type Cause } from '../../domain/operation.ts';
 import { isHourly, rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
-import { disabledOwner, Refusal, regionNotFound } from '../../domain/refusal.ts';
+import { disabledOwner, Refusal, regionNotFound, regionRetired } from '../../domain/refusal.ts';
 import { retiredOf } from '../../store/tables/catalog-rows.ts';
 import { insertInstance } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
@@ -90,7 +90,7 @@ export async function writeLaunch(
   const ports = requested.nodePorts.length;
   const { spotGraceMs } = deps;
   const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, spotGraceMs, nowMs });
-  await refuseRetired(tx, instance.spec);
+  await refuseRetired(tx, instance.spec, region);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });
   const { environment = {}, secrets = {} } = request;
@@ -114,9 +114,10 @@ export async function writeLaunch(
 }
 
 /** The cached catalog may be a second old. The region is locked, and a retirement locks it, too. */
-async function refuseRetired(tx: Db, { type, image }: InstanceSpec): Promise<void> {
-  const [id] = await retiredOf(tx, { typeId: type.id, imageId: image.id });
+async function refuseRetired(tx: Db, { type, image, regionId }: InstanceSpec, { name }: Region): Promise<void> {
+  const [id] = await retiredOf(tx, { typeId: type.id, imageId: image.id, regionId });
   if (id === image.id) throw imageNotFound(id);
+  if (id === regionId) throw regionRetired(name);
   if (id !== undefined) throw typeNotFound(id);
 }
 
@@ -126,9 +127,10 @@ export const typeNotFound = (id: string): Refusal =>
   new Refusal('not_found', `instance type ${id} not found; ${TYPES_LIST}`);
 
 function resolveType(catalog: CatalogSnapshot, request: LaunchInput): { type: InstanceType; region: Region } {
+  const counted = catalog.regions.get(request.region);
+  if (counted?.isRetired === true) throw regionRetired(counted.region.name);
   const type = catalog.types.get(request.instanceTypeId);
   if (!type) throw typeNotFound(request.instanceTypeId);
-  const counted = catalog.regions.get(request.region);
   if (!counted) throw regionNotFound(request.region);
   if (type.regionId !== counted.region.id) {
     throw new Refusal(

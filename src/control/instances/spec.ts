@@ -134,9 +134,8 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
   if (notebookToken === '') throw new Error(`the notebook token of ${instance.id} was not sealed by this server`);
   const { spec } = instance;
   const { mounts, docker } = await mountDisks(context, instance);
-  if (spec.enableCommonData) {
+  if (spec.enableCommonData && drivers.commonDataFolder !== null)
     mounts.push({ source: drivers.commonDataFolder, target: COMMON_DATA, readOnly: true });
-  }
   const { cpuMilli, memoryMiB, gpus } = capacityOfSpec(spec);
   const network = drivers.instanceNetwork ?? {};
   return {
@@ -148,6 +147,8 @@ export async function engineSpec(context: ReconcileContext, instance: Instance):
     cpuMilli,
     memoryMiB,
     gpus,
+    gpuName: spec.type.gpuName,
+    spot: spec.isSpot,
     runtime: spec.type.runtime,
     rootDiskGB: spec.type.rootDiskGB,
     pidsLimit: processLimitOf({ memoryMiB, cpuMilli }),

@@ -32,7 +32,7 @@ import { refuseUnpayableType } from '../billing/launch-money.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
-import { refuseWithoutSaving, type RegionDrivers, type Regions } from '../base/regions.ts';
+import { refuseWithoutSaving, rootDiskFacts, type RegionDrivers, type Regions } from '../base/regions.ts';
 import type { Instances, UpdateInput } from './instances.ts';
 import { refuseWithoutRuntime, typeNotFound } from './launch.ts';
 import { mountsOf } from './request-mounts.ts';
@@ -112,7 +112,8 @@ async function pendingOf(
     delete pending.resize;
     if (instanceTypeId !== spec.type.id) {
       pending.resize = resizeTo(instanceTypeId, spec, context);
-      if ((await retiredOf(tx, { typeId: instanceTypeId, imageId: '' })).length > 0) throw typeNotFound(instanceTypeId);
+      if ((await retiredOf(tx, { typeId: instanceTypeId, imageId: '', regionId: '' })).length > 0)
+        throw typeNotFound(instanceTypeId);
     }
   }
   if (remoteStorages !== undefined) {
@@ -166,9 +167,8 @@ function resizeTo(
 
 /** The change would need the root disk saved as an image. */
 function refuseIfUnsaveable(drivers: RegionDrivers, instance: Instance): void {
-  const rootDiskLimit = drivers.health.probe?.capabilities.rootDiskLimit ?? 'hard';
   const { cpuOnlyPriceMicros } = instance.spec;
-  const applied = applyPending(instance, { cpuOnlyPriceMicros, rootDiskLimit });
+  const applied = applyPending(instance, { cpuOnlyPriceMicros, ...rootDiskFacts(drivers) });
   if (instance.pending !== null && applied.oldContainer !== null) refuseWithoutSaving(drivers);
 }
 

@@ -14,7 +14,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import { rateOfInstance } from '../../domain/meter.ts';
 import { usageOfInstance } from '../../domain/quota.ts';
 import type { Observation } from '../../engines/contract.ts';
-import { containerName, instanceIdOfContainer, isInstanceContainer } from '../../engines/labels.ts';
+import { instanceIdOfContainer, isInstanceContainer, namesOfInstance } from '../../engines/labels.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { adjustCapacity, reserveNodePortCapacity } from '../../store/tables/capacity.ts';
 import { regionWithUsage } from '../../store/tables/catalog.ts';
@@ -270,8 +270,8 @@ async function explainMissing(db: Db, strayId: string): Promise<Refusal> {
   if (orphan) return new Refusal('not_now', `${strayId} is being deleted, which cannot be undone`);
   const id = instanceIdOfContainer(strayId.slice(strayId.lastIndexOf('/') + 1));
   const row = id === null ? undefined : await instanceRow(db, id);
-  const engineName = containerName(instanceId(row?.id ?? ''));
-  if (row && orphanIdOf(row.regionId, { kind: 'instance', engineName }) === strayId)
+  const names = row === undefined || id === null ? [] : namesOfInstance(id);
+  if (row && names.some((engineName) => orphanIdOf(row.regionId, { kind: 'instance', engineName }) === strayId))
     return new Refusal('not_now', `stray ${strayId} is already adopted, as instance ${row.id} of ${row.ownerName}`);
   return orphanNotFound(strayId);
 }

@@ -180,10 +180,10 @@ export function watchEngines({ store, regions, time, log, changes, stopping }: T
           log.warn({ ids, err: error }, 'lost change notifications of the engine; the next sweep finds the changes'),
       );
   };
-  for (const { engine } of regions.all()) {
+  regions.follow(({ engine }) =>
     engine.watch((id) => {
       if (hinted.size === 0) time.after(HINT_BATCH_MS, pass);
       hinted.add(id);
-    }, stopping);
-  }
+    }, stopping),
+  );
 }

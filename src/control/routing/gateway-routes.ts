@@ -10,7 +10,7 @@ import { effectiveAccess, type AccessByPort } from '../../domain/port-access.ts'
 import type { Engine } from '../../engines/contract.ts';
 import { instanceFromRow, type InstanceRow } from '../../store/tables/instances.ts';
 import { portAccessOf } from '../../store/tables/ports.ts';
-import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from './gateway-types.ts';
+import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate, SshBackend } from './gateway-types.ts';
 import { retry } from '../../async/retry.ts';
 import { activeRowsAmong, activeInstanceRows } from '../../store/tables/instance-queries.ts';
 import type { TaskDeps } from '../base/deps.ts';
@@ -25,7 +25,7 @@ interface CachedRoute {
   engine: Engine | null;
 }
 
-export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, Pick<Engine, 'openExec' | 'exec'> {
+export interface Routes extends Pick<Forwarding, 'route' | 'dial'>, SshBackend {
   invalidate(instanceId: string): void;
 }
 
@@ -76,6 +76,8 @@ export function makeRoutes({ store, regions, time, notebookTokens }: RouteDeps):
     dial: async (id, port, signal) => (await engineOf(id)).dial(id, port, signal),
     openExec: async (id, request, signal) => (await engineOf(id)).openExec(id, request, signal),
     exec: async (id, command, signal) => (await engineOf(id)).exec(id, command, signal),
+    joinNetwork: async (id, signal) => (await engineOf(id)).joinNetwork(id, signal),
+    listenUnix: async (id, onConnection, signal) => (await engineOf(id)).listenUnix(id, onConnection, signal),
     invalidate: (id) => cache.invalidateKey(id),
   };
 }

@@ -33,7 +33,9 @@ export interface MeasureDeps extends TaskDeps {
   measurements: DiskMeasurements;
 }
 
-type UsageMode = StorageCapabilities['usage'];
+type UsageMode = 'instant' | 'walk';
+
+const modeOf = ({ usage }: StorageCapabilities): UsageMode => (usage === 'walk' ? 'walk' : 'instant');
 
 export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
   await eachPage(deps, 'instant', async (disks, volumes) => {
@@ -75,7 +77,7 @@ async function eachPage(deps: MeasureDeps, mode: UsageMode, callback: PageCallba
       after = diskKey(last);
       const disks = page
         .map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }))
-        .filter(({ storage }) => storage.capabilities().usage === mode);
+        .filter(({ storage }) => modeOf(storage.capabilities()) === mode);
       const ids = disks.filter(({ kind }) => kind === 'volume').map(({ id }) => id);
       await callback(disks, await volumesAmong(store.read, ids));
     }
@@ -94,7 +96,7 @@ async function tryMeasure(deps: MeasureDeps, disk: LocatedDisk, volume?: Volume)
 
 async function measure(deps: MeasureDeps, located: LocatedDisk, volume?: Volume): Promise<void> {
   const { storage, ...disk } = located;
-  const deadlineMs = storage.capabilities().usage === 'instant' ? INSTANT_DEADLINE_MS : WALK_DEADLINE_MS;
+  const deadlineMs = modeOf(storage.capabilities()) === 'walk' ? WALK_DEADLINE_MS : INSTANT_DEADLINE_MS;
   const signal = deadlineWithin(deps, deadlineMs);
   const usageBytes = await raceAbort(storage.usage(disk, signal), signal);
   if (volume && (usageBytes === null || volume.status === 'Lost')) await checkBacking(deps, located, volume);

@@ -116,6 +116,20 @@ export async function allotOwnDisks(
   }
 }
 
+/** Throws where disks keep the size of their creation. */
+function refuseGrowth({ storage }: Pick<PoolDrivers, 'storage'>, purpose: string): void {
+  const { whyNoGrowth } = storage.capabilities();
+  if (whyNoGrowth !== undefined) throw new Refusal('unsupported', `${purpose}, but disks cannot grow: ${whyNoGrowth}`);
+}
+
+/** Throws where disks have neither copies nor snapshots. */
+export function refuseWithoutCopies({ storage }: Pick<PoolDrivers, 'storage'>, action: string): void {
+  const { whyNoCopies } = storage.capabilities();
+  if (whyNoCopies === undefined) return;
+  const instead = 'create a volume, and copy the files in an instance that mounts both';
+  throw new Refusal('unsupported', `cannot ${action}: ${whyNoCopies}; ${instead}`);
+}
+
 interface AllotOptions {
   evenIfFull?: boolean;
   /** Request that fits in `freeGB` of the pool; null without one. */
@@ -164,6 +178,7 @@ export async function allotMore(
   size: CountedSize,
   purpose: string,
 ): Promise<void> {
+  if (size.sizeGB > disk.sizeGB) refuseGrowth(pool, purpose);
   const shortage = await resizeDisk(tx, disk, size, pool);
   const more = {
     promisedGB: size.promisedGB - disk.promisedGB,

@@ -9,7 +9,7 @@ import { usageOfVolume } from '../../domain/quota.ts';
 import { lockDisk } from '../../store/tables/disks.ts';
 import type { Db } from '../../store/store.ts';
 import { insertVolume } from '../../store/tables/volumes.ts';
-import { poolNamed, poolForType, allotDisk } from './disks.ts';
+import { poolNamed, poolForType, allotDisk, refuseWithoutCopies } from './disks.ts';
 import type { Caller } from '../base/caller.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { meteredStorage } from '../billing/metering.ts';
@@ -98,6 +98,7 @@ export async function createCopy(
       'unsupported',
       `field "volumeType" is ${JSON.stringify(type)}: volumes of that type are in the pool ${pool.name}, and ${kind} ${id} is in ${sourcePool}; leave the field out, or create a volume of that type and copy the files in an instance that mounts both`,
     );
+  refuseWithoutCopies(pool, kind === 'volume' ? `copy volume ${id}` : `restore snapshot ${id}`);
   freeSpace.refuseIfNearlyFull([pool]);
   const owner = { ownerId: userId(accountId), ownerName: username };
   const spec = { ...owner, name, regionId, type, sizeGB, source: { kind, id } };

@@ -118,6 +118,12 @@ function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' |
     return { retryInMs: backOffMs(attempts, limits) };
   }
 
+  /** Counts no attempt: the subject waits for its storage, however long. */
+  function afterSilence({ id }: LeaseGuard, err: unknown): AttemptResult {
+    log.warn({ id, err }, 'the storage of a disk does not answer; Berth retries');
+    return { retryInMs: backOffMs(1, limits) };
+  }
+
   return {
     async attempt(
       row: LeaseGuard,
@@ -131,7 +137,9 @@ function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' |
       } catch (error) {
         signal.throwIfAborted();
         const failure = permanentFailure(error, from);
-        result = failure === null ? afterFault(row, error) : { failure };
+        if (failure !== null) result = { failure };
+        else if (isStorageAway(error)) result = afterSilence(row, error);
+        else result = afterFault(row, error);
       }
       if (result === 'done' || 'failure' in result) failures.delete(row.id);
       return result;
@@ -139,6 +147,8 @@ function makeStorageRetries({ limits, log }: Pick<DiskReconcilerDeps, 'limits' |
     reset: (id: string) => void failures.delete(id),
   };
 }
+
+export const isStorageAway = (error: unknown): boolean => error instanceof StorageFault && error.kind === 'away';
 
 /** Leaves out the fault's message, which may describe the host: the log has it. */
 export const RETRIES_EXHAUSTED: Failure = {
@@ -157,6 +167,7 @@ export function permanentFailure(error: unknown, from: DiskId | undefined): Fail
     case 'unsupported':
       return { reason: 'Unsupported', message };
     case 'busy':
+    case 'away':
       return null;
     default:
       return kind satisfies never;

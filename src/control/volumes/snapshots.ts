@@ -14,7 +14,7 @@ import {
   requestSnapshotDeletion,
 } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
-import { poolNamed, allotDisk } from './disks.ts';
+import { poolNamed, allotDisk, refuseWithoutCopies } from './disks.ts';
 import { createCopy, lockSourceDisk, type CopyRequest } from './new-volume.ts';
 import { lockVolume, refuseUnlessBound, type VolumeDeps } from './volumes.ts';
 import { requestReconcile } from '../base/idempotent.ts';
@@ -46,6 +46,7 @@ export const makeSnapshots = (deps: VolumeDeps): Snapshots => {
         const { regionId, sizeGB } = volume;
         const drivers = regions.of(regionId);
         const pool = poolNamed(drivers, (await lockSourceDisk(tx, { kind: 'volume', id: of })).pool);
+        refuseWithoutCopies(pool, `take a snapshot of volume ${of}`);
         freeSpace.refuseIfNearlyFull([pool]);
         const snapshot: Snapshot = {
           id: snapshotId(randomUuid()),

@@ -2,7 +2,7 @@
 import { regionId, userId } from '../../domain/ids.ts';
 import { beginOperation, operationId } from '../../domain/operation.ts';
 import { publicOperation, type PublicOperation } from '../../domain/public-operation.ts';
-import { Refusal, regionNotFound, volumeNotFound } from '../../domain/refusal.ts';
+import { Refusal, regionNotFound, regionRetired, volumeNotFound } from '../../domain/refusal.ts';
 import { publicVolume, refusalOfVolumeUse, type Volume, type VolumeSource } from '../../domain/volume.ts';
 import { promised, type VolumeType } from '../../domain/disk.ts';
 import { labelsText, withLabels, type Labels } from '../../domain/resource-labels.ts';
@@ -92,7 +92,9 @@ export const makeVolumes = (deps: VolumeDeps): Volumes => {
     async create({ accountId, username }, { name, sizeGB, region, volumeType: type, labels = {} }, idempotency) {
       const { regions } = await readCatalog();
       return requestReconcile(deps, { subject: 'volume' }, accountId, idempotency, async (tx, nowMs) => {
-        if (!regions.has(region)) throw regionNotFound(region);
+        const found = regions.get(region);
+        if (!found) throw regionNotFound(region);
+        if (found.isRetired) throw regionRetired(found.region.name);
         const pool = poolForType(regionDrivers.of(region), type);
         freeSpace.refuseIfNearlyFull([pool]);
         const owner = { ownerId: userId(accountId), ownerName: username };

@@ -51,8 +51,9 @@ async function run(inside: CommandContext, [name = '', ...args]: readonly string
     case 'touch':
       return joined(args.map((file) => touch(inside, file)));
     case 'stat': {
-      const file = first === '-c' && second === '%a' ? controlFile(container, third) : undefined;
-      return file ? { ok: `${file.mode.toString(8)}\n` } : { failed: `stat: ${third}: not simulated\n` };
+      const isMode = first === '-L' && second === '-c' && third === '%a';
+      const file = isMode ? controlFile(container, fourth) : undefined;
+      return file ? { ok: `${file.mode.toString(8)}\n` } : { failed: `stat: ${fourth}: not simulated\n` };
     }
     case 'head': {
       const bytes = first === '-c' && third === '/dev/zero' ? Number(second) : NaN;

@@ -182,6 +182,12 @@ export class SimulatedHost {
     this.hint(container);
   }
 
+  /** Empties the root disk of a container that starts again. */
+  renew(container: Container, spec: Container['spec']): void {
+    const rootDisk = this.image(spec.imageRef)?.rootDisk ?? [];
+    Object.assign(container, { spec, touchedFiles: new Set(rootDisk), init: undefined, initLog: [] });
+  }
+
   persist(container: Container): void {
     this.#journal?.put(container);
   }

@@ -11,7 +11,7 @@ import { pulledImage } from './images.ts';
 type ImageVerbs = Pick<Engine, 'ensureImage' | 'checkImage' | 'pushImage' | 'removeImage' | 'saveImage'>;
 
 export function imageVerbs(context: EngineContext): ImageVerbs {
-  const { host, installation, call, lockImage, lockInstance, pass } = context;
+  const { host, installation, capabilities, call, lockImage, lockInstance, pass } = context;
 
   const transferOf = (
     ref: string,
@@ -31,9 +31,10 @@ export function imageVerbs(context: EngineContext): ImageVerbs {
         return true;
       }),
     pushImage: (ref, onProgress, signal, credentials) =>
-      call({ verb: 'pushImage', about: ref, signal, lie: () => {} }, () =>
-        lockImage(ref, signal, () => push(transferOf(ref, onProgress, signal, credentials))),
-      ),
+      call({ verb: 'pushImage', about: ref, signal, lie: () => {} }, () => {
+        if (!capabilities.saveImage) throw simulatedFault('rejected', 'this engine pushes no images');
+        return lockImage(ref, signal, () => push(transferOf(ref, onProgress, signal, credentials)));
+      }),
     removeImage: (ref, signal) =>
       call({ verb: 'removeImage', about: ref, signal, lie: () => {} }, () =>
         lockImage(ref, signal, () => removeImage(host, installation, ref)),

@@ -106,7 +106,10 @@ function networkVerbs({ host, capabilities, call, requireRunning, attachTo }: En
       }),
     listenUnix(id, onConnection, signal) {
       const lie = () => ({ pathInside: '/etc/berth/sockets/nothing', close: () => {} });
-      return call({ verb: 'listenUnix', about: id, signal, lie }, () => listenUnix(joinOf(id), onConnection));
+      return call({ verb: 'listenUnix', about: id, signal, lie }, () => {
+        if (!capabilities.listenUnix) throw simulatedFault('rejected', 'this engine has no sockets inside instances');
+        return listenUnix(joinOf(id), onConnection);
+      });
     },
   };
 }

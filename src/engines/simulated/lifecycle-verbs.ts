@@ -51,7 +51,8 @@ async function bringUp(
     if (spec.docker !== undefined) host.setDocker(spec.id, 'running');
     return observationOf(container);
   } else {
-    container.spec = specOfExisting(container, spec);
+    if (!capabilities.keepsRootDisk) host.renew(container, copyOf(spec));
+    else container.spec = specOfExisting(container, spec);
     container.script = scriptOf(spec);
     host.persist(container);
   }
@@ -73,7 +74,7 @@ function specOfExisting({ spec: has, starts }: Container, given: EngineSpec): En
 }
 
 async function halt(
-  { host, sleep, find }: EngineContext,
+  { host, capabilities, sleep, find }: EngineContext,
   id: InstanceId,
   graceMs: number,
   signal: AbortSignal,
@@ -85,6 +86,7 @@ async function halt(
   await sleep(Math.min(exitAfterMs, graceMs), signal);
   if (find(id) !== container || container.state !== 'running') return;
   await host.end(container, exitAfterMs <= graceMs ? 0 : 137);
+  if (!capabilities.keepsRootDisk) container.console = [];
 }
 
 async function destroy({ host, find }: EngineContext, id: InstanceId, halfway: boolean): Promise<void> {

@@ -49,11 +49,14 @@ export function makeSimulatedEngine(options: SimulatedEngineOptions): SimulatedE
   const host = options.host ?? new SimulatedHost(options);
   const capabilities: Capabilities = {
     rootDiskLimit: 'none',
+    keepsRootDisk: true,
     dockerInside: true,
     saveImage: true,
     gpus: host.capacity.gpus > 0,
     dial: true,
     joinNetwork: true,
+    listenUnix: true,
+    processLimit: true,
     isolation: {
       kernelLimits: true,
       hostReserve: true,

@@ -35,41 +35,48 @@ export async function listFolder(
   { limit, after }: PageRequest,
   signal: AbortSignal,
 ): Promise<FolderPage> {
-  const afterName = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');
-  if (after !== null && Buffer.from(afterName, 'latin1').toString('base64url') !== after)
-    throw new FileFault(
-      'badPath',
-      'field "after" is not a value that a list returned as "next"; leave the field out to begin at the first entry',
-    );
+  const page = makePage({ limit, after });
   return withFolder(root, parsePath(path), async (folder) => {
-    const names = await namesAfter(folder, afterName, limit + 1, signal);
-    const shown = names.slice(0, limit);
-    const entries = await Promise.all(shown.map((name) => readEntry(folder, Buffer.from(name, 'latin1'))));
-    const end = names.length > limit ? shown.at(-1) : undefined;
-    return {
-      entries: entries.filter((entry) => entry !== null),
-      next: end === undefined ? null : Buffer.from(end, 'latin1').toString('base64url'),
-    };
+    for await (const { name } of await opendir(handlePath(folder), { encoding: 'latin1', bufferSize: READDIR_BATCH })) {
+      signal.throwIfAborted();
+      page.add(name);
+    }
+    const { names, next } = page.end();
+    const entries = await Promise.all(names.map((name) => readEntry(folder, Buffer.from(name, 'latin1'))));
+    return { entries: entries.filter((entry) => entry !== null), next };
   });
 }
 
 const READDIR_BATCH = 1024;
 
-/** First names after `afterName` in byte order, as Latin-1: one character per byte. */
-async function namesAfter(
-  folder: FileHandle,
-  afterName: string,
-  count: number,
-  signal: AbortSignal,
-): Promise<string[]> {
+/**
+ * Collects the names of one page in byte order, in bounded memory. Names are Latin-1: one character
+ * per byte. Throws for an `after` that no page has returned.
+ */
+export function makePage({ limit, after }: PageRequest) {
+  const afterName = after === null ? '' : Buffer.from(after, 'base64url').toString('latin1');
+  if (after !== null && cursorOf(afterName) !== after)
+    throw new FileFault(
+      'badPath',
+      'field "after" is not a value that a list returned as "next"; leave the field out to begin at the first entry',
+    );
+  const count = limit + 1;
   let names: string[] = [];
-  for await (const { name } of await opendir(handlePath(folder), { encoding: 'latin1', bufferSize: READDIR_BATCH })) {
-    signal.throwIfAborted();
-    if (name > afterName) names.push(name);
-    if (names.length >= 2 * count) names = firstNames(names, count);
-  }
-  return firstNames(names, count);
+  return {
+    add(name: string): void {
+      if (name > afterName) names.push(name);
+      if (names.length >= 2 * count) names = firstNames(names, count);
+    },
+    end(): { names: string[]; next: string | null } {
+      names = firstNames(names, count);
+      const shown = names.slice(0, limit);
+      const last = names.length > limit ? shown.at(-1) : undefined;
+      return { names: shown, next: last === undefined ? null : cursorOf(last) };
+    },
+  };
 }
+
+const cursorOf = (name: string): string => Buffer.from(name, 'latin1').toString('base64url');
 
 const firstNames = (names: string[], count: number): string[] => names.sort((a, b) => (a < b ? -1 : 1)).slice(0, count);
 
@@ -77,12 +84,20 @@ async function readEntry(folder: FileHandle, name: Buffer): Promise<FolderEntry 
   const path = Buffer.concat([Buffer.from(`${handlePath(folder)}/`), name]);
   const stat = await lstat(path).catch(nullIfMissing);
   if (stat === null) return null;
-  return {
-    name: name.toString('utf8'),
-    reachable: isUtf8(name),
+  return folderEntry(name, {
     kind: kindOf(stat),
     sizeBytes: stat.size,
     modifiedAtMs: Math.floor(stat.mtimeMs),
-    mode: (stat.mode & 0o7777).toString(8).padStart(4, '0'),
-  };
+    mode: stat.mode,
+  });
 }
+
+export const folderEntry = (
+  name: Buffer,
+  { mode, ...stat }: Pick<FolderEntry, 'kind' | 'sizeBytes' | 'modifiedAtMs'> & { mode: number },
+): FolderEntry => ({
+  name: name.toString('utf8'),
+  reachable: isUtf8(name),
+  ...stat,
+  mode: (mode & 0o7777).toString(8).padStart(4, '0'),
+});

@@ -64,17 +64,20 @@ async function checkTarget(folder: FileHandle, name: string, path: string, { onl
   return true;
 }
 
-const existsFault = (path: string, cause?: unknown): FileFault =>
+export const existsFault = (path: string, cause?: unknown): FileFault =>
   new FileFault('exists', `"${path}" already exists; leave the header If-None-Match out to replace the file`, cause);
 
 const fullFault = (text: string): FileFault => new FileFault('full', text);
 
-async function checkFreeSpace(root: string, { sizeBytes, maxBytes }: Upload): Promise<void> {
+async function checkFreeSpace(root: string, upload: Upload): Promise<void> {
+  const { bavail, bsize } = await statfs(root);
+  refuseTooLarge(upload, bavail * bsize);
+}
+
+export function refuseTooLarge({ sizeBytes, maxBytes }: Upload, freeBytes: number): void {
   if (sizeBytes === null) return;
   if (sizeBytes > maxBytes)
     throw fullFault(`the file has ${sizeBytes} bytes, more than the size of the volume, ${maxBytes}`);
-  const { bavail, bsize } = await statfs(root);
-  const freeBytes = bavail * bsize;
   if (sizeBytes > freeBytes)
     throw fullFault(`the file has ${sizeBytes} bytes, more than the free space of the volume, ${freeBytes}`);
 }
@@ -88,16 +91,24 @@ async function newStagingPath(root: string): Promise<string> {
   return join(folder, `${processTag}.${uploadCount}`);
 }
 
-async function receive(file: FileHandle, { source, sizeBytes, maxBytes }: Upload, signal: AbortSignal): Promise<void> {
+/** Throws at the first byte past the limit, and after fewer bytes than were announced. */
+export async function* checkedSource(
+  { source, sizeBytes, maxBytes }: Upload,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   for await (const chunk of source) {
     signal.throwIfAborted();
     bytes += chunk.length;
     if (bytes > maxBytes) throw fullFault(`the file is larger than the volume, which has ${maxBytes} bytes`);
-    await writeAll(file, chunk);
+    yield chunk;
   }
   if (sizeBytes !== null && bytes !== sizeBytes)
     throw new Error(`only ${bytes} of the announced ${sizeBytes} bytes arrived`);
+}
+
+async function receive(file: FileHandle, upload: Upload, signal: AbortSignal): Promise<void> {
+  for await (const chunk of checkedSource(upload, signal)) await writeAll(file, chunk);
   await file.chmod(FILE_MODE);
   await file.sync();
 }

@@ -50,6 +50,12 @@ export interface RegionTable {
   offPeak: Generated<string | null>;
   /** Storage kind → micro-dollars per GB and 30 days; null: the default. */
   storagePrices: Generated<string | null>;
+  /** `RegionSettings`; null: a region of the settings of the server. */
+  settings: Generated<string | null>;
+  /** Sealed; null without credentials. */
+  credentials: Generated<string | null>;
+  /** 0: retired. */
+  inCatalog: Generated<Flag>;
 }
 
 /** `holderId`: a region, for accounts without a policy of their own, or an account. */

@@ -6,11 +6,21 @@
 import { sql, type Selectable } from 'kysely';
 import { chargeModes, type ChargeMode, type InstanceType, type StoragePrices } from '../../domain/catalog.ts';
 import type { OffPeak } from '../../domain/off-peak.ts';
-import { encodeFlag } from '../db/columns.ts';
+import type { RegionSettings } from '../../domain/region-settings.ts';
+import { encodeFlag, parseJson } from '../db/columns.ts';
 import { prepared } from '../db/prepared.ts';
 import type { ImageTable, RegionTable } from '../db/schema.ts';
 import type { Db, Store } from '../store.ts';
-import { imageFromRow, offPeakOf, regionFromRow, storagePricesOf, typeFromRow } from './catalog.ts';
+import {
+  imageFromRow,
+  offPeakOf,
+  regionFromRow,
+  storagePricesOf,
+  typeFromRow,
+  totalColumns,
+  type RegionCapacity,
+} from './catalog.ts';
+import { regionSettings } from './json-schemas.ts';
 import { storagePricesText, typePricesText } from './price-changes.ts';
 
 interface Managed {
@@ -30,6 +40,11 @@ export interface ManagedRegion {
   offPeak: OffPeak | null;
   storagePrices: StoragePrices;
   hasOwnStoragePrices: boolean;
+  /** Null: a region of the settings of the server. */
+  settings: RegionSettings | null;
+  /** Sealed; null without credentials. */
+  credentials: string | null;
+  isRetired: boolean;
 }
 
 const managedType = (row: Parameters<typeof typeFromRow>[0]): ManagedType => ({
@@ -53,6 +68,12 @@ const managedRegion = (row: Selectable<RegionTable>): ManagedRegion => ({
   offPeak: offPeakOf(row),
   storagePrices: storagePricesOf(row),
   hasOwnStoragePrices: row.storagePrices !== null,
+  settings:
+    row.settings === null
+      ? null
+      : parseJson(regionSettings, row.settings, { table: 'region', id: row.id, column: 'settings' }),
+  credentials: row.credentials,
+  isRetired: row.inCatalog === 0,
 });
 
 export async function lockRegions(tx: Db): Promise<ManagedRegion[]> {
@@ -75,12 +96,36 @@ export async function managedRegionById(db: Db, id: string): Promise<ManagedRegi
   return row && managedRegion(row);
 }
 
+/** By name. */
+export async function managedRegions(db: Db, offset: number, limit: number): Promise<RowPage<ManagedRegion>> {
+  const all = db.selectFrom('region');
+  const rows = await all.selectAll().orderBy('name').orderBy('id').limit(limit).offset(offset).execute();
+  const { entries } = await all.select(({ fn }) => fn.countAll<number>().as('entries')).executeTakeFirstOrThrow();
+  return { rows: rows.map(managedRegion), totalEntries: entries };
+}
+
+const regionColumns = ({ facts, offPeak, settings, isRetired, ...region }: ManagedRegion) => ({
+  name: facts.name,
+  value: facts.value,
+  location: facts.location,
+  sshAddress: facts.sshAddress,
+  ownDomain: region.ownDomain,
+  offPeak: offPeak && JSON.stringify(offPeak),
+  storagePrices: region.hasOwnStoragePrices ? storagePricesText(region.storagePrices) : null,
+  version: region.version,
+  settings: settings && JSON.stringify(settings),
+  credentials: region.credentials,
+  inCatalog: encodeFlag(!isRetired),
+});
+
+export async function insertManagedRegion(tx: Db, region: ManagedRegion, total: RegionCapacity): Promise<void> {
+  const { id, engine } = region.facts;
+  const row = { id, engine, domain: region.settingsDomain, ...totalColumns(total), ...regionColumns(region) };
+  await tx.insertInto('region').values(row).execute();
+}
+
 export async function writeManagedRegion(tx: Db, region: ManagedRegion): Promise<void> {
-  const { facts, ownDomain, offPeak, version } = region;
-  const { id, name, value, location } = facts;
-  const storagePrices = region.hasOwnStoragePrices ? storagePricesText(region.storagePrices) : null;
-  const row = { name, value, location, ownDomain, offPeak: offPeak && JSON.stringify(offPeak), storagePrices, version };
-  await tx.updateTable('region').set(row).where('id', '=', id).execute();
+  await tx.updateTable('region').set(regionColumns(region)).where('id', '=', region.facts.id).execute();
 }
 
 export interface RowPage<Row> {
@@ -159,7 +204,13 @@ export async function writeManagedImage(tx: Db, image: ManagedImage): Promise<vo
   await tx.updateTable('image').set(imageColumns(image)).where('id', '=', image.id).execute();
 }
 
-const retiredRows = prepared<{ typeId: string; imageId: string }>()((db, p) =>
+interface CatalogIds {
+  typeId: string;
+  imageId: string;
+  regionId: string;
+}
+
+const retiredRows = prepared<CatalogIds>()((db, p) =>
   db
     .selectFrom('instanceType')
     .select('id')
@@ -172,11 +223,12 @@ const retiredRows = prepared<{ typeId: string; imageId: string }>()((db, p) =>
         .where('id', '=', p('imageId'))
         .where('inCatalog', '=', 0)
         .where('ownerId', 'is', null),
-    ),
+    )
+    .unionAll(db.selectFrom('region').select('id').where('id', '=', p('regionId')).where('inCatalog', '=', 0)),
 );
 
-/** Which of the two are retired now. Call it after the region is locked. */
-export const retiredOf = async (tx: Db, given: { typeId: string; imageId: string }): Promise<string[]> =>
+/** Which of the three are retired now. Call it after the region is locked. */
+export const retiredOf = async (tx: Db, given: CatalogIds): Promise<string[]> =>
   (await retiredRows(tx, given)).map(({ id }) => id);
 
 export interface Users {

@@ -2,6 +2,7 @@
 import type { Selectable } from 'kysely';
 import {
   defaultStoragePrices,
+  engineKinds,
   mapStoragePrices,
   type Capacity,
   type ChargeMode,
@@ -16,22 +17,23 @@ import type { Drain } from '../../domain/drain.ts';
 import type { OffPeak } from '../../domain/off-peak.ts';
 import { imageId, instanceTypeId, regionId } from '../../domain/ids.ts';
 import type { ImageTable, InstanceTypeTable, RegionTable } from '../db/schema.ts';
-import { parseJson } from '../db/columns.ts';
+import { oneOf, parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
 import { drain as drainColumn, offPeakSchema, parseTags, priceList, storagePriceList } from './json-schemas.ts';
 
-type RegionCapacity = Capacity & { nodePorts: number };
+export type RegionCapacity = Capacity & { nodePorts: number };
 
 export interface RegionWithUsage {
   region: Region;
   total: RegionCapacity;
   used: RegionCapacity;
   drain: Drain | null;
+  isRetired: boolean;
   offPeak: OffPeak | null;
   storagePrices: StoragePrices;
 }
 
-const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
+export const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) => ({
   cpuMilliTotal: cpuMilli,
   memoryMiBTotal: memoryMiB,
   gpusTotal: gpus,
@@ -39,8 +41,7 @@ const totalColumns = ({ cpuMilli, memoryMiB, gpus, nodePorts }: RegionCapacity) 
 });
 
 export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => {
-  if (row.engine !== 'docker' && row.engine !== 'simulated')
-    throw new Error(`region ${row.id}: unknown engine ${row.engine}`);
+  const engine = oneOf(engineKinds, row.engine);
   return {
     region: {
       id: regionId(row.id),
@@ -49,7 +50,7 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
       location: row.location,
       domain: row.ownDomain ?? row.domain,
       sshAddress: row.sshAddress,
-      engine: row.engine,
+      engine,
     },
     total: {
       cpuMilli: row.cpuMilliTotal,
@@ -65,6 +66,7 @@ export const regionFromRow = (row: Selectable<RegionTable>): RegionWithUsage => 
     },
     drain:
       row.drain === null ? null : parseJson(drainColumn, row.drain, { table: 'region', id: row.id, column: 'drain' }),
+    isRetired: row.inCatalog === 0,
     offPeak: offPeakOf(row),
     storagePrices: storagePricesOf(row),
   };
@@ -174,7 +176,13 @@ export function typeFromRow(row: Selectable<InstanceTypeTable>): InstanceType {
 }
 
 export async function catalogInstanceTypes(db: Db): Promise<InstanceType[]> {
-  const rows = await db.selectFrom('instanceType').selectAll().where('inCatalog', '=', 1).orderBy('position').execute();
+  const rows = await db
+    .selectFrom('instanceType')
+    .selectAll()
+    .where('inCatalog', '=', 1)
+    .where('regionId', 'in', db.selectFrom('region').select('id').where('inCatalog', '=', 1))
+    .orderBy('position')
+    .execute();
   return rows.map(typeFromRow);
 }
 

@@ -6,7 +6,7 @@ import type { GrantScope } from '../../domain/purse.ts';
 import { chargeModes, storageKinds } from '../../domain/catalog.ts';
 import { egressProtocols, type EgressPolicy } from '../../domain/egress.ts';
 import type { Drain } from '../../domain/drain.ts';
-import { diskKinds, type DiskUsage } from '../../domain/disk.ts';
+import { diskKinds, poolNames, type DiskUsage } from '../../domain/disk.ts';
 import { ruleNames } from '../../domain/idle.ts';
 import { imageId, instanceTypeId, regionId, volumeId } from '../../domain/ids.ts';
 import { diagnoses, instanceStatuses, phases, type Diagnosis } from '../../domain/instance-states.ts';
@@ -23,6 +23,7 @@ import { weekdays, type OffPeak } from '../../domain/off-peak.ts';
 import { portAccesses } from '../../domain/port-access.ts';
 import { operationCauses, operationKinds, operationStates, progressUnits, stageNames } from '../../domain/operation.ts';
 import type { Operation, Progress } from '../../domain/operation.ts';
+import type { RegionSettings } from '../../domain/region-settings.ts';
 import type { StopPolicy } from '../../domain/stop-policy.ts';
 import { volumeSourceKinds, type VolumeSource } from '../../domain/volume.ts';
 import { keysOf, parseJson } from '../db/columns.ts';
@@ -217,6 +218,15 @@ export const offPeakSchema: z.ZodType<OffPeak> = z.object({
   timeZone: z.string(),
   windows: z.array(z.object({ days: z.array(z.enum(weekdays)), start: z.string(), end: z.string() })),
 });
+
+const settingsOfRegion = z.looseObject({
+  simulated: z.looseObject({}).optional(),
+  kubernetes: z.looseObject({}).optional(),
+  pools: z.array(z.looseObject({ name: z.enum(poolNames), sizeGB: z.number() })),
+  nodePorts: z.object({ first: z.number(), last: z.number() }),
+});
+/** Members of the engine are those of the contract, which validated them. */
+export const regionSettings = z.custom<RegionSettings>((value) => settingsOfRegion.safeParse(value).success);
 
 export const priceList = z.record(z.enum(chargeModes), z.number());
 export const storagePriceList = z.record(z.enum(storageKinds), z.number());

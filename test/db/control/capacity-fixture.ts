@@ -91,8 +91,6 @@ export async function makeSizedWorld(
         log: { debug() {}, info() {}, warn() {}, error() {} },
         // A Bound volume wakes the instance loop.
         changes: { publish: () => void volumeOf(world, world.caller, randomUUID()).catch(() => {}) },
-        cpuOvercommit: 1,
-        hostMemoryMiB: firstRun.HOST_MEMORY_MIB,
         onEngineAnswers: async () => {},
         stopping: new AbortController().signal,
       })();

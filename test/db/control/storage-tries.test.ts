@@ -4,7 +4,7 @@ import { defaultLimits } from '../../../src/domain/instance-states.ts';
 import { StorageFault, type Storage } from '../../../src/storage/contract.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectConsistent, settled } from './consistency.ts';
-import { eventually, makeWorld, type World } from '../../fixtures/control.ts';
+import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import {
   boundVolume,
   copyVolume,
@@ -16,7 +16,7 @@ import {
   volumeIs,
 } from './storage-fixture.ts';
 
-const mayFail = /a storage operation failed/;
+const mayFail = /a storage operation failed|the storage of a disk does not answer|could not provide the data disk/;
 
 /** Fails a verb so many times with the host's message. Returns the number of calls. */
 function trouble(world: World, verb: 'create' | 'grow', times: number): () => number {
@@ -94,6 +94,24 @@ onBothEngines('a failing host', (open) => {
     const second = await volumes.expand(world.caller, { id, sizeGB: 9 }, null);
     await eventually(async () => (await operationOf(world, second.operationId)).state === 'Succeeded');
     expect(hasGB).toBe(9);
+  });
+
+  test('that does not answer fails neither volumes nor launches, however often', async () => {
+    const world = await makeWorld(await open(), { mayFail });
+    const whole: Storage = { ...world.storage };
+    const asked = new Map<string, number>();
+    world.storage.create = async (disk, ...rest) => {
+      const times = (asked.get(disk.kind) ?? 0) + 1;
+      asked.set(disk.kind, times);
+      if (times <= 2 * (TRIES + defaultLimits.maxAttempts)) throw new StorageFault('away', 'it does not answer');
+      return whole.create(disk, ...rest);
+    };
+    const { instanceId } = await world.running.control.instances.launch(world.caller, world.launchInput(), null);
+    await boundVolume(world, 'data');
+    await world.until(instanceId, hasStatus('Running'));
+    expect(asked.get('volume')).toBe(2 * (TRIES + defaultLimits.maxAttempts) + 1);
+    await settled(world);
+    await expectConsistent(world);
   });
 
   test('marks a volume Lost that vanishes during an expand, not failed for a missing source', async () => {

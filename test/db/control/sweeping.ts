@@ -40,8 +40,6 @@ export function sweeping(
     },
     // A volume that becomes Bound wakes the instances' loop.
     changes: { publish: () => void volumeOf(world).catch(() => {}) },
-    cpuOvercommit: 1,
-    hostMemoryMiB: 1024,
     onEngineAnswers: async () => {},
     releasedListedMs: 3_600_000,
     eventRetentionMs: 30 * DAY_MS,

@@ -278,6 +278,26 @@ onBothEngines('a changed instance', (open) => {
     expect((await world.instance(id)).instanceSpecInfo.name).toBe('two');
   });
 
+  test('needs no saved root disk where the engine keeps none: another start has whatever changed', async () => {
+    const world = await makeWorld(await open(), {
+      machine: CPU_MACHINE,
+      capabilities: { keepsRootDisk: false, saveImage: false },
+    });
+    const id = await launched(world, { nodePorts: [8000] });
+    const kept = await volume(world, 'kept');
+    await update(world, id, { nodePorts: [8001], remoteStorages: [kept.at('/mnt/kept')] });
+    await bring(world, id, 'restart');
+    expect((await rowOf(world, id)).oldContainer).toBeNull();
+    expect(
+      specOf(world, id)
+        ?.nodePorts.map(({ port }) => port)
+        .toSorted(),
+    ).toEqual([22, 8001]);
+    expect(specOf(world, id)?.mounts.map(({ target }) => target)).toContain('/mnt/kept');
+    expect(await hasFile(world, id)).toBe(false);
+    await becomesConsistent(world);
+  });
+
   test('starts with its old container after a change that cannot be saved is taken back', async () => {
     const world = await makeWorld(await open(), {
       engine: { faults: ({ verb }) => (verb === 'saveImage' ? { mode: 'failBefore', kind: 'rejected' } : undefined) },

@@ -2,9 +2,10 @@ import { link, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { makeDirectoryStorage } from '../../../src/storage/directory/directory.ts';
-import { describeStorage, makeStorageFixture, soon, used, volume } from '../../conformance/storage.ts';
+import { describeHostStorage, makeStorageFixture } from '../../conformance/host-storage.ts';
+import { soon, used, volume } from '../../conformance/storage.ts';
 
-describeStorage('directory', async (at) => makeDirectoryStorage(at));
+describeHostStorage('directory', async (at) => makeDirectoryStorage(at));
 
 test('usage counts allocated blocks, each hard link once, and tolerates files that vanish', async () => {
   const { storage } = await makeStorageFixture(async (at) => makeDirectoryStorage(at));

@@ -133,6 +133,9 @@ const rows: Rows = {
     ownDomain: null,
     offPeak: null,
     storagePrices: '{}',
+    settings: null,
+    credentials: null,
+    inCatalog: 1,
   },
   image: {
     id: 'i',

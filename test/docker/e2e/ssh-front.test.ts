@@ -45,7 +45,7 @@ afterAll(async () => {
 async function makeWithoutSshd(): Promise<string> {
   const [repo, tag] = ['berth.local/without-sshd', randomUUID()];
   const Cmd = ['-c', 'rm -rf /usr/sbin/sshd /usr/lib/openssh /usr/bin/rsync /usr/bin/sftp'];
-  const Image = inside.server.drivers.images[0].ref;
+  const Image = inside.server.drivers.images[0]?.ref;
   const container = await docker.createContainer({ Image, Entrypoint: ['/bin/sh'], Cmd });
   try {
     await container.start();

@@ -147,6 +147,8 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
     nodePortAddress: '127.0.0.1',
     releaseNodePort,
     hostFolder: () => mkdtemp(path.join(folder, 'host-')),
+    mountSource: async (source) => source,
+    engineName: containerName,
     again: async () => make(),
     elsewhere: async (other) => make({ installation: other, stateFolder: path.join(folder, `state-${other}`) }),
     unreachable: async () => make({ endpoint: { socketPath: path.join(folder, 'nobody.sock') } }),

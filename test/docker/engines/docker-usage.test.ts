@@ -102,13 +102,16 @@ describe('usage', () => {
     toContainer.write(Buffer.alloc(400_000));
     const received = await until('received bytes are counted', async () => {
       const now = await look();
-      return now.receivedBytes >= before.receivedBytes + 400_000 && now;
+      return (now.receivedBytes ?? 0) >= (before.receivedBytes ?? 0) + 400_000 && now;
     });
-    expect(received.sentBytes - before.sentBytes).toBeLessThan(100_000);
+    expect((received.sentBytes ?? 0) - (before.sentBytes ?? 0)).toBeLessThan(100_000);
     toContainer.destroy();
     const fromContainer = await dial(7071);
     fromContainer.on('error', () => {}).resume();
-    await until('sent bytes are counted', async () => (await look()).sentBytes >= received.sentBytes + 400_000);
+    await until(
+      'sent bytes are counted',
+      async () => ((await look()).sentBytes ?? 0) >= (received.sentBytes ?? 0) + 400_000,
+    );
     fromContainer.destroy();
   });
 

@@ -28,16 +28,8 @@ import { makeDirectoryStorage } from '../../../src/storage/directory/directory.t
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { findLoopDevice, listMountPoints, thawFileSystems } from '../../../src/storage/image-file/image-mounts.ts';
 import { canReflink } from '../../../src/storage/layout.ts';
-import {
-  describeStorage,
-  expectFault,
-  makeStorageFixture,
-  run,
-  soon,
-  used,
-  volume,
-  type StorageFixture,
-} from '../../conformance/storage.ts';
+import { describeHostStorage, makeStorageFixture, type HostStorageFixture } from '../../conformance/host-storage.ts';
+import { expectFault, run, soon, used, volume } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
 type Make = Parameters<typeof makeStorageFixture>[0];
@@ -53,14 +45,14 @@ beforeAll(async () => {
 });
 afterAll(() => base.remove());
 
-const fixtureOf = (kind: keyof typeof makes): Promise<StorageFixture> =>
+const fixtureOf = (kind: keyof typeof makes): Promise<HostStorageFixture> =>
   makeStorageFixture(makes[kind] as Make, base.folder);
 
 const hashes = async (folder: string): Promise<string> =>
   (await run('sh', ['-c', 'cd "$1" && find . -type f | sort | xargs sha256sum', 'sh', folder])).stdout;
 
 describe('copies with shared blocks', () => {
-  if (isLong) describeStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
+  if (isLong) describeHostStorage('image-file, atomic', makes['atomic'] as Make, () => base.folder);
 
   test('detects block sharing', async () => {
     const { root } = await fixtureOf('atomic');

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { uploadFolder } from '../../../src/storage/files.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
-import { makeStorageFixture, soon, used, volume } from '../../conformance/storage.ts';
+import { makeStorageFixture } from '../../conformance/host-storage.ts';
+import { soon, used, volume } from '../../conformance/storage.ts';
 
 const MB = 1024 ** 2;
 const GB = 1024 ** 3;

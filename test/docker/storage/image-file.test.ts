@@ -13,22 +13,14 @@ import { buildWithMmdebstrap } from '../../../src/engines/docker/image/mmdebstra
 import { readRecipe } from '../../../src/engines/docker/image/recipes.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { findLoopDevice, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
-import {
-  describeStorage,
-  expectFault,
-  makeStorageFixture,
-  run,
-  soon,
-  used,
-  volume,
-  type StorageFixture,
-} from '../../conformance/storage.ts';
+import { describeHostStorage, makeStorageFixture, type HostStorageFixture } from '../../conformance/host-storage.ts';
+import { expectFault, run, soon, used, volume } from '../../conformance/storage.ts';
 
 const GB = 1024 ** 3;
-const make: Parameters<typeof describeStorage>[1] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
-const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make);
+const make: Parameters<typeof describeHostStorage>[1] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
+const makeFixture = (): Promise<HostStorageFixture> => makeStorageFixture(make);
 
-describeStorage('image-file', make);
+describeHostStorage('image-file', make);
 
 /** Writes until ENOSPC and returns the bytes written. */
 async function fill(file: string): Promise<number> {

@@ -12,18 +12,19 @@ import type { Storage } from '../../../src/storage/contract.ts';
 import { makeImageFileStorage } from '../../../src/storage/image-file/image-file.ts';
 import { mountNewImage, listMountPoints } from '../../../src/storage/image-file/image-mounts.ts';
 import { makeFileSystem } from '../../../src/storage/image-file/xfs.ts';
-import { expectFault, makeStorageFixture, run, soon, volume, type StorageFixture } from '../../conformance/storage.ts';
+import { makeStorageFixture, type HostStorageFixture } from '../../conformance/host-storage.ts';
+import { expectFault, run, soon, volume } from '../../conformance/storage.ts';
 import { mountXfs } from './file-systems.ts';
 
 const CACHED_TEMPLATES = 16;
 
 const make: Parameters<typeof makeStorageFixture>[0] = async (at) => makeImageFileStorage({ ...at, copies: 'live' });
-const makeFixture = (): Promise<StorageFixture> => makeStorageFixture(make);
+const makeFixture = (): Promise<HostStorageFixture> => makeStorageFixture(make);
 const again = (root: string): Storage => makeImageFileStorage({ root, installation: 'ours', copies: 'live' });
 const data = (): DiskId => ({ kind: 'data', id: randomUUID() });
 
 /** A pool path on a file system of its own. */
-async function makeOwnFixture(sizeGB: number): Promise<StorageFixture & { base: string }> {
+async function makeOwnFixture(sizeGB: number): Promise<HostStorageFixture & { base: string }> {
   const { folder: base, remove } = await mountXfs(sizeGB);
   onTestFinished(remove);
   return { ...(await makeStorageFixture(make, base)), base };

@@ -215,3 +215,49 @@ test('a region shows its off-peak windows, validated, in its prices', async () =
       json: { message: expect.stringMatching(/host or host:port/) },
     });
 });
+
+test('a region is added with its engine, listed, launched in, and gone for users once retired', async () => {
+  const settings = {
+    simulated: { cpuCores: 4, memoryGB: 8, gpus: 0 },
+    pools: [{ name: 'default' as const, sizeGB: 500 }],
+    nodePorts: { first: 31_000, last: 31_099 },
+  };
+  const region = { name: 'Annex', value: 'annex', location: 'cellar', sshAddress: '192.0.2.7', settings };
+  const { token, client } = await api.newAccount();
+  for (const path of ['create', 'list', 'retire'])
+    expect(await api.post(`/admin/region/${path}`, region, { token })).toMatchObject({ status: 403 });
+  const secret = 'top-secret-of-the-engine';
+  const made = await admin.createRegion({ ...region, credentials: secret });
+  expect(made.region).toMatchObject({ version: 1, settings, hasCredentials: true });
+  expect(made.engine.version).not.toBe('');
+  expect(JSON.stringify(made)).not.toContain(secret);
+  const regions = await admin.listManagedRegions({ pager });
+  expect(regions.regions.map(({ name }) => name)).toEqual(['Annex', 'Test']);
+  const { regionId } = (await admin.getRegion({ regionId: made.region.regionId })).region;
+  const small = { ...type, regionId, name: 'small', cpuCores: 1, dataDiskGB: 5 };
+  const { instanceTypeId } = (await admin.createType(small)).type;
+  await client.launch({ ...launchRequest(), region: regionId, instanceTypeId });
+  await admin.retireRegion({ regionId, version: 1 });
+  expect((await client.listRegions({})).regions.map(({ name }) => name)).toEqual(['Test']);
+  const again = await api.post('/instance/create', { ...launchRequest(), region: regionId, instanceTypeId }, { token });
+  expect(again).toMatchObject({ status: 404, json: { message: expect.stringMatching(/region Annex is retired/) } });
+});
+
+test.each([
+  [{ settings: { nomad: {} } }, /nomad/],
+  [{ settings: { pools: [], nodePorts: { first: 1, last: 2 } } }, /pools/],
+  [{ settings: { pools: [{ name: 'default', sizeGB: 1 }], nodePorts: { first: 1, last: 2 } } }, /not one engine/],
+  [{ sshAddress: 'a b' }, /sshAddress/],
+  [{ value: 'A B' }, /lower-case/],
+  [{ credentials: '' }, /credentials/],
+  [{ engine: 'docker' }, /engine/],
+])('refuses a region with %j', async (over, text) => {
+  const settings = {
+    simulated: { cpuCores: 1, memoryGB: 1, gpus: 0 },
+    pools: [{ name: 'default', sizeGB: 1 }],
+    nodePorts: { first: 1, last: 2 },
+  };
+  const region = { name: 'x', value: 'x', location: 'x', sshAddress: '192.0.2.7', settings, ...over };
+  const refused = await post('region/create', region);
+  expect(refused).toMatchObject({ status: 400, json: { message: expect.stringMatching(text) } });
+});

@@ -97,7 +97,7 @@ describe('a rate', () => {
           const now = reading({
             atMs,
             startedAtMs: begins ? atMs - Math.ceil(ms / 2) : before.startedAtMs,
-            receivedBytes: (begins ? 0 : before.receivedBytes) + grown,
+            receivedBytes: (begins ? 0 : (before.receivedBytes ?? 0)) + grown,
           });
           const rate = reported(sampleValues(now, before), 'receivedBytesPerSecond');
           const sinceMs = begins ? Math.ceil(ms / 2) : ms;

@@ -3,17 +3,39 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { containerName } from '../../../src/engines/labels.ts';
+import type { Capabilities } from '../../../src/engines/contract.ts';
 import { SimulatedHost } from '../../../src/engines/simulated/host.ts';
 import { makeSimulatedEngine } from '../../../src/engines/simulated/simulated.ts';
 import { describeConformance, type Fixture } from '../../conformance/engine.ts';
 import { makeFreeClock } from '../../fixtures/auto-clock.ts';
 import { freePort } from './simulated-spec.ts';
 
-async function makeFixture(publishPorts: boolean): Promise<Fixture> {
+const clusterLike: Partial<Capabilities> = {
+  keepsRootDisk: false,
+  whyNoRootDisk: 'the simulated Pod ends',
+  saveImage: false,
+  whyNoSaveImage: 'the simulated Pod ends',
+  dockerInside: false,
+  whyNoDocker: 'the simulated Pod has no rights',
+  joinNetwork: false,
+  whyNoJoinNetwork: 'the simulated Pod is elsewhere',
+  listenUnix: false,
+  whyNoListenUnix: 'the simulated Pod is elsewhere',
+};
+const lackedByClusters = {
+  rootDisk: 'a capability that it lacks',
+  saveImage: 'a capability that it lacks',
+  dockerInside: 'a capability that it lacks',
+  joinNetwork: 'a capability that it lacks',
+  listenUnix: 'a capability that it lacks',
+};
+
+async function makeFixture(publishPorts: boolean, capabilities: Partial<Capabilities> = {}): Promise<Fixture> {
   const installation = randomUUID();
   const clock = makeFreeClock();
   const host = new SimulatedHost({ publishPorts, clock });
-  const engine = makeSimulatedEngine({ installation, host });
+  const engine = makeSimulatedEngine({ installation, host, capabilities });
   const folder = await mkdtemp(path.join(os.tmpdir(), 'berth-simulated-'));
   return {
     engine,
@@ -24,8 +46,10 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
     nodePortAddress: '127.0.0.1',
     releaseNodePort: freePort,
     hostFolder: () => mkdtemp(path.join(folder, 'mount-')),
-    again: async () => makeSimulatedEngine({ installation, host }),
-    elsewhere: async (other) => makeSimulatedEngine({ installation: other, host }),
+    mountSource: async (source) => source,
+    engineName: containerName,
+    again: async () => makeSimulatedEngine({ installation, host, capabilities }),
+    elsewhere: async (other) => makeSimulatedEngine({ installation: other, host, capabilities }),
     async unreachable() {
       const away = makeSimulatedEngine({ installation });
       away.host.goAway(Infinity);
@@ -61,6 +85,7 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
       shell: 'the simulation runs no scripts, it pretends single commands',
       neighbourNetworks: 'an account’s network is there while it has containers, and is no object of its own',
       neighbourImages: 'it knows of an image who saved it, and no labels',
+      ...(capabilities === clusterLike ? lackedByClusters : {}),
       ...(publishPorts ? {} : { publishedPorts: 'this simulation publishes no ports' }),
     },
     async stop() {
@@ -72,3 +97,4 @@ async function makeFixture(publishPorts: boolean): Promise<Fixture> {
 
 describeConformance('simulated', () => makeFixture(true));
 describeConformance('simulated, no ports published', () => makeFixture(false));
+describeConformance('simulated, with what a cluster lacks', () => makeFixture(true, clusterLike));

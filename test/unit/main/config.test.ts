@@ -89,6 +89,11 @@ describe('the configuration', () => {
       /BERTH_ROLE: the simulated engine/,
     );
     expect(readConfig({ BERTH_ROLE: 'gateway' }).role).toBe('gateway');
+    const cluster = { BERTH_ENGINE: 'kubernetes', BERTH_REGION_FILE: '/etc/berth/region.json' };
+    expect(readConfig(cluster).regionFile).toBe('/etc/berth/region.json');
+    expect(() => readConfig({ BERTH_ENGINE: 'kubernetes' })).toThrow(/BERTH_REGION_FILE: must be set/);
+    expect(() => readConfig({ BERTH_REGION_FILE: '/x' })).toThrow(/BERTH_ENGINE=kubernetes/);
+    expect(() => readConfig({ ...cluster, BERTH_ROLE: 'api' })).toThrow(/BERTH_ROLE: a separate gateway/);
   });
 
   test('reads the steps of accounts whose money ends, with 0 days for never, and refuses steps out of order', () => {
@@ -302,11 +307,14 @@ describe('the first types', () => {
   test("are derived from the engine's machine", () => {
     const capabilities = {
       rootDiskLimit: 'none',
+      keepsRootDisk: true,
       dockerInside: false,
       saveImage: true,
       gpus: true,
       dial: true,
       joinNetwork: true,
+      listenUnix: true,
+      processLimit: true,
       isolation: isolated,
       sizes: { processors: true, memory: true },
     } satisfies Capabilities;

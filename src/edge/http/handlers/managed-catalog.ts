@@ -19,6 +19,12 @@ export const catalogAdminHandlers = ({ offeredTypes, offeredImages, regionAdmini
     createCatalogImage: (caller, { body, idempotency }) => offeredImages.create(caller, body, idempotency),
     updateCatalogImage: (caller, { body, idempotency }) => offeredImages.update(caller, body, idempotency),
     retireCatalogImage: (caller, { body, idempotency }) => offeredImages.retire(caller, body, idempotency),
+    async listManagedRegions(_, { body: { pager } }) {
+      const { regions, totalEntries } = await regionAdministration.list(pager);
+      return { regions, pager: { ...pager, totalEntries } };
+    },
+    createRegion: (caller, { body, idempotency }) => regionAdministration.create(caller, body, idempotency),
+    retireRegion: (caller, { body, idempotency }) => regionAdministration.retire(caller, body, idempotency),
     getRegion: (_, { body: { regionId } }) => regionAdministration.get(regionId),
     updateRegion: (caller, { body: { fromUnixMs: fromMs, ...body }, idempotency }) =>
       regionAdministration.update(caller, { ...body, fromMs }, idempotency),

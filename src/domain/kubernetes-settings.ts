@@ -1,0 +1,62 @@
+/** Settings of a region that is a Kubernetes cluster. Its secret is stored apart, sealed. */
+
+/** Source of connections that reach instances, such as the gateway: a range or a namespace. */
+export interface ClusterPeer {
+  /** Either a range, or a namespace. */
+  cidr?: string | undefined;
+  namespace?: string | undefined;
+}
+
+export interface KubernetesEngineSettings {
+  kind: 'kubernetes';
+  /**
+   * `token`: the secret is a bearer token for `apiUrl`. `kubeconfig`: the secret is the text of the
+   * file. `inCluster`: the service account of the Pod that Berth runs in.
+   */
+  login: 'token' | 'kubeconfig' | 'inCluster';
+  apiUrl?: string | undefined;
+  /** Authority of the API server in PEM; absent: those of the system. */
+  ca?: string | undefined;
+  /** All objects of the region are in this namespace, which exists. */
+  namespace: string;
+  /** Way to ports of instances. `podAddress` needs a route to the addresses of Pods. */
+  reach: 'podAddress' | 'portForward';
+  /** Whether the network of the cluster enforces NetworkPolicies. */
+  networkPolicies: boolean;
+  /** Ranges of the addresses of Pods: node ports are closed to them. */
+  podRanges?: string[] | undefined;
+  /** Besides the instances of its account, those that may connect to an instance. */
+  peers?: ClusterPeer[] | undefined;
+  /** Runs root inside as an unprivileged id of the node; the nodes must support it. */
+  userNamespaces: boolean;
+  /** Processors of instances over those of their nodes that they hold. Default: 1. */
+  cpuOvercommit?: number | undefined;
+  /** Labels of the nodes that instances run on. */
+  nodeSelector?: Record<string, string> | undefined;
+  tolerations?:
+    | {
+        key?: string | undefined;
+        operator?: 'Equal' | 'Exists' | undefined;
+        value?: string | undefined;
+        effect?: 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute' | undefined;
+      }[]
+    | undefined;
+  /** Absent: instances have no GPUs. */
+  gpus?:
+    | {
+        /** Extended resource, such as `nvidia.com/gpu`. */
+        resource: string;
+        /** Label of a node that names its GPUs, such as `nvidia.com/gpu.product`. */
+        nameLabel: string;
+      }
+    | undefined;
+  /** PriorityClasses of instances; absent: the cluster's default. */
+  priorityClass?: string | undefined;
+  spotPriorityClass?: string | undefined;
+  /** Time between the notice and the end of a preempted spot instance. */
+  preemptionGraceSeconds?: number | undefined;
+  /** RuntimeClasses that instance types may name. */
+  runtimeClasses?: string[] | undefined;
+  /** Image of a Docker daemon that runs privileged beside an instance; absent: no Docker inside. */
+  privilegedDocker?: { image: string } | undefined;
+}

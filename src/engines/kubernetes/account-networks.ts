@@ -1,0 +1,106 @@
+/** NetworkPolicies of accounts: made with the first instance, removed after the last. */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { isAllOpen, openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/egress.ts';
+import { userId, type UserId } from '../../domain/ids.ts';
+import { resources } from '../../kubernetes/api-resources.ts';
+import type { NetworkPolicy, StatefulSet } from '../../kubernetes/api-objects.ts';
+import { labels } from '../labels.ts';
+import type { ClusterContext } from './cluster-context.ts';
+import { reject } from './cluster-faults.ts';
+import { accountPolicy } from './manifests/network-rules.ts';
+import {
+  accountPolicyName,
+  accountSelector,
+  annotations,
+  isOwned,
+  ownedSelector,
+  selectorText,
+} from './manifests/object-names.ts';
+
+export const NOT_ENFORCED =
+  'the network of the cluster does not enforce NetworkPolicies; install a network that does, such as Calico or Cilium, and say so in the settings of the region';
+
+const policyOf = (policies: EgressPolicies | null, owner: UserId): EgressPolicy =>
+  policies?.accounts.get(owner) ?? policies?.default ?? openEgress;
+
+function wantedPolicy({ installation, settings, egress }: ClusterContext, ownerId: UserId): NetworkPolicy {
+  const { policies } = egress;
+  return accountPolicy({
+    installation,
+    ownerId,
+    egress: policyOf(policies, ownerId),
+    nameServers: policies?.nameServers ?? [],
+    settings,
+  });
+}
+
+const rulesOf = ({ metadata }: NetworkPolicy): string | undefined => metadata?.annotations?.[annotations.rules];
+
+/** The caller holds the mutex of the account. */
+export async function ensureAccountNetwork(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
+  const { cluster, installation } = context;
+  const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
+  const wanted = wantedPolicy(context, owner);
+  if (present !== null && !isOwned(present.metadata, installation, 'network', owner)) {
+    const name = present.metadata?.name ?? '';
+    throw new EngineFault(
+      'rejected',
+      `the cluster has a NetworkPolicy ${name} that is not of this installation; remove it`,
+      {
+        retry: false,
+        reason: 'nameTaken',
+      },
+    );
+  }
+  if (present !== null && rulesOf(present) === rulesOf(wanted) && present.metadata?.deletionTimestamp === undefined)
+    return;
+  await cluster.apply(resources.networkPolicies, wanted, signal);
+}
+
+/** Removes the policy of an account without instances. */
+export async function releaseAccountNetwork(
+  { cluster, installation, accounts }: ClusterContext,
+  owner: UserId,
+  signal: AbortSignal,
+): Promise<void> {
+  const release = async (): Promise<void> => {
+    const name = accountPolicyName(installation, owner);
+    const labelSelector = selectorText(accountSelector(installation, owner));
+    if ((await cluster.list(resources.statefulSets, signal, { labelSelector })).length > 0) return;
+    const present = await cluster.get(resources.networkPolicies, name, signal);
+    if (!isOwned(present?.metadata, installation, 'network', owner)) return;
+    await cluster.remove(resources.networkPolicies, name, signal, { uid: present?.metadata?.uid });
+  };
+  await accounts.run(owner, release, signal);
+}
+
+export async function releaseUnusedNetworks(context: ClusterContext, signal: AbortSignal): Promise<void> {
+  const { cluster, installation } = context;
+  const [policies, sets] = await Promise.all([
+    cluster.list(resources.networkPolicies, signal, { labelSelector: ownedSelector(installation, 'network') }),
+    cluster.list(resources.statefulSets, signal, { labelSelector: ownedSelector(installation, 'instance') }),
+  ]);
+  const ownerOf = ({ metadata }: NetworkPolicy | StatefulSet): string => metadata?.labels?.[labels.owner] ?? '';
+  const used = new Set(sets.map(ownerOf));
+  for (const owner of policies.map(ownerOf))
+    if (!used.has(owner)) await releaseAccountNetwork(context, userId(owner), signal);
+}
+
+export async function setEgress(context: ClusterContext, policies: EgressPolicies, signal: AbortSignal): Promise<void> {
+  const { cluster, installation, settings, accounts, egress } = context;
+  if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
+  egress.policies = policies;
+  const labelSelector = ownedSelector(installation, 'network');
+  for (const present of await cluster.list(resources.networkPolicies, signal, { labelSelector })) {
+    const owner = userId(present.metadata?.labels?.[labels.owner] ?? '');
+    if (rulesOf(present) === rulesOf(wantedPolicy(context, owner))) continue;
+    await accounts.run(owner, () => applyIfPresent(context, owner, signal), signal);
+  }
+}
+
+async function applyIfPresent(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
+  const { cluster, installation } = context;
+  const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
+  if (isOwned(present?.metadata, installation, 'network', owner))
+    await cluster.apply(resources.networkPolicies, wantedPolicy(context, owner), signal);
+}

@@ -1,0 +1,61 @@
+/** Parts that the verbs share. */
+import type { EgressPolicies } from '../../domain/egress.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
+import type { KeyedMutex } from '../../async/mutex.ts';
+import type { Cluster } from '../../kubernetes/cluster.ts';
+import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import { resources } from '../../kubernetes/api-resources.ts';
+import type { RegistryCredentials } from '../contract.ts';
+import { notRunning } from './cluster-faults.ts';
+import { isOwned, objectName, podName } from './manifests/object-names.ts';
+import type { PodChanges } from './state/pod-changes.ts';
+import { isRunning } from './state/run-state.ts';
+
+export interface ClusterLog {
+  debug(facts: Record<string, unknown>, text: string): void;
+}
+
+export interface ClusterContext {
+  cluster: Cluster;
+  installation: string;
+  settings: KubernetesEngineSettings;
+  pods: PodChanges;
+  /** One change of an instance at a time. */
+  instances: KeyedMutex<InstanceId>;
+  /** One change of an account's NetworkPolicy at a time. */
+  accounts: KeyedMutex<string>;
+  /** Last policies of `setEgress`; null before the first. */
+  egress: { policies: EgressPolicies | null };
+  /** Logins of image pulls, by ref, for the Pods that follow. */
+  logins: Map<string, RegistryCredentials>;
+  log: ClusterLog;
+  /** Aborts when the driver stops. */
+  stopping: AbortSignal;
+}
+
+/** StatefulSet of the instance; null if absent or foreign. */
+export async function ownSet(
+  { cluster, installation }: ClusterContext,
+  id: InstanceId,
+  signal: AbortSignal,
+): Promise<StatefulSet | null> {
+  const set = await cluster.get(resources.statefulSets, objectName(id), signal);
+  return isOwned(set?.metadata, installation, 'instance', id) ? set : null;
+}
+
+export async function ownPod(
+  { cluster, installation }: ClusterContext,
+  id: InstanceId,
+  signal: AbortSignal,
+): Promise<Pod | null> {
+  const pod = await cluster.get(resources.pods, podName(id), signal);
+  return isOwned(pod?.metadata, installation, 'instance', id) ? pod : null;
+}
+
+/** Fault `not_found` without a running Pod. */
+export async function runningPod(context: ClusterContext, id: InstanceId, signal: AbortSignal): Promise<Pod> {
+  const pod = await ownPod(context, id, signal);
+  if (pod === null || !isRunning(pod)) throw notRunning();
+  return pod;
+}

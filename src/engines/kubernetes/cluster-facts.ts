@@ -1,0 +1,152 @@
+/** Facts of a cluster: version, nodes, capabilities. Read rarely, since clusters change slowly. */
+import type { Cluster } from '../../kubernetes/cluster.ts';
+import type { Node } from '../../kubernetes/api-objects.ts';
+import { resources } from '../../kubernetes/api-resources.ts';
+import { z } from 'zod';
+import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
+import type { Capabilities, Probe } from '../contract.ts';
+import { NOT_ENFORCED } from './account-networks.ts';
+import type { ClusterContext } from './cluster-context.ts';
+import { milliOf, quantityOf } from './state/quantity.ts';
+
+const NODES_MS = 60_000;
+const VERSION_MS = 10 * 60_000;
+const MIB = 2 ** 20;
+
+export interface ClusterFacts {
+  probe(signal: AbortSignal): Promise<Probe>;
+  /** Whether a node reports the image. */
+  hasImage(ref: string, signal: AbortSignal): Promise<boolean>;
+}
+
+const versionAnswer = z.object({ gitVersion: z.string(), minor: z.string().optional() });
+
+export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): ClusterFacts {
+  const nodes = remember(NODES_MS, (signal: AbortSignal) => readNodes(cluster, settings, signal));
+  const version = remember(VERSION_MS, async (signal: AbortSignal) =>
+    versionAnswer.parse(await cluster.json('/version', signal)),
+  );
+  return {
+    async probe(signal) {
+      // The watch proves that the server answers.
+      if (!pods.isHeard()) await cluster.json('/version', signal);
+      await pods.live(signal);
+      const [ofNodes, { gitVersion }] = await Promise.all([nodes(signal), version(signal)]);
+      return probeOf(ofNodes, gitVersion, settings);
+    },
+    async hasImage(ref, signal) {
+      const names = namesOf(ref);
+      return (await nodes(signal)).some(({ status }) =>
+        status?.images?.some((image) => image.names?.some((name) => names.has(name))),
+      );
+    },
+  };
+}
+
+function remember<T>(ms: number, read: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T> {
+  let known: { value: T; atMs: number } | undefined;
+  return async (signal) => {
+    signal.throwIfAborted();
+    if (known !== undefined && performance.now() - known.atMs < ms) return known.value;
+    const atMs = performance.now();
+    const value = await read(signal);
+    known = { value, atMs };
+    return value;
+  };
+}
+
+async function readNodes(cluster: Cluster, settings: KubernetesEngineSettings, signal: AbortSignal): Promise<Node[]> {
+  const { nodeSelector = {} } = settings;
+  const labelSelector = Object.entries(nodeSelector)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(',');
+  return cluster.list(resources.nodes, signal, { labelSelector });
+}
+
+/** Names under which a node may report an image. */
+function namesOf(ref: string): Set<string> {
+  const [first = ''] = ref.split('/');
+  const hasServer = ref.includes('/') && (/[.:]/.test(first) || first === 'localhost');
+  const full = hasServer ? ref : ref.includes('/') ? `docker.io/${ref}` : `docker.io/library/${ref}`;
+  return new Set([ref, full]);
+}
+
+const isUsable = ({ spec, status }: Node): boolean =>
+  spec?.unschedulable !== true &&
+  status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
+
+function probeOf(all: readonly Node[], gitVersion: string, settings: KubernetesEngineSettings): Probe {
+  const nodes = all.filter(isUsable);
+  const sum = (amount: (allocatable: Record<string, string>) => number): number =>
+    nodes.reduce((total, { status }) => total + amount(status?.allocatable ?? {}), 0);
+  const devices = settings.gpus === undefined ? [] : nodes.flatMap((node) => gpusOf(node, settings.gpus));
+  return {
+    version: `Kubernetes ${gitVersion}`,
+    capacity: {
+      cpuMilli: sum(({ cpu = '0' }) => milliOf(cpu)),
+      memoryMiB: Math.floor(sum(({ memory = '0' }) => quantityOf(memory)) / MIB),
+      gpus: devices.length,
+    },
+    devices,
+    architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
+    capabilities: capabilitiesOf(settings, devices.length > 0),
+  };
+}
+
+function gpusOf({ metadata, status }: Node, gpus: KubernetesEngineSettings['gpus']): Probe['devices'] {
+  if (gpus === undefined) return [];
+  const count = quantityOf(status?.allocatable?.[gpus.resource] ?? '0');
+  const name = metadata?.labels?.[gpus.nameLabel] ?? gpus.resource;
+  return Array.from({ length: count }, (_, at) => ({
+    kind: 'gpu' as const,
+    name,
+    id: `${metadata?.name ?? ''}/${at}`,
+  }));
+}
+
+const OF_NODES = 'the nodes of a cluster set this limit for all Pods';
+
+function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capabilities {
+  const { networkPolicies, privilegedDocker, userNamespaces, runtimeClasses = [] } = settings;
+  return {
+    rootDiskLimit: 'none',
+    keepsRootDisk: false,
+    whyNoRootDisk: 'the root disk of a Pod ends with the Pod; keep files on the data disk or on volumes',
+    ...(privilegedDocker === undefined
+      ? {
+          dockerInside: false,
+          whyNoDocker:
+            'a Docker daemon in a cluster needs a privileged sidecar, which the operator must allow for the region',
+        }
+      : { dockerInside: true }),
+    saveImage: false,
+    whyNoSaveImage:
+      'a cluster has no call that saves the root disk of a Pod; build images elsewhere and push them to a registry',
+    gpus,
+    dial: true,
+    joinNetwork: false,
+    whyNoJoinNetwork: 'programs outside of a Pod cannot enter its network; use an image with sshd for ssh',
+    listenUnix: false,
+    whyNoListenUnix: 'files of a Pod that change are mounted by its node, which is no place for sockets of Berth',
+    processLimit: false,
+    whyNoProcessLimit: `${OF_NODES} (podPidsLimit)`,
+    isolation: {
+      kernelLimits: false,
+      whyNoKernelLimits: 'limits of the kernel are those of the nodes, which Berth does not set',
+      hostReserve: true,
+      connectionLimit: false,
+      whyNoConnectionLimit: 'the table of connections is that of the nodes, which Berth does not set',
+      linkLocalClosed: networkPolicies,
+      egressPolicy: networkPolicies,
+      ...(networkPolicies ? {} : { whyLinkLocalOpen: NOT_ENFORCED, whyNoEgressPolicy: NOT_ENFORCED }),
+      userNamespaces: userNamespaces ? 'shared' : 'none',
+      runtimes: [...runtimeClasses],
+    },
+    sizes: {
+      processors: false,
+      whyNoProcessors: 'the nodes share their processors by time, unless their CPU manager is static',
+      memory: false,
+      whyNoMemory: '/proc shows the memory and processors of the node',
+    },
+  };
+}

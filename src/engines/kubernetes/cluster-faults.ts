@@ -1,0 +1,71 @@
+/** The one place where errors of a cluster become faults of the engine. */
+import { EngineFault, type FaultKind, type FaultReason } from '../../domain/engine-fault.ts';
+import { ApiError, type Failure } from '../../kubernetes/api-error.ts';
+
+const NO_ANSWER = 'the cluster did not answer in time; Berth retries';
+
+const kinds: Record<Failure, { kind: FaultKind; retry: boolean }> = {
+  absent: { kind: 'not_found', retry: true },
+  exists: { kind: 'busy', retry: true },
+  conflict: { kind: 'busy', retry: true },
+  expired: { kind: 'busy', retry: true },
+  // An operator may extend the role meanwhile.
+  forbidden: { kind: 'rejected', retry: true },
+  unauthorized: { kind: 'unreachable', retry: true },
+  quota: { kind: 'no_capacity', retry: true },
+  denied: { kind: 'rejected', retry: false },
+  invalid: { kind: 'rejected', retry: false },
+  throttled: { kind: 'busy', retry: true },
+  unavailable: { kind: 'unreachable', retry: true },
+  away: { kind: 'unreachable', retry: true },
+};
+
+export function faultOf(error: unknown): EngineFault {
+  if (error instanceof EngineFault) return error;
+  if (error instanceof ApiError) {
+    const port = takenNodePort(error);
+    if (port !== null) return portTaken(port, error);
+    return new EngineFault(kinds[error.failure].kind, sentenceOf(error), { ...kinds[error.failure], cause: error });
+  }
+  const isAbort = error instanceof DOMException && (error.name === 'AbortError' || error.name === 'TimeoutError');
+  const text = isAbort ? NO_ANSWER : 'a call of the cluster failed; Berth retries';
+  return new EngineFault('unreachable', text, { retry: true, cause: error });
+}
+
+function sentenceOf({ failure, message }: ApiError): string {
+  const quota = /exceeded quota: (.*)$/s.exec(message)?.[1];
+  if (failure === 'quota')
+    return `the quota of the cluster's namespace is used up (${quota ?? message}); stop another instance, or ask the operator for more`;
+  if (failure === 'denied') return `a policy of the cluster refuses the instance: ${message}`;
+  if (failure === 'invalid' && /provided port is not in the valid range/.test(message))
+    return `the node port is outside of the range of the cluster (${/valid ports is ([\d-]+)/.exec(message)?.[1] ?? 'see --service-node-port-range'}); change the node ports of the region`;
+  return message;
+}
+
+function takenNodePort({ message }: ApiError): number | null {
+  const port = /nodePort: Invalid value: (\d+): provided port is already allocated/.exec(message)?.[1];
+  return port === undefined ? null : Number(port);
+}
+
+const portTaken = (port: number, cause: unknown): EngineFault =>
+  new EngineFault('busy', `node port ${port} is taken by another service of the cluster`, {
+    retry: true,
+    reason: 'portTaken',
+    takenNodePort: port,
+    cause,
+  });
+
+export const reject = (text: string, reason?: FaultReason): EngineFault =>
+  new EngineFault('rejected', text, { retry: false, reason });
+
+export const notRunning = (cause?: unknown): EngineFault =>
+  new EngineFault('not_found', 'the instance is not running', { retry: false, cause });
+
+/** Throws an `EngineFault` for whatever the call throws. */
+export async function withFaults<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw faultOf(error);
+  }
+}

@@ -1,0 +1,89 @@
+/**
+ * Observations. Few instances are read by name; many share two lists, also those that are asked for
+ * by different callers at the same time.
+ */
+import { raceAbort } from '../../async/abort.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { errorText } from '../../domain/unknown-error.ts';
+import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import { resources } from '../../kubernetes/api-resources.ts';
+import type { Engine, Observation } from '../contract.ts';
+import { ownPod, ownSet, type ClusterContext } from './cluster-context.ts';
+import { faultOf } from './cluster-faults.ts';
+import { isOwned, objectName, ownedSelector, podName } from './manifests/object-names.ts';
+import { observationOf } from './state/run-state.ts';
+
+/** More are read by lists, which cost more for few. */
+const MAX_BY_NAME = 4;
+/** Time in which callers join one list. */
+const JOIN_MS = 5;
+const LIST_MS = 30_000;
+
+interface Lists {
+  sets: Map<string | undefined, StatefulSet>;
+  pods: Map<string | undefined, Pod>;
+}
+
+export function makeObserve(context: ClusterContext): Engine['observe'] {
+  const { cluster, installation, stopping } = context;
+  let joined: { ids: Set<InstanceId>; answers: Promise<Map<InstanceId, Observation>> } | undefined;
+
+  async function byName(id: InstanceId, signal: AbortSignal): Promise<Observation> {
+    const [set, pod] = await Promise.all([ownSet(context, id, signal), ownPod(context, id, signal)]);
+    return set === null ? { kind: 'absent' } : observationOf(set, pod);
+  }
+
+  async function lists(signal: AbortSignal): Promise<Lists> {
+    const labelSelector = ownedSelector(installation, 'instance');
+    const [sets, pods] = await Promise.all([
+      cluster.list(resources.statefulSets, signal, { labelSelector }),
+      cluster.list(resources.pods, signal, { labelSelector }),
+    ]);
+    return {
+      sets: new Map(sets.map((one) => [one.metadata?.name, one])),
+      pods: new Map(pods.map((one) => [one.metadata?.name, one])),
+    };
+  }
+
+  function fromLists({ sets, pods }: Lists, id: InstanceId): Observation {
+    const set = sets.get(objectName(id));
+    if (set === undefined || !isOwned(set.metadata, installation, 'instance', id)) return { kind: 'absent' };
+    return observationOf(set, pods.get(podName(id)) ?? null);
+  }
+
+  async function read(ids: ReadonlySet<InstanceId>): Promise<Map<InstanceId, Observation>> {
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(LIST_MS)]);
+    if (ids.size > MAX_BY_NAME) {
+      const both = await lists(signal);
+      return new Map([...ids].map((id) => [id, fromLists(both, id)]));
+    }
+    const answers = await Promise.all([...ids].map(async (id) => [id, await byName(id, signal)] as const));
+    return new Map(answers);
+  }
+
+  function join(ids: readonly InstanceId[]): Promise<Map<InstanceId, Observation>> {
+    if (joined === undefined) {
+      const together = new Set<InstanceId>();
+      const ready = Promise.withResolvers<void>();
+      setTimeout(() => {
+        joined = undefined;
+        ready.resolve();
+      }, JOIN_MS);
+      joined = { ids: together, answers: ready.promise.then(() => read(together)) };
+    }
+    for (const id of ids) joined.ids.add(id);
+    return joined.answers;
+  }
+
+  return async (ids, signal) => {
+    if (ids.length === 0) return new Map();
+    try {
+      signal.throwIfAborted();
+      const answers = await raceAbort(join(ids), signal);
+      return new Map(ids.map((id) => [id, answers.get(id) ?? { kind: 'unknown', reason: 'not answered' }]));
+    } catch (error) {
+      const observation: Observation = { kind: 'unknown', reason: errorText(faultOf(error)) };
+      return new Map(ids.map((id) => [id, observation]));
+    }
+  };
+}

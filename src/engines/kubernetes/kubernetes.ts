@@ -1,0 +1,118 @@
+/**
+ * # The Kubernetes engine
+ *
+ * Driver for clusters of Kubernetes 1.30 and newer. An instance is a StatefulSet of one in the
+ * region's namespace; a Pod is one run.
+ *
+ * - `manifests/`: objects from specs and settings, as pure functions.
+ * - `state/`: what objects say: observations, reasons of failures, changes of Pods.
+ * - `inside/`: commands in an instance, logs, ports.
+ * - here: the verbs. Begin with `instance-starts.ts`.
+ */
+import { makeKeyedMutex } from '../../async/mutex.ts';
+import type { InstanceId } from '../../domain/ids.ts';
+import { instanceId, isInstanceId } from '../../domain/ids.ts';
+import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
+import { reasonText } from '../../domain/unknown-error.ts';
+import type { Cluster } from '../../kubernetes/cluster.ts';
+import type { Engine } from '../contract.ts';
+import { labels } from '../labels.ts';
+import { setEgress } from './account-networks.ts';
+import type { ClusterContext, ClusterLog } from './cluster-context.ts';
+import { makeClusterFacts } from './cluster-facts.ts';
+import { faultOf, reject, withFaults } from './cluster-faults.ts';
+import { makeEnsureImage } from './cluster-images.ts';
+import { makeClusterUsage } from './cluster-usage.ts';
+import { openCommand } from './inside/pod-commands.ts';
+import { openLog, readLog } from './inside/console-logs.ts';
+import { dialPort } from './inside/port-dial.ts';
+import { runInside } from './inside/run-inside.ts';
+import { destroyInstance, haltInstance } from './instance-ends.ts';
+import { makeObserve } from './instance-observations.ts';
+import { ensureInstance } from './instance-starts.ts';
+import { discard, listOwned } from './owned-objects.ts';
+import { makePodChanges } from './state/pod-changes.ts';
+
+export interface KubernetesEngineOptions {
+  cluster: Cluster;
+  installation: string;
+  settings: KubernetesEngineSettings;
+  log: ClusterLog;
+}
+
+export function makeKubernetesEngine({ cluster, installation, settings, log }: KubernetesEngineOptions): Engine {
+  const stopping = new AbortController();
+  const onTrouble = (error: unknown): void =>
+    log.debug({ reason: reasonText(error) }, 'the watch of Pods ended; Berth opens another');
+  const context: ClusterContext = {
+    cluster,
+    installation,
+    settings,
+    pods: makePodChanges(cluster, installation, stopping.signal, onTrouble),
+    instances: makeKeyedMutex<InstanceId>(),
+    accounts: makeKeyedMutex<string>(),
+    egress: { policies: null },
+    logins: new Map(),
+    log,
+    stopping: stopping.signal,
+  };
+  const facts = makeClusterFacts(context);
+
+  const ofInstance = <T>(id: InstanceId, signal: AbortSignal, verb: () => Promise<T>): Promise<T> => {
+    if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is not the id of an instance`));
+    return withFaults(() => context.instances.run(id, verb, signal));
+  };
+
+  /** Throws what is wrong with the cluster first. */
+  const unsupported = async (signal: AbortSignal, text: string): Promise<never> => {
+    await withFaults(() => cluster.json('/version', signal));
+    throw reject(text);
+  };
+
+  return {
+    probe: (signal) => withFaults(() => facts.probe(signal)),
+    listOwned: (signal) => withFaults(() => listOwned(context, signal)),
+    observe: makeObserve(context),
+    ensureImage: makeEnsureImage(context, facts),
+    async checkImage(_ref, signal) {
+      await withFaults(() => cluster.json('/version', signal));
+      return false;
+    },
+    pushImage: (_ref, _onProgress, signal) =>
+      unsupported(signal, 'a cluster cannot push images; build and push them elsewhere'),
+    /** Saves none, so every image of ours is absent. */
+    async removeImage(_ref, signal) {
+      await withFaults(() => cluster.json('/version', signal));
+    },
+    saveImage: (_id, _ref, signal) => unsupported(signal, 'a cluster cannot save the root disk of a Pod as an image'),
+    ensure: (spec, signal) => ofInstance(spec.id, signal, () => ensureInstance(context, spec, signal)),
+    setEgress: (policies, signal) => withFaults(() => setEgress(context, policies, signal)),
+    halt: (id, graceMs, signal) => ofInstance(id, signal, () => haltInstance(context, id, graceMs, signal)),
+    destroy: (id, signal) => ofInstance(id, signal, () => destroyInstance(context, id, signal)),
+    discard: (owned, signal) => withFaults(() => discard(context, owned, signal)),
+    watch(onHint, signal) {
+      context.pods.listen(({ object }) => {
+        const id = object.metadata?.labels?.[labels.id] ?? '';
+        if (object.metadata?.labels?.[labels.kind] === 'instance' && isInstanceId(id)) onHint(instanceId(id));
+      }, signal);
+    },
+    logs: (id, source, range, signal) => readLog({ context, id, source, range, signal }).catch(throwFault),
+    followLogs: (id, source, range, signal) =>
+      openLog({ context, id, source, range, signal, follow: true }).catch(throwFault),
+    openExec: (id, request, signal) => openCommand({ context, id, request, signal }),
+    exec: (id, command, signal) => withFaults(() => runInside(context, id, command, signal)),
+    dial: (id, port, signal) => dialPort(context, id, port, signal),
+    joinNetwork: (_id, signal) => unsupported(signal, 'programs outside of a Pod cannot enter its network'),
+    listenUnix: (_id, _onConnection, signal) => unsupported(signal, 'a Pod has no folder for sockets of Berth'),
+    usage: makeClusterUsage(context),
+    rootDiskSpace: (signal) => withFaults(async () => (signal.throwIfAborted(), null)),
+    async stop() {
+      stopping.abort();
+      cluster.stop();
+    },
+  };
+}
+
+function throwFault(error: unknown): never {
+  throw faultOf(error);
+}

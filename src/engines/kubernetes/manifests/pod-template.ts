@@ -1,0 +1,171 @@
+/**
+ * Pod of an instance, and with it every right of an instance. Pure.
+ *
+ * A Pod is one run. The cluster restarts its container after an end, so the entry point starts the
+ * instance once for each Pod, and then only waits: Berth decides about another run.
+ */
+import { createHash } from 'node:crypto';
+import type { EngineSpec } from '../../contract.ts';
+import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settings.ts';
+import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
+import { dockerSidecar } from './docker-sidecar.ts';
+import { filesDigest } from './control-secret.ts';
+import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
+
+export interface PodContext {
+  installation: string;
+  settings: KubernetesEngineSettings;
+  /** A Secret of the instance has the login of the image's registry. */
+  hasPullSecret: boolean;
+}
+
+export const CONTROL_FOLDER = '/etc/berth';
+export const LOCAL_IMAGES = 'berth.local/';
+/** Outlives the container within its Pod. */
+const RUN_FOLDER = '/run/berth-pod';
+/** Present once the run of the Pod has ended. */
+export const ENDED_MARK = `${RUN_FOLDER}/ended`;
+const DEFAULT_GRACE_SECONDS = 30;
+const CONTROL_FILE_MODE = 0o644;
+
+const ENTRY = `
+if [ -e ${RUN_FOLDER}/began ]; then
+  : >${ENDED_MARK}
+  trap 'exit 0' TERM
+  while :; do sleep 3600 & wait $!; done
+fi
+: >${RUN_FOLDER}/began
+exec /bin/sh ${CONTROL_FOLDER}/start`;
+
+export function podTemplate(spec: EngineSpec, context: PodContext): PodTemplate {
+  const { installation } = context;
+  const identity = { installation, kind: 'instance' as const, id: spec.id, ownerId: spec.ownerId };
+  const podSpec = podSpecOf(spec, context);
+  return {
+    metadata: {
+      labels: labelsFor(identity),
+      annotations: { [annotations.files]: filesDigest(spec.files), [annotations.template]: digestOf(podSpec) },
+    },
+    spec: podSpec,
+  };
+}
+
+const digestOf = (podSpec: PodSpec): string =>
+  createHash('sha256').update(JSON.stringify(podSpec)).digest('hex').slice(0, 32);
+
+function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): PodSpec {
+  const docker = dockerSidecar(spec, settings);
+  return {
+    automountServiceAccountToken: false,
+    enableServiceLinks: false,
+    terminationGracePeriodSeconds: spec.spot
+      ? (settings.preemptionGraceSeconds ?? DEFAULT_GRACE_SECONDS)
+      : DEFAULT_GRACE_SECONDS,
+    ...(settings.userNamespaces ? { hostUsers: false } : {}),
+    ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
+    ...priorityOf(spec, settings),
+    ...placementOf(spec, settings),
+    ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
+    ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
+    ...(docker === null ? {} : { initContainers: [docker.container] }),
+    containers: [mainContainer(spec, settings, docker?.mounts ?? [])],
+    volumes: [...volumesOf(spec), ...(docker?.volumes ?? [])],
+  };
+}
+
+function mainContainer(
+  spec: EngineSpec,
+  { gpus, cpuOvercommit = 1 }: KubernetesEngineSettings,
+  dockerMounts: readonly VolumeMount[],
+): Container {
+  const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
+  if (spec.gpus > 0 && gpus !== undefined) limits[gpus.resource] = String(spec.gpus);
+  return {
+    name: MAIN_CONTAINER,
+    image: spec.imageRef,
+    imagePullPolicy: spec.imageRef.startsWith(LOCAL_IMAGES) ? 'Never' : 'IfNotPresent',
+    command: ['/bin/sh', '-c', ENTRY],
+    workingDir: '/root',
+    env: [
+      { name: 'HOME', value: '/root' },
+      // CUDA images say `all`, which can grant every GPU of the node.
+      ...(spec.gpus > 0 ? [] : [{ name: 'NVIDIA_VISIBLE_DEVICES', value: 'void' }]),
+    ],
+    resources: { limits, requests: { ...limits, cpu: `${Math.max(1, Math.floor(spec.cpuMilli / cpuOvercommit))}m` } },
+    securityContext: {
+      runAsUser: 0,
+      privileged: false,
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ['NET_RAW', 'MKNOD'] },
+      seccompProfile: { type: 'RuntimeDefault' },
+    },
+    volumeMounts: [
+      { name: 'control', mountPath: CONTROL_FOLDER, readOnly: true },
+      { name: 'run', mountPath: RUN_FOLDER },
+      { name: 'shm', mountPath: '/dev/shm' },
+      ...dockerMounts,
+      ...spec.mounts.map(({ source, target, readOnly }) => ({
+        name: volumeOf(spec, source),
+        mountPath: target,
+        ...(readOnly ? { readOnly } : {}),
+      })),
+    ],
+  };
+}
+
+const sourcesOf = (spec: EngineSpec): string[] => [...new Set(spec.mounts.map(({ source }) => source))];
+const volumeOf = (spec: EngineSpec, source: string): string => `claim-${sourcesOf(spec).indexOf(source)}`;
+
+function volumesOf(spec: EngineSpec): Volume[] {
+  return [
+    {
+      name: 'control',
+      projected: {
+        defaultMode: CONTROL_FILE_MODE,
+        // All files of the Secret, and then those with another mode: a later source wins.
+        sources: [
+          { secret: { name: objectName(spec.id) } },
+          {
+            secret: {
+              name: objectName(spec.id),
+              optional: true,
+              items: spec.files
+                .filter(({ mode }) => mode !== CONTROL_FILE_MODE)
+                .map(({ name, mode }) => ({ key: name, path: name, mode })),
+            },
+          },
+        ],
+      },
+    },
+    { name: 'run', emptyDir: {} },
+    // PyTorch's data loaders share tensors in /dev/shm; used pages count as instance memory.
+    { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: `${Math.max(64, Math.floor(spec.memoryMiB / 2))}Mi` } },
+    ...sourcesOf(spec).map((claimName) => ({
+      name: volumeOf(spec, claimName),
+      persistentVolumeClaim: { claimName },
+    })),
+  ];
+}
+
+function priorityOf(
+  { spot }: EngineSpec,
+  { priorityClass, spotPriorityClass }: KubernetesEngineSettings,
+): Pick<PodSpec, 'priorityClassName'> {
+  const name = spot === true ? spotPriorityClass : priorityClass;
+  return name === undefined ? {} : { priorityClassName: name };
+}
+
+function placementOf(
+  { gpus, gpuName }: EngineSpec,
+  settings: KubernetesEngineSettings,
+): Pick<PodSpec, 'nodeSelector' | 'tolerations'> {
+  const byGpu =
+    gpus > 0 && settings.gpus !== undefined && gpuName !== undefined && gpuName !== ''
+      ? { [settings.gpus.nameLabel]: gpuName }
+      : {};
+  const nodeSelector = { ...settings.nodeSelector, ...byGpu };
+  return {
+    ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),
+    ...(settings.tolerations === undefined ? {} : { tolerations: settings.tolerations.map((one) => ({ ...one })) }),
+  };
+}

@@ -1,0 +1,31 @@
+import type { EngineSpec, RegistryCredentials } from '../../contract.ts';
+import { registryServerOf } from '../../../domain/image-ref.ts';
+import type { Secret } from '../../../kubernetes/api-objects.ts';
+import { labelsFor, ownedBy, pullSecretName } from './object-names.ts';
+
+/** Login of the image's registry, as the kubelet reads it. */
+export function dockerConfig(ref: string, { username, secret }: RegistryCredentials): string {
+  const server = registryServerOf(ref);
+  const auth = Buffer.from(`${username}:${secret}`).toString('base64');
+  // The kubelet knows Docker Hub by its old address.
+  const key = server === 'docker.io' ? 'https://index.docker.io/v1/' : server;
+  return JSON.stringify({ auths: { [key]: { username, password: secret, auth } } });
+}
+
+export const pullSecretData = (ref: string, credentials: RegistryCredentials): Pick<Secret, 'type' | 'data'> => ({
+  type: 'kubernetes.io/dockerconfigjson',
+  data: { '.dockerconfigjson': Buffer.from(dockerConfig(ref, credentials)).toString('base64') },
+});
+
+export const pullSecret = (
+  { id, ownerId, imageRef }: Pick<EngineSpec, 'id' | 'ownerId' | 'imageRef'>,
+  credentials: RegistryCredentials,
+  { installation, uid }: { installation: string; uid: string },
+): Secret => ({
+  metadata: {
+    name: pullSecretName(id),
+    labels: labelsFor({ installation, kind: 'instance', id, ownerId }),
+    ...ownedBy(id, uid),
+  },
+  ...pullSecretData(imageRef, credentials),
+});

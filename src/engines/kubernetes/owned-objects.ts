@@ -1,0 +1,119 @@
+/** `listOwned` and `discard`, by labels alone. */
+import { EngineFault } from '../../domain/engine-fault.ts';
+import { instanceId, isInstanceId, userId } from '../../domain/ids.ts';
+import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import { resources } from '../../kubernetes/api-resources.ts';
+import type { OwnedObject } from '../contract.ts';
+import { labels } from '../labels.ts';
+import type { ClusterContext } from './cluster-context.ts';
+import { reject } from './cluster-faults.ts';
+import { removeInstance } from './instance-ends.ts';
+import {
+  accountSelector,
+  annotations,
+  isOwned,
+  ownedSelector,
+  podName,
+  selectorText,
+} from './manifests/object-names.ts';
+import { generationOf, isRunning, observationOf, timeOf } from './state/run-state.ts';
+
+/** Older Pods of downloads have lost their server. */
+const PULLER_MS = 3_600_000;
+
+export async function listOwned(context: ClusterContext, signal: AbortSignal): Promise<OwnedObject[]> {
+  const { cluster, installation } = context;
+  const ours = `${labels.installation}=${installation}`;
+  const [sets, pods, policies] = await Promise.all([
+    cluster.list(resources.statefulSets, signal, { labelSelector: ours }),
+    cluster.list(resources.pods, signal, { labelSelector: ours }),
+    cluster.list(resources.networkPolicies, signal, { labelSelector: ownedSelector(installation, 'network') }),
+  ]);
+  await removeOldPullers(context, pods, signal);
+  const podsByName = new Map(pods.map((pod) => [pod.metadata?.name, pod]));
+  const isPresent = ({ metadata }: StatefulSet): boolean =>
+    isInstanceId(metadata?.labels?.[labels.id] ?? '') && metadata?.labels?.[labels.kind] === 'instance';
+  return [
+    ...sets.filter(isPresent).map((set) => instanceOf(set, podsByName)),
+    ...policies.map(({ metadata }) => ({
+      kind: 'network' as const,
+      id: metadata?.labels?.[labels.id] ?? '',
+      ownerId: metadata?.labels?.[labels.owner] ?? '',
+      generation: 0,
+      running: false,
+      engineName: metadata?.name ?? '',
+      createdAtMs: timeOf(metadata?.creationTimestamp),
+      imageRef: null,
+    })),
+  ];
+}
+
+function instanceOf(set: StatefulSet, podsByName: ReadonlyMap<string | undefined, Pod>): OwnedObject {
+  const { metadata } = set;
+  const id = metadata?.labels?.[labels.id] ?? '';
+  const pod = podsByName.get(podName(instanceId(id))) ?? null;
+  const observation = observationOf(set, pod);
+  const docker = observation.kind === 'present' ? observation.docker : undefined;
+  return {
+    kind: 'instance',
+    id,
+    ownerId: metadata?.labels?.[labels.owner] ?? '',
+    generation: generationOf(set),
+    running: isRunning(pod),
+    engineName: metadata?.name ?? '',
+    createdAtMs: timeOf(metadata?.creationTimestamp),
+    imageRef: metadata?.annotations?.[annotations.imageRef] ?? '',
+    ...(docker === undefined ? {} : { docker }),
+  };
+}
+
+async function removeOldPullers(
+  { cluster, installation }: ClusterContext,
+  pods: readonly Pod[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { metadata } of pods) {
+    const isOld = Date.now() - timeOf(metadata?.creationTimestamp) > PULLER_MS;
+    if (!isOld || !isOwned(metadata, installation, 'pull')) continue;
+    const name = metadata?.name ?? '';
+    await cluster.remove(resources.secrets, name, signal);
+    await cluster.remove(resources.pods, name, signal, { uid: metadata?.uid });
+  }
+}
+
+export async function discard(
+  context: ClusterContext,
+  { kind, engineName }: OwnedObject,
+  signal: AbortSignal,
+): Promise<void> {
+  if (kind === 'network') return discardNetwork(context, engineName, signal);
+  if (kind === 'instance') return discardInstance(context, engineName, signal);
+  await context.cluster.json('/version', signal);
+}
+
+const foreign = (what: string, name: string): EngineFault => reject(`the ${what} ${name} is not of this installation`);
+
+async function discardInstance(context: ClusterContext, name: string, signal: AbortSignal): Promise<void> {
+  const { cluster, installation } = context;
+  const set = await cluster.get(resources.statefulSets, name, signal);
+  if (set === null) return;
+  if (!isOwned(set.metadata, installation, 'instance')) throw foreign('StatefulSet', name);
+  const id = instanceId(set.metadata?.labels?.[labels.id] ?? '');
+  if (name === id) await context.instances.run(id, () => removeInstance(context, id, signal), signal);
+  else await cluster.remove(resources.statefulSets, name, signal, { uid: set.metadata?.uid });
+}
+
+async function discardNetwork(context: ClusterContext, name: string, signal: AbortSignal): Promise<void> {
+  const { cluster, installation, accounts } = context;
+  const policy = await cluster.get(resources.networkPolicies, name, signal);
+  if (policy === null) return;
+  if (!isOwned(policy.metadata, installation, 'network')) throw foreign('NetworkPolicy', name);
+  const owner = userId(policy.metadata?.labels?.[labels.owner] ?? '');
+  const remove = async (): Promise<void> => {
+    const labelSelector = selectorText(accountSelector(installation, owner));
+    if ((await cluster.list(resources.statefulSets, signal, { labelSelector })).length > 0)
+      throw new EngineFault('busy', 'instances of the account use its network', { retry: true });
+    await cluster.remove(resources.networkPolicies, name, signal, { uid: policy.metadata?.uid });
+  };
+  await accounts.run(owner, remove, signal);
+}

@@ -1,0 +1,106 @@
+/** State of a run, read from its objects. Pure. */
+import { z } from 'zod';
+import type { NodePort } from '../../../domain/instance.ts';
+import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
+import type { Observation } from '../../contract.ts';
+import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
+import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
+
+export const lastRunSchema = z.object({
+  startedAtMs: z.number(),
+  exitCode: z.number(),
+  outOfMemory: z.boolean(),
+});
+/** Start and end of a run. */
+export type LastRun = z.infer<typeof lastRunSchema>;
+
+const nodePortsSchema = z.array(z.object({ port: z.number(), nodePort: z.number() }));
+
+type ContainerStatus = NonNullable<NonNullable<Pod['status']>['containerStatuses']>[number];
+type Terminated = NonNullable<NonNullable<ContainerStatus['state']>['terminated']>;
+
+export const mainStatusOf = (pod: Pod | null): ContainerStatus | undefined =>
+  pod?.status?.containerStatuses?.find(({ name }) => name === MAIN_CONTAINER);
+
+/** A container that was restarted only waits: its run has ended. */
+export const isRunning = (pod: Pod | null): boolean => {
+  const status = mainStatusOf(pod);
+  return status?.state?.running !== undefined && status.restartCount === 0;
+};
+
+/** End of the run of a Pod; null before. */
+export function endOf(pod: Pod | null): LastRun | null {
+  const status = mainStatusOf(pod);
+  const ended = status?.state?.terminated ?? status?.lastState?.terminated;
+  return ended === undefined ? null : lastRunOf(ended);
+}
+
+const lastRunOf = ({ startedAt, exitCode, reason }: Terminated): LastRun => ({
+  startedAtMs: timeOf(startedAt),
+  exitCode,
+  outOfMemory: reason === 'OOMKilled',
+});
+
+/** 0 for no time, which the cluster gives a container that could not start. */
+export const timeOf = (time: string | undefined): number => Math.max(0, Date.parse(time ?? '') || 0);
+
+export function lastRunIn(set: StatefulSet): LastRun | null {
+  const text = set.metadata?.annotations?.[annotations.lastRun];
+  if (text === undefined) return null;
+  const parsed = lastRunSchema.safeParse(jsonOf(text));
+  return parsed.success ? parsed.data : null;
+}
+
+export function nodePortsOf(set: StatefulSet): NodePort[] {
+  const parsed = nodePortsSchema.safeParse(jsonOf(set.metadata?.annotations?.[annotations.nodePorts] ?? ''));
+  return (parsed.success ? parsed.data : []).toSorted((a, b) => a.port - b.port || a.nodePort - b.nodePort);
+}
+
+export function generationOf(set: StatefulSet): number {
+  const generation = Number(set.metadata?.annotations?.[annotations.generation]);
+  return Number.isSafeInteger(generation) ? generation : 0;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Null for a StatefulSet that is being removed together with its Pod. */
+export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
+  const nodeAway = awayNodeOf(pod);
+  if (nodeAway !== null) return { kind: 'unknown', reason: `the node ${nodeAway} of the instance does not answer` };
+  const status = mainStatusOf(pod);
+  const docker = dockerStateOf(pod);
+  const common = {
+    kind: 'present' as const,
+    generation: generationOf(set),
+    nodePorts: nodePortsOf(set),
+    ...(docker === null ? {} : { docker }),
+  };
+  const running = isRunning(pod);
+  if (running) {
+    const startedAtMs = timeOf(status?.state?.running?.startedAt);
+    return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
+  }
+  const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? lastRunIn(set) ?? neverRun;
+  return { ...common, running, exitCode, outOfMemory, startedAtMs };
+}
+
+const neverRun = { startedAtMs: 0, exitCode: null, outOfMemory: false };
+
+/** Name of a node that stopped reporting a Pod: its containers may still run. */
+function awayNodeOf(pod: Pod | null): string | null {
+  const condition = (type: string) => pod?.status?.conditions?.find((one) => one.type === type)?.status;
+  const isLost = condition('Ready') === 'False' && condition('ContainersReady') === 'True';
+  return isLost && isRunning(pod) ? (pod?.spec?.nodeName ?? '') : null;
+}
+
+function dockerStateOf(pod: Pod | null): 'running' | 'stopped' | null {
+  const status = pod?.status?.initContainerStatuses?.find(({ name }) => name === DOCKER_CONTAINER);
+  if (pod?.spec?.initContainers?.some(({ name }) => name === DOCKER_CONTAINER) !== true) return null;
+  return status?.state?.running === undefined ? 'stopped' : 'running';
+}

@@ -1,0 +1,171 @@
+/** Why a Pod does not start, read from its status and the events of its StatefulSet. Pure. */
+import { EngineFault, type FaultReason } from '../../../domain/engine-fault.ts';
+import { errorOfAnswer } from '../../../kubernetes/api-error.ts';
+import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
+import { faultOf } from '../cluster-faults.ts';
+import { mainStatusOf } from './run-state.ts';
+
+type FaultKind = EngineFault['kind'];
+
+const fault = (
+  kind: FaultKind,
+  text: string,
+  { retry = true, reason, cause }: { retry?: boolean; reason?: FaultReason | undefined; cause?: unknown } = {},
+): EngineFault => new EngineFault(kind, text, { retry, reason, cause });
+
+/** Waiting reasons of the kubelet for images. */
+const IMAGE_REASONS = [
+  'ErrImagePull',
+  'ImagePullBackOff',
+  'ErrImageNeverPull',
+  'InvalidImageName',
+  'RegistryUnavailable',
+];
+const START_REASONS = ['CreateContainerError', 'RunContainerError', 'CreateContainerConfigError'];
+
+/** Null while the container may still start. */
+export function startFailureOf(pod: Pod): EngineFault | null {
+  const ref = pod.spec?.containers[0]?.image ?? '';
+  const status = mainStatusOf(pod) ?? pod.status?.containerStatuses?.[0];
+  const waiting = status?.state?.waiting;
+  if (waiting?.reason !== undefined && IMAGE_REASONS.includes(waiting.reason))
+    return imageFault(ref, waiting.reason, waiting.message ?? '');
+  if (waiting?.reason !== undefined && START_REASONS.includes(waiting.reason))
+    return containerFault(ref, waiting.message ?? waiting.reason);
+  const ended = status?.state?.terminated ?? status?.lastState?.terminated;
+  if (ended?.reason === 'StartError' || ended?.reason === 'ContainerCannotRun')
+    return containerFault(ref, ended.message ?? ended.reason);
+  return schedulingFault(pod);
+}
+
+/** `Evicted` and such: the kubelet refused the Pod, or ended it. */
+export function refusalOfNode({ status }: Pod): EngineFault | null {
+  if (status?.phase !== 'Failed' || (status.containerStatuses?.length ?? 0) > 0) return null;
+  return fault(
+    'no_capacity',
+    `a node of the cluster refused the instance: ${status.message ?? status.reason ?? 'no reason given'}`,
+  );
+}
+
+function schedulingFault({ status }: Pod): EngineFault | null {
+  const scheduled = status?.conditions?.find(({ type }) => type === 'PodScheduled');
+  if (scheduled?.status !== 'False' || scheduled.reason !== 'Unschedulable') return null;
+  const text = scheduled.message ?? 'no node fits';
+  if (/persistentvolumeclaim "?[^"]*"? not found/i.test(text))
+    return fault('rejected', `a disk of the instance is gone from the cluster: ${text}`, { reason: 'badMount' });
+  // A claim may bind in a moment.
+  if (/unbound immediate PersistentVolumeClaims|WaitForPodScheduled/i.test(text)) return null;
+  if (/Insufficient \S*gpu/i.test(text))
+    return fault('no_capacity', `no node of the cluster has the GPUs free: ${text}`, { reason: 'gpuBusy' });
+  return fault('no_capacity', `no node of the cluster has room for the instance: ${text}`);
+}
+
+const patterns: readonly {
+  pattern: RegExp;
+  kind: FaultKind;
+  retry: boolean;
+  reason: FaultReason;
+  say: (ref: string) => string;
+}[] = [
+  {
+    pattern: /InvalidImageName|couldn't parse image|invalid reference format/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageMissing',
+    say: (ref) => `${ref} is no image name; write registry/name:tag`,
+  },
+  {
+    pattern: /no match for platform|does not match the specified platform|exec format error/i,
+    kind: 'rejected',
+    retry: false,
+    reason: 'imageUnfit',
+    say: (ref) => `${ref} has no variant for the processors of the cluster; use an image of their architecture`,
+  },
+  {
+    pattern: /ErrImageNeverPull|not present with pull policy of Never/i,
+    kind: 'not_found',
+    retry: true,
+    reason: 'imageMissing',
+    say: (ref) => `${ref} is on no node of the cluster, and no registry has it; push the image to a registry`,
+  },
+  {
+    pattern:
+      /unauthorized|authentication required|access denied|denied: |403 Forbidden|401 |no basic auth|authorization failed|insufficient_scope/i,
+    kind: 'denied',
+    retry: false,
+    reason: 'imageDenied',
+    say: (ref) => `the registry does not grant ${ref} to these credentials`,
+  },
+  {
+    pattern: /not found|manifest unknown|name unknown|does not exist|404/i,
+    kind: 'not_found',
+    retry: true,
+    reason: 'imageMissing',
+    say: (ref) => `the registry has no image ${ref}`,
+  },
+  {
+    pattern: /no space left on device|disk quota exceeded/i,
+    kind: 'no_capacity',
+    retry: true,
+    reason: 'diskFull',
+    say: (ref) => `the disk of a node is too full for ${ref}; ask the operator to free space`,
+  },
+];
+
+/** The back-off repeats the last error in its message, or only says that it waits. */
+export function imageFault(ref: string, reason: string, message: string): EngineFault | null {
+  const found = patterns.find(({ pattern }) => pattern.test(`${reason} ${message}`));
+  if (found !== undefined)
+    return fault(found.kind, found.say(ref), { retry: found.retry, reason: found.reason, cause: message });
+  if (reason === 'ImagePullBackOff' && !/failed|error/i.test(message)) return null;
+  return fault('unreachable', `the registry of ${ref} does not answer`, { reason: 'registryAway', cause: message });
+}
+
+function containerFault(ref: string, message: string): EngineFault {
+  if (/exec format error/i.test(message))
+    return fault('rejected', `${ref} is for other processors than those of the cluster`, {
+      retry: false,
+      reason: 'imageUnfit',
+      cause: message,
+    });
+  if (/"?\/bin\/sh"?: (stat .*: )?no such file|executable file not found|exec: .*no such file/i.test(message))
+    return fault('rejected', `${ref} has no /bin/sh, which instances need`, {
+      retry: false,
+      reason: 'imageUnfit',
+      cause: message,
+    });
+  if (/no space left on device/i.test(message))
+    return fault('no_capacity', 'the disk of a node is full; ask the operator to free space', {
+      reason: 'diskFull',
+      cause: message,
+    });
+  if (/cannot allocate memory|oom|memory limit/i.test(message))
+    return fault('rejected', `the memory of the instance is too small to start ${ref}`, {
+      reason: 'outOfMemory',
+      cause: message,
+    });
+  return fault('rejected', `the container could not start: ${message}`, { cause: message });
+}
+
+/** Why no Pod exists: the cluster refuses to create one. */
+export function creationFailureOf(events: readonly ClusterEvent[], sinceMs: number): EngineFault | null {
+  const latest = events
+    .filter(({ reason, type }) => reason === 'FailedCreate' && type === 'Warning')
+    .map((event) => ({
+      text: event.message ?? '',
+      atMs: Date.parse(event.lastTimestamp ?? event.eventTime ?? '') || 0,
+    }))
+    // Times of events are whole seconds.
+    .filter(({ atMs }) => atMs === 0 || atMs >= sinceMs - 1_000)
+    .toSorted((one, other) => other.atMs - one.atMs)[0];
+  if (latest === undefined) return null;
+  const text = latest.text.replace(/^create Pod \S+ in StatefulSet \S+ failed error: /, '');
+  const httpStatus = /is forbidden|exceeded quota|denied the request/i.test(text) ? 403 : 422;
+  const body = JSON.stringify({
+    kind: 'Status',
+    status: 'Failure',
+    message: text,
+    reason: httpStatus === 403 ? 'Forbidden' : 'Invalid',
+  });
+  return faultOf(errorOfAnswer({ httpStatus, body, request: 'create Pod' }));
+}

@@ -1,0 +1,178 @@
+/** Drivers of regions that administrators added. */
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Log } from '../control/base/logger.ts';
+import type { PoolDrivers, RegionDrivers, Regions } from '../control/base/regions.ts';
+import { openCredentials, type OpenRegion, type RegionToOpen } from '../control/catalog/region-engine.ts';
+import type { Seal } from '../control/base/seal.ts';
+import { regionSettings } from '../contract/region-admin.ts';
+import { capacityOf } from '../domain/catalog.ts';
+import {
+  faultOfRegionSettings,
+  type PoolSettings,
+  type RegionSettings,
+  type SimulatedEngineSettings,
+} from '../domain/region-settings.ts';
+import { makeDirectoryStorage } from '../storage/directory/directory.ts';
+import { prepareRoot } from '../storage/layout.ts';
+import { managedRegions } from '../store/tables/catalog-rows.ts';
+import type { Store } from '../store/store.ts';
+import type { Config } from './config.ts';
+import { kubernetesDrivers } from './kubernetes-region.ts';
+
+type Made = Pick<RegionDrivers, 'engine' | 'pools'>;
+
+interface OpenRegionDeps {
+  config: Pick<Config, 'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role'>;
+  installation: string;
+  log: Log;
+  /** Drivers of this machine's region. */
+  common: Common;
+}
+
+type Common = Pick<
+  RegionDrivers,
+  | 'sharedDiskGB'
+  | 'archivePrefix'
+  | 'archivePushed'
+  | 'archiveCredentials'
+  | 'savedPrefix'
+  | 'startScript'
+  | 'instanceNetwork'
+>;
+
+export const makeOpenRegion =
+  (deps: OpenRegionDeps): OpenRegion =>
+  async (region) => {
+    const { id, address, settings } = region;
+    if (deps.config.role !== 'all')
+      throw new Error(
+        'the separate gateway process reaches the engine of this machine alone; run Berth as one process (leave BERTH_ROLE out) to serve other regions',
+      );
+    return {
+      ...commonOf(deps.common),
+      ...(await enginesAndPools(deps, region)),
+      regionId: id,
+      nodePortRange: settings.nodePorts,
+      nodePortAddress: address,
+      commonDataFolder: null,
+      cpuOvercommit: 1,
+      hostMemoryMiB: 0,
+      health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
+    };
+  };
+
+/** Engine and pools of the server's own region, from its file. */
+export async function openOwnCluster(
+  deps: Omit<OpenRegionDeps, 'common'>,
+  file: string,
+): Promise<Made & Pick<RegionDrivers, 'nodePortRange'>> {
+  const settings = readRegionFile(file, await readFile(file, 'utf8'));
+  const made = await enginesAndPools(deps, { id: '', settings, secret: null });
+  return { ...made, nodePortRange: settings.nodePorts };
+}
+
+function readRegionFile(file: string, text: string): RegionSettings {
+  const { data, error } = regionSettings.safeParse(JSON.parse(text));
+  const fault = data
+    ? faultOfRegionSettings(data)
+    : error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
+  const unfit =
+    data && fault === null && data.kubernetes?.login !== 'inCluster'
+      ? '"kubernetes" with "login": "inCluster" is needed'
+      : fault;
+  if (!data || unfit !== null) throw new Error(`BERTH_REGION_FILE, ${file}: ${unfit}`);
+  return data;
+}
+
+async function enginesAndPools(
+  deps: Omit<OpenRegionDeps, 'common'>,
+  { id, settings, secret }: Omit<RegionToOpen, 'id' | 'address'> & { id: string },
+): Promise<Made> {
+  const { simulated, kubernetes, pools } = settings;
+  if (simulated) return simulatedDrivers(deps, id, { engine: simulated, pools });
+  if (!kubernetes) throw new Error('the settings of the region have no engine');
+  const { installation, log, config } = deps;
+  const rulesOf = (pool: PoolSettings) => poolRules(config, pool);
+  return kubernetesDrivers({
+    installation,
+    settings: { kind: 'kubernetes', ...kubernetes },
+    pools,
+    rulesOf,
+    secret,
+    log,
+  });
+}
+
+async function simulatedDrivers(
+  { config, installation }: Pick<OpenRegionDeps, 'config' | 'installation'>,
+  id: string,
+  { engine, pools }: { engine: SimulatedEngineSettings; pools: readonly PoolSettings[] },
+): Promise<Made> {
+  const { makeSimulatedEngine } = await import('../engines/simulated/simulated.ts');
+  const folder = join(config.dataFolder, 'regions', id);
+  await mkdir(folder, { recursive: true, mode: 0o711 });
+  const { cpuCores, memoryGB, gpus } = engine;
+  return {
+    engine: makeSimulatedEngine({
+      installation,
+      capacity: capacityOf({ cpuCores, memoryGB, gpuCount: gpus }),
+      publishPorts: false,
+      stateFile: join(folder, 'simulated-engine.json'),
+    }),
+    pools: await Promise.all(
+      pools.map(async (pool): Promise<PoolDrivers> => {
+        const at = { root: join(folder, `disks-${pool.name}`), installation, reserveShare: config.diskReserveShare };
+        await prepareRoot(at);
+        return { ...poolRules(config, pool), storage: makeDirectoryStorage(at) };
+      }),
+    ),
+  };
+}
+
+/** Members that the settings of the server give all regions. */
+const commonOf = ({ sharedDiskGB, archivePrefix, archivePushed, archiveCredentials, ...of }: Common): Common => ({
+  sharedDiskGB,
+  archivePrefix,
+  archivePushed,
+  archiveCredentials,
+  savedPrefix: of.savedPrefix,
+  startScript: of.startScript,
+  instanceNetwork: of.instanceNetwork,
+});
+
+const poolRules = (
+  { diskOvercommit, accountPoolShare }: OpenRegionDeps['config'],
+  { name, sizeGB }: PoolSettings,
+): Omit<PoolDrivers, 'storage'> => ({
+  name,
+  sizeGB,
+  overcommit: 1,
+  diskOvercommit,
+  accountShare: accountPoolShare,
+  space: null,
+  unwrittenBytes: 0,
+});
+
+const PAGE = 100;
+
+/** Opens the regions of earlier starts. One that cannot be opened stays, and the log says why. */
+export async function openRegions(
+  { store, seal, regions, openRegion }: { store: Store; seal: Seal; regions: Regions; openRegion: OpenRegion },
+  log: Log,
+): Promise<void> {
+  for (let offset = 0; ; offset += PAGE) {
+    const { rows } = await managedRegions(store.read, offset, PAGE);
+    for (const { facts, settings, credentials } of rows) {
+      if (settings === null) continue;
+      const { id, name, sshAddress: address } = facts;
+      try {
+        const secret = credentials && openCredentials({ seal }, id, credentials);
+        regions.put(await openRegion({ id, address, settings, secret }));
+      } catch (error) {
+        log.error({ region: id, name, err: error }, 'a region cannot be opened; its instances wait');
+      }
+    }
+    if (rows.length < PAGE) return;
+  }
+}

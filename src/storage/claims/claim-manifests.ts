@@ -1,0 +1,156 @@
+/** Manifests of claims, snapshots and the Pods that serve files; pure. */
+import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
+import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
+import { diskMeta, filesPodName, objectName, type Owner } from './claim-names.ts';
+
+export interface ClaimClass extends Owner {
+  storageClass: string;
+  /** Whether Pods on several nodes may mount a claim at once. */
+  accessMode: 'ReadWriteOnce' | 'ReadWriteMany';
+}
+
+/** `from`: name of a snapshot. */
+export const claimManifest = (
+  at: ClaimClass,
+  disk: DiskId,
+  sizeGB: number,
+  from?: string,
+): PersistentVolumeClaim & { metadata: { name: string } } => ({
+  metadata: { ...diskMeta(at, disk, objectName(disk)), name: objectName(disk) },
+  spec: {
+    accessModes: [at.accessMode],
+    storageClassName: at.storageClass,
+    volumeMode: 'Filesystem',
+    resources: { requests: { storage: sizeText(sizeGB) } },
+    ...(from === undefined
+      ? {}
+      : { dataSource: { apiGroup: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', name: from } }),
+  },
+});
+
+export interface SnapshotToMake {
+  name: string;
+  snapshotClass: string;
+  /** Name of the claim. */
+  of: string;
+}
+
+export const snapshotManifest = (
+  owner: Owner,
+  disk: DiskId,
+  { name, snapshotClass, of }: SnapshotToMake,
+): VolumeSnapshot => ({
+  metadata: diskMeta(owner, disk, name),
+  spec: { volumeSnapshotClassName: snapshotClass, source: { persistentVolumeClaimName: of } },
+});
+
+/** Folder of the Pod at which it mounts the disk. */
+export const DISK_FOLDER = '/disk';
+/** Folder of the Pod that is not the disk's, for the time of the last use. */
+export const STATE_FOLDER = '/run/berth-files';
+export const FILES_CONTAINER = 'files';
+
+export interface FilesPodOptions {
+  image: string;
+  /** The Pod ends itself after this time without a command. */
+  idleS: number;
+  pullSecrets?: readonly string[];
+}
+
+/**
+ * Main process of the Pod. Arguments: folder of the state, seconds. Ends that long after the last
+ * command; a running command has no parent in the Pod's process namespace, like this process.
+ */
+const SERVE_FILES = String.raw`
+trap 'exit 0' TERM
+cd "$1" || exit
+touch used
+while :; do
+  sleep 5 & wait $!
+  [ "$(cat /proc/[0-9]*/status 2>/dev/null | grep -c '^PPid:[[:space:]]*0$')" -gt 1 ] && touch used
+  [ $(($(date +%s) - $(stat -c %Y used))) -lt "$2" ] || exit 0
+done
+`;
+
+/**
+ * Pod that serves the files of one disk by commands. Owners of the files choose what a command
+ * meets there: the Pod has no account, no network port and nothing else to read or write. `node`:
+ * where a Pod mounts the disk already, which another node may not.
+ */
+export const filesPod = (
+  owner: Owner,
+  disk: DiskId,
+  { image, idleS, pullSecrets = [] }: FilesPodOptions,
+  node: string | null,
+): Pod => ({
+  metadata: diskMeta(owner, disk, filesPodName(disk), 'files'),
+  spec: {
+    restartPolicy: 'Never',
+    automountServiceAccountToken: false,
+    enableServiceLinks: false,
+    terminationGracePeriodSeconds: 1,
+    ...(pullSecrets.length === 0 ? {} : { imagePullSecrets: pullSecrets.map((name) => ({ name })) }),
+    ...(node === null ? {} : { affinity: onNode(node) }),
+    securityContext: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
+    containers: [
+      {
+        name: FILES_CONTAINER,
+        image,
+        imagePullPolicy: 'IfNotPresent',
+        command: ['sh', '-c', SERVE_FILES, 'sh', STATE_FOLDER, String(idleS)],
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          // Root of instances owns the files, with any modes.
+          capabilities: { drop: ['ALL'], add: ['DAC_OVERRIDE', 'FOWNER'] },
+        },
+        resources: { requests: { cpu: '10m', memory: '16Mi' }, limits: { cpu: '1', memory: '256Mi' } },
+        volumeMounts: [
+          { name: 'disk', mountPath: DISK_FOLDER },
+          { name: 'state', mountPath: STATE_FOLDER },
+        ],
+      },
+    ],
+    volumes: [
+      { name: 'disk', persistentVolumeClaim: { claimName: objectName(disk) } },
+      { name: 'state', emptyDir: { medium: 'Memory', sizeLimit: '1Mi' } },
+    ],
+  },
+});
+
+const onNode = (node: string) => ({
+  nodeAffinity: {
+    requiredDuringSchedulingIgnoredDuringExecution: {
+      nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }] }],
+    },
+  },
+});
+
+export const sizeText = (sizeGB: number): string => `${sizeGB}Gi`;
+
+const UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  P: 1e15,
+  Ki: 2 ** 10,
+  Mi: 2 ** 20,
+  Gi: 2 ** 30,
+  Ti: 2 ** 40,
+  Pi: 2 ** 50,
+};
+
+/** Bytes of a quantity; null if it is none. */
+export function bytesOfQuantity(quantity: string | undefined): number | null {
+  const [, number, unit = ''] = /^(\d+(?:\.\d+)?(?:[eE]\d+)?)(\w*)$/.exec(quantity ?? '') ?? [];
+  const factor = UNITS[unit];
+  return number === undefined || factor === undefined ? null : Number(number) * factor;
+}
+
+/** Whole units of 2³⁰ bytes. */
+export const gbOfQuantity = (quantity: string | undefined): number | null => {
+  const bytes = bytesOfQuantity(quantity);
+  return bytes === null ? null : Math.floor(bytes / BYTES_PER_GB);
+};

@@ -1,0 +1,208 @@
+/** Manifests of instances, compared with committed ones: a change of behavior is a visible diff. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { EngineSpec } from '../../../src/engines/contract.ts';
+import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
+import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import type { EgressPolicy } from '../../../src/domain/egress.ts';
+import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/manifests/control-secret.ts';
+import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
+import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
+import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
+import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
+import { pullerPod } from '../../../src/engines/kubernetes/manifests/puller-pod.ts';
+import { dockerConfig, pullSecret } from '../../../src/engines/kubernetes/manifests/pull-secret.ts';
+
+const FOLDER = path.join(import.meta.dirname, '../../expected/kubernetes');
+
+/** Writes the file instead, if the environment says so. */
+function expectManifests(name: string, ...manifests: object[]): void {
+  const file = path.join(FOLDER, `${name}.json`);
+  const text = `${JSON.stringify(manifests, null, 2)}\n`;
+  if (process.env['BERTH_WRITE_EXPECTED'] === '1') writeFileSync(file, text);
+  expect(JSON.parse(text)).toEqual(JSON.parse(readFileSync(file, 'utf8')));
+}
+
+const installation = '11111111-1111-4111-8111-111111111111';
+const uid = '22222222-2222-4222-8222-222222222222';
+const ownerId = userId('33333333-3333-4333-8333-333333333333');
+const owner = { installation, uid };
+
+const settings: KubernetesEngineSettings = {
+  kind: 'kubernetes',
+  login: 'inCluster',
+  namespace: 'berth',
+  reach: 'podAddress',
+  networkPolicies: true,
+  userNamespaces: false,
+};
+
+const spec: EngineSpec = {
+  id: instanceIdOf('44444444-4444-4444-8444-444444444444'),
+  ownerId,
+  generation: 3,
+  hostname: 'notebook-44444444-4444-4444-8444-444444444444-0',
+  imageRef: 'registry.example/lab:1',
+  cpuMilli: 1_500,
+  memoryMiB: 2_048,
+  pidsLimit: 512,
+  gpus: 0,
+  mounts: [
+    { source: 'data-4444', target: '/root/dataDisk', readOnly: false },
+    { source: 'common', target: '/root/commonData', readOnly: true },
+    { source: 'common', target: '/root/again', readOnly: true },
+  ],
+  nodePorts: [
+    { port: 22, nodePort: 30_022 },
+    { port: 8888, nodePort: 30_088 },
+  ],
+  nodePortAddress: '192.0.2.1',
+  files: [
+    { name: 'start', content: '#!/bin/sh\n', mode: 0o555 },
+    { name: 'notebook-token', content: 'token\n', mode: 0o600 },
+    { name: 'name', content: 'lab\n', mode: 0o644 },
+  ],
+};
+
+const setOf = (change: Partial<EngineSpec> = {}, more: Partial<KubernetesEngineSettings> = {}) =>
+  instanceSet(
+    { ...spec, ...change },
+    { installation, settings: { ...settings, ...more }, replicas: 1, hasPullSecret: false },
+  );
+
+describe('an instance', () => {
+  test('is a StatefulSet of one with a Secret, Services and the policy of its node ports', () => {
+    expectManifests(
+      'instance',
+      setOf(),
+      controlSecret(spec, owner),
+      headlessService(spec, owner),
+      portsService(spec, owner),
+      portsPolicy(spec, { ...owner, podRanges: ['10.98.0.0/16', 'fd00::/64'] }),
+    );
+  });
+
+  test('with GPUs asks for the extended resource on nodes of the kind', () => {
+    const gpus = { resource: 'nvidia.com/gpu', nameLabel: 'nvidia.com/gpu.product' };
+    expectManifests(
+      'gpu-instance',
+      setOf({ gpus: 2, gpuName: 'NVIDIA-L4' }, { gpus, nodeSelector: { pool: 'berth' } }),
+    );
+  });
+
+  test('has the priority of a spot type, and the time of the notice', () => {
+    const more = { priorityClass: 'berth', spotPriorityClass: 'berth-spot', preemptionGraceSeconds: 120 };
+    expectManifests('spot-instance', setOf({ spot: true }, more));
+    expect(setOf({}, more).spec?.template.spec).toMatchObject({
+      priorityClassName: 'berth',
+      terminationGracePeriodSeconds: 30,
+    });
+  });
+
+  test('with user namespaces has no ids of the node', () => {
+    expectManifests(
+      'user-namespace-instance',
+      setOf({ runtime: 'gvisor', dns: ['192.0.2.53'] }, { userNamespaces: true }),
+    );
+  });
+
+  test('with Docker has a privileged sidecar where the region allows it, and none elsewhere', () => {
+    const docker = { storage: 'docker-4444', environment: { HTTP_PROXY: 'http://proxy:3128' } };
+    expectManifests(
+      'docker-instance',
+      setOf({ docker }, { privilegedDocker: { image: 'registry.example/docker-inside:1' } }),
+    );
+    expect(setOf({ docker }).spec?.template.spec?.initContainers).toBeUndefined();
+  });
+
+  test('has the login of its own registry alone', () => {
+    const credentials = { username: 'berth', secret: 'harbor' };
+    expectManifests('pull-secret', pullSecret(spec, credentials, owner));
+    const { auths } = JSON.parse(dockerConfig('library/debian:12', credentials)) as { auths: object };
+    expect(Object.keys(auths)).toEqual(['https://index.docker.io/v1/']);
+    const withLogin = instanceSet(spec, { installation, settings, replicas: 0, hasPullSecret: true, uid });
+    expect(withLogin).toMatchObject({
+      metadata: { uid },
+      spec: { replicas: 0, template: { spec: { imagePullSecrets: [{ name: `${spec.id}-pull` }] } } },
+    });
+  });
+
+  test('asks no registry for an image of Berth', () => {
+    const [container] = setOf({ imageRef: 'berth.local/notebook:1' }).spec?.template.spec?.containers ?? [];
+    expect(container?.imagePullPolicy).toBe('Never');
+  });
+
+  test('has another digest of files for another name, text or mode, in any order', () => {
+    const { files } = spec;
+    const digests = [
+      files,
+      files.map((file) => ({ ...file, mode: 0o644 })),
+      files.map((file) => ({ ...file, content: `${file.content} ` })),
+      files.map((file) => ({ ...file, name: `${file.name}-2` })),
+    ].map(filesDigest);
+    expect(new Set(digests).size).toBe(4);
+    expect(filesDigest(files.toReversed())).toBe(digests[0]);
+  });
+
+  test('has no file of a name that a path could be', () => {
+    const files = [{ name: '../token', content: '', mode: 0o644 }];
+    expect(() => controlSecret({ ...spec, files }, owner)).toThrow('"../token"');
+  });
+});
+
+describe('an account', () => {
+  const policyOf = (egress: EgressPolicy, more: Partial<KubernetesEngineSettings> = {}) =>
+    accountPolicy({ installation, ownerId, egress, nameServers: ['192.0.2.53'], settings: { ...settings, ...more } });
+
+  test('reaches its own instances, and is reached by the peers of the region', () => {
+    expectManifests(
+      'account-open',
+      policyOf({ mode: 'open' }, { peers: [{ cidr: '192.0.2.0/24' }, { namespace: 'berth-system' }] }),
+    );
+  });
+
+  test('without egress reaches only itself', () => {
+    expectManifests('account-none', policyOf({ mode: 'none' }));
+  });
+
+  test('with a list reaches its ranges and the name servers', () => {
+    const allow = [
+      { cidr: '203.0.113.0/24' },
+      { cidr: '198.51.100.7', ports: ['443', '8000-8100'], protocol: 'tcp' as const },
+      { cidr: '198.51.100.8', protocol: 'udp' as const },
+    ];
+    expectManifests('account-list', policyOf({ mode: 'list', allow }));
+  });
+
+  test('has another digest for other rules', () => {
+    const rulesOf = (egress: EgressPolicy) => policyOf(egress).metadata?.annotations?.['berth.rules'];
+    expect(rulesOf({ mode: 'none' })).not.toBe(rulesOf({ mode: 'open' }));
+    expect(rulesOf({ mode: 'none' })).toBe(rulesOf({ mode: 'none' }));
+  });
+});
+
+test('a download is a Pod without rights, which ends by itself', () => {
+  const more = { nodeSelector: { pool: 'berth' }, tolerations: [{ key: 'berth', operator: 'Exists' as const }] };
+  expectManifests(
+    'download',
+    pullerPod({
+      name: 'berth-pull-1',
+      installation,
+      settings: { ...settings, ...more },
+      ref: spec.imageRef,
+      hasSecret: true,
+      askRegistry: true,
+    }),
+  );
+});
+
+test('labels fit Kubernetes', () => {
+  const identity = { installation, kind: 'instance' as const, id: spec.id, ownerId };
+  for (const [name, value] of Object.entries(labelsFor(identity))) {
+    expect(name).toMatch(/^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/);
+    expect(value).toMatch(/^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$/);
+  }
+  // The controller adds a hash of up to 11 characters to the name.
+  expect(spec.id.length).toBeLessThanOrEqual(52);
+});

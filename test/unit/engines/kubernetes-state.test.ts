@@ -1,0 +1,318 @@
+/** Observations and reasons of failures from the objects of a cluster. */
+import { describe, expect, test } from 'vitest';
+import type { Pod, StatefulSet } from '../../../src/kubernetes/api-objects.ts';
+import { milliOf, quantityOf } from '../../../src/engines/kubernetes/state/quantity.ts';
+import { isRunning, observationOf } from '../../../src/engines/kubernetes/state/run-state.ts';
+import {
+  creationFailureOf,
+  imageFault,
+  refusalOfNode,
+  startFailureOf,
+} from '../../../src/engines/kubernetes/state/start-failures.ts';
+import { parseReading } from '../../../src/engines/kubernetes/inside/usage-reading.ts';
+
+type ContainerStatus = NonNullable<NonNullable<Pod['status']>['containerStatuses']>[number];
+
+const at = '2026-11-24T02:50:44Z';
+const atMs = Date.parse(at);
+const lastRun = { startedAtMs: atMs - 60_000, exitCode: 0, outOfMemory: false };
+
+const setWith = (annotations: Record<string, string> = {}): StatefulSet => ({
+  metadata: {
+    annotations: {
+      'berth.generation': '7',
+      'berth.node-ports': JSON.stringify([
+        { port: 8888, nodePort: 30_002 },
+        { port: 22, nodePort: 30_001 },
+      ]),
+      ...annotations,
+    },
+  },
+});
+
+const podWith = (status: Partial<ContainerStatus>, more: NonNullable<Pod['status']> = {}): Pod => ({
+  spec: { nodeName: 'node-1', containers: [{ name: 'main', image: 'registry.example/lab:1' }] },
+  status: {
+    ...more,
+    containerStatuses: [{ name: 'main', image: '', imageID: '', ready: true, restartCount: 0, ...status }],
+  },
+});
+const running = { state: { running: { startedAt: at } } };
+const terminated = (exitCode: number, reason = 'Error') => ({
+  terminated: { exitCode, reason, startedAt: at, finishedAt: at },
+});
+
+const common = {
+  kind: 'present',
+  generation: 7,
+  nodePorts: [
+    { port: 22, nodePort: 30_001 },
+    { port: 8888, nodePort: 30_002 },
+  ],
+};
+
+describe('an observation', () => {
+  test.for<{ what: string; pod: Pod | null; is: object; annotations?: Record<string, string> }>([
+    { what: 'before the first run', pod: null, is: { running: false, exitCode: null, startedAtMs: 0 } },
+    { what: 'while it runs', pod: podWith(running), is: { running: true, exitCode: null, startedAtMs: atMs } },
+    {
+      what: 'while it is pulled',
+      pod: podWith({ state: { waiting: { reason: 'ContainerCreating' } } }),
+      is: { running: false, exitCode: null, startedAtMs: 0 },
+    },
+    {
+      what: 'after its end',
+      pod: podWith({ state: terminated(3) }),
+      is: { running: false, exitCode: 3, startedAtMs: atMs },
+    },
+    {
+      what: 'of a container that only waits after its end',
+      pod: podWith({ ...running, restartCount: 1, lastState: terminated(3) }),
+      is: { running: false, exitCode: 3, startedAtMs: atMs },
+    },
+    {
+      what: 'of a back-off',
+      pod: podWith({
+        state: { waiting: { reason: 'CrashLoopBackOff' } },
+        restartCount: 1,
+        lastState: terminated(137, 'OOMKilled'),
+      }),
+      is: { running: false, exitCode: 137, outOfMemory: true, startedAtMs: atMs },
+    },
+    {
+      what: 'after a stop',
+      pod: null,
+      annotations: { 'berth.last-run': JSON.stringify(lastRun) },
+      is: { running: false, ...lastRun },
+    },
+    {
+      what: 'of a run after a stop',
+      pod: podWith(running),
+      annotations: { 'berth.last-run': JSON.stringify(lastRun) },
+      is: { running: true, exitCode: null, startedAtMs: atMs },
+    },
+    {
+      what: 'of broken annotations',
+      pod: null,
+      annotations: { 'berth.last-run': '{', 'berth.node-ports': '3', 'berth.generation': 'x' },
+      is: { running: false, exitCode: null, generation: 0, nodePorts: [] },
+    },
+  ])('$what', ({ pod, is, annotations }) => {
+    expect(observationOf(setWith(annotations), pod)).toEqual({ ...common, outOfMemory: false, startedAtMs: 0, ...is });
+  });
+
+  test('is unknown while the node does not report', () => {
+    const conditions = [
+      { type: 'Ready', status: 'False' },
+      { type: 'ContainersReady', status: 'True' },
+    ];
+    expect(observationOf(setWith(), podWith(running, { conditions }))).toEqual({
+      kind: 'unknown',
+      reason: 'the node node-1 of the instance does not answer',
+    });
+  });
+
+  test('has the state of the Docker sidecar', () => {
+    const pod = podWith(running);
+    const sidecar = { name: 'docker', image: '', imageID: '', ready: true, restartCount: 0 };
+    const withDocker = (state: ContainerStatus['state']): Pod => ({
+      ...pod,
+      spec: { ...pod.spec, containers: [], initContainers: [{ name: 'docker' }] },
+      status: { ...pod.status, initContainerStatuses: [{ ...sidecar, ...(state && { state }) }] },
+    });
+    expect(observationOf(setWith(), withDocker({ running: { startedAt: at } }))).toMatchObject({ docker: 'running' });
+    expect(observationOf(setWith(), withDocker({ waiting: {} }))).toMatchObject({ docker: 'stopped' });
+  });
+
+  test('a restarted container is no run', () => {
+    expect(isRunning(podWith(running))).toBe(true);
+    expect(isRunning(podWith({ ...running, restartCount: 1 }))).toBe(false);
+    expect(isRunning(null)).toBe(false);
+  });
+});
+
+describe('a start that fails', () => {
+  const waiting = (reason: string, message: string): Pod => podWith({ state: { waiting: { reason, message } } });
+
+  test.for([
+    {
+      pod: waiting(
+        'ErrImagePull',
+        'failed to pull and unpack image: failed to resolve reference "registry.example/lab:1": registry.example/lab:1: not found',
+      ),
+      is: { kind: 'not_found', reason: 'imageMissing', retry: true },
+    },
+    {
+      pod: waiting(
+        'ErrImagePull',
+        'failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized',
+      ),
+      is: { kind: 'denied', reason: 'imageDenied', retry: false },
+    },
+    {
+      pod: waiting(
+        'ErrImagePull',
+        'pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed',
+      ),
+      is: { kind: 'denied', reason: 'imageDenied' },
+    },
+    {
+      pod: waiting('ErrImagePull', 'dial tcp 192.0.2.1:443: connect: connection refused'),
+      is: { kind: 'unreachable', reason: 'registryAway', retry: true },
+    },
+    {
+      pod: waiting('ErrImageNeverPull', 'Container image "berth.local/x:1" is not present with pull policy of Never'),
+      is: { kind: 'not_found', reason: 'imageMissing' },
+    },
+    {
+      pod: waiting('InvalidImageName', 'couldn\'t parse image name "A b"'),
+      is: { kind: 'rejected', reason: 'imageMissing', retry: false },
+    },
+    {
+      pod: waiting('ErrImagePull', 'no match for platform in manifest: not found'),
+      is: { kind: 'rejected', reason: 'imageUnfit', retry: false },
+    },
+    {
+      pod: waiting('ErrImagePull', 'write /var/lib/containerd/x: no space left on device'),
+      is: { kind: 'no_capacity', reason: 'diskFull' },
+    },
+    {
+      pod: waiting('RunContainerError', 'exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown'),
+      is: { kind: 'rejected', reason: 'imageUnfit', retry: false },
+    },
+    {
+      pod: podWith({
+        state: { terminated: { exitCode: 128, reason: 'StartError', message: 'exec /bin/sh: exec format error' } },
+      }),
+      is: { kind: 'rejected', reason: 'imageUnfit' },
+    },
+  ])('$pod.status.containerStatuses.0.state', ({ pod, is }) => {
+    expect(startFailureOf(pod)).toMatchObject(is);
+  });
+
+  const unschedulable = (message: string): Pod => ({
+    status: { conditions: [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message }] },
+  });
+
+  test('without free capacity has the text of the scheduler', () => {
+    const text = '0/1 nodes are available: 1 Insufficient cpu.';
+    expect(startFailureOf(unschedulable(text))).toMatchObject({
+      kind: 'no_capacity',
+      retry: true,
+      message: expect.stringContaining(text),
+    });
+    expect(startFailureOf(unschedulable('0/1 nodes are available: 1 Insufficient nvidia.com/gpu.'))).toMatchObject({
+      kind: 'no_capacity',
+      reason: 'gpuBusy',
+    });
+  });
+
+  test('a claim that may still bind is waited for; one that is gone is a bad mount', () => {
+    expect(startFailureOf(unschedulable('pod has unbound immediate PersistentVolumeClaims'))).toBeNull();
+    expect(startFailureOf(unschedulable('persistentvolumeclaim "data" not found'))).toMatchObject({
+      kind: 'rejected',
+      reason: 'badMount',
+    });
+  });
+
+  test.for(['ContainerCreating', 'PodInitializing', 'CrashLoopBackOff'])('%s is none', (reason) => {
+    expect(startFailureOf(waiting(reason, ''))).toBeNull();
+  });
+
+  test('a back-off without its error is waited for', () => {
+    expect(imageFault('x', 'ImagePullBackOff', 'Back-off pulling image "x"')).toBeNull();
+    expect(imageFault('x', 'ImagePullBackOff', 'Back-off pulling image "x": ErrImagePull: x: not found')).toMatchObject(
+      { reason: 'imageMissing' },
+    );
+  });
+
+  test('a node that refuses the Pod is no_capacity', () => {
+    expect(
+      refusalOfNode({
+        status: { phase: 'Failed', reason: 'OutOfcpu', message: 'Node did not have enough resource: cpu' },
+      }),
+    ).toMatchObject({
+      kind: 'no_capacity',
+      message: expect.stringContaining('Node did not have enough resource: cpu'),
+    });
+    expect(refusalOfNode(podWith({ state: terminated(1) }, { phase: 'Failed' }))).toBeNull();
+  });
+});
+
+describe('a Pod that may not be created', () => {
+  const event = (message: string, lastTimestamp = at) => ({
+    involvedObject: {},
+    metadata: {},
+    type: 'Warning',
+    reason: 'FailedCreate',
+    message: `create Pod a-0 in StatefulSet a failed error: ${message}`,
+    lastTimestamp,
+  });
+
+  test('by a quota is no_capacity with its text', () => {
+    const text = 'pods "a-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2';
+    expect(creationFailureOf([event(text)], atMs)).toMatchObject({
+      kind: 'no_capacity',
+      message: expect.stringContaining('small, requested: pods=1'),
+    });
+  });
+
+  test('by a policy is rejected', () => {
+    expect(creationFailureOf([event('admission webhook "guard" denied the request: no')], atMs)).toMatchObject({
+      kind: 'rejected',
+      retry: false,
+    });
+  });
+
+  test('events of before the start and of other kinds say nothing', () => {
+    expect(creationFailureOf([event('exceeded quota: small', '2026-11-24T02:00:00Z')], atMs)).toBeNull();
+    expect(creationFailureOf([{ ...event('x'), reason: 'SuccessfulCreate' }], atMs)).toBeNull();
+    expect(creationFailureOf([], atMs)).toBeNull();
+  });
+});
+
+describe('quantities', () => {
+  test.for<[string, number]>([
+    ['250m', 0.25],
+    ['2', 2],
+    ['1.5', 1.5],
+    ['64Mi', 67_108_864],
+    ['1e3', 1_000],
+    ['12345678n', 0.012345678],
+    ['3Ki', 3_072],
+    ['2G', 2e9],
+  ])('%s is %d', ([text, number]) => expect(quantityOf(text)).toBeCloseTo(number, 9));
+
+  test('thousandths are whole; other text is no number', () => {
+    expect(milliOf('1234567n')).toBe(1);
+    for (const text of ['', 'x', '1Q', 'm']) expect(quantityOf(text)).toBeNaN();
+  });
+});
+
+describe('counters read inside', () => {
+  test('understand versions 2 and 1 of control groups', () => {
+    const two = 'cpu_us 1500\nmemory 1000\ncache 200\npids 3\npids_max max\nnetwork 10 20\nnetwork 1 2\n';
+    expect(parseReading(two, 5)).toEqual({
+      atMs: 5,
+      cpuNs: 1_500_000,
+      memoryBytes: 800,
+      receivedBytes: 11,
+      sentBytes: 22,
+      readBytes: null,
+      writtenBytes: null,
+      processes: 3,
+      processLimit: null,
+    });
+    expect(parseReading('cpu_ns 7\nmemory 10\ncache 20\npids_max 64\n', 5)).toMatchObject({
+      cpuNs: 7,
+      memoryBytes: 0,
+      receivedBytes: null,
+      processLimit: 64,
+    });
+  });
+
+  test('without CPU or memory there are none', () => {
+    expect(parseReading('memory 10\n', 5)).toBeNull();
+    expect(parseReading('sh: not found\n', 5)).toBeNull();
+  });
+});
