@@ -18,6 +18,9 @@ const asServer = (identity: string): string[] => [
   `--authorization-kubeconfig=${config}/${identity}.kubeconfig`,
 ];
 
+/** By default the controllers create 20 objects a second. */
+const quick = ['--kube-api-qps=500', '--kube-api-burst=1000'];
+
 const sidecar = (name: string, ...rest: string[]): string[] => [
   `${programs}/${name}`,
   kubeconfig('admin'),
@@ -84,6 +87,7 @@ export const components = {
     '--use-service-account-credentials=true',
     '--leader-elect=false',
     '--bind-address=127.0.0.1',
+    ...quick,
     '--node-monitor-period=1s',
     '--node-monitor-grace-period=10s',
   ],
@@ -93,6 +97,7 @@ export const components = {
     ...asServer('scheduler'),
     '--leader-elect=false',
     '--bind-address=127.0.0.1',
+    ...quick,
   ],
   kubelet: ({ nodeAddress }: Layout) => [
     kubernetes,
