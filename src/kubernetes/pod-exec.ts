@@ -17,6 +17,8 @@ export interface PodExecRequest {
   command: readonly string[];
   stdin?: boolean;
   terminal?: { columns: number; rows: number } | null;
+  /** Reads all output until `limitOutput`: one stream must not keep back the other. */
+  unlimited?: boolean;
 }
 
 export interface PodExec {
@@ -29,6 +31,8 @@ export interface PodExec {
    * connection was lost, otherwise the reason that no command ran. May be left unhandled.
    */
   exited: Promise<number>;
+  /** Bounds unread output from now on, if the request held that back. */
+  limitOutput(): void;
   /** Leaves the command, which may go on. */
   close(): void;
 }
@@ -41,10 +45,11 @@ export interface StreamContext {
 }
 
 /**
- * Delay of the end of input. Sent while a short command ends, it would make some servers cut the
- * connection before the exit code is through.
+ * Silence before the end of input, until which output is read ahead. Servers of version 1.36 cut the
+ * connection, unread output and exit code included, when input comes after the end of a command.
  */
 const END_OF_INPUT_MS = 60;
+const READ_AHEAD_BYTES = 8 * 1024 * 1024;
 const PROTOCOLS = ['v5.channel.k8s.io', 'v4.channel.k8s.io'];
 const [STDIN, STDOUT, STDERR, STATUS, RESIZE] = [0, 1, 2, 3, 4] as const;
 
@@ -52,7 +57,7 @@ const [STDIN, STDOUT, STDERR, STATUS, RESIZE] = [0, 1, 2, 3, 4] as const;
 export async function openPodExec(
   { connection, namespace, stopping }: StreamContext,
   pod: string,
-  { container, command, stdin: hasInput = true, terminal = null }: PodExecRequest,
+  { container, command, stdin: hasInput = true, terminal = null, unlimited = false }: PodExecRequest,
   signal: AbortSignal,
 ): Promise<PodExec> {
   const flags = { stdin: hasInput, stdout: true, stderr: terminal === null, tty: terminal !== null };
@@ -67,7 +72,7 @@ export async function openPodExec(
   let streams: CommandStreams | undefined;
   const socket = await openChannels(
     { connection, path, query, protocols: PROTOCOLS, signal, stopping },
-    (opened) => (streams = new CommandStreams(opened, terminal === null, exit)),
+    (opened) => (streams = new CommandStreams(opened, { endsInput: terminal === null, unlimited }, exit)),
   );
   if (streams === undefined) throw new Error('an open socket has a receiver');
   const resize = async ({ columns, rows }: { columns: number; rows: number }): Promise<void> => {
@@ -75,42 +80,82 @@ export async function openPodExec(
     await socket.send(RESIZE, Buffer.from(JSON.stringify({ Width: columns, Height: rows }))).catch(() => {});
   };
   if (terminal !== null) await resize(terminal);
-  return { ...streams.ends, resize, exited: exit.promise, close: () => socket.close() };
+  const limitOutput = (): void => streams?.limit();
+  return { ...streams.ends, resize, exited: exit.promise, limitOutput, close: () => socket.close() };
 }
 
 class CommandStreams implements ChannelReceiver {
   readonly ends: Pick<PodExec, 'stdin' | 'stdout' | 'stderr'>;
   readonly #outputs: { stdout: ChannelOutput; stderr: ChannelOutput };
   readonly #exit: PromiseWithResolvers<number>;
+  readonly #socket: ChannelSocket;
+  #isUnlimited: boolean;
+  #readsAhead = false;
+  #isClosed = false;
+  #received = 0;
   #status: Buffer | undefined;
 
-  constructor(socket: ChannelSocket, endsInput: boolean, exit: PromiseWithResolvers<number>) {
+  constructor(
+    socket: ChannelSocket,
+    { endsInput, unlimited }: { endsInput: boolean; unlimited: boolean },
+    exit: PromiseWithResolvers<number>,
+  ) {
+    this.#socket = socket;
     this.#exit = exit;
-    const onChange = (): void => {
-      const { stdout, stderr } = this.#outputs;
-      if (stdout.isFull || stderr.isFull) socket.pause();
-      else socket.resume();
-    };
+    this.#isUnlimited = unlimited;
+    const onChange = (): void => this.#flow();
     this.#outputs = { stdout: new ChannelOutput(onChange), stderr: new ChannelOutput(onChange) };
     const stdin = new Writable({
       write: (chunk: Buffer, _encoding, done) => void socket.send(STDIN, chunk).then(() => done(), done),
       final: (done) => {
         done();
         // The end of a terminal's input is a key.
-        if (endsInput) setTimeout(() => socket.closeChannel(STDIN), END_OF_INPUT_MS);
+        if (endsInput) this.#endInput();
       },
     });
     stdin.on('error', () => {}); // input after the end of the command
     this.ends = { stdin, ...this.#outputs };
   }
 
+  limit(): void {
+    this.#isUnlimited = false;
+    this.#flow();
+  }
+
+  #flow(): void {
+    const { stdout, stderr } = this.#outputs;
+    const mayRead = this.#isUnlimited || (this.#readsAhead && this.#unread < READ_AHEAD_BYTES);
+    if ((stdout.isFull || stderr.isFull) && !mayRead) this.#socket.pause();
+    else this.#socket.resume();
+  }
+
+  #endInput(): void {
+    this.#readsAhead = true;
+    this.#flow();
+    const began = this.#received;
+    setTimeout(() => {
+      if (this.#isClosed) return;
+      // Output of a command that has ended may still arrive.
+      if (this.#received > began && this.#unread < READ_AHEAD_BYTES) return this.#endInput();
+      this.#readsAhead = false;
+      if (this.#status === undefined) this.#socket.closeChannel(STDIN);
+      this.#flow();
+    }, END_OF_INPUT_MS);
+  }
+
+  get #unread(): number {
+    return this.#outputs.stdout.readableLength + this.#outputs.stderr.readableLength;
+  }
+
   onMessage(channel: number, bytes: Buffer): void {
+    this.#received += bytes.length;
     if (channel === STDOUT) this.#outputs.stdout.put(bytes);
     else if (channel === STDERR) this.#outputs.stderr.put(bytes);
     else if (channel === STATUS) this.#status = Buffer.concat([this.#status ?? Buffer.alloc(0), bytes]);
   }
 
   onClosed(error: ApiError | undefined): void {
+    this.#isClosed = true;
     const { stdout, stderr } = this.#outputs;
     stdout.finish();
     stderr.finish();

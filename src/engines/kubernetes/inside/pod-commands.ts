@@ -81,7 +81,7 @@ async function openIn(
   const { terminal } = request;
   const exec = await cluster.exec(
     podName(id),
-    { container: MAIN_CONTAINER, command: wrapped(request), stdin: !noInput, terminal },
+    { container: MAIN_CONTAINER, command: wrapped(request), stdin: !noInput, terminal, unlimited: true },
     signal,
   );
   const channel = terminal === null ? exec.stderr : exec.stdout;
@@ -92,6 +92,7 @@ async function openIn(
     exec.close();
     throw error;
   }
+  exec.limitOutput();
   leaving?.addEventListener('abort', () => exec.close(), { once: true });
   return new Command(context, id, pod, exec, processId).open;
 }
