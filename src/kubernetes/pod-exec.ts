@@ -45,8 +45,8 @@ export interface StreamContext {
 }
 
 /**
- * Silence before the end of input, until which output is read ahead. Servers of version 1.36 cut the
- * connection, unread output and exit code included, when input comes after the end of a command.
+ * Silence before the end of input, until which output is read ahead. Servers of version 1.36 cut
+ * the connection, unread output and exit code included, when input comes after a command's end.
  */
 const END_OF_INPUT_MS = 60;
 const READ_AHEAD_BYTES = 8 * 1024 * 1024;
