@@ -80,6 +80,12 @@ const kubernetesEngine = named(
       .boolean()
       .default(false)
       .describe('Runs root inside as an unprivileged user of the node, which must support it'),
+    cpuOvercommit: z
+      .number()
+      .min(1)
+      .max(100)
+      .describe('Processors of instances for each processor of the nodes; by default one')
+      .optional(),
     nodeSelector: z.record(labelKey, labelText).describe('Labels of the nodes for instances').optional(),
     tolerations: z
       .array(

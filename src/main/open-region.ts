@@ -56,7 +56,7 @@ export const makeOpenRegion =
       nodePortRange: settings.nodePorts,
       nodePortAddress: address,
       commonDataFolder: null,
-      cpuOvercommit: 1,
+      cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1,
       hostMemoryMiB: 0,
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     };
