@@ -147,6 +147,8 @@ const values: Record<string, Json> = {
   'CreateCatalogImageRequest.ref': 'docker.io/library/python:3.13',
   'UpdateCatalogImageRequest.ref': 'docker.io/library/python:3.13',
   'ManagedImage.ref': 'docker.io/library/python:3.13',
+  'RegionSettings.simulated': { cpuCores: 64, memoryGB: 256, gpus: 8 },
+  'UpdateRegionRequest.name': 'Berlin',
   'CreateTypeRequest.name': 'cpu.4',
   'CreateTypeRequest.cpuCores': 4,
   'CreateTypeRequest.memoryGB': 8,
