@@ -29,7 +29,7 @@ export function makeBackOff({ firstMs, maxMs = firstMs, jitter = 0, random = Mat
     next() {
       const thisMs = pauseMs;
       pauseMs = Math.min(maxMs, pauseMs * 2);
-      return thisMs * (1 - jitter * random());
+      return jitter === 0 ? thisMs : thisMs * (1 - jitter * random());
     },
     reset() {
       pauseMs = firstMs;

@@ -32,7 +32,7 @@ import { deleteExpired } from './base/delete-expired.ts';
 import { makeSnapshotReconciler } from './volumes/reconcile-snapshot.ts';
 import { unmountUnused } from './volumes/mounts.ts';
 import { makeVolumeReconciler } from './volumes/reconcile-volume.ts';
-import type { RegionDrivers } from './base/regions.ts';
+import { makeEachRegion, type RegionDrivers } from './base/regions.ts';
 import type { Task } from './base/scheduler.ts';
 import type { Foundation } from './base/foundation.ts';
 
@@ -112,7 +112,9 @@ export function makeBackground(foundation: Foundation): Background {
 /** Running instances keep their mounts. */
 async function unmountAtStop(foundation: Foundation): Promise<void> {
   const stopping = foundation.time.deadline(UNMOUNT_AT_STOP_MS);
-  await unmountUnused({ ...foundation, stopping, inUse: () => false }).catch((error: unknown) =>
+  const deps = { ...foundation, stopping, inUse: () => false };
+  const unmountAll = makeEachRegion(foundation.regions, (drivers) => unmountUnused(deps, drivers));
+  await unmountAll().catch((error: unknown) =>
     foundation.log.warn({ err: error }, 'could not unmount all unused disks'),
   );
 }
@@ -150,41 +152,41 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
     foundation;
   const measurements = makeDiskMeasurements(foundation);
   const measureDeps = { ...foundation, measurements };
+  const unmountDeps = { ...foundation, inUse: diskHolders.inUse };
   const idleIntervalMs = Math.min(IDLE_INTERVAL_MS, idleLimits.checkEveryMs);
-  const sweep = async (): Promise<void> => {
-    for (const drivers of regions.all()) {
-      if (!drivers.health.answers) continue;
-      const seenAtMs = foundation.metering.clock.now();
-      await sweepRegion(foundation, drivers);
-      foundation.metering.saw(drivers.regionId, seenAtMs);
-      await handleOrphans(foundation, drivers);
-    }
+  const sweep = async (drivers: RegionDrivers): Promise<void> => {
+    if (!drivers.health.answers) return;
+    const seenAtMs = foundation.metering.clock.now();
+    await sweepRegion(foundation, drivers);
+    foundation.metering.saw(drivers.regionId, seenAtMs);
+    await handleOrphans(foundation, drivers);
   };
-  const sweepAllDisks = async (): Promise<void> => {
-    for (const drivers of regions.all()) {
-      await sweepDisks(foundation, drivers);
-      await deleteDiskOrphans(foundation, drivers);
-    }
+  const sweepAllDisks = async (drivers: RegionDrivers): Promise<void> => {
+    await sweepDisks(foundation, drivers);
+    await deleteDiskOrphans(foundation, drivers);
   };
-  const measure = async (): Promise<void> => {
-    await measureInstantDisks(measureDeps);
+  const measure = async (drivers: RegionDrivers): Promise<void> => {
+    await measureInstantDisks(measureDeps, drivers);
     await measurements.publish();
     scheduler.runSoon(FULL_DISK_SCAN);
   };
   const task = (name: string, intervalMs: number, run: () => Promise<void>): Task => ({ name, intervalMs, run });
+  const overlapping = (...given: Parameters<typeof task>): Task => ({ ...task(...given), overlaps: true });
+  const inEach = (name: string, intervalMs: number, work: (drivers: RegionDrivers) => Promise<void>): Task =>
+    overlapping(name, intervalMs, makeEachRegion(regions, work));
   return [
-    task('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
-    task(PROBE_TASK, PROBE_INTERVAL_MS, probe),
-    task(EGRESS_TASK, EGRESS_INTERVAL_MS, applyEgress),
-    task(SWEEP_TASKS[0], SWEEP_INTERVAL_MS, sweep),
-    task(SWEEP_TASKS[1], SWEEP_INTERVAL_MS, sweepAllDisks),
+    overlapping('free space', FREE_SPACE_INTERVAL_MS, () => freeSpace.measure()),
+    overlapping(PROBE_TASK, PROBE_INTERVAL_MS, probe),
+    overlapping(EGRESS_TASK, EGRESS_INTERVAL_MS, applyEgress),
+    inEach(SWEEP_TASKS[0], SWEEP_INTERVAL_MS, sweep),
+    inEach(SWEEP_TASKS[1], SWEEP_INTERVAL_MS, sweepAllDisks),
     task(FULL_DISK_SCAN, MEASURE_INTERVAL_MS, makeFullDiskScan(measureDeps)),
-    task('measure disks', MEASURE_INTERVAL_MS, measure),
-    task('walk disks', MEASURE_INTERVAL_MS, () => measureByWalking(measureDeps)),
-    task('measure root disks', MEASURE_INTERVAL_MS, () => measureRootDisks(measureDeps)),
+    inEach('measure disks', MEASURE_INTERVAL_MS, measure),
+    inEach('walk disks', MEASURE_INTERVAL_MS, (drivers) => measureByWalking(measureDeps, drivers)),
+    inEach('measure root disks', MEASURE_INTERVAL_MS, (drivers) => measureRootDisks(measureDeps, drivers)),
     task('watch disks', DISK_WATCH_INTERVAL_MS, makeDiskWatch(measureDeps)),
     task('allocate volumes', ALLOCATE_INTERVAL_MS, () => foundation.allocator.run()),
-    task('unmount disks', UNMOUNT_INTERVAL_MS, () => unmountUnused({ ...foundation, inUse: diskHolders.inUse })),
+    inEach('unmount disks', UNMOUNT_INTERVAL_MS, (drivers) => unmountUnused(unmountDeps, drivers)),
     task('health', HEALTH_INTERVAL_MS, () => health.check()),
     task('scheduled stops', STOP_DUE_INTERVAL_MS, makeStopDue(foundation)),
     task('off-peak windows', STOP_DUE_INTERVAL_MS, makeOffPeakWindows(foundation)),

@@ -84,6 +84,30 @@ export const rootDiskFacts = ({ health: { probe } }: Pick<RegionDrivers, 'health
   keepsRootDisk: probe?.capabilities.keepsRootDisk ?? true,
 });
 
+/**
+ * Returns a run of the work in all regions at once, except where it still runs: a region that hangs
+ * or fails delays no other. Rejects with the first failure, when all have ended.
+ */
+export function makeEachRegion(
+  regions: Pick<Regions, 'all'>,
+  work: (drivers: RegionDrivers) => Promise<void>,
+): () => Promise<void> {
+  const underWay = new Set<RegionDrivers>();
+  const runIn = async (drivers: RegionDrivers): Promise<void> => {
+    underWay.add(drivers);
+    try {
+      await work(drivers);
+    } finally {
+      underWay.delete(drivers);
+    }
+  };
+  return async () => {
+    const idle = regions.all().filter((drivers) => !underWay.has(drivers));
+    const failed = (await Promise.allSettled(idle.map(runIn))).find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+  };
+}
+
 /** Passes an engine without an answer yet: the reconciler finds out. */
 export function refuseWithoutSaving({ regionId, health }: RegionDrivers): void {
   if (health.probe?.capabilities.saveImage !== false) return;

@@ -1,4 +1,4 @@
-/** Runs background tasks at their intervals, at most once at a time each, and records each run. */
+/** Runs background tasks at their intervals, and records each run. */
 import { errorText } from '../../domain/unknown-error.ts';
 import type { TaskDeps } from './deps.ts';
 
@@ -6,6 +6,8 @@ import type { TaskDeps } from './deps.ts';
 export interface Task {
   name: string;
   intervalMs: number;
+  /** Begins a run while others are under way: for `makeEachRegion`. Default: one at a time. */
+  overlaps?: boolean;
   run(): Promise<void>;
 }
 
@@ -22,7 +24,7 @@ export interface TaskStatus {
 
 export interface Scheduler {
   start(tasks: readonly Task[]): void;
-  /** Runs the task now, or once more after the run under way. */
+  /** Runs the task now, and once more after the runs under way. */
   runSoon(name: string): void;
   statuses(): TaskStatus[];
   stop(): Promise<void>;
@@ -31,6 +33,7 @@ export interface Scheduler {
 interface Entry {
   task: Task;
   status: TaskStatus;
+  underWay: number;
   isRequested: boolean;
 }
 
@@ -42,8 +45,10 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
   const intervals: (() => void)[] = [];
   const underWay = new Set<Promise<void>>();
 
-  const runOnce = async ({ task, status }: Entry): Promise<void> => {
+  const runOnce = async (entry: Entry): Promise<void> => {
+    const { task, status } = entry;
     const startedMs = time.elapsed();
+    entry.underWay += 1;
     status.running = true;
     status.lastStartedAtMs = time.now();
     try {
@@ -54,18 +59,20 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
       status.lastError = errorText(error);
       log.warn({ err: error, task: task.name }, 'a background task failed; it runs again at its interval');
     } finally {
-      status.running = false;
+      entry.underWay -= 1;
+      status.running = entry.underWay > 0;
       status.runs += 1;
       status.lastDurationMs = Math.round(time.elapsed() - startedMs);
     }
   };
 
   const run = (entry: Entry): void => {
-    if (entry.status.running || stopping.aborted) return;
-    entry.isRequested = false;
+    const { task, status } = entry;
+    if ((status.running && task.overlaps !== true) || stopping.aborted) return;
+    entry.isRequested &&= status.running;
     const promise: Promise<void> = runOnce(entry).finally(() => {
       underWay.delete(promise);
-      if (entry.isRequested) run(entry);
+      if (entry.isRequested && !status.running) run(entry);
     });
     underWay.add(promise);
   };
@@ -76,7 +83,7 @@ export function makeScheduler({ time, log, stopping }: SchedulerDeps): Scheduler
         const { name, intervalMs } = task;
         const never = { lastStartedAtMs: null, lastDurationMs: null, lastError: null };
         const status = { name, intervalMs, running: false, runs: 0, failures: 0, ...never };
-        const entry: Entry = { task, status, isRequested: false };
+        const entry: Entry = { task, status, underWay: 0, isRequested: false };
         entries.set(name, entry);
         intervals.push(time.every(intervalMs, () => run(entry)));
       }

@@ -4,7 +4,7 @@ import { asError, errorText, reasonText } from '../../domain/unknown-error.ts';
 import type { Probe } from '../../engines/contract.ts';
 import { regionWithUsage, saveRegionTotals, type RegionCapacity } from '../../store/tables/catalog.ts';
 import { reevaluateQueue } from './queue.ts';
-import type { RegionDrivers } from '../base/regions.ts';
+import { makeEachRegion, type RegionDrivers } from '../base/regions.ts';
 import { makeReminder, type Reminder } from '../base/outage-log.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { sweepRegion } from '../orphans/sweep.ts';
@@ -19,9 +19,7 @@ const PROBE_DEADLINE_MS = 10_000;
 /** Returns the task. An engine that is away is logged at once, then at growing intervals. */
 export function makeProbe(deps: ProbeDeps): () => Promise<void> {
   const outages = new Map<RegionDrivers, Reminder>();
-  return async () => {
-    await Promise.all(deps.regions.all().map((drivers) => probeEngine(deps, drivers, outages)));
-  };
+  return makeEachRegion(deps.regions, (drivers) => probeEngine(deps, drivers, outages));
 }
 
 async function probeEngine(

@@ -88,8 +88,10 @@ const APPLY_MS = 30_000;
  */
 export function makeApplyEgress(deps: Pick<TaskDeps, 'store' | 'regions' | 'log' | 'time' | 'stopping'>) {
   const applied = new Map<RegionDrivers, EgressPolicies>();
+  const underWay = new Set<RegionDrivers>();
   const pass = async (drivers: RegionDrivers, policies: EgressPolicies): Promise<void> => {
-    if (isDeepStrictEqual(applied.get(drivers), policies)) return;
+    if (underWay.has(drivers) || isDeepStrictEqual(applied.get(drivers), policies)) return;
+    underWay.add(drivers);
     try {
       await drivers.engine.setEgress(policies, deadlineWithin(deps, APPLY_MS));
       applied.set(drivers, policies);
@@ -100,6 +102,8 @@ export function makeApplyEgress(deps: Pick<TaskDeps, 'store' | 'regions' | 'log'
           { region: drivers.regionId, reason: errorText(error) },
           'an egress policy is not enforced; Berth retries',
         );
+    } finally {
+      underWay.delete(drivers);
     }
   };
   return async (): Promise<{ passed: Promise<unknown> }> => {

@@ -37,8 +37,8 @@ type UsageMode = 'instant' | 'walk';
 
 const modeOf = ({ usage }: StorageCapabilities): UsageMode => (usage === 'walk' ? 'walk' : 'instant');
 
-export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
-  await eachPage(deps, 'instant', async (disks, volumes) => {
+export async function measureInstantDisks(deps: MeasureDeps, drivers: RegionDrivers): Promise<void> {
+  await eachPage(deps, drivers, 'instant', async (disks, volumes) => {
     for (let from = 0; from < disks.length && !deps.stopping.aborted; from += CONCURRENCY) {
       const batch = disks.slice(from, from + CONCURRENCY);
       await Promise.all(batch.map((disk) => tryMeasure(deps, disk, volumes.get(disk.id))));
@@ -46,8 +46,8 @@ export async function measureInstantDisks(deps: MeasureDeps): Promise<void> {
   });
 }
 
-export async function measureByWalking(deps: MeasureDeps): Promise<void> {
-  await eachPage(deps, 'walk', async (disks, volumes) => {
+export async function measureByWalking(deps: MeasureDeps, drivers: RegionDrivers): Promise<void> {
+  await eachPage(deps, drivers, 'walk', async (disks, volumes) => {
     for (const disk of disks) {
       if (deps.stopping.aborted) return;
       const beganMs = deps.time.elapsed();
@@ -67,20 +67,22 @@ async function pauseAfterWalk(
 
 type PageCallback = (disks: LocatedDisk[], volumes: ReadonlyMap<string, Volume>) => Promise<void>;
 
-async function eachPage(deps: MeasureDeps, mode: UsageMode, callback: PageCallback): Promise<void> {
-  const { store, regions } = deps;
-  for (const drivers of regions.all()) {
-    for (let after = ''; !deps.stopping.aborted;) {
-      const page = await disksOfRegion(store.read, drivers.regionId, after, PAGE_SIZE);
-      const last = page.at(-1);
-      if (!last) break;
-      after = diskKey(last);
-      const disks = page
-        .map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }))
-        .filter(({ storage }) => modeOf(storage.capabilities()) === mode);
-      const ids = disks.filter(({ kind }) => kind === 'volume').map(({ id }) => id);
-      await callback(disks, await volumesAmong(store.read, ids));
-    }
+async function eachPage(
+  { store, stopping }: MeasureDeps,
+  drivers: RegionDrivers,
+  mode: UsageMode,
+  callback: PageCallback,
+): Promise<void> {
+  for (let after = ''; !stopping.aborted;) {
+    const page = await disksOfRegion(store.read, drivers.regionId, after, PAGE_SIZE);
+    const last = page.at(-1);
+    if (!last) return;
+    after = diskKey(last);
+    const disks = page
+      .map((disk) => ({ ...disk, storage: poolNamed(drivers, disk.pool).storage }))
+      .filter(({ storage }) => modeOf(storage.capabilities()) === mode);
+    const ids = disks.filter(({ kind }) => kind === 'volume').map(({ id }) => id);
+    await callback(disks, await volumesAmong(store.read, ids));
   }
 }
 
@@ -185,16 +187,14 @@ const WALK_S = 60;
 const DU_BLOCK = 1024;
 
 /** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
-export async function measureRootDisks(deps: MeasureDeps): Promise<void> {
-  for (const drivers of deps.regions.all()) {
-    if (!drivers.health.answers) continue;
-    for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
-      if (deps.stopping.aborted) return;
-      const beganMs = deps.time.elapsed();
-      await tryMeasureRoot(deps, drivers, instanceId(id));
-      const tookMs = Math.max(0, deps.time.elapsed() - beganMs - CPU_SAMPLE_MS);
-      await pauseAfterWalk(deps, tookMs, LONGEST_ROOT_PAUSE_MS);
-    }
+export async function measureRootDisks(deps: MeasureDeps, drivers: RegionDrivers): Promise<void> {
+  if (!drivers.health.answers) return;
+  for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
+    if (deps.stopping.aborted) return;
+    const beganMs = deps.time.elapsed();
+    await tryMeasureRoot(deps, drivers, instanceId(id));
+    const tookMs = Math.max(0, deps.time.elapsed() - beganMs - CPU_SAMPLE_MS);
+    await pauseAfterWalk(deps, tookMs, LONGEST_ROOT_PAUSE_MS);
   }
 }
 

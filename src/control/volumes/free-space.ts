@@ -5,7 +5,7 @@ import { Refusal } from '../../domain/refusal.ts';
 import { setPoolWarned, poolsOf, savePool, type Pool } from '../../store/tables/pools.ts';
 import type { TaskDeps } from '../base/deps.ts';
 import { raceAbort } from '../../async/abort.ts';
-import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
+import { makeEachRegion, type PoolDrivers, type RegionDrivers } from '../base/regions.ts';
 import type { Allocator } from './allocate.ts';
 import { measureAllocations } from './allocations.ts';
 import { notifyAdministrators } from '../base/notify-administrators.ts';
@@ -69,10 +69,11 @@ export function makeFreeSpaceMonitor(deps: FreeSpaceDeps): FreeSpaceMonitor {
       log.warn({ region: regionId, ...data }, 'a pool is nearly full: add space to the pool, or delete disks');
   }
 
+  const measureRegions = makeEachRegion(regions, measureRegion);
   return {
     async measure() {
       lastDataSpace = await measured('data folder', deps.dataSpace);
-      for (const drivers of regions.all()) await measureRegion(drivers);
+      await measureRegions();
     },
     refuseIfNearlyFull(pools) {
       const fileSystems = [

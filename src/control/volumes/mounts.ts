@@ -4,7 +4,7 @@ import { StorageFault } from '../../storage/contract.ts';
 import type { DiskFiles } from '../../storage/files.ts';
 import { disksInUse } from '../../store/tables/disk-users.ts';
 import { raceAbort } from '../../async/abort.ts';
-import type { PoolDrivers } from '../base/regions.ts';
+import type { PoolDrivers, RegionDrivers } from '../base/regions.ts';
 import { deadlineWithin, type TaskDeps } from '../base/deps.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import type { Volume } from '../../domain/volume.ts';
@@ -45,8 +45,8 @@ interface UnmountDeps extends TaskDeps {
   inUse: (disk: DiskId) => boolean;
 }
 
-export async function unmountUnused(deps: UnmountDeps): Promise<void> {
-  for (const { pools } of deps.regions.all()) for (const pool of pools) await unmountIn(deps, pool);
+export async function unmountUnused(deps: UnmountDeps, { pools }: RegionDrivers): Promise<void> {
+  for (const pool of pools) await unmountIn(deps, pool);
 }
 
 async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<void> {
@@ -67,6 +67,6 @@ async function unmountIn(deps: UnmountDeps, { storage }: PoolDrivers): Promise<v
 
 /** Checks again under the mutex: a new user writes its need before it mounts. */
 async function unmount({ store, inUse }: UnmountDeps, storage: PoolDrivers['storage'], disk: DiskId): Promise<void> {
-  if ((await disksInUse(store.read, [disk])).size > 0 || inUse(disk)) return;
+  if ((await disksInUse(store.read, [disk])).has(diskKey(disk)) || inUse(disk)) return;
   await storage.unmount(disk);
 }

@@ -36,6 +36,17 @@ onBothEngines('disks on the host', (open) => {
     await becomes([`data/${one}`, shared, v]);
   });
 
+  test('are unmounted in a region where no instance of the account runs', async () => {
+    const fixture = await diskFixture(await open());
+    const id = await fixture.running();
+    const { accountId } = fixture.world.caller;
+    const elsewhere = { kind: 'shared', id: `${accountId}/00000002-0000-4000-8000-000000000002` } as const;
+    await fixture.memory.create(elsewhere, 20, new AbortController().signal);
+    await fixture.memory.mount(elsewhere);
+    await fixture.unmount();
+    expect([...fixture.memory.mounted].toSorted()).toEqual([`data/${id}`, `shared/${fixture.sharedId}`]);
+  });
+
   test('are mounted when an instance runs, stopped and started many times under the sweep', async () => {
     const fixture = await diskFixture(await open());
     const id = await fixture.running();

@@ -44,13 +44,13 @@ export function measuring(world: World, wake: () => void = () => {}): Measuring 
   return {
     warned,
     async measure() {
-      await measureInstantDisks(measureDeps);
-      await measureByWalking(measureDeps);
+      await measureInstantDisks(measureDeps, world.drivers);
+      await measureByWalking(measureDeps, world.drivers);
       await lookIntoFull();
       await measurements.publish();
     },
-    measureRoots: () => measureRootDisks(measureDeps),
-    unmount: (inUse = () => false) => unmountUnused({ ...deps, inUse }),
+    measureRoots: () => measureRootDisks(measureDeps, world.drivers),
+    unmount: (inUse = () => false) => unmountUnused({ ...deps, inUse }, world.drivers),
     async sweep() {
       await sweepDisks(deps, world.drivers);
       await deleteDiskOrphans(deps, world.drivers);

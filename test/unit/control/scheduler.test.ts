@@ -65,6 +65,27 @@ test('runs a task once at a time, and once more when it is requested meanwhile',
   expect(scheduler.statuses()).toMatchObject([{ runs: 2, running: false }]);
 });
 
+test('begins an overlapping task while a run is under way, and a requested run after all of them', async () => {
+  const { scheduler, tick } = fixture();
+  const ends: (() => void)[] = [];
+  scheduler.start([{ ...task(() => new Promise((resolve) => ends.push(resolve))), overlaps: true }]);
+  tick();
+  tick();
+  expect(ends).toHaveLength(2);
+  scheduler.runSoon('probe');
+  expect(ends).toHaveLength(3);
+  ends[1]?.();
+  ends[2]?.();
+  await settled();
+  expect([ends.length, scheduler.statuses()[0]?.running]).toEqual([3, true]);
+  ends[0]?.();
+  await settled();
+  expect(ends).toHaveLength(4);
+  ends[3]?.();
+  await settled();
+  expect(scheduler.statuses()).toMatchObject([{ runs: 4, running: false }]);
+});
+
 test('stops when no run is under way, and starts none afterwards', async () => {
   const { scheduler, stopping, ticks, tick } = fixture();
   const ends: (() => void)[] = [];
