@@ -27,8 +27,8 @@ export interface Resources {
 export interface SeenTimes {
   /** Time that really passed. */
   nowMs: number;
-  /** Begin of the last sweep that the engine answered. */
-  sweptAtMs: number;
+  /** Begin of the last sweep that the region's engine answered. */
+  sweptAtMs: (regionId: string) => number;
   /** Clock steps that no server could see, because none ran. */
   unseenStepsMs: number;
   spotGraceMs: number;
@@ -125,7 +125,7 @@ export class Books {
     const since = this.#since.get(key) ?? nowMs;
     this.#since.set(key, since);
     const isSwept = period.meter === 'compute' && period.closedAtMs === null;
-    const most = (isSwept ? Math.max(sweptAtMs, since) : nowMs) - since + SLACK_MS + unseenStepsMs;
+    const most = (isSwept ? Math.max(sweptAtMs(period.regionId), since) : nowMs) - since + SLACK_MS + unseenStepsMs;
     if (paidMs(period) <= most) return [];
     return [`the period ${period.id} of ${period.subjectId} is charged for ${paidMs(period)} ms, of at most ${most}`];
   }

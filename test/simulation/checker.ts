@@ -9,7 +9,14 @@ import { SqliteConnection } from '../../src/store/db/sqlite-kysely.ts';
 import type { SnapshotRow } from '../../src/store/tables/snapshots.ts';
 import type { VolumeRow } from '../../src/store/tables/volumes.ts';
 import { Books, type SeenTimes } from './books.ts';
-import { ownersOfChanges, unjustifiedStop, wrongQueue, supersededEntries } from './fairness.ts';
+import {
+  ownersOfChanges,
+  supersededEntries,
+  unjustifiedStop,
+  wrongPlaces,
+  wrongQueue,
+  type OpenRegion,
+} from './fairness.ts';
 import {
   overbooked,
   wrongCounts,
@@ -30,10 +37,9 @@ import {
 import type { Model } from './model.ts';
 import { MoneyBooks } from './money-books.ts';
 import { nameOf } from './storage.ts';
-import { region } from './template.ts';
+import { regions } from './template.ts';
 
-interface RegionRow {
-  id: string;
+interface RegionRow extends OpenRegion {
   cpuMilliUsed: number;
   memoryMiBUsed: number;
   gpusUsed: number;
@@ -72,6 +78,7 @@ export class Checker {
   /** Source of each copied disk, deleted ones included. */
   readonly #copyOf = new Map<string, string>();
   #accounts: AccountRow[] = [];
+  #regions: RegionRow[] = [];
   #lastEvent = 0;
   readonly #seq = new Map<string, number>();
   readonly dirty = new Set<string>();
@@ -221,9 +228,12 @@ export class Checker {
       );
     const all = [...this.instances.values()];
     if (dirty.has('instance') || dirty.has('region')) {
-      const regions = this.rows<RegionRow>('select * from region').map(countsOf);
+      const rows = this.rows<RegionRow>('select * from region');
+      const regions = rows.map(countsOf);
       wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
       wrong.push(...supersededEntries(before.instances, all, regions), ...wrongQueue(all));
+      if (dateMs !== null) wrong.push(...wrongPlaces(before.instances, all, [this.#regions, rows]));
+      this.#regions = rows;
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
       wrong.push(...wrongPorts(this.rows<PortRow>('select regionId, nodePort, instanceId, port from nodePort'), all));
@@ -257,7 +267,13 @@ export class Checker {
       const before = this.instances.get(row.id);
       const same = before !== undefined && isSame(before.row, row);
       const stored = { row, instance: same ? before.instance : instanceFromRow(row) };
-      if (!same) wrong.push(...wrongText(stored, region));
+      if (!same)
+        wrong.push(
+          ...wrongText(
+            stored,
+            regions.find(({ id }) => id === row.regionId),
+          ),
+        );
       if (before && row.generation < before.row.generation) wrong.push(`the generation of ${row.id} went back`);
       if (before?.instance.desired === 'released' && row.desired !== 'released')
         wrong.push(`${row.id} was released, and its desired state is ${row.desired}`);

@@ -74,7 +74,8 @@ function attempt(world: World, request: Request, nth: number): void {
       hear(() => {
         if (error instanceof Refusal) {
           schedule.say(`${text} is refused: ${error.code} ${error.message}`);
-          if (request.mustSucceed && error.code !== 'in_use') world.fail(`${text} is refused: ${error.message}`);
+          const passes = error.code === 'in_use' || error.code === 'precondition_failed';
+          if (request.mustSucceed && !passes) world.fail(`${text} is refused: ${error.message}`);
           if (request.mustSucceed) return again();
           done();
           request.refused(error);

@@ -8,19 +8,29 @@ import { fileOf } from '../../src/engines/simulated/container.ts';
 import { openRequests } from './client.ts';
 import { wrongAtRest, type StoredInstance } from './invariants.ts';
 import { ownImages } from './instance-requests.ts';
-import { ids, region } from './template.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
+import { ids } from './template.ts';
 import type { World } from './world.ts';
 
-export function unfinished(world: World): string[] {
-  const { checker, engine, server, storage } = world;
+/** Of one region, or of all. */
+export function unfinished(world: World, ...only: SimulatedRegion[]): string[] {
+  const { server } = world;
   if (!server?.running) return ['no server is up'];
   const [waiting] = openRequests.get(world) ?? [];
   if (waiting) return [`nobody has answered: ${waiting.text}`];
-  const busy = checker.rows<{ id: string }>(
-    'select id from instance where leaseOwner is not null union select id from volume where leaseOwner is not null union select id from snapshot where leaseOwner is not null',
+  return (only.length > 0 ? only : world.regions).flatMap((one) => unfinishedIn(world, one));
+}
+
+function unfinishedIn(world: World, { engine, storage, region }: SimulatedRegion): string[] {
+  const { checker } = world;
+  const sql = ['instance', 'volume', 'snapshot'].map(
+    (table) => `select id from ${table} where leaseOwner is not null and regionId = ?`,
   );
+  const busy = checker.rows<{ id: string }>(sql.join(' union '), region.id, region.id, region.id);
   if (busy.length > 0) return busy.map(({ id }) => `${id} is in hand`);
-  const all = [...checker.instances.values()];
+  const inRegion = <Row extends { regionId: string }>(rows: Iterable<Row>): Row[] =>
+    [...rows].filter(({ regionId }) => regionId === region.id);
+  const all = [...checker.instances.values()].filter(({ row }) => row.regionId === region.id);
   const past = new Map(
     checker
       .rows<{ subjectId: string; count: number }>(
@@ -61,12 +71,14 @@ export function unfinished(world: World): string[] {
       wrong.push(`${row.id} has other node ports than it says`);
   }
   for (const { id, unfinished } of checker.rows<{ id: string; unfinished: string }>(
-    "select id, unfinished from instance where unfinished <> '[]'",
+    "select id, unfinished from instance where unfinished <> '[]' and regionId = ?",
+    region.id,
   ))
     wrong.push(`${id} is at rest, and still names ${unfinished}`);
-  for (const { id, state } of ownImages(world))
-    if (state === 'Saving' || state === 'Deleting') wrong.push(`image ${id} is still ${state}`);
-  for (const { id, status, sizeGB, operation } of checker.volumes.values()) {
+  for (const { id, state, regionId } of ownImages(world))
+    if (regionId === region.id && (state === 'Saving' || state === 'Deleting'))
+      wrong.push(`image ${id} is still ${state}`);
+  for (const { id, status, sizeGB, operation } of inRegion(checker.volumes.values())) {
     const there = storage.there.has(`volume/${id}`);
     if (status === 'Pending' || status === 'Terminating') wrong.push(`volume ${id} is still ${status}`);
     if ((status === 'Bound') !== there)
@@ -76,7 +88,7 @@ export function unfinished(world: World): string[] {
     if (status === 'Bound' && JSON.parse(operation).endedAtMs === null)
       wrong.push(`volume ${id} is Bound, and its operation has not ended`);
   }
-  for (const { id, status } of checker.snapshots.values()) {
+  for (const { id, status } of inRegion(checker.snapshots.values())) {
     const there = storage.there.has(`snapshot/${id}`);
     if (status === 'Pending' || status === 'Terminating') wrong.push(`snapshot ${id} is still ${status}`);
     if ((status === 'Ready') !== there)
@@ -110,13 +122,13 @@ const disksOfInstance = ({ instance }: Pick<StoredInstance, 'instance'>): string
 
 /** Objects left after everything was deleted. */
 export function leftovers(world: World): string[] {
-  const { checker, engine, storage } = world;
-  const wrong = ownedBy(engine.host, ids.installation).map(
-    ({ kind, engineName }) => `the engine still holds the ${kind} ${engineName}`,
-  );
-  for (const disk of storage.there.keys()) {
-    if (!disk.startsWith('shared/')) wrong.push(`${disk} is left`);
-  }
+  const { checker } = world;
+  const wrong = world.regions.flatMap(({ engine, storage }) => [
+    ...ownedBy(engine.host, ids.installation).map(
+      ({ kind, engineName }) => `the engine still holds the ${kind} ${engineName}`,
+    ),
+    ...[...storage.there.keys()].filter((disk) => !disk.startsWith('shared/')).map((disk) => `${disk} is left`),
+  ]);
   for (const { id } of checker.rows<{ id: string }>('select id from disk'))
     if (!id.startsWith('shared/')) wrong.push(`${id} is left written down`);
   for (const table of ['nodePort', 'mount', 'volume', 'snapshot'])

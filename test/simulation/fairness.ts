@@ -75,6 +75,32 @@ export const wrongQueue = (all: readonly StoredInstance[]): string[] =>
       ({ row }) => `${row.id} is queued, its desired state is ${row.desired}, and holds capacity: ${row.holdsCapacity}`,
     );
 
+export interface OpenRegion {
+  id: string;
+  drain: string | null;
+  inCatalog: number;
+}
+
+/** A retired region takes no launches, a drained one gives no capacity; adoption ignores both. */
+export function wrongPlaces(
+  before: ReadonlyMap<string, StoredInstance>,
+  after: readonly StoredInstance[],
+  regions: readonly (readonly OpenRegion[])[],
+): string[] {
+  const both = (id: string, isSo: (region: OpenRegion) => boolean): boolean =>
+    regions.every((all) => all.some((one) => one.id === id && isSo(one)));
+  return after.flatMap(({ row: { id, regionId, holdsCapacity }, instance }) => {
+    const was = before.get(id)?.row;
+    if (was?.holdsCapacity === holdsCapacity || instance.operation.cause === 'operator') return [];
+    const isRetired = was === undefined && both(regionId, ({ inCatalog }) => inCatalog === 0);
+    const isDrained = holdsCapacity === 1 && both(regionId, ({ drain }) => drain !== null);
+    return [
+      ...(isRetired ? [`${id} was launched in a retired region`] : []),
+      ...(isDrained ? [`${id} got capacity of a drained region`] : []),
+    ];
+  });
+}
+
 interface Listed {
   id: string;
   ownerId: string;

@@ -3,6 +3,7 @@ import type { Action, InstanceStatus } from '../../src/domain/instance-states.ts
 import { sendRequest, type Request } from './client.ts';
 import { instanceAction, createSshKey, launch, serialOf } from './requests.ts';
 import { unfinished } from './convergence.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
 import { callers } from './template.ts';
 import type { World } from './world.ts';
 
@@ -30,14 +31,15 @@ const actions: readonly (readonly [Action, InstanceStatus])[] = [
   ['terminate', 'Released'],
 ];
 
-export async function runWithoutFaults(world: World, until: Until): Promise<void> {
+export async function runWithoutFaults(world: World, region: SimulatedRegion, until: Until): Promise<void> {
   const [caller] = callers;
   if (!caller) throw new Error('there are callers');
-  const { schedule, engine } = world;
+  const { schedule } = world;
+  const { engine } = region;
   // Waits out a paused process.
   await until(() => schedule.nowMs >= (world.server?.pausedUntilMs ?? 0), Infinity);
-  schedule.say('without faults');
-  const first = await launchNew(world, caller, until);
+  schedule.say(`without faults in ${region.region.name}`);
+  const first = await launchNew(world, region, caller, until);
   if (first === null) return;
   // Usually during a reconcile, which must run again.
   schedule.later(schedule.between(0, KEY_WITHIN_MS), () =>
@@ -45,8 +47,8 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
   );
   if (!(await reaches(world, until, first, 'Running', SOON_MS))) return;
   const keyedByMs = schedule.nowMs + KEY_WITHIN_MS;
-  if (!(await until(() => schedule.nowMs > keyedByMs && unfinished(world).length === 0, SOON_MS)))
-    return world.fail(`without faults it does not converge: ${unfinished(world).join('; ')}`);
+  if (!(await until(() => schedule.nowMs > keyedByMs && unfinished(world, region).length === 0, SOON_MS)))
+    return world.fail(`without faults it does not converge: ${unfinished(world, region).join('; ')}`);
   for (const [action, status] of actions) {
     const sinceMs = schedule.nowMs;
     if (!(await succeed(world, until, instanceAction(world, caller, action, first, `fair ${serialOf(world)}`)))) return;
@@ -58,7 +60,7 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
     if (action === 'restart' && (container?.startedAtMs ?? 0) < sinceMs)
       return world.fail(`${first} was restarted, and still has its earlier run`);
   }
-  const second = await launchNew(world, caller, until);
+  const second = await launchNew(world, region, caller, until);
   if (second === null) return;
   const pullsByMs = schedule.nowMs + PULLS_BY_MS;
   await until(() => schedule.nowMs >= pullsByMs, Infinity);
@@ -69,7 +71,7 @@ export async function runWithoutFaults(world: World, until: Until): Promise<void
 }
 
 /** Launches with an image that no engine has yet, and deletes the image. */
-async function launchNew(world: World, caller: Caller, until: Until): Promise<string | null> {
+async function launchNew(world: World, region: SimulatedRegion, caller: Caller, until: Until): Promise<string | null> {
   const name = `fair.local/image:${serialOf(world)}`;
   let imageId = '';
   const plain = { caller, sent: () => {}, refused: () => {} };
@@ -84,7 +86,7 @@ async function launchNew(world: World, caller: Caller, until: Until): Promise<st
   };
   if (!(await succeed(world, until, create))) return null;
   const known = new Set(world.model.instances.keys());
-  const request = launch(world, caller, `fair ${serialOf(world)}`, { ownImage: imageId, ports: [80] });
+  const request = launch(world, caller, `fair ${serialOf(world)}`, { region, ownImage: imageId, ports: [80] });
   if (!(await succeed(world, until, request))) return null;
   const remove: Request = {
     ...plain,

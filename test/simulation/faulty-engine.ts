@@ -7,6 +7,7 @@ import { instanceIdOf } from '../../src/domain/ids.ts';
 import type { Engine, ImageProgress, Observation, OwnedObject } from '../../src/engines/contract.ts';
 import { aborted, simulatedFault, type Verb } from '../../src/engines/simulated/injected-faults.ts';
 import type { ServerRun } from './server-run.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
 
 interface Ask<T> {
   verb: Verb;
@@ -39,15 +40,28 @@ const foreignObjects: OwnedObject[] = [
 /** Never aborted: the call is on the network. */
 const onItsWay = new AbortController().signal;
 
-export function faultyEngine(life: ServerRun): Engine {
+export function faultyEngine(life: ServerRun, region: SimulatedRegion): Engine {
   const { world } = life;
-  const { schedule, engine } = world;
+  const { schedule } = world;
+  const { engine, preconditions } = region;
+  /** Aborted when other drivers replace these. */
+  const stopped = new AbortController();
+  const unreachable = (): Error => simulatedFault('unreachable', `the engine of ${region.region.name} is away`);
+
+  /** Resolves where the region is not lost. */
+  const reach = (signal: AbortSignal): Promise<void> =>
+    new Promise((resolve, reject) => {
+      if (region.lost === null) return resolve();
+      if (region.lost === 'away') return reject(unreachable());
+      signal.addEventListener('abort', () => reject(aborted(signal)), { once: true });
+    });
 
   const ask = <T>({ verb, about, signal, fn, another, foreign }: Ask<T>): Promise<T> =>
     new Promise((resolve, reject) => {
       const what = `engine ${verb} ${about}`;
       if (!life.step(what)) return;
       if (signal.aborted) return reject(aborted(signal));
+      preconditions.mayAskEngine(verb, about);
       const mishap = world.nextEngineFault(verb, about);
       const { mode, ms = 0, kind = 'unreachable' } = mishap ?? {};
       if (mishap) schedule.say(`… ${mode} ${ms} ${kind}`);
@@ -58,6 +72,7 @@ export function faultyEngine(life: ServerRun): Engine {
       const end = (): void => {
         answered = true;
         signal.removeEventListener('abort', giveUp);
+        stopped.signal.removeEventListener('abort', replaced);
         life.ended.signal.removeEventListener('abort', breakOff);
       };
       const deliver = (how: () => void): void => {
@@ -73,8 +88,15 @@ export function faultyEngine(life: ServerRun): Engine {
         end();
         if (schedule.chance(0.5)) line.abort();
       };
+      const replaced = (): void => {
+        deliver(() => reject(unreachable()));
+        line.abort();
+      };
       const arrives = (how: () => void, afterMs = schedule.between(0, 4)): void =>
-        void life.later(afterMs, () => deliver(how));
+        void life.later(afterMs, () => {
+          if (region.lost === null) deliver(how);
+          else if (region.lost === 'away') deliver(() => reject(unreachable()));
+        });
       const answer = (how: () => void): void => {
         switch (mode) {
           case 'late':
@@ -89,9 +111,9 @@ export function faultyEngine(life: ServerRun): Engine {
             return arrives(how);
         }
       };
-      const reach = (by: AbortSignal, then: (how: () => void) => void): void => {
+      const call = (by: AbortSignal, then: (how: () => void) => void): void => {
         if (by.aborted) return;
-        if (mode === 'halfway' || mode === 'lying') world.armed.set(`${verb} ${about}`, mode);
+        if (mode === 'halfway' || mode === 'lying') region.armed.set(`${verb} ${about}`, mode);
         fn(by).then(
           (value) => then(() => resolve(twisted(value))),
           (error: unknown) => then(() => reject(error)),
@@ -99,13 +121,16 @@ export function faultyEngine(life: ServerRun): Engine {
       };
       signal.addEventListener('abort', giveUp, { once: true });
       life.ended.signal.addEventListener('abort', breakOff, { once: true });
+      if (stopped.signal.aborted || region.lost === 'away') return arrives(() => reject(unreachable()));
+      stopped.signal.addEventListener('abort', replaced, { once: true });
+      if (region.lost === 'silent') return;
       const soonMs = schedule.between(0, 3);
       if (mode === 'dropped') return;
       if (mode === 'failBefore')
         return arrives(() => reject(simulatedFault(kind, `${verb} failed before it took effect`)));
-      if (mode === 'slow') return void schedule.later(ms, () => reach(onItsWay, answer));
-      schedule.later(soonMs, () => reach(mode === 'lost' ? onItsWay : line.signal, answer));
-      if (mode === 'twice') schedule.later(soonMs + ms, () => reach(onItsWay, () => {}));
+      if (mode === 'slow') return void schedule.later(ms, () => call(onItsWay, answer));
+      schedule.later(soonMs, () => call(mode === 'lost' ? onItsWay : line.signal, answer));
+      if (mode === 'twice') schedule.later(soonMs + ms, () => call(onItsWay, () => {}));
     });
 
   const reported =
@@ -120,23 +145,22 @@ export function faultyEngine(life: ServerRun): Engine {
       : seen;
 
   return {
-    probe: (signal) => ask({ verb: 'probe', about: '', signal, fn: (by) => engine.probe(by) }),
-    async listOwned(signal) {
-      const askedAtMs = world.schedule.nowMs;
-      const owned = await ask({
-        verb: 'listOwned',
-        about: '',
-        signal,
-        fn: async (by) =>
-          (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
-        another: (listed) => listed.map((one) => ({ ...one, id: foreignId })),
-        foreign: (listed) => [...listed, ...foreignObjects],
-      });
-      world.sweptAtMs = askedAtMs;
-      return owned;
-    },
+    probe: (signal) => region.looked('probe', ask({ verb: 'probe', about: '', signal, fn: (by) => engine.probe(by) })),
+    listOwned: (signal) =>
+      region.looked(
+        'sweep',
+        ask({
+          verb: 'listOwned',
+          about: '',
+          signal,
+          fn: async (by) =>
+            (await engine.listOwned(by)).map((one) => ({ ...one, createdAtMs: world.wallClock.at(one.createdAtMs) })),
+          another: (listed) => listed.map((one) => ({ ...one, id: foreignId })),
+          foreign: (listed) => [...listed, ...foreignObjects],
+        }),
+      ),
     // Out of the simulation: no fault of it is a promise of control's.
-    setEgress: engine.setEgress,
+    setEgress: (policies, signal) => reach(signal).then(() => engine.setEgress(policies, signal)),
     async observe(ids, signal) {
       const about = ids.join(',');
       try {
@@ -165,44 +189,44 @@ export function faultyEngine(life: ServerRun): Engine {
     async pushImage(ref, onProgress, signal, credentials) {
       const fn = (by: AbortSignal): Promise<void> => engine.pushImage(ref, reported(onProgress), by, credentials);
       await ask({ verb: 'pushImage', about: ref, signal, fn });
-      world.preconditions.markPushed(ref);
+      preconditions.markPushed(ref);
     },
     removeImage(ref, signal) {
-      world.preconditions.mayRemoveImage(ref);
+      preconditions.mayRemoveImage(ref);
       return ask({ verb: 'removeImage', about: ref, signal, fn: (by) => engine.removeImage(ref, by) });
     },
     discard(owned, signal) {
-      world.preconditions.mayDiscard(owned);
+      preconditions.mayDiscard(owned);
       return ask({ verb: 'discard', about: owned.engineName, signal, fn: (by) => engine.discard(owned, by) });
     },
     async ensure(spec, signal) {
-      world.preconditions.mayEnsure(spec);
+      preconditions.mayEnsure(spec);
       return dated(await ask({ verb: 'ensure', about: spec.id, signal, fn: (by) => engine.ensure(spec, by) }));
     },
     halt: (id, graceMs, signal) => ask({ verb: 'halt', about: id, signal, fn: (by) => engine.halt(id, graceMs, by) }),
     destroy(id, signal) {
-      world.preconditions.mayDestroy(id);
+      preconditions.mayDestroy(id);
       return ask({ verb: 'destroy', about: id, signal, fn: (by) => engine.destroy(id, by) });
     },
     async saveImage(id, ref, signal) {
-      world.preconditions.maySave(id, ref);
+      preconditions.maySave(id, ref);
       const fn = (by: AbortSignal): Promise<{ sizeBytes: number }> => engine.saveImage(id, ref, by);
       const saved = await ask({ verb: 'saveImage', about: id, signal, fn });
-      world.preconditions.markSaved(id, ref);
+      preconditions.markSaved(id, ref);
       return saved;
     },
     watch(onHint, signal) {
       engine.watch(
         (id) => {
           const mishap = world.faults.hint();
-          if (mishap === 'lost') return;
+          if (mishap === 'lost' || region.lost !== null) return;
           for (let times = mishap === 'doubled' ? 2 : 1; times > 0; times--) {
             life.later(schedule.between(0, 20), () => {
               if (life.step(`hint ${id}`)) onHint(id);
             });
           }
         },
-        AbortSignal.any([signal, life.ended.signal]),
+        AbortSignal.any([signal, life.ended.signal, stopped.signal]),
       );
     },
     logs: (id, source, range, signal) =>
@@ -217,9 +241,9 @@ export function faultyEngine(life: ServerRun): Engine {
       ask({ verb: 'joinNetwork', about: id, signal, fn: (by) => engine.joinNetwork(id, by) }),
     listenUnix: (id, onConnection, signal) =>
       ask({ verb: 'listenUnix', about: id, signal, fn: (by) => engine.listenUnix(id, onConnection, by) }),
-    rootDiskSpace: (signal) => engine.rootDiskSpace(signal),
+    rootDiskSpace: (signal) => reach(signal).then(() => engine.rootDiskSpace(signal)),
     usage: (ids, signal, more) =>
       ask({ verb: 'usage', about: ids.join(','), signal, fn: (by) => engine.usage(ids, by, more) }),
-    stop: async () => {},
+    stop: async () => stopped.abort(),
   };
 }

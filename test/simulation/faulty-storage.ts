@@ -6,11 +6,26 @@ import type { DiskId } from '../../src/domain/disk.ts';
 import { StorageFault, type Storage } from '../../src/storage/contract.ts';
 import type { StorageCall } from './call-outcomes.ts';
 import type { ServerRun } from './server-run.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
 import { nameOf } from './storage.ts';
 
-export function faultyStorage(life: ServerRun): Storage {
+/** Of the client of a cluster, for verbs without a signal. */
+const CLIENT_DEADLINE_MS = 30_000;
+
+export function faultyStorage(life: ServerRun, region: SimulatedRegion): Storage {
   const { world } = life;
-  const { schedule, storage } = world;
+  const { schedule } = world;
+  const { storage, preconditions } = region;
+
+  /** Calls the storage unless the region is lost. */
+  const reach = <T>(fn: () => Promise<T>, signal?: AbortSignal): Promise<T> => {
+    if (region.lost === null) return fn();
+    return new Promise((_, reject) => {
+      const afterMs = region.lost === 'silent' ? CLIENT_DEADLINE_MS : schedule.between(0, 3);
+      life.later(afterMs, () => reject(new Error(`the storage of ${region.region.name} does not answer`)));
+      signal?.addEventListener('abort', () => reject(signal.reason), { once: true });
+    });
+  };
 
   /** Sometimes full: then the created object fails permanently. */
   const refusal = (verb: StorageCall['verb'], about: string): Error =>
@@ -21,6 +36,7 @@ export function faultyStorage(life: ServerRun): Storage {
   const ask = <T>(verb: StorageCall['verb'], about: string, fn: () => Promise<T>, unknown?: T): Promise<T> =>
     new Promise((resolve, reject) => {
       if (!life.step(`storage ${verb} ${about}`)) return;
+      preconditions.mayAskStorage(verb, about);
       const mishap = world.nextStorageFault(verb, about);
       if (mishap) schedule.say(`… ${mishap.mode} ${mishap.ms}`);
       const answer = (deliver: () => void, ms = schedule.between(0, 3)): void =>
@@ -32,7 +48,7 @@ export function faultyStorage(life: ServerRun): Storage {
       schedule.later(schedule.between(0, 3), () => {
         if (mishap?.mode === 'failBefore') return answer(() => reject(refusal(verb, about)));
         if (mishap?.mode === 'unknown' && unknown !== undefined) return answer(() => resolve(unknown));
-        fn().then(
+        reach(fn).then(
           (value) => {
             if (mishap?.mode === 'failAfter') answer(() => reject(broken));
             else answer(() => resolve(value), mishap?.mode === 'late' ? mishap.ms : undefined);
@@ -57,7 +73,7 @@ export function faultyStorage(life: ServerRun): Storage {
   return {
     capabilities: () => storage.capabilities(),
     create(disk, sizeGB, signal, from) {
-      world.preconditions.mayCreateDisk(disk);
+      preconditions.mayCreateDisk(disk);
       if (from === undefined) return ask('create', nameOf(disk), () => storage.create(disk, sizeGB, signal));
       return ask('create', nameOf(disk), async () => {
         await copying(disk, signal);
@@ -66,7 +82,7 @@ export function faultyStorage(life: ServerRun): Storage {
     },
     grow: (disk, sizeGB) => ask('grow', nameOf(disk), () => storage.grow(disk, sizeGB)),
     unmount(disk) {
-      world.preconditions.mayUnmount(disk);
+      preconditions.mayUnmount(disk);
       return ask('unmount', nameOf(disk), () => storage.unmount(disk));
     },
     mount: (disk) => ask('mount', nameOf(disk), () => storage.mount(disk)),
@@ -74,14 +90,26 @@ export function faultyStorage(life: ServerRun): Storage {
     observe: (disk) =>
       ask('observe', nameOf(disk), () => storage.observe(disk), { kind: 'unknown', reason: 'it does not answer' }),
     usage: (disk, signal) => ask('usage', nameOf(disk), () => storage.usage(disk, signal)),
-    allocation: (disk) => storage.allocation(disk),
-    largestEntries: (disk, signal) => storage.largestEntries(disk, signal),
+    allocation: (disk) => reach(() => storage.allocation(disk)),
+    largestEntries: (disk, signal) => reach(() => storage.largestEntries(disk, signal), signal),
     destroy(disk) {
-      world.preconditions.mayDestroyDisk(disk);
+      preconditions.mayDestroyDisk(disk);
       return ask('destroy', nameOf(disk), () => storage.destroy(disk));
     },
-    listOwned: () => storage.listOwned(),
-    listMounted: () => storage.listMounted(),
-    space: () => storage.space(),
+    listOwned: () =>
+      region.looked(
+        'listDisks',
+        reach(() => storage.listOwned()),
+      ),
+    listMounted: () =>
+      region.looked(
+        'listMounted',
+        reach(() => storage.listMounted()),
+      ),
+    space: () =>
+      region.looked(
+        'space',
+        reach(() => storage.space()),
+      ),
   };
 }

@@ -1,5 +1,7 @@
 /** Random events on the simulated host. */
+import type { InstanceId } from '../../src/domain/ids.ts';
 import { createOrphan } from './orphan-requests.ts';
+import { losses, type SimulatedRegion } from './simulated-region.ts';
 import type { World } from './world.ts';
 
 const SECOND = 1_000;
@@ -9,44 +11,52 @@ const DAY = 24 * HOUR;
 
 type HostEvent = (world: World) => void;
 
-const anyContainer = ({ engine, schedule, checker }: World): (typeof found)[number] | null => {
-  const found = [...checker.instances.values()]
-    .map(({ instance }) => instance.id)
-    .filter((id) => engine.host.holds(id));
-  return found.length === 0 ? null : schedule.oneOf(found);
-};
+interface Container {
+  id: InstanceId;
+  host: SimulatedRegion['engine']['host'];
+}
+
+function anyContainer(world: World): Container | null {
+  const { schedule, checker } = world;
+  const { host } = world.anyRegion().engine;
+  const found = [...checker.instances.values()].map(({ instance }) => instance.id).filter((id) => host.holds(id));
+  return found.length === 0 ? null : { id: schedule.oneOf(found), host };
+}
 
 /** Weight, description and effect of each event. */
 const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
   [
     3,
     'the engine is away',
-    ({ engine, schedule }) => engine.host.goAway(schedule.spread(SECOND, schedule.chance(0.1) ? DAY : 20 * MINUTE)),
+    (world) => {
+      const { schedule } = world;
+      world.anyRegion().engine.host.goAway(schedule.spread(SECOND, schedule.chance(0.1) ? DAY : 20 * MINUTE));
+    },
   ],
-  [3, 'the engine comes up again, and nothing runs', ({ engine }) => void engine.host.reboot()],
+  [3, 'the engine comes up again, and nothing runs', (world) => void world.anyRegion().engine.host.reboot()],
   [
     2,
     'a container is lost',
     (world) => {
-      const id = anyContainer(world);
-      if (id) void world.engine.host.forget(id);
+      const found = anyContainer(world);
+      if (found) void found.host.forget(found.id);
     },
   ],
   [
     3,
     'a container ends by itself',
     (world) => {
-      const id = anyContainer(world);
-      if (id) void world.engine.host.crash(id, world.schedule.between(0, 255));
+      const found = anyContainer(world);
+      if (found) void found.host.crash(found.id, world.schedule.between(0, 255));
     },
   ],
-  [1, 'the engine is reinstalled, and all is lost', ({ engine }) => void engine.host.forgetAll()],
+  [1, 'the engine is reinstalled, and all is lost', (world) => void world.anyRegion().engine.host.forgetAll()],
   [
     1,
     'the engine will be restored to what it is now',
     (world) => {
       const { schedule } = world;
-      const { host } = world.engine;
+      const { host } = world.anyRegion().engine;
       const saved = host.saveState();
       schedule.later(schedule.spread(MINUTE, 30 * MINUTE), () => {
         if (world.hasHealed) return;
@@ -56,11 +66,13 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
     },
   ],
   [2, 'an orphan of ours appears', createOrphan],
-  [1, 'the image is removed', ({ engine }) => engine.host.dropImage('berth.local/test:1')],
+  [1, 'the image is removed', (world) => world.anyRegion().engine.host.dropImage('berth.local/test:1')],
   [
     2,
     'another program takes a node port',
-    ({ engine, schedule }) => {
+    (world) => {
+      const { schedule } = world;
+      const { engine } = world.anyRegion();
       const nodePort = schedule.between(30_000, 30_015);
       engine.host.takePort(nodePort);
       schedule.later(schedule.spread(SECOND, 10 * MINUTE), () => engine.host.freePort(nodePort));
@@ -94,7 +106,9 @@ const hostEvents: readonly (readonly [number, string, HostEvent])[] = [
   [
     1,
     'the backing of a volume is gone for a while',
-    ({ storage, schedule, checker }) => {
+    (world) => {
+      const { schedule, checker } = world;
+      const { storage } = world.anyRegion();
       const volumes = [...storage.there.keys()].filter((disk) => disk.startsWith('volume/'));
       if (volumes.length === 0) return;
       const disk = schedule.oneOf(volumes);
@@ -117,4 +131,22 @@ export function drawHostEvent(world: World): void {
     world.schedule.say(text);
     return fn(world);
   }
+}
+
+/** Now, and back sooner or later, sometimes without its containers. */
+export function loseRegion(world: World): void {
+  const { schedule } = world;
+  const region = world.anyRegion();
+  region.lose(schedule.oneOf(losses));
+  schedule.later(schedule.spread(SECOND, 20 * MINUTE), () => {
+    if (!world.hasHealed) comeBack(world, region);
+  });
+}
+
+export function comeBack({ schedule }: World, region: SimulatedRegion): void {
+  const { host } = region.engine;
+  const drawn = schedule.random();
+  if (drawn < 0.3) void host.reboot();
+  else if (drawn < 0.5) void host.forgetAll();
+  region.find();
 }

@@ -161,12 +161,17 @@ export function deleteImage(world: World, caller: Caller, imageId: string, key: 
   };
 }
 
+interface OwnImage {
+  id: string;
+  ownerId: string;
+  regionId: string;
+  state: string;
+}
+
 /** Images saved from instances. */
-export const ownImages = (world: World, ownerId?: string): { id: string; ownerId: string; state: string }[] =>
+export const ownImages = (world: World, ownerId?: string): OwnImage[] =>
   world.server
     ? world.checker
-        .rows<{ id: string; ownerId: string; state: string }>(
-          'select id, "ownerId", state from image where "fromInstanceId" is not null',
-        )
+        .rows<OwnImage>('select id, "ownerId", "regionId", state from image where "fromInstanceId" is not null')
         .filter((row) => ownerId === undefined || row.ownerId === ownerId)
     : [];

@@ -37,6 +37,8 @@ const endedByItself = new Set<string>([
   'SpotReclaimed',
   'NoMoney',
   'BudgetReached',
+  // A drain that stops what runs.
+  'operator',
 ]);
 const archivedForMoney = ({ instance: { operation, desired } }: StoredInstance): boolean =>
   desired === 'archived' && operation.cause === 'NoMoney';

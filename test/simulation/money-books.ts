@@ -30,19 +30,24 @@ interface Windows {
 
 const minuteOf = (time: string): number => Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
 
-/** The off-peak windows of the only region. */
-export function readWindows(rows: Rows): Windows | null {
-  const [row] = rows<{ offPeak: string | null }>('select offPeak from region');
-  const offPeak: { timeZone: string; windows: { start: string; end: string }[] } | null = JSON.parse(
-    row?.offPeak ?? 'null',
+/** The off-peak windows of each region. */
+export const readWindows = (rows: Rows): Map<string, Windows | null> =>
+  new Map(
+    rows<{ id: string; offPeak: string | null }>('select id, offPeak from region').map(({ id, offPeak }) => [
+      id,
+      windowsOf(offPeak ?? 'null'),
+    ]),
   );
+
+function windowsOf(text: string): Windows | null {
+  const offPeak: { timeZone: string; windows: { start: string; end: string }[] } | null = JSON.parse(text);
   const zone = zones.find((one) => one === offPeak?.timeZone);
   if (!offPeak || !zone) return null;
   return { zone, windows: offPeak.windows.map(({ start, end }) => ({ from: minuteOf(start), to: minuteOf(end) })) };
 }
 
-export const isOpen = (windows: Windows | null, atMs: number): boolean =>
-  windows !== null && isInWindow(windows.zone, windows.windows, atMs);
+export const isOpen = (windows: Windows | null | undefined, atMs: number): boolean =>
+  windows ? isInWindow(windows.zone, windows.windows, atMs) : false;
 
 /** What `compute` could spend. */
 export function available({ balanceMicros, overdraftMicros, grants }: Money, dateMs: number): number {
@@ -80,7 +85,7 @@ export class MoneyBooks {
   /** Prices of each type and charge mode, and when they ended. */
   readonly #prices = new Map<string, { micros: number; untilMs: number }[]>();
   #money = new Map<string, Money>();
-  #windows: Windows | null = null;
+  #windows: ReadonlyMap<string, Windows | null> = new Map();
   /** End of the paid time by instance. */
   #ends = new Map<string, number | null>();
   #lastEvent = 0;
@@ -102,7 +107,7 @@ export class MoneyBooks {
         stored,
         dateMs,
         money: [wasMoney, this.#money],
-        windows: [wasWindows, this.#windows],
+        windows: [wasWindows, this.#windows].map((all) => all.get(stored.row.regionId) ?? null),
         ends: [wasEnds, this.#ends],
       };
       if (was?.row.generation !== stored.row.generation) wrong.push(...wrongRequest(changed));

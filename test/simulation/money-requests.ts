@@ -6,7 +6,7 @@ import { weekdays } from '../../src/domain/off-peak.ts';
 import { pricesOf } from '../../src/main/first-run.ts';
 import { MINUTE, wallOf, zones } from '../oracle/zones.ts';
 import { sendRequest, type Request } from './client.ts';
-import { administrator, callers, region, spotTypes, types } from './template.ts';
+import { administrator, callers, typesOf } from './template.ts';
 import type { World } from './world.ts';
 
 const request = (caller: Caller, text: string, send: (control: Control) => Promise<unknown>): Request => ({
@@ -86,8 +86,10 @@ const raiseOverdraft = ({ checker }: World, caller: Caller): Request =>
     return control.credits.setOverdraft(administrator, { username: caller.username, overdraft }, null);
   });
 
-function changePrices({ schedule, checker }: World): Request {
-  const { id } = schedule.oneOf([...types, ...spotTypes]);
+function changePrices(world: World): Request {
+  const { schedule, checker } = world;
+  const { region } = world.anyRegion();
+  const { id } = schedule.oneOf([...typesOf(region), ...typesOf(region, true)]);
   const prices = mapPrices(pricesOf(schedule.spread(1, 600) / 100), toDollars);
   return request(administrator, `price of ${id}: ${prices.perHour}`, (control) => {
     const [row] = checker.rows<{ version: number }>('select version from instanceType where id = ?', id);
@@ -97,7 +99,8 @@ function changePrices({ schedule, checker }: World): Request {
 }
 
 function changeRegion(world: World, fields: Partial<Parameters<Control['regionAdministration']['update']>[1]>) {
-  return request(administrator, `change the region: ${JSON.stringify(fields)}`, (control) => {
+  const { region } = world.anyRegion();
+  return request(administrator, `change region ${region.name}: ${JSON.stringify(fields)}`, (control) => {
     const [row] = world.checker.rows<{ version: number }>('select version from region where id = ?', region.id);
     const change = { ...fields, regionId: region.id, version: row?.version ?? 1, dryRun: false };
     return control.regionAdministration.update(administrator, change, null);

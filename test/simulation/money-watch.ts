@@ -21,7 +21,7 @@ function overdue({ checker, wallClock }: World): Map<string, number> {
   for (const { instance } of checker.instances.values()) {
     const { id, ownerId, desired, observed, spec, priceMicros } = instance;
     if (desired !== 'running' || observed.status !== 'Running') continue;
-    if (spec.chargeMode === 'tidePerHour' && !isOpen(windows, nowMs))
+    if (spec.chargeMode === 'tidePerHour' && !isOpen(windows.get(spec.regionId), nowMs))
       found.set(`${id} runs outside of the off-peak windows`, STOPS_WITHIN_MS);
     if (unitOfMode(spec.chargeMode) !== undefined) {
       const endsAtMs = ends.get(id) ?? null;
@@ -68,7 +68,7 @@ export function jumpToEdge(world: World): void {
     union select endsAtMs from paidTime where endsAtMs is not null
     union select expiresAtMs from creditGrant where expiresAtMs is not null`;
   const edges = rows<{ atMs: number }>(sql).map(({ atMs }) => atMs);
-  if (windows) edges.push(nextEdge(windows.zone, windows.windows, nowMs) ?? 0);
+  for (const one of windows.values()) if (one) edges.push(nextEdge(one.zone, one.windows, nowMs) ?? 0);
   const later = edges.filter((atMs) => atMs > nowMs).toSorted((one, other) => one - other);
   if (later.length === 0) return;
   const ms = schedule.oneOf(later) - nowMs - schedule.spread(500, 30_000);

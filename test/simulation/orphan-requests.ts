@@ -2,7 +2,7 @@ import type { Caller } from '../../src/control/index.ts';
 import { EngineFault } from '../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../src/domain/ids.ts';
 import { sendRequest, type Request } from './client.ts';
-import { callers, images, types } from './template.ts';
+import { callers, images, typesOf } from './template.ts';
 import type { World } from './world.ts';
 
 /** Outside of the drawn range, to avoid conflicts. */
@@ -13,7 +13,8 @@ const HEARD_OF_MS = [30_000, 300_000] as const;
 
 /** Creates an orphan, and an operator who handles it. */
 export function createOrphan(world: World): void {
-  const { engine, schedule } = world;
+  const { schedule } = world;
+  const { engine } = world.anyRegion();
   schedule.later(schedule.spread(...HEARD_OF_MS), () => {
     const request = handleOrphan(world, schedule.oneOf(callers));
     if (request) sendRequest(world, request);
@@ -47,12 +48,12 @@ export function createOrphan(world: World): void {
 export function handleOrphan(world: World, caller: Caller): Request | null {
   const { checker, model, schedule } = world;
   const orphans = world.server
-    ? checker.rows<{ id: string; subjectId: string }>('select id, "subjectId" from orphan where "watchedMs" > 0')
+    ? checker.rows<{ id: string; regionId: string }>('select id, "regionId" from orphan where "watchedMs" > 0')
     : [];
   if (orphans.length === 0) return null;
-  const { id: strayId } = schedule.oneOf(orphans);
+  const { id: strayId, regionId } = schedule.oneOf(orphans);
   const action = schedule.oneOf(['adopt', 'adopt', 'delete'] as const);
-  const type = schedule.oneOf(types);
+  const type = schedule.oneOf(typesOf(world.regionOf(regionId).region));
   return {
     text: `${action} stray ${strayId}`,
     caller,

@@ -16,7 +16,9 @@ export function outageFaults({ how, atMs, forMs }: OutageCase, schedule: Schedul
   return { ...noFaults, engine: () => (schedule.nowMs >= atMs && schedule.nowMs < atMs + forMs ? silent : undefined) };
 }
 
-export function planOutage({ schedule, engine: { host } }: World, { how, atMs, forMs }: OutageCase): void {
+export function planOutage(world: World, { how, atMs, forMs }: OutageCase): void {
+  const { schedule } = world;
+  const { host } = world.anyRegion().engine;
   const memory = host.saveState();
   schedule.later(atMs, () => {
     if (how === 'silent') return;

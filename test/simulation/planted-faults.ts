@@ -390,4 +390,34 @@ export const plantedFaults: readonly PlantedFault[] = [
     replace: 'cashMicros > floorMicros ? cashMicros - floorMicros + 100_000_000n : 0n;',
     suffers: 'an account owes money that nobody lent it',
   },
+
+  // ---- regions
+  {
+    name: 'drivers-are-those-of-the-first-region',
+    file: 'control/base/regions.ts',
+    find: 'const found = byId.get(id);',
+    replace: 'const found = byId.has(id) ? all[0] : undefined;',
+    suffers: 'the containers of a region start on the engine of another',
+  },
+  {
+    name: 'a-lost-engine-ends-all-sweeps',
+    file: 'control/background.ts',
+    find: 'if (!drivers.health.answers) return;',
+    replace: 'if (regions.all().some(({ health }) => !health.answers)) return;',
+    suffers: 'nothing is booked and no orphan is found in other regions during an outage',
+  },
+  {
+    name: 'a-region-waits-for-another',
+    file: 'control/base/regions.ts',
+    find: '.filter((drivers) => !underWay.has(drivers));',
+    replace: '.filter(() => underWay.size === 0);',
+    suffers: 'an engine that hangs delays sweeps and measurements of other regions',
+  },
+  {
+    name: 'a-shared-disk-is-held-by-another-region',
+    file: 'control/volumes/mounts.ts',
+    find: '(await disksInUse(store.read, [disk])).has(diskKey(disk))',
+    replace: '(await disksInUse(store.read, [disk])).size > 0',
+    suffers: 'the disk of an account stays mounted where none of its instances runs',
+  },
 ];

@@ -1,6 +1,6 @@
 /**
- * Preconditions of engine and storage calls: a row exists for each created object, and nothing
- * desired is removed.
+ * Preconditions of the calls of a region's engine and storage: the object is in that region, a row
+ * exists for each created object, and nothing desired is removed.
  */
 import { instanceId, type InstanceId } from '../../src/domain/ids.ts';
 import { containerName } from '../../src/engines/labels.ts';
@@ -8,9 +8,12 @@ import type { EngineSpec, OwnedObject } from '../../src/engines/contract.ts';
 import { diskKey, type DiskId } from '../../src/domain/disk.ts';
 import { diskIdsOf } from '../../src/domain/disk-usage.ts';
 import type { Checker } from './checker.ts';
-import type { World } from './world.ts';
+import type { SimulatedRegion, SimulatedRegionOptions } from './simulated-region.ts';
 
 export interface Preconditions {
+  /** Ids of instances, joined by commas, or an image. */
+  mayAskEngine(verb: string, about: string): void;
+  mayAskStorage(verb: string, disk: string): void;
   mayEnsure(spec: EngineSpec): void;
   mayDestroy(id: InstanceId): void;
   mayRemoveImage(ref: string): void;
@@ -25,16 +28,32 @@ export interface Preconditions {
   markPushed(ref: string): void;
 }
 
+const IMAGE_REGION = 'select regionId from image where ref = ?';
+
 export function makePreconditions(
-  world: Pick<World, 'pushes' | 'engine'>,
+  own: Pick<SimulatedRegion, 'region' | 'engine'> & Pick<SimulatedRegionOptions, 'pushes'>,
   checker: Checker,
   wrong: (text: string) => void,
 ): Preconditions {
   const savedRefs = new Set<string>();
+  const isElsewhere = (regionId: string | null | undefined): boolean =>
+    regionId !== null && regionId !== undefined && regionId !== own.region.id;
   return {
+    mayAskEngine(verb, about) {
+      const text = (what: string): string => `the engine of ${own.region.name} is asked to ${verb} ${what}`;
+      for (const id of about.split(','))
+        if (isElsewhere(checker.instances.get(id)?.row.regionId)) wrong(text(`${id}, which is in another region`));
+      const [image] = own.pushes ? [] : checker.rows<{ regionId: string | null }>(IMAGE_REGION, about);
+      if (isElsewhere(image?.regionId)) wrong(text(`${about}, which is in another region`));
+    },
+    mayAskStorage(verb, disk) {
+      const [row] = checker.rows<{ regionId: string }>('select regionId from disk where id = ?', disk);
+      if (isElsewhere(row?.regionId))
+        wrong(`the storage of ${own.region.name} is asked to ${verb} ${disk}, which is in another region`);
+    },
     markSaved(id, ref) {
       // The root disk of an instance that is to run again stays on the host.
-      if (!world.pushes || checker.instances.get(id)?.instance.desired === 'running') savedRefs.add(ref);
+      if (!own.pushes || checker.instances.get(id)?.instance.desired === 'running') savedRefs.add(ref);
     },
     markPushed: (ref) => void savedRefs.add(ref),
     mayEnsure({ id, generation, nodePorts }) {
@@ -56,7 +75,7 @@ export function makePreconditions(
     },
     mayDestroy(id) {
       const instance = checker.instances.get(id)?.instance;
-      if (!instance || instance.desired === 'released' || !world.engine.host.holds(id)) return;
+      if (!instance || instance.desired === 'released' || !own.engine.host.holds(id)) return;
       const { archive, desired } = instance;
       const text = `the engine is asked to remove ${id}, whose desired state is ${desired}, and its root disk is not kept`;
       if (archive === null) return wrong(text);
@@ -64,7 +83,7 @@ export function makePreconditions(
       if (archive.generation !== instance.generation) wrong(`${text}: ${archive.ref} is older`);
     },
     mayRemoveImage(ref) {
-      if (world.pushes) return;
+      if (own.pushes) return;
       for (const { row, instance } of checker.instances.values())
         if (instance.archive?.ref === ref && instance.desired !== 'released')
           wrong(`the engine is asked to remove the image ${ref}, which is the root disk of ${row.id}`);

@@ -4,7 +4,8 @@ import { refusalOfAction, type Action } from '../../src/domain/instance-states.t
 import type { Request } from './client.ts';
 import { cancel, change, deleteImage, keepAlive, ownImages, saveImage, setStopPolicy } from './instance-requests.ts';
 import { drawCharge, drawMoneyRequest, type ChargeChoice } from './money-requests.ts';
-import { callers, images, region, spotTypes, types } from './template.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
+import { callers, images, typesOf } from './template.ts';
 import { drawFromRegistry, registeredImages } from './registry-requests.ts';
 import {
   copyVolume,
@@ -31,6 +32,8 @@ const initScripts = [
 ];
 
 export interface LaunchChoice {
+  /** Default: the first. */
+  region?: SimulatedRegion;
   type?: number;
   image?: number;
   ports?: number[];
@@ -44,6 +47,11 @@ export interface LaunchChoice {
 }
 
 type Draw = (world: World, caller: Caller) => Request | null;
+
+function firstOf({ regions: [first] }: World): SimulatedRegion {
+  if (!first) throw new Error('a world has a region');
+  return first;
+}
 
 const serials = new WeakMap<World, number>();
 export const serialOf = (world: World): number => {
@@ -65,12 +73,13 @@ const mountOf = (remoteStorageId: string, at: number) => ({
 
 export function launch(world: World, caller: Caller, key: string | null, choice: LaunchChoice): Request {
   const { model } = world;
+  const { region } = choice.region ?? firstOf(world);
   const name = `n${serialOf(world)}`;
   const { billing, isSpot } = choice.charge ?? { billing: { chargeMode: 'perHour', duration: 1 }, isSpot: false };
   const request: LaunchInput = {
     name,
     imageId: choice.ownImage ?? images[choice.image ?? 0]?.id ?? '',
-    instanceTypeId: (isSpot ? spotTypes : types)[choice.type ?? 0]?.id ?? '',
+    instanceTypeId: typesOf(region, isSpot)[choice.type ?? 0]?.id ?? '',
     region: region.id,
     billing,
     remoteStorages: (choice.volumes ?? []).map(mountOf),
@@ -145,7 +154,13 @@ export function instanceAction(
   };
 }
 
-export function createVolume(world: World, caller: Caller, key: string | null, name: string): Request {
+export function createVolume(
+  world: World,
+  caller: Caller,
+  key: string | null,
+  name: string,
+  { region } = world.anyRegion(),
+): Request {
   return {
     text: `create volume ${name}`,
     caller,
@@ -262,17 +277,24 @@ const onOwn =
     return ids.length === 0 ? null : draw(world, caller, world.schedule.oneOf(ids));
   };
 
-const offered = ({ money, schedule }: World) => (money && schedule.chance(0.3) ? spotTypes : types);
+const offered = ({ money, schedule }: World, { region }: SimulatedRegion) =>
+  typesOf(region, money !== null && schedule.chance(0.3));
 
 function drawnChange(world: World, caller: Caller): UpdateInput {
   const { schedule } = world;
   const mounts = ownVolumes(world, caller).filter(() => schedule.chance(0.4));
   return {
     name: schedule.chance(0.3) ? `n${serialOf(world)}` : undefined,
-    instanceTypeId: schedule.chance(0.4) ? schedule.oneOf(offered(world)).id : undefined,
+    instanceTypeId: schedule.chance(0.4) ? schedule.oneOf(offered(world, world.anyRegion())).id : undefined,
     nodePorts: schedule.chance(0.5) ? [80, 7_000, 8_888].filter(() => schedule.chance(0.4)) : undefined,
     remoteStorages: schedule.chance(0.3) ? mounts.slice(0, 2).map(mountOf) : undefined,
   };
+}
+
+/** A volume of another region is refused. */
+function mayMount({ checker, schedule }: World, id: string, { region }: SimulatedRegion): boolean {
+  const { regionId = region.id } = checker.volumes.get(id) ?? {};
+  return regionId === region.id || schedule.chance(0.2);
 }
 
 function drawnLaunch(world: World, caller: Caller): Request {
@@ -280,12 +302,14 @@ function drawnLaunch(world: World, caller: Caller): Request {
   const volumes = ownVolumes(world, caller);
   const saved = ownImages(world, caller.accountId).map(({ id }) => id);
   const own = schedule.chance(0.5) ? saved : registeredImages(world, caller.accountId);
+  const region = world.anyRegion();
   return launch(world, caller, keyOf(world), {
-    type: schedule.between(0, types.length - 1),
+    region,
+    type: schedule.between(0, typesOf(region.region).length - 1),
     image: schedule.chance(0.9) ? 0 : schedule.between(1, 2),
     ports: [80, 7_000, 8_888].filter(() => schedule.chance(0.4)),
     initScript: schedule.oneOf(initScripts),
-    volumes: volumes.filter(() => schedule.chance(0.4)).slice(0, 2),
+    volumes: volumes.filter((id) => mayMount(world, id, region) && schedule.chance(0.4)).slice(0, 2),
     waitMs: drawnWaitMs(world),
     ownImage: schedule.chance(0.3) ? own[0] : undefined,
     ...(world.money ? { charge: drawCharge(world) } : {}),

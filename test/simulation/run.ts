@@ -6,7 +6,10 @@ import { createHash } from 'node:crypto';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import type { Case } from './cases.ts';
 import { sendRequest } from './client.ts';
-import { runWithoutFaults } from './fault-free-run.ts';
+import { runWithoutFaults, type Until } from './fault-free-run.ts';
+import { runDuringLoss } from './lost-region.ts';
+import { offerAll } from './region-requests.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
 import { drawFaultPlan, noFaults, type FaultPlan } from './call-outcomes.ts';
 import { lieFaults, outageFaults, planOutage } from './outages.ts';
 import { drawMoney } from './money.ts';
@@ -18,7 +21,7 @@ import { instanceAction } from './requests.ts';
 import { deleteSnapshot, deleteVolume } from './storage-requests.ts';
 import type { Schedule } from './schedule.ts';
 import { drawScenario, fixedScenario } from './scenarios.ts';
-import { callers } from './template.ts';
+import { callers, type Templates } from './template.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import { World } from './world.ts';
 
@@ -68,14 +71,17 @@ const impatient: Partial<Limits> = {
   copyDeadlineMs: 5 * 60_000,
 };
 const MOST_TASKS = 2_000_000;
+/** Other seeds have one region. */
+const TWO_REGIONS_EVERY = 4;
 
 const fixedSeed = 'the fixed story';
 
-export async function run(what: Case, at: { folder: string; template: Uint8Array }): Promise<Outcome> {
+export async function run(what: Case, at: { folder: string; templates: Templates }): Promise<Outcome> {
   const seed = what.kind === 'seed' ? `seed ${what.seed}` : 'seed' in what ? `${fixedSeed} ${what.seed}` : fixedSeed;
   const world = new World({
     ...at,
     seed,
+    hasTwoRegions: what.kind === 'seed' && what.seed % TWO_REGIONS_EVERY === TWO_REGIONS_EVERY - 1,
     money: what.kind === 'seed' ? drawMoney(seed) : null,
     fate: (schedule) => faultPlanOf(what, schedule),
     pushes: (schedule) => what.kind === 'seed' && schedule.chance(0.2),
@@ -143,19 +149,25 @@ async function play(world: World, what: Case): Promise<void> {
   const lastMs = what.kind === 'outage' ? Math.max(endMs, what.atMs + what.forMs) : endMs;
   await until(world, () => schedule.nowMs >= lastMs);
   world.heal();
+  for (const request of world.regions.length > 1 ? offerAll(world) : []) sendRequest(world, request);
   if (!(await converges(world, what.kind === 'seed'))) return;
   if (what.kind === 'outage' && (what.how === 'away' || what.how === 'silent' || what.how === 'flapping'))
     checkNothingFailed(world);
   world.model.adopt(world.checker.instances, world.checker.volumes, world.checker.snapshots);
-  for (const [id, { ownerId, acknowledged }] of world.model.instances) {
-    const caller = callers.find(({ accountId }) => accountId === ownerId);
-    if (acknowledged !== 'released' && caller)
-      sendRequest(world, { ...instanceAction(world, caller, 'terminate', id, `end ${id}`), mustSucceed: true });
-  }
+  const lost = world.regions.length > 1 ? schedule.oneOf(world.regions) : undefined;
+  const sound = world.regions.filter((one) => one !== lost);
+  for (const one of sound) terminateAll(world, one);
   await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS);
   if (world.money) for (const request of callers.flatMap(supply)) sendRequest(world, { ...request, mustSucceed: true });
   if (world.money) await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS);
-  if (what.kind === 'seed') await runWithoutFaults(world, (isSo, withinMs) => until(world, isSo, withinMs));
+  const untilSo: Until = (isSo, withinMs) => until(world, isSo, withinMs);
+  const [only] = world.regions;
+  if (lost) {
+    await runDuringLoss(world, lost, untilSo);
+    world.model.adopt(world.checker.instances, world.checker.volumes, world.checker.snapshots);
+    terminateAll(world, lost);
+    await until(world, () => unfinished(world).length === 0, CONVERGE_WITHIN_MS);
+  } else if (what.kind === 'seed' && only) await runWithoutFaults(world, only, untilSo);
   for (const { id, ownerId } of ownImages(world)) {
     const caller = callers.find(({ accountId }) => accountId === ownerId);
     if (caller) sendRequest(world, { ...deleteImage(world, caller, id, `end ${id}`), mustSucceed: true });
@@ -172,6 +184,15 @@ async function play(world: World, what: Case): Promise<void> {
   if (await until(world, () => unfinished(world).length + leftovers(world).length === 0, CONVERGE_WITHIN_MS)) return;
   if (world.violation === null)
     world.fail(`after all was terminated: ${[...unfinished(world), ...leftovers(world)].join('; ')}`);
+}
+
+function terminateAll(world: World, { region }: SimulatedRegion): void {
+  for (const [id, { ownerId, acknowledged }] of world.model.instances) {
+    const caller = callers.find(({ accountId }) => accountId === ownerId);
+    if (acknowledged === 'released' || !caller) continue;
+    if (world.checker.instances.get(id)?.row.regionId === region.id)
+      sendRequest(world, { ...instanceAction(world, caller, 'terminate', id, `end ${id}`), mustSucceed: true });
+  }
 }
 
 /** An outage alone must fail nothing. A missing image is no outage. */

@@ -6,7 +6,7 @@ import { caseOf } from './cases.ts';
 import { watchDatabases } from './disk.ts';
 import { run, type Outcome } from './run.ts';
 import { forbidRealTime } from './schedule.ts';
-import { makeTemplate } from './template.ts';
+import { makeTemplates } from './template.ts';
 
 /** Memory where possible: the data is lost on purpose anyway. */
 const parentFolder = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
@@ -18,7 +18,7 @@ export interface Runner {
 
 export async function makeRunner(): Promise<Runner> {
   const folder = mkdtempSync(join(parentFolder, 'berth-simulation-'));
-  const template = await makeTemplate(folder);
+  const templates = await makeTemplates(folder);
   watchDatabases();
   forbidRealTime();
   const unheard: unknown[] = [];
@@ -26,7 +26,7 @@ export async function makeRunner(): Promise<Runner> {
   process.on('unhandledRejection', (reason) => unheard.push(reason));
   return {
     async run(name) {
-      const outcome = await run(caseOf(name), { folder, template });
+      const outcome = await run(caseOf(name), { folder, templates });
       const [first] = unheard.splice(0);
       if (first === undefined || outcome.wrong !== null) return outcome;
       const text = first instanceof Error ? first.message : JSON.stringify(first);

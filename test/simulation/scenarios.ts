@@ -1,7 +1,8 @@
 import type { Caller } from '../../src/control/index.ts';
 import type { Action } from '../../src/domain/instance-states.ts';
 import { sendRequest, type Request } from './client.ts';
-import { drawHostEvent } from './host-events.ts';
+import { drawHostEvent, loseRegion } from './host-events.ts';
+import { drawRegionRequest } from './region-requests.ts';
 import {
   instanceAction,
   createSshKey,
@@ -36,6 +37,12 @@ export function drawScenario(world: World): number {
   }
   for (let count = schedule.between(0, 6); count > 0; count--)
     schedule.later(schedule.random() * spanMs, () => drawHostEvent(world));
+  if (world.regions.length > 1) {
+    for (let count = schedule.between(0, 2); count > 0; count--)
+      schedule.later(schedule.random() * spanMs, () => loseRegion(world));
+    for (let count = schedule.between(0, 4); count > 0; count--)
+      schedule.later(schedule.random() * spanMs, () => sendRequest(world, drawRegionRequest(world)));
+  }
   if (world.money && schedule.chance(0.5)) impoverish(world);
   if (world.money) {
     for (let count = schedule.between(1, 4); count > 0; count--)

@@ -3,10 +3,9 @@
  * pending calls unanswered and drops new ones; the next run has the same disk, engine and storage.
  */
 import { makeControl, type RunningControl } from '../../src/control/wiring.ts';
-import { makeRegions } from '../../src/control/base/regions.ts';
+import { makeRegions, type RegionDrivers, type Regions } from '../../src/control/base/regions.ts';
 import type { Time } from '../../src/control/base/time.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
-import { regionId } from '../../src/domain/ids.ts';
 import { migrations } from '../../src/store/open.ts';
 import type { StoreScheduler } from '../../src/store/db/group-commit.ts';
 import { openSqlite } from '../../src/store/db/sqlite.ts';
@@ -14,6 +13,7 @@ import type { Store } from '../../src/store/store.ts';
 import { makeControlDeps, makeDrivers } from '../fixtures/control-deps.ts';
 import { faultyEngine } from './faulty-engine.ts';
 import { faultyStorage } from './faulty-storage.ts';
+import type { SimulatedRegion } from './simulated-region.ts';
 import { ids, nodePortRange, poolGB } from './template.ts';
 import type { World } from './world.ts';
 
@@ -26,6 +26,7 @@ export class ServerRun {
   /** Pauses the process, like a swapping machine or a debugger. */
   pausedUntilMs = 0;
   running: RunningControl | null = null;
+  regions: Regions | null = null;
   /** Aborted by the kill: connections break. */
   readonly ended = new AbortController();
 
@@ -65,17 +66,12 @@ export class ServerRun {
     const store = await openSqlite({ file: disk.file, migrations, log, scheduler: this.#scheduler() });
     if (!this.alive) return;
     disk.opened();
-    const drivers = makeDrivers({
-      regionId: regionId(ids.region),
-      engine: faultyEngine(this),
-      pool: { storage: faultyStorage(this), sizeGB: poolGB },
-      nodePortRange,
-      archivePushed: world.pushes,
-    });
+    this.regions = makeRegions(world.regions.map((region) => this.#driversOf(region)));
     const running = makeControl(
       makeControlDeps({
         store: this.#gated(store),
-        regions: makeRegions([drivers]),
+        regions: this.regions,
+        openRegion: async ({ id }) => this.#driversOf(world.regionOf(id)),
         log,
         time: this.#time(),
         random: schedule.random,
@@ -90,6 +86,16 @@ export class ServerRun {
     );
     await running.start();
     this.running = running;
+  }
+
+  #driversOf(region: SimulatedRegion): RegionDrivers {
+    return makeDrivers({
+      regionId: region.region.id,
+      engine: faultyEngine(this, region),
+      pool: { storage: faultyStorage(this, region), sizeGB: poolGB },
+      nodePortRange,
+      archivePushed: this.world.pushes,
+    });
   }
 
   kill(): void {

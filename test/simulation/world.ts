@@ -1,10 +1,9 @@
 /**
- * A simulated world: an engine, a storage and a disk that last, and a server that is killed and
+ * A simulated world: one or two regions and a disk that last, and a server that is killed and
  * restarted. Each commit, call, answer and timer is a step. The server may die at any of them;
  * invariants are checked after each.
  */
 import type { Verb } from '../../src/engines/simulated/injected-faults.ts';
-import { makeSimulatedEngine, type SimulatedEngine } from '../../src/engines/simulated/simulated.ts';
 import type { Times } from '../../src/engines/simulated/host.ts';
 import type { Limits } from '../../src/domain/instance-states.ts';
 import { DEFAULT_SPOT_GRACE_MS } from '../../src/domain/spot.ts';
@@ -18,27 +17,16 @@ import {
   type StorageCall,
   type StorageFaultChoice,
 } from './call-outcomes.ts';
-import { makePreconditions, type Preconditions } from './preconditions.ts';
 import { ServerRun } from './server-run.ts';
 import { Model } from './model.ts';
 import type { MoneySettings } from './money.ts';
 import { Schedule } from './schedule.ts';
-import { makeMemoryStorage, type MemoryStorage } from './storage.ts';
-import { capacity, ids } from './template.ts';
+import { SimulatedRegion } from './simulated-region.ts';
+import { ids, regions, type Templates } from './template.ts';
 import { WallClock } from './wall-clock.ts';
 
 /** Unwinds the stack of a killed process. */
 class Killed extends Error {}
-
-const slowTimes: Partial<Times> = {
-  pull: [20, 4_000],
-  create: [2, 60],
-  start: [2, 200],
-  ready: [5, 1_500],
-  init: [5, 900],
-  halt: [2, 3_000],
-  save: [10, 9_000],
-};
 
 const SQLITE_FULL = 13;
 const SQLITE_IOERR_FSYNC = 1034;
@@ -47,19 +35,15 @@ const failure = (errcode: number, text: string): Error => Object.assign(new Erro
 export class World {
   readonly schedule: Schedule;
   readonly wallClock: WallClock;
-  readonly storage: MemoryStorage;
-  readonly engine: SimulatedEngine;
+  readonly regions: readonly SimulatedRegion[];
   readonly disk: Disk;
   readonly model = new Model();
   readonly checker = new Checker(this.model, () => ({
     nowMs: this.schedule.nowMs,
-    sweptAtMs: this.sweptAtMs,
+    sweptAtMs: (id) => this.regionOf(id).lookedAtMs.get('sweep') ?? 0,
     unseenStepsMs: this.#unseenStepsMs,
     spotGraceMs: this.money?.spotGraceMs ?? DEFAULT_SPOT_GRACE_MS,
   }));
-  readonly preconditions: Preconditions;
-  /** Mode of the next call, by verb and subject; set just before the call. */
-  readonly armed = new Map<string, 'halfway' | 'lying'>();
   /**
    * Instances with a false `ensure` answer, or a late duplicate of an old one: a running container
    * hides both.
@@ -73,8 +57,6 @@ export class World {
   steps = 0;
   server: ServerRun | null = null;
   serverRuns = 0;
-  /** Begin of the last list of the engine's objects that was answered. */
-  sweptAtMs = 0;
   faults: FaultPlan;
   /** Archives go to a registry. */
   readonly pushes: boolean;
@@ -94,7 +76,9 @@ export class World {
   constructor(options: {
     seed: string;
     folder: string;
-    template: Uint8Array;
+    templates: Templates;
+    /** Default: one. */
+    hasTwoRegions?: boolean;
     fate: (schedule: Schedule) => FaultPlan;
     limits?: (schedule: Schedule) => Partial<Limits>;
     orphans?: (schedule: Schedule) => OrphanPolicy;
@@ -105,41 +89,32 @@ export class World {
     const schedule = new Schedule(options.seed);
     this.schedule = schedule;
     this.wallClock = new WallClock(schedule);
-    this.disk = new Disk(options.folder, options.template);
-    this.storage = makeMemoryStorage();
+    const { hasTwoRegions = false, templates } = options;
+    this.disk = new Disk(options.folder, templates[hasTwoRegions ? 1 : 0]);
     this.faults = options.fate(schedule);
     this.pushes = options.pushes?.(schedule) ?? false;
     this.orphans = options.orphans?.(schedule) ?? { action: 'delete', retentionMs: 0 };
     this.limits = options.limits?.(schedule) ?? {};
     this.money = options.money ?? null;
-    this.engine = makeSimulatedEngine({
-      installation: ids.installation,
-      capacity,
-      random: schedule.random,
-      times: { ...slowTimes, ...options.times?.(schedule) },
-      clock: {
-        now: () => schedule.nowMs,
-        sleep: (ms, signal) =>
-          new Promise((resolve, reject) => {
-            const giveUp = (): void => {
-              callOff();
-              reject(signal.reason);
-            };
-            if (signal.aborted) return reject(signal.reason);
-            const callOff = schedule.later(ms, () => {
-              signal.removeEventListener('abort', giveUp);
-              resolve();
-            });
-            signal.addEventListener('abort', giveUp, { once: true });
-          }),
-      },
-      faults: ({ verb, about }) => {
-        const mode = this.armed.get(`${verb} ${about}`);
-        this.armed.delete(`${verb} ${about}`);
-        return mode && { mode };
-      },
-    });
-    this.preconditions = makePreconditions(this, this.checker, (text) => this.fail(text));
+    const times = options.times?.(schedule) ?? {};
+    const { pushes, checker } = this;
+    const onWrong = (text: string): void => this.fail(text);
+    const [first, second] = regions;
+    this.regions = (hasTwoRegions ? [first, second] : [first]).map(
+      (region) => new SimulatedRegion({ region, schedule, times, pushes, checker, onWrong }),
+    );
+  }
+
+  regionOf(id: string): SimulatedRegion {
+    const found = this.regions.find(({ region }) => region.id === id);
+    if (!found) throw new Error(`there is no region ${id}`);
+    return found;
+  }
+
+  /** Draws nothing where there is one. */
+  anyRegion(): SimulatedRegion {
+    const [only, ...others] = this.regions;
+    return only && others.length === 0 ? only : this.schedule.oneOf(this.regions);
   }
 
   fail(text: string): void {
@@ -245,13 +220,18 @@ export class World {
     this.hasHealed = true;
     this.faults = noFaults;
     this.wallClock.goOn();
-    this.engine.host.comeBack();
+    for (const one of this.regions) {
+      one.find();
+      one.engine.host.comeBack();
+    }
   }
 
   async stop(): Promise<void> {
     if (this.server) this.kill();
-    await this.engine.stop();
-    await this.engine.host.stop();
+    for (const { engine } of this.regions) {
+      await engine.stop();
+      await engine.host.stop();
+    }
     while (this.schedule.nextAtMs() === this.schedule.nowMs) await this.schedule.step();
     this.disk.remove();
   }
