@@ -35,7 +35,7 @@ import {
   type PortRow,
 } from './invariants.ts';
 import type { Model } from './model.ts';
-import { MoneyBooks } from './money-books.ts';
+import { MoneyBooks, type Dates } from './money-books.ts';
 import { nameOf } from './storage.ts';
 import { regions } from './template.ts';
 
@@ -180,10 +180,10 @@ export class Checker {
     this.#pending = null;
   }
 
-  committed(latestDateMs: number, dateMs: number): string[] {
+  committed(latestDateMs: number, dates: Dates): string[] {
     if (this.#pending) this.#statuses = this.#pending;
     this.#pending = null;
-    const wrong = this.#read(dateMs);
+    const wrong = this.#read(dates);
     return [
       ...wrong,
       ...this.#model.wrong(this.instances, latestDateMs, LISTED_FOR_MS),
@@ -192,7 +192,7 @@ export class Checker {
   }
 
   /** Without a date, after a restart, nothing is compared with a commit before. */
-  #read(dateMs: number | null = null): string[] {
+  #read(dates: Dates | null = null): string[] {
     const { dirty } = this;
     const wrong: string[] = [];
     const before = {
@@ -232,7 +232,7 @@ export class Checker {
       const regions = rows.map(countsOf);
       wrong.push(...wrongCounts(regions, all), ...overbooked(regions));
       wrong.push(...supersededEntries(before.instances, all, regions), ...wrongQueue(all));
-      if (dateMs !== null) wrong.push(...wrongPlaces(before.instances, all, [this.#regions, rows]));
+      if (dates) wrong.push(...wrongPlaces(before.instances, all, [this.#regions, rows]));
       this.#regions = rows;
     }
     if (dirty.has('instance') || dirty.has('nodePort'))
@@ -255,7 +255,7 @@ export class Checker {
     const resources = { instances: this.instances, volumes: this.volumes, snapshots: this.snapshots };
     wrong.push(...this.#books.wrong((sql, ...given) => this.rows(sql, ...given), dirty, resources, this.#times()));
     const change = { ...this.#times(), dirty, before: before.instances, after: this.instances };
-    wrong.push(...this.#money.wrong((sql, ...given) => this.rows(sql, ...given), { ...change, dateMs }));
+    wrong.push(...this.#money.wrong((sql, ...given) => this.rows(sql, ...given), { ...change, dates }));
     dirty.clear();
     return wrong;
   }

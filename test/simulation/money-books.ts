@@ -6,6 +6,12 @@ import { wrongPaidAhead, type SubjectEvent } from './paid-ahead-books.ts';
 
 type Rows = <Row>(sql: string, ...given: unknown[]) => Row[];
 
+/** The server may show any time between both until a step of the clock is applied. */
+export interface Dates {
+  earliestMs: number;
+  latestMs: number;
+}
+
 interface Change {
   dirty: ReadonlySet<string>;
   before: ReadonlyMap<string, StoredInstance>;
@@ -13,7 +19,7 @@ interface Change {
   /** Time that really passed. */
   nowMs: number;
   /** Null after a restart. */
-  dateMs: number | null;
+  dates: Dates | null;
   spotGraceMs: number;
 }
 
@@ -90,14 +96,14 @@ export class MoneyBooks {
   #ends = new Map<string, number | null>();
   #lastEvent = 0;
 
-  wrong(rows: Rows, { dirty, before, after, nowMs, dateMs, spotGraceMs }: Change): string[] {
+  wrong(rows: Rows, { dirty, before, after, nowMs, dates, spotGraceMs }: Change): string[] {
     if (dirty.has('instanceType')) this.#readPrices(rows, nowMs);
     const [wasMoney, wasWindows, wasEnds] = [this.#money, this.#windows, this.#ends];
     if (dirty.has('paidTime')) this.#ends = readEnds(rows);
     if (dirty.has('account') || dirty.has('creditGrant')) this.#money = readMoney(rows);
     if (dirty.has('region')) this.#windows = readWindows(rows);
     const wrong = dirty.has('event') ? this.#wrongEvents(rows, { before, after, spotGraceMs }) : [];
-    if (!dirty.has('instance') || dateMs === null) return wrong;
+    if (!dirty.has('instance') || !dates) return wrong;
     for (const [id, stored] of after) {
       const was = before.get(id);
       if (was?.instance === stored.instance || stored.instance.operation.cause === 'operator') continue;
@@ -105,7 +111,7 @@ export class MoneyBooks {
       const changed = {
         was,
         stored,
-        dateMs,
+        dates,
         money: [wasMoney, this.#money],
         windows: [wasWindows, this.#windows].map((all) => all.get(stored.row.regionId) ?? null),
         ends: [wasEnds, this.#ends],
@@ -202,7 +208,7 @@ function wrongGrace({ subjectId, kind, atMs, data }: FreshEvent, spotGraceMs: nu
 interface Requested {
   was: StoredInstance | undefined;
   stored: StoredInstance;
-  dateMs: number;
+  dates: Dates;
   /** At the commit before, and now. */
   money: readonly Map<string, Money>[];
   windows: readonly (Windows | null)[];
@@ -210,15 +216,15 @@ interface Requested {
 }
 
 /** Several operations may share a commit: the state before or after it must justify each. */
-function wrongRequest({ was, stored, dateMs, money, windows, ends }: Requested): string[] {
+function wrongRequest({ was, stored, dates, money, windows, ends }: Requested): string[] {
   const { id, ownerId, operation, spec, requestedAtMs, priceMicros } = stored.instance;
   const { kind, cause } = operation;
   const left = money.map((accounts) => accounts.get(ownerId)).filter((one) => one !== undefined);
   const wrong: string[] = [];
-  const most = Math.max(...left.map((one) => available(one, dateMs - SLACK_MS)));
+  const most = Math.max(...left.map((one) => available(one, dates.earliestMs - SLACK_MS)));
   if (was === undefined && isByHour(stored) && most < Number(priceMicros))
     wrong.push(`${id} was launched for ${priceMicros} an hour with ${most}`);
-  const least = Math.min(...left.map((one) => available(one, dateMs)));
+  const least = Math.min(...left.map((one) => available(one, dates.latestMs)));
   if (kind === 'stop' && cause === 'NoMoney' && least > 0)
     wrong.push(`${id} was stopped for want of money with ${least}`);
   if (kind === 'stop' && cause === 'OffPeakEnded' && windows.every((one) => isOpen(one, requestedAtMs)))

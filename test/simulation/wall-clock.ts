@@ -40,6 +40,16 @@ export class WallClock {
     return Math.max(this.now(), this.#latestMs);
   }
 
+  /** Times that a clock may show which has not seen the jumps of the last `withinMs` yet. */
+  unstepped(withinMs: number): { earliestMs: number; latestMs: number } {
+    const { nowMs } = this.#schedule;
+    const before = this.#stretches
+      .filter(({ fromMs }) => fromMs > nowMs - withinMs && fromMs > 0)
+      .map(({ fromMs }) => this.at(fromMs - 1) + nowMs - fromMs + 1);
+    const dates = [this.now(), ...before];
+    return { earliestMs: Math.min(...dates), latestMs: Math.max(...dates) };
+  }
+
   jump(ms: number): void {
     this.#latestMs = this.latestMs();
     this.#begin(this.now() + ms, false);
