@@ -134,12 +134,17 @@ export class Model {
 
   /**
    * After a restart no earlier request can still be executed: unanswered ones are resolved from the
-   * rows.
+   * rows. A stop that nobody requested resolves none: the instance may resume.
    */
   settle(all: ReadonlyMap<string, StoredInstance>, volumes: DiskRows, snapshots: DiskRows): void {
     for (const [id, known] of this.instances) {
       const stored = all.get(id);
-      if (stored && known.maybe.includes(stored.instance.desired)) known.acknowledged = stored.instance.desired;
+      if (
+        stored &&
+        known.maybe.includes(stored.instance.desired) &&
+        !endedByItself.has(stored.instance.operation.cause)
+      )
+        known.acknowledged = stored.instance.desired;
       known.maybe = [];
     }
     for (const [disks, rows] of [
