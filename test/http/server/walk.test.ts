@@ -52,9 +52,9 @@ const note = (owner: string, text: string): void => {
   for (const id of text.match(UUID) ?? []) if (!owners.has(id.toLowerCase())) owners.set(id.toLowerCase(), owner);
 };
 
-/** The administrator adds types and images meanwhile, which every account sees. */
+/** The administrator adds regions, types and images meanwhile, which every account sees. */
 function noteCatalog(name: RouteName, text: string): void {
-  if (name === 'catalog') note('shared', text);
+  if (name === 'catalog' || name === 'listRegions' || name === 'listPrices') note('shared', text);
   if (name !== 'listImages') return;
   const { images }: { images: { imageId: string; isPublic: string }[] } = JSON.parse(text);
   for (const { imageId, isPublic } of images) if (isPublic === 'true') note('shared', imageId);
