@@ -23,7 +23,7 @@ const POLL_MS = 2;
 /** Pause between measurements, for the engine's last events. */
 const SETTLE_MS = 100;
 const IMAGE_DEADLINE_MS = 600_000;
-const LAUNCH_DEADLINE_MS = 60_000;
+export const LAUNCH_DEADLINE_MS = 60_000;
 const PAGE = { pager: { currentPage: 1, pageSize: 10 } };
 const OVER_SHARE = 0.15;
 const OVER_MS = 30;
@@ -69,7 +69,7 @@ export async function removed(berth: Berth, client: Client, id: string): Promise
   await sleep(SETTLE_MS);
 }
 
-const banner = (host: string): Promise<boolean> =>
+export const banner = (host: string): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = connect({ host, port: 22, noDelay: true });
     const end = (answer: boolean): void => {

@@ -10,6 +10,8 @@ import { join } from 'node:path';
 import type { Bench } from './bench.ts';
 import { burst } from './burst.ts';
 import { charging } from './charging.ts';
+import { clusterLaunch } from './cluster-launch.ts';
+import { clusterSettle } from './cluster-settle.ts';
 import { connections } from './connections.ts';
 import { create } from './create.ts';
 import { firstCell } from './first-cell.ts';
@@ -53,6 +55,8 @@ const benches: Record<string, Bench> = {
   'gateway-upgrades': gatewayUpgrades,
   connections,
   metrics,
+  'cluster-launch': clusterLaunch,
+  'cluster-settle': clusterSettle,
   'storage-fio': storageFio,
   'volume-create': volumeCreate,
   'volume-list': volumeList,

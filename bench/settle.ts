@@ -48,7 +48,7 @@ async function wakes(folder: string, count: number, say: (text: string) => void)
   }
 }
 
-async function list(client: Client): Promise<Map<string, string>> {
+export async function listStatuses(client: Client): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (let currentPage = 1; ; currentPage++) {
     const { instances, pager } = await client.listInstances({ pager: { currentPage, pageSize: PAGE_SIZE } });
@@ -58,7 +58,7 @@ async function list(client: Client): Promise<Map<string, string>> {
   }
 }
 
-async function forEachConcurrently<T>(items: readonly T[], fn: (item: T) => Promise<unknown>): Promise<void> {
+export async function forEachConcurrently<T>(items: readonly T[], fn: (item: T) => Promise<unknown>): Promise<void> {
   const waiting = items.values();
   const worker = async (): Promise<void> => {
     for (const item of waiting) await fn(item);
@@ -113,7 +113,7 @@ async function kills(
     const settled = async (): Promise<void> => {
       for (
         const endMs = performance.now() + DEADLINE_MS;
-        !isAsDesired(await list(client), desired);
+        !isAsDesired(await listStatuses(client), desired);
         await sleep(POLL_MS)
       )
         if (performance.now() > endMs) throw new Error('it did not settle in time');

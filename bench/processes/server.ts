@@ -1,5 +1,6 @@
 /** A whole Berth in a process of its own, started as by `main`, with a bench's changes. */
 import { randomUUID } from 'node:crypto';
+import { subscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
@@ -22,6 +23,9 @@ const smallTypeId = instanceTypeId(randomUUID());
 /** Resolves when the instance's row has this status. */
 const wait = z.object({ instanceId: z.string(), status: z.string(), phase: z.string(), deadlineMs: z.number() });
 const ensured = z.object({ ensured: z.string() });
+
+let httpRequests = 0;
+subscribe('http.client.request.start', () => (httpRequests += 1));
 
 const settings = settingsOf(serverSettings);
 const server = await startServer({ config: configOf(settings), log: quietLog });
@@ -115,6 +119,7 @@ async function until({ instanceId, status, phase, deadlineMs }: z.infer<typeof w
 
 answerAsks(
   async (question) => {
+    if (question === 'http requests') return httpRequests;
     if (question === 'cpu') return process.cpuUsage();
     if (question === 'small type') return offerSmallType();
     if (question === 'wake') return timeOneWake();

@@ -232,6 +232,8 @@ export interface UsageOptions {
   rootDisk?: boolean;
   /** No CPU mean (`cpuMilli` is meaningless), no wait; means of other callers are unaffected. */
   countersOnly?: boolean;
+  /** Regular readings of all: an engine may omit instances of which it has no new figures. */
+  sampling?: boolean;
 }
 
 export interface GpuUsage {

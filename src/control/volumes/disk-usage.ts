@@ -188,7 +188,8 @@ const DU_BLOCK = 1024;
 
 /** Measures root disks, at most 1 % of the time: the engine counts each file by file. */
 export async function measureRootDisks(deps: MeasureDeps, drivers: RegionDrivers): Promise<void> {
-  if (!drivers.health.answers) return;
+  const { answers, probe } = drivers.health;
+  if (!answers || probe?.capabilities.keepsRootDisk === false) return;
   for (const id of await settledRunningIds(deps.store.read, drivers.regionId)) {
     if (deps.stopping.aborted) return;
     const beganMs = deps.time.elapsed();

@@ -1,4 +1,5 @@
 /** NetworkPolicies of accounts: made with the first instance, removed after the last. */
+import { raceAbort } from '../../async/abort.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { isAllOpen, openEgress, type EgressPolicies, type EgressPolicy } from '../../domain/egress.ts';
 import { userId, type UserId } from '../../domain/ids.ts';
@@ -87,11 +88,10 @@ export async function releaseUnusedNetworks(context: ClusterContext, signal: Abo
 }
 
 export async function setEgress(context: ClusterContext, policies: EgressPolicies, signal: AbortSignal): Promise<void> {
-  const { cluster, installation, settings, accounts, egress } = context;
+  const { settings, accounts, egress, lists } = context;
   if (!settings.networkPolicies && !isAllOpen(policies)) throw reject(NOT_ENFORCED);
   egress.policies = policies;
-  const labelSelector = ownedSelector(installation, 'network');
-  for (const present of await cluster.list(resources.networkPolicies, signal, { labelSelector })) {
+  for (const present of await raceAbort(lists.policies.list(), signal)) {
     const owner = userId(present.metadata?.labels?.[labels.owner] ?? '');
     if (rulesOf(present) === rulesOf(wantedPolicy(context, owner))) continue;
     await accounts.run(owner, () => applyIfPresent(context, owner, signal), signal);
@@ -99,8 +99,9 @@ export async function setEgress(context: ClusterContext, policies: EgressPolicie
 }
 
 async function applyIfPresent(context: ClusterContext, owner: UserId, signal: AbortSignal): Promise<void> {
-  const { cluster, installation } = context;
+  const { cluster, installation, lists } = context;
   const present = await cluster.get(resources.networkPolicies, accountPolicyName(installation, owner), signal);
   if (isOwned(present?.metadata, installation, 'network', owner))
     await cluster.apply(resources.networkPolicies, wantedPolicy(context, owner), signal);
+  lists.policies.invalidate();
 }

@@ -4,7 +4,8 @@ import type { InstanceId } from '../../domain/ids.ts';
 import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
 import type { KeyedMutex } from '../../async/mutex.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
-import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { NetworkPolicy, Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
+import type { ObjectList } from '../../kubernetes/object-list.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import type { RegistryCredentials } from '../contract.ts';
 import { notRunning } from './cluster-faults.ts';
@@ -16,11 +17,20 @@ export interface ClusterLog {
   debug(facts: Record<string, unknown>, text: string): void;
 }
 
+export interface OwnedLists {
+  sets: ObjectList<StatefulSet>;
+  pods: ObjectList<Pod>;
+  /** Rules of accounts. */
+  policies: ObjectList<NetworkPolicy>;
+}
+
 export interface ClusterContext {
   cluster: Cluster;
   installation: string;
   settings: KubernetesEngineSettings;
   pods: PodChanges;
+  /** Objects of the installation. */
+  lists: OwnedLists;
   /** One change of an instance at a time. */
   instances: KeyedMutex<InstanceId>;
   /** One change of an account's NetworkPolicy at a time. */

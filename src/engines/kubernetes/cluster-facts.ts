@@ -43,7 +43,11 @@ export function makeClusterFacts({ cluster, settings, pods }: ClusterContext): C
   };
 }
 
-function remember<T>(ms: number, read: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T> {
+/** Reads again after `ms`. A failure is not remembered. */
+export function remember<T>(
+  ms: number,
+  read: (signal: AbortSignal) => Promise<T>,
+): (signal: AbortSignal) => Promise<T> {
   let known: { value: T; atMs: number } | undefined;
   return async (signal) => {
     signal.throwIfAborted();

@@ -14,11 +14,14 @@ import type { InstanceId } from '../../domain/ids.ts';
 import { instanceId, isInstanceId } from '../../domain/ids.ts';
 import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
 import { reasonText } from '../../domain/unknown-error.ts';
+import type { ApiObject } from '../../kubernetes/api-objects.ts';
+import { resources, type Resource } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
+import { makeObjectList, type ObjectList } from '../../kubernetes/object-list.ts';
 import type { Engine } from '../contract.ts';
 import { labels } from '../labels.ts';
 import { setEgress } from './account-networks.ts';
-import type { ClusterContext, ClusterLog } from './cluster-context.ts';
+import type { ClusterContext, ClusterLog, OwnedLists } from './cluster-context.ts';
 import { makeClusterFacts } from './cluster-facts.ts';
 import { faultOf, reject, withFaults } from './cluster-faults.ts';
 import { makeEnsureImage } from './cluster-images.ts';
@@ -31,6 +34,7 @@ import { destroyInstance, haltInstance } from './instance-ends.ts';
 import { makeObserve } from './instance-observations.ts';
 import { ensureInstance } from './instance-starts.ts';
 import { discard, listOwned } from './owned-objects.ts';
+import { ownedSelector } from './manifests/object-names.ts';
 import { makePodChanges } from './state/pod-changes.ts';
 
 export interface KubernetesEngineOptions {
@@ -44,8 +48,17 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
   const stopping = new AbortController();
   const onTrouble = (error: unknown): void =>
     log.debug({ reason: reasonText(error) }, 'the watch of Pods ended; Berth opens another');
+  const listOf = <T extends ApiObject>(resource: Resource<T>, labelSelector: string): ObjectList<T> =>
+    makeObjectList({ cluster, resource, labelSelector, stopping: stopping.signal });
+  const ours = `${labels.installation}=${installation}`;
+  const lists: OwnedLists = {
+    sets: listOf(resources.statefulSets, ours),
+    pods: listOf(resources.pods, ours),
+    policies: listOf(resources.networkPolicies, ownedSelector(installation, 'network')),
+  };
   const context: ClusterContext = {
     cluster,
+    lists,
     installation,
     settings,
     pods: makePodChanges(cluster, installation, stopping.signal, onTrouble),
@@ -58,9 +71,19 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
   };
   const facts = makeClusterFacts(context);
 
+  /** Lists show a change of ours at once. */
+  const changing = async <T>(verb: () => Promise<T>): Promise<T> => {
+    try {
+      return await verb();
+    } catch (error) {
+      throw faultOf(error);
+    } finally {
+      for (const list of Object.values(lists)) list.invalidate();
+    }
+  };
   const ofInstance = <T>(id: InstanceId, signal: AbortSignal, verb: () => Promise<T>): Promise<T> => {
     if (!isInstanceId(id)) return Promise.reject(new Error(`"${String(id)}" is not the id of an instance`));
-    return withFaults(() => context.instances.run(id, verb, signal));
+    return changing(() => context.instances.run(id, verb, signal));
   };
 
   /** Throws what is wrong with the cluster first. */
@@ -89,7 +112,7 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
     setEgress: (policies, signal) => withFaults(() => setEgress(context, policies, signal)),
     halt: (id, graceMs, signal) => ofInstance(id, signal, () => haltInstance(context, id, graceMs, signal)),
     destroy: (id, signal) => ofInstance(id, signal, () => destroyInstance(context, id, signal)),
-    discard: (owned, signal) => withFaults(() => discard(context, owned, signal)),
+    discard: (owned, signal) => changing(() => discard(context, owned, signal)),
     watch(onHint, signal) {
       context.pods.listen(({ object }) => {
         const id = object.metadata?.labels?.[labels.id] ?? '';

@@ -1,4 +1,5 @@
 /** `listOwned` and `discard`, by labels alone. */
+import { raceAbort } from '../../async/abort.ts';
 import { EngineFault } from '../../domain/engine-fault.ts';
 import { instanceId, isInstanceId, userId } from '../../domain/ids.ts';
 import type { Pod, StatefulSet } from '../../kubernetes/api-objects.ts';
@@ -8,27 +9,19 @@ import { labels } from '../labels.ts';
 import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 import { removeInstance } from './instance-ends.ts';
-import {
-  accountSelector,
-  annotations,
-  isOwned,
-  ownedSelector,
-  podName,
-  selectorText,
-} from './manifests/object-names.ts';
+import { accountSelector, annotations, isOwned, podName, selectorText } from './manifests/object-names.ts';
 import { generationOf, isRunning, observationOf, timeOf } from './state/run-state.ts';
 
 /** Older Pods of downloads have lost their server. */
 const PULLER_MS = 3_600_000;
 
 export async function listOwned(context: ClusterContext, signal: AbortSignal): Promise<OwnedObject[]> {
-  const { cluster, installation } = context;
-  const ours = `${labels.installation}=${installation}`;
-  const [sets, pods, policies] = await Promise.all([
-    cluster.list(resources.statefulSets, signal, { labelSelector: ours }),
-    cluster.list(resources.pods, signal, { labelSelector: ours }),
-    cluster.list(resources.networkPolicies, signal, { labelSelector: ownedSelector(installation, 'network') }),
-  ]);
+  signal.throwIfAborted();
+  const { lists } = context;
+  const [sets, pods, policies] = await raceAbort(
+    Promise.all([lists.sets.list(), lists.pods.list(), lists.policies.list()]),
+    signal,
+  );
   await removeOldPullers(context, pods, signal);
   const podsByName = new Map(pods.map((pod) => [pod.metadata?.name, pod]));
   const isPresent = ({ metadata }: StatefulSet): boolean =>

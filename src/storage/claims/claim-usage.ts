@@ -6,8 +6,8 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import { mountsClaim } from './files-pod.ts';
 import type { ClaimLists } from './claim-lists.ts';
 
-/** Kubelets measure once a minute. */
-const SUMMARY_AGE_MS = 60_000;
+/** A call for each node. */
+const SUMMARY_AGE_MS = 300_000;
 const DEADLINE_MS = 10_000;
 const MAX_NODES = 1_000;
 
@@ -41,8 +41,8 @@ export function makeClaimUsage(
   const summaries = makeCache<Used>({
     load: (node) =>
       readSummary(cluster, node).catch((error: unknown) => {
-        // The right to ask kubelets is optional.
-        if (isFailure(error, 'forbidden', 'absent')) return new Map<string, number>();
+        // The right to ask kubelets is optional, and a node may be away.
+        if (isFailure(error, 'forbidden', 'absent', 'unavailable')) return new Map<string, number>();
         throw error;
       }),
     now,

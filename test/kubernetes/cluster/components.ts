@@ -148,6 +148,8 @@ export const components = {
     `--config=${programs}/kwok.yaml`,
     '--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake',
     `--cidr=${simulatedPods}`,
+    // As often as the kubelet: without leases the nodes, and so their Pods, are soon not ready.
+    '--node-lease-duration-seconds=8',
   ],
 } satisfies Record<string, (layout: Layout) => string[]>;
 

@@ -9,6 +9,7 @@ function fixture() {
   const hints = new Map<string, () => void>();
   let nowMs = 0;
   let failsWith: Error | null = null;
+  let heardMs = 0;
   const cluster: Pick<Cluster, 'list' | 'watch'> = {
     async list<T extends ApiObject>(
       { plural }: Resource<T>,
@@ -22,12 +23,13 @@ function fixture() {
     watch({ plural }, _selector, { onTrouble }) {
       expect(hints.has(plural), 'one watch').toBe(false);
       hints.set(plural, () => onTrouble?.(new Error('cut')));
-      return { live: Promise.resolve(), heardMs: () => 0 };
+      return { live: Promise.resolve(), heardMs: () => heardMs };
     },
   };
   const lists = makeClaimLists(cluster, 'ours', () => nowMs);
   return {
     lists,
+    lose: () => void (heardMs = -Infinity),
     calls,
     hint: (plural: string) => hints.get(plural)?.(),
     isWatched: (plural: string) => hints.has(plural),
@@ -38,8 +40,11 @@ function fixture() {
 
 const claims = 'persistentvolumeclaims berth.installation=ours';
 
-test('a list is read once, and again after a hint, after a change of ours, and after five minutes', async () => {
+test('a list that is watched is read once, and again after a hint, after a change of ours, and after five minutes', async () => {
   const { lists, calls, hint, pass } = fixture();
+  await lists.claims.list();
+  expect(calls).toEqual([claims]);
+  calls.length = 0;
   for (let times = 0; times < 5; times++) await lists.claims.list();
   expect(calls).toEqual([claims]);
   hint('persistentvolumeclaims');
@@ -53,6 +58,14 @@ test('a list is read once, and again after a hint, after a change of ours, and a
   expect(calls).toHaveLength(3);
   pass(2_000);
   await lists.claims.list();
+  expect(calls).toHaveLength(4);
+});
+
+test('a list without a watch is read each time', async () => {
+  const { lists, calls, lose } = fixture();
+  await lists.claims.list();
+  lose();
+  for (let times = 0; times < 3; times++) await lists.claims.list();
   expect(calls).toHaveLength(4);
 });
 

@@ -85,7 +85,8 @@ export function makeSampler(deps: TaskDeps): Sampler {
     const ids = (await runningIds(store.read, regionId)).map(instanceId);
     if (ids.length === 0) return;
     try {
-      const usages = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), { countersOnly: true });
+      const options = { countersOnly: true, sampling: true };
+      const usages = await engine.usage(ids, deadlineWithin(deps, SAMPLE_DEADLINE_MS), options);
       if (stopping.aborted) return;
       for (const [id, usage] of usages) if (usage.startedAtMs > 0) addSample(seriesOf(id), atMs, usage);
     } catch (error) {

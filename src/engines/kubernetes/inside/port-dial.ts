@@ -21,14 +21,9 @@ export async function dialPort(
   port: number,
   signal: AbortSignal,
 ): Promise<Duplex> {
-  const { cluster, settings } = context;
   try {
-    const pod = await runningPod(context, id, signal);
-    const stream =
-      settings.reach === 'podAddress' && pod.status?.podIP !== undefined
-        ? await connectTo(pod.status.podIP, port, signal)
-        : await cluster.portForward(podName(id), port, signal);
-    closeWithRun(context, id, pod.metadata?.uid, stream);
+    const { stream, uid } = await openPort(context, id, port, signal);
+    closeWithRun(context, id, uid, stream);
     return stream;
   } catch (error) {
     if (isFailure(error, 'conflict')) {
@@ -38,6 +33,29 @@ export async function dialPort(
     if (isFailure(error, 'absent', 'invalid')) throw notRunning(error);
     throw faultOf(error);
   }
+}
+
+interface OpenPort {
+  stream: Duplex;
+  uid: string | undefined;
+}
+
+async function openPort(context: ClusterContext, id: InstanceId, port: number, signal: AbortSignal): Promise<OpenPort> {
+  const { cluster, settings, pods } = context;
+  if (settings.reach === 'portForward') {
+    const { metadata } = await runningPod(context, id, signal);
+    return { stream: await cluster.portForward(podName(id), port, signal), uid: metadata?.uid };
+  }
+  const seen = pods.isHeard() ? (await pods.runs(signal)).get(podName(id)) : undefined;
+  try {
+    if (seen?.address !== undefined) return { stream: await connectTo(seen.address, port, signal), uid: seen.uid };
+  } catch (error) {
+    if (faultOf(error).kind !== 'unreachable') throw error;
+  }
+  // The watch may be late, or the run is another by now.
+  const { metadata, status } = await runningPod(context, id, signal);
+  if (status?.podIP === undefined) throw notRunning();
+  return { stream: await connectTo(status.podIP, port, signal), uid: metadata?.uid };
 }
 
 /** A Pod that is gone sends no end of its connections. */

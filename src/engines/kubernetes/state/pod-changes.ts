@@ -6,6 +6,7 @@ import type { Pod } from '../../../kubernetes/api-objects.ts';
 import { resources } from '../../../kubernetes/api-resources.ts';
 import type { Hint, Subscription } from '../../../kubernetes/cluster-watch.ts';
 import { labels } from '../../labels.ts';
+import { runOf, type PodRun } from './run-state.ts';
 
 /** Interval of reads beside the watch, whose hints may be lost. */
 const POLL_MS = 5_000;
@@ -27,6 +28,8 @@ export interface PodChanges {
   listen(listener: (hint: Hint<Pod>) => void, signal: AbortSignal): void;
   /** Whether the server gave a sign of life lately. */
   isHeard(): boolean;
+  /** Runs of instances by the name of their Pod, as the watch last saw them. */
+  runs(signal: AbortSignal): Promise<ReadonlyMap<string, PodRun>>;
 }
 
 export function makePodChanges(
@@ -36,6 +39,7 @@ export function makePodChanges(
   onTrouble: (error: unknown) => void,
 ): PodChanges {
   const listeners = new Set<Listener>();
+  const runs = new Map<string, PodRun>();
   let subscription: Subscription | undefined;
 
   const subscribe = (): Subscription =>
@@ -44,6 +48,10 @@ export function makePodChanges(
       `${labels.installation}=${installation}`,
       {
         onHint(hint) {
+          const { name = '' } = hint.object.metadata ?? {};
+          const run = hint.isGone ? null : runOf(hint.object);
+          if (run === null) runs.delete(name);
+          else runs.set(name, run);
           for (const listener of listeners) listener(hint);
         },
         onTrouble,
@@ -53,17 +61,23 @@ export function makePodChanges(
 
   const isHeard = (): boolean => performance.now() - (subscription?.heardMs() ?? -Infinity) < SILENT_MS;
 
+  const live: PodChanges['live'] = async (signal) => {
+    const watch = subscribe();
+    await raceAbort(Promise.race([watch.live, delay(LIVE_MS, undefined, { ref: false })]), signal);
+  };
+
   return {
     isHeard,
+    live,
+    async runs(signal) {
+      await live(signal);
+      return runs;
+    },
     listen(listener, signal) {
       if (signal.aborted) return;
       subscribe();
       listeners.add(listener);
       signal.addEventListener('abort', () => listeners.delete(listener), { once: true });
-    },
-    async live(signal) {
-      const { live } = subscribe();
-      await raceAbort(Promise.race([live, delay(LIVE_MS, undefined, { ref: false })]), signal);
     },
     async until(name, pick, signal) {
       subscribe();

@@ -5,6 +5,7 @@ import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
+import { quantityOf } from './quantity.ts';
 
 export const lastRunSchema = z.object({
   startedAtMs: z.number(),
@@ -27,6 +28,28 @@ export const isRunning = (pod: Pod | null): boolean => {
   const status = mainStatusOf(pod);
   return status?.state?.running !== undefined && status.restartCount === 0;
 };
+
+/** Run of a Pod, for its figures and connections. */
+export interface PodRun {
+  uid: string | undefined;
+  address: string | undefined;
+  startedAtMs: number;
+  memoryLimitBytes: number | null;
+}
+
+/** Null: it does not run. */
+export function runOf(pod: Pod): PodRun | null {
+  if (!isRunning(pod)) return null;
+  const limit = pod.spec?.containers.find(({ name }) => name === MAIN_CONTAINER)?.resources?.limits?.['memory'];
+  const startedAtMs = timeOf(mainStatusOf(pod)?.state?.running?.startedAt);
+  const { metadata, status } = pod;
+  return {
+    uid: metadata?.uid,
+    address: status?.podIP,
+    startedAtMs,
+    memoryLimitBytes: limit === undefined ? null : quantityOf(limit),
+  };
+}
 
 /** End of the run of a Pod; null before. */
 export function endOf(pod: Pod | null): LastRun | null {
