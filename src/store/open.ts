@@ -26,6 +26,7 @@ import { payments } from './migrations/0023-payments.ts';
 import { budgets } from './migrations/0024-budgets.ts';
 import { scheduledPrices } from './migrations/0025-scheduled-prices.ts';
 import { regions } from './migrations/0026-regions.ts';
+import { entryIndex } from './migrations/0027-entry-index.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -57,6 +58,7 @@ export const migrations: readonly Migration[] = [
   budgets,
   scheduledPrices,
   regions,
+  entryIndex,
 ];
 
 export async function openStore(options: {

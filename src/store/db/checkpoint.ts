@@ -6,7 +6,8 @@
  * - After a few writes and a pause the log is short: this thread copies it between two groups.
  * - Under steady writes a thread (28 MB, on demand) runs PASSIVE checkpoints, which block nobody.
  * - Under writes without a pause the log grows during each copy, and only a log copied to its end
- *   restarts: the thread copies until little is left, and this thread the rest between two groups.
+ *   restarts: the thread copies until little is left, then writes wait while it copies the rest.
+ *   Reads go on.
  *
  * Measured with 9 statements a write, two shared cores, against SQLite's own 1,000 pages: one
  * caller p99 0.7 ms against 2.6; 64 callers at the disk's limit equal in throughput and tail.
@@ -46,6 +47,8 @@ export class Checkpoints {
   #idle: (() => void) | undefined;
   #asked = false;
   #finishNow = false;
+  /** Lets writes go on. */
+  #release: (() => void) | undefined;
 
   constructor(parts: { file: string; writer: DatabaseSync; log: StoreLog; scheduler: StoreScheduler }) {
     this.#file = parts.file;
@@ -54,12 +57,29 @@ export class Checkpoints {
     this.#scheduler = parts.scheduler;
   }
 
-  committed(works: number): void {
+  /** The next write waits for the promise, if there is one. */
+  committed(works: number): Promise<void> | undefined {
     this.#weight += WEIGHT_OF_COMMIT + works;
-    if (this.#finishNow) this.#here();
-    if (this.#asked) return;
+    if (this.#finishNow) return this.#finish();
+    if (this.#asked) return undefined;
     if (this.#weight >= BUSY_WEIGHT || this.#isLogLong()) this.#ask();
     else this.#afterPause();
+    return undefined;
+  }
+
+  #finish(): Promise<void> | undefined {
+    if (!this.#scheduler.threads || !this.#isLogLong()) {
+      this.#here();
+      return undefined;
+    }
+    this.#finishNow = false;
+    if (!this.#asked) this.#ask();
+    return new Promise((resolve) => (this.#release = resolve));
+  }
+
+  #goOn(): void {
+    this.#release?.();
+    this.#release = undefined;
   }
 
   #isLogLong(): boolean {
@@ -112,14 +132,17 @@ export class Checkpoints {
     thread.on('message', (report: unknown) => {
       this.#asked = false;
       this.#idle = this.#scheduler.after(THREAD_IDLE_MS, () => void this.#endThread());
-      if (!isReport(report)) return;
-      this.#finishNow = report.logPages > LONG_LOG_PAGES;
+      if (!isReport(report)) return this.#goOn();
+      // After a finish only a reader of an old state can have kept the rest.
+      this.#finishNow = this.#release === undefined && report.logPages > LONG_LOG_PAGES;
+      this.#goOn();
       if (report.copiedPages < report.logPages) this.#afterPause();
     });
     thread.on('error', (error) => {
       this.#thread = undefined;
       this.#asked = false;
       this.#failed(error);
+      this.#goOn();
     });
     return thread;
   }

@@ -75,7 +75,7 @@ const SQLITE_IOERR = 10;
 export class GroupCommit<Tx> {
   readonly #statements: GroupStatements;
   readonly #openScope: () => ScopedTransaction<Tx>;
-  readonly #onCommit: (works: number) => void;
+  readonly #onCommit: (works: number) => Promise<void> | void;
   readonly #log: StoreLog;
   readonly #scheduler: StoreScheduler;
   #queue: Job<Tx>[] = [];
@@ -87,8 +87,8 @@ export class GroupCommit<Tx> {
   constructor(parts: {
     statements: GroupStatements;
     openScope: () => ScopedTransaction<Tx>;
-    /** Called between groups, after the group's promises settled. */
-    onCommit: (works: number) => void;
+    /** Called between groups, after the group's promises settled. The next group waits for it. */
+    onCommit: (works: number) => Promise<void> | void;
     log: StoreLog;
     scheduler: StoreScheduler;
   }) {
@@ -168,7 +168,8 @@ export class GroupCommit<Tx> {
       if (outcome.ok) job.resolve(outcome.value);
       else job.reject(outcome.error);
     }
-    this.#onCommit(taken.length);
+    const pause = this.#onCommit(taken.length);
+    if (pause) await pause;
   }
 
   async #run(job: Job<Tx>): Promise<Outcome> {

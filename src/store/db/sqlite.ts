@@ -114,8 +114,9 @@ function storeOver(parts: {
     },
     openScope: parts.openScope,
     onCommit: (works) => {
-      checkpoints.committed(works);
+      const pause = checkpoints.committed(works);
       for (const listener of commitListeners) listener();
+      return pause;
     },
     log,
     scheduler,

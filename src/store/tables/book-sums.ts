@@ -18,26 +18,22 @@ export interface Charges {
   byMeter: Record<Meter, number>;
 }
 
-/** Metered use, by the money that paid and by the meter: each sum is a range of one index. */
+/** Metered use, by the money that paid and by the meter: one range of one index. */
 export async function meteredSums(db: Db, accountId: string, { fromMs, untilMs }: TimeSpan): Promise<Charges> {
-  const pairs = paidFrom.flatMap((source) => meters.map((meter) => ({ source, meter, name: `${source} ${meter}` })));
-  const sums = pairs.map(
-    ({ source, meter, name }) => sql`(select coalesce(sum("amountMicros"), 0) from entry
-      where "accountId" = ${accountId} and "fromLedger" = ${sql.lit(source)} and meter = ${sql.lit(meter)}
-        and "atMs" >= ${sql.lit(fromMs)} and "atMs" < ${sql.lit(untilMs)} and "periodId" is not null)
-      as ${sql.ref(name)}`,
-  );
-  const { rows } = await sql<Record<string, number>>`select ${sql.join(sums)}`.execute(db);
-  const charges: Charges = {
-    bySource: { cash: 0, voucher: 0, credit: 0, uncollected: 0 },
-    byMeter: { compute: 0, disks: 0, volume: 0, snapshot: 0 },
+  const sumOf = (column: 'fromLedger' | 'meter', value: string) => sql`coalesce(sum("amountMicros")
+    filter (where ${sql.ref(column)} = ${sql.lit(value)}), 0) as ${sql.ref(value)}`;
+  const sums = [
+    ...paidFrom.map((source) => sumOf('fromLedger', source)),
+    ...meters.map((meter) => sumOf('meter', meter)),
+  ];
+  const { rows } = await sql<Record<string, number>>`select ${sql.join(sums)} from entry
+    where "accountId" = ${accountId} and "atMs" >= ${sql.lit(fromMs)} and "atMs" < ${sql.lit(untilMs)}
+      and "periodId" is not null`.execute(db);
+  const of = (name: string): number => rows[0]?.[name] ?? 0;
+  return {
+    bySource: { cash: of('cash'), voucher: of('voucher'), credit: of('credit'), uncollected: of('uncollected') },
+    byMeter: { compute: of('compute'), disks: of('disks'), volume: of('volume'), snapshot: of('snapshot') },
   };
-  for (const { source, meter, name } of pairs) {
-    const micros = rows[0]?.[name] ?? 0;
-    charges.bySource[source] += micros;
-    charges.byMeter[meter] += micros;
-  }
-  return charges;
 }
 
 export interface OtherSum {

@@ -150,6 +150,20 @@ export const duePeriods = (
 ): Promise<PeriodRow[]> =>
   (regionId === null ? dueStorage : dueCompute)(db, { ...of, regionId: regionId ?? '', afterId, lastId, limit });
 
+/** Id of the `size`th period from `afterId` on that costs money; null: there are fewer. */
+export async function endOfChargingWindow(db: Db, afterId: number, size: number): Promise<number | null> {
+  const row = await db
+    .selectFrom('usagePeriod')
+    .select('id')
+    .where('isCharging', '=', sql.lit(1 as const))
+    .where('id', '>', afterId)
+    .orderBy('id')
+    .offset(count(size - 1))
+    .limit(count(1))
+    .executeTakeFirst();
+  return row?.id ?? null;
+}
+
 /** Moves the booked time of all open periods with a step of the clock. */
 export async function shiftOpenPeriods(tx: Db, stepMs: number): Promise<void> {
   await tx

@@ -126,6 +126,20 @@ onEngine('sqlite', 'write groups', (open) => {
     expect(commits.length).toBeLessThan(130 / 4);
   });
 
+  test('the next group, and the stop, wait for the pause after a commit', async () => {
+    const paused = Promise.withResolvers<void>();
+    const { group, said, commits } = scripted({}, () => (commits.length === 1 ? paused.promise : undefined));
+    await group.write(async () => {});
+    const second = group.write(async () => {});
+    const stopped = group.stop().then(() => said.push('stopped'));
+    for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+    const once = ['begin', 'savepoint', 'release', 'commit'];
+    expect(said).toEqual(once);
+    paused.resolve();
+    await Promise.all([second, stopped]);
+    expect(said).toEqual([...once, ...once, 'stopped']);
+  });
+
   test('settles all promises of a group in the turn of its commit, failures too', async () => {
     const { group, said } = scripted();
     const all = ['a', 'b', 'c'].map((name) =>
@@ -316,7 +330,10 @@ const writeForever = `
   })();`;
 
 /** Group over recorded statements that fail on demand. */
-function scripted(failing: Partial<Record<'begin' | 'commit', Error>> = {}) {
+function scripted(
+  failing: Partial<Record<'begin' | 'commit', Error>> = {},
+  pauseAfter: (works: number) => Promise<void> | void = () => {},
+) {
   const said: string[] = [];
   const commits: number[] = [];
   const log = recordingLog();
@@ -346,7 +363,10 @@ function scripted(failing: Partial<Record<'begin' | 'commit', Error>> = {}) {
   const group = new GroupCommit<null>({
     statements,
     openScope: () => ({ tx: null, end: () => {} }),
-    onCommit: (works) => void commits.push(works),
+    onCommit: (works) => {
+      commits.push(works);
+      return pauseAfter(works);
+    },
     log,
     scheduler: unhurried,
   });
