@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { realTime } from '../../../src/control/base/time.ts';
 import type { BudgetInput } from '../../../src/control/billing/budgets.ts';
 import type { Caller } from '../../../src/control/index.ts';
-import { noteBudget } from '../../../src/control/billing/follow-budgets.ts';
+import { makeFollowBudgets, noteBudget } from '../../../src/control/billing/follow-budgets.ts';
+import { makeMetering } from '../../../src/control/billing/metering.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import { fromDollars } from '../../../src/domain/catalog.ts';
 import { DAY_MS, HOUR_MS } from '../../../src/domain/durations.ts';
@@ -12,11 +13,15 @@ import { plainEntry, writeEntries } from '../../../src/store/tables/ledger.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { eventually, hasStatus, makeWorld, type World } from '../../fixtures/control.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
+import { billingRows } from '../store/billing-rows.ts';
+import { accountRow, instanceRow, regionRow } from '../store/rows.ts';
 import { expectRefused } from './access-fixture.ts';
 
 /** Intervals of the booking, the budgets, and the sweep. */
 const TASKS_MS = [10_000, 25_000];
 const time = { every: (ms: number, fn: () => void) => realTime.every(TASKS_MS.includes(ms) ? 30 : ms, fn) };
+const ignore = (): void => {};
+const silent = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const team = { label: { key: 'team', value: 'physics' } };
 const timeZone = 'UTC';
 
@@ -196,6 +201,73 @@ onBothEngines('a budget', (open) => {
     expect(await eventsOf(world, caller)).not.toContain('billing.budgetHard');
   });
 
+  test('whose soft limit was raised while it was counted tells nothing of the former one', async () => {
+    const { world, clock, caller, set, charge } = await movable(await open());
+    await set({ name: 'all', soft: 10, hard: 100 });
+    const former = await budgetNamed(world.store.read, caller.accountId, 'all');
+    await charge(10, 'x');
+    await set({ name: 'all', soft: 11, hard: 100 });
+    const nowMs = Date.now() + clock.aheadMs;
+    if (former) await noteBudget({ store: world.store, nowMs, atMs: nowMs }, former);
+    expect(await eventsOf(world, caller)).toEqual(['billing.budgetSet', 'billing.budgetSet']);
+  });
+
+  test('is no longer reached once a refund takes its spending below the hard limit', async () => {
+    const { world, clock, caller, set, launch, charge } = await movable(await open());
+    await charge(10, 'x');
+    await set({ name: 'all', hard: 10 });
+    await expectRefused(launch(), 'no_balance', /budget "all"/);
+    await charge(1, 'x', Date.now() + clock.aheadMs, 'refund');
+    clock.aheadMs += 61_000;
+    await eventually(async () => (await budgetNamed(world.store.read, caller.accountId, 'all'))?.hardReached === 0);
+    await launch();
+  });
+
+  test('that was reached in the former month stops nothing, also before the new one is counted', async () => {
+    const store = await open();
+    const owner = { ownerId: 'ann', regionId: 'here' };
+    await store.write(async (tx) => {
+      await tx
+        .insertInto('region')
+        .values(regionRow({ id: 'here' }))
+        .execute();
+      await tx
+        .insertInto('account')
+        .values(accountRow({ id: 'ann' }))
+        .execute();
+      const running = instanceRow({ ...owner, id: 'i' });
+      await tx
+        .insertInto('instance')
+        .values({ ...running, desired: 'running' })
+        .execute();
+      const limits = { softMicros: null, hardMicros: 0, month: '', settledUntilMs: 0, settledMicros: 0 };
+      await tx
+        .insertInto('budget')
+        .values({ ...billingRows.budget, ...limits, hardReached: 0, softReached: 0 })
+        .execute();
+    });
+    const clock = { nowMs: Date.UTC(2026, 11, 1) - 20_000 };
+    const now = (): number => clock.nowMs;
+    const time = { ...realTime, now, elapsed: now };
+    const stopped: string[] = [];
+    const follow = makeFollowBudgets({
+      store,
+      time,
+      log: silent,
+      metering: makeMetering({
+        time,
+        regions: { of: () => ({ health: { probe: null, answers: true, text: '' } }) },
+        isBilled: true,
+      }),
+      stopAutomatically: async ({ id }) => stopped.push(id) > 0,
+    });
+    await follow();
+    expect(stopped).toEqual(['i']);
+    clock.nowMs += 40_000;
+    await follow();
+    expect(stopped).toEqual(['i']);
+  });
+
   test('counts at once when it is set, and no more when it is raised or deleted', async () => {
     const { caller, control, set, launch, charge } = await movable(await open());
     await charge(10, 'x');
@@ -231,6 +303,7 @@ onBothEngines('a budget', (open) => {
     const { world, caller, control, set } = await movable(await open());
     await expectRefused(set({ name: 'none' }), 'field_missing', /"soft"/);
     await expectRefused(set({ name: 'crossed', soft: 2, hard: 1 }), 'field_value', /at most that/);
+    await set({ name: 'b0', soft: 1, hard: 1 });
     await expectRefused(control.budgets.delete(caller, { name: 'nobody' }, null), 'not_found', /"nobody" not found/);
     await Promise.all(Array.from({ length: 20 }, (_, at) => set({ name: `b${at}`, soft: at })));
     await expectRefused(set({ name: 'b20', soft: 1 }), 'over_quota', /20 budgets/);

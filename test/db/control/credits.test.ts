@@ -161,8 +161,8 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
     expect((await balance()).balance).toBe(10);
   });
 
-  test('refuses unknown accounts, regions and types, past expiries, wrong scopes, and more than can be held', async () => {
-    const { world, ann, give, credits, nowMs } = await openWorld(open);
+  test('refuses unknown accounts, regions and types, past expiries, wrong scopes, more than can be held, and accounts that go', async () => {
+    const { world, ann, give, nowMs } = await openWorld(open);
     const [type] = world.types;
     const voucher = { kind: 'voucher', amount: 1 } as const;
     await expectRefused(give({ username: 'nobody' }), 'not_found', /"nobody" not found/);
@@ -176,7 +176,17 @@ onBothEngines('credits', { postgres: 'always' }, (open) => {
     for (let billions = 1; billions < 9; billions += 1) await give({ amount: 1e9 });
     await expectRefused(give({ amount: 1e9 }), 'field_value', /at most \$999999990 can be added/);
     await expectRefused(give({ kind: 'credit', amount: 1e9 }), 'field_value', /at most \$999999990/);
-    await give({ kind: 'credit', amount: 999_999_990 });
+    await give({ kind: 'credit', amount: 999_999_000 });
+    await expectRefused(give({ amount: 991 }), 'field_value', /at most \$990 can be added/);
+    await give({ kind: 'voucher', amount: 980 });
+    await expectRefused(give({ amount: 11 }), 'field_value', /at most \$10 can be added/);
+    await give({ amount: 10 });
+    await world.running.control.accounts.delete(world.caller, { accountId: ann.accountId, reason: '' }, null);
+    await expectRefused(give(), 'not_now', /is being deleted/);
+  });
+
+  test('are given by administrators alone', async () => {
+    const { ann, credits } = await openWorld(open);
     const wrong = credits.give(ann, { username: 'ann', amount: 1, kind: 'cash', reason: 'mine' }, null);
     await expectRefused(wrong, 'forbidden');
   });

@@ -8,6 +8,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 import type { Caller } from '../../../src/control/index.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { setting } from '../../../src/store/tables/catalog.ts';
+import { simulatedFault } from '../../../src/engines/simulated/injected-faults.ts';
 import { eventually, hasStatus, makeWorld, type World, type WorldOptions } from '../../fixtures/control.ts';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
@@ -241,6 +242,42 @@ onBothEngines('an account whose money ends', (open) => {
     await setMoney(world, caller, 0);
     await append();
     expect(await kindsOf(world, caller)).toEqual(['billing.tried']);
+  });
+
+  test('has an archive tried once: an instance that could not be saved stays Stopped with its files', async () => {
+    const { world } = await movable(await open(), { limits: { maxAttempts: 1 } });
+    const { control } = world.running;
+    const caller = await world.account('poor', 1_000);
+    const ahead = { ...world.launchInput(), billing: { chargeMode: 'perDay' as const, duration: 1 } };
+    const { instanceId: later } = await control.instances.launch(caller, ahead, null);
+    await world.until(later, hasStatus('Running'));
+    const id = await launched(world, caller);
+    await control.instances.stop(caller, { instanceId: id }, null);
+    await world.until(id, hasStatus('Stopped'));
+    const { saveImage } = world.engine;
+    world.engine.saveImage = () =>
+      Promise.reject(simulatedFault('no_capacity', 'the disk is full', { reason: 'diskFull' }));
+    const nowMs = Date.now();
+    await world.store.write((tx) =>
+      tx
+        .updateTable('account')
+        .set({ balanceMicros: 0, moneyStep: 'stop', moneyArchiveAtMs: nowMs, moneyDeleteAtMs: nowMs + 30 * DAY_MS })
+        .where('id', '=', caller.accountId)
+        .execute(),
+    );
+    await world.until(
+      id,
+      ({ instanceRuntimeInfo: { phase, diagnosisReason } }) =>
+        phase === 'Stopped' && diagnosisReason === 'ArchiveFailed',
+    );
+    world.engine.saveImage = saveImage;
+    // A later run of the ladder archives what stops now, and passes by what failed.
+    await control.instances.stop(caller, { instanceId: later }, null);
+    await world.until(later, hasStatus('Archived'));
+    expect((await world.instance(id)).instanceRuntimeInfo).toMatchObject({
+      status: 'Stopped',
+      diagnosisReason: 'ArchiveFailed',
+    });
   });
 
   test('gets its days again for time in which Berth was off', async () => {

@@ -40,11 +40,12 @@ export async function openPaidWorld(open: Open, options: WorldOptions = {}) {
     const { id: _id, regionId: _regionId, ...rest } = base as InstanceType;
     return { ...rest, cpuCores: 1, memoryGB: 1, name, pricesMicros: prices, ...over };
   };
-  const [small, large, spot] = (await replaceTypes(world.store, regionId, [
+  const [small, large, spot, free] = (await replaceTypes(world.store, regionId, [
     type('small', {}),
     type('large', { cpuCores: 2, pricesMicros: dearer }),
     type('spot', { isSpot: true }),
-  ])) as [InstanceType, InstanceType, InstanceType];
+    type('free', { pricesMicros: { tidePerHour: 0n, perHour: 0n, perDay: 0n, perWeek: 0n, perMonth: 0n } }),
+  ])) as [InstanceType, InstanceType, InstanceType, InstanceType];
   clock.aheadMs += 2_000;
   const ann = await world.account('ann', 100);
   const { instances, credits, access } = world.running.control;
@@ -60,7 +61,7 @@ export async function openPaidWorld(open: Open, options: WorldOptions = {}) {
     world,
     clock,
     ann,
-    types: { small, large, spot },
+    types: { small, large, spot, free },
     instances,
     launch,
     nowMs: () => Date.now() + clock.aheadMs,

@@ -282,6 +282,22 @@ onBothEngines('time paid ahead', (open) => {
     await expectBalanced(world);
   });
 
+  test('terminate refunds what a change from a type without a price has charged', async () => {
+    const { world, ann, launch, running, types, instances, clock } = await openPaidWorld(open);
+    const id = await launch({ chargeMode: 'perDay', duration: 2 }, { instanceTypeId: types.free.id });
+    await running(id);
+    clock.aheadMs += 60_000;
+    await instances.update(ann, { instanceId: id, instanceTypeId: types.small.id }, null);
+    await instances.restart(ann, { instanceId: id }, null);
+    await running(id);
+    const [charged] = await entriesOf(world, id);
+    expect(charged).toMatchObject({ kind: 'prepayment', reason: 'change of type' });
+    await instances.terminate(ann, { instanceId: id }, null);
+    expect(await moved(world, id)).toContain('refund revenue cash 2');
+    expect((await entriesOf(world, id))[1]).toMatchObject({ reversesId: charged?.id });
+    await expectBalanced(world);
+  });
+
   test('a change of type that cannot be paid is refused when it is asked for, and by the restart', async () => {
     const { world, launch, running, types, clock } = await openPaidWorld(open);
     const { instances, credits } = world.running.control;
