@@ -1,6 +1,7 @@
 /**
  * The first launch: logs in, registers the user's ssh key, launches an instance or takes the
- * running one of that name, shows its stages, and prints a notebook link and an ssh command.
+ * running one of that name, shows its stages, and prints a notebook link, an ssh command and what
+ * the account pays.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,6 +16,7 @@ import type { InstanceObject } from '../src/contract/instance.ts';
 import { Unready, runCommand, say } from './lib/run.mjs';
 
 const POLL_MS = 300;
+const HOUR_MS = 3_600_000;
 const PAGE = { pager: { currentPage: 1, pageSize: 100 } };
 const KEYS = ['id_ed25519.pub', 'id_ecdsa.pub', 'id_rsa.pub'];
 
@@ -120,6 +122,15 @@ async function untilRunning(client: Client, instanceId: string): Promise<Instanc
   }
 }
 
+/** What the account pays now, and for how long. */
+async function moneyLine(client: Client): Promise<string> {
+  const { available, burnRate, lastsUntilUnixMs } = await client.forecast({});
+  if (lastsUntilUnixMs === null) return `nothing is charged now; the account has $${available.toFixed(2)}`;
+  const hours = Math.floor((lastsUntilUnixMs - Date.now()) / HOUR_MS);
+  const span = hours < 48 ? `${hours} hours` : `${Math.floor(hours / 24)} days`;
+  return `$${burnRate} an hour for what runs now; the $${available.toFixed(2)} of the account last ${span}`;
+}
+
 await runCommand(async () => {
   try {
     const login = { username, password: await readPassword() };
@@ -136,6 +147,7 @@ await runCommand(async () => {
     say('            The link is valid once, for a minute; npm run first prints another.');
     if (hasKey) say(`  ssh       ssh -p ${port} root@${spec.regionInfo.sshAddress}`);
     else say('  ssh       needs a key: make one with ssh-keygen -t ed25519, then run npm run first again');
+    say(`  Money     ${await moneyLine(client)}`);
   } catch (error) {
     if (error instanceof ApiError) throw new Unready(`${api}: ${error.message}`);
     throw error;

@@ -211,7 +211,7 @@ describe('`npm run first`', () => {
     return { code: await child.ended, text: child.output() };
   };
 
-  test('launches with stages, ends with a notebook link and an ssh command, and finds the instance again', async () => {
+  test('launches with stages, ends with a notebook link, an ssh command and the costs, and finds the instance again', async () => {
     const folder = await newFolder();
     const apiUrl = await start(folder, { BERTH_ADMIN_PASSWORD: '' }).serves();
     const without = await first(apiUrl, folder);
@@ -224,7 +224,9 @@ describe('`npm run first`', () => {
     expect(text).toMatch(
       /^Instance work \((notebook-\S+)\)\n[^]*\n {2}Readiness \d+\.\d s\n\n {2}Notebook {2}http:\S+\/open\?key=\S+\n/,
     );
-    expect(text).toMatch(/\n {2}ssh {7}ssh -p \d+ root@\S+\n$/);
+    expect(text).toMatch(
+      /\n {2}ssh {7}ssh -p \d+ root@\S+\n {2}Money {5}\$0\.\d+ an hour for what runs now; the \$\d+\.\d\d of the account last \d+ days\n$/,
+    );
     const again = await first(apiUrl, folder, '--name', 'work');
     expect(again.text).toContain(/notebook-[0-9a-f-]+/.exec(text)?.[0]);
     const url = /http:\S+\/open\?key=\S+/.exec(again.text)?.[0] ?? '';
