@@ -96,7 +96,7 @@ onBothEngines('a budget', (open) => {
     expect((await control.budgets.list(caller)).budgets).toMatchObject([{ softReached: false, hardReached: false }]);
   });
 
-  test('refuses at once what would pay ahead more than is left of its hard limit', async () => {
+  test('refuses at once what would pay ahead more than is left of its hard limit, in its scope alone', async () => {
     const { set, launch } = await movable(await open());
     await set({ name: 'physics', scope: team, hard: 15 });
     const month = (team: string) => launch({ billing: { chargeMode: 'perMonth', duration: 1 }, labels: { team } });
@@ -104,6 +104,10 @@ onBothEngines('a budget', (open) => {
     const refusal =
       /the launch pays \$10\.08 ahead, and budget "physics" of \$15 a month for team=physics has \$4\.92 left/;
     await expectRefused(month('physics'), 'no_balance', refusal);
+    await set({ name: 'physics', scope: team, hard: 5 });
+    await set({ name: 'maths', scope: { label: { key: 'team', value: 'maths' } }, hard: 10.08 });
+    await month('maths');
+    await month('chemistry');
     await month('chemistry');
   });
 

@@ -346,6 +346,17 @@ onBothEngines('an account whose money ends', (open) => {
     await settled(world);
   });
 
+  test('launches no more by the money that it had at an earlier launch', async () => {
+    const { world, hours } = await movable(await open());
+    const { control } = world.running;
+    const caller = await world.account('ann', hours(1_000));
+    for (let at = 0; at < 3; at++) await launched(world, caller);
+    // Four instances last 16.5 minutes, and 20 are needed.
+    await setMoney(world, caller, hours(1.1));
+    await expectRefused(control.instances.launch(caller, world.launchInput(), null), 'no_balance', /\$\S+ is missing/);
+    await settled(world);
+  });
+
   test('keeps no instance that is launched at the moment of the stop', async () => {
     const { world, hours } = await movable(await open());
     const { control } = world.running;

@@ -279,6 +279,11 @@ onBothEngines('time paid ahead', (open) => {
     expect(refund?.amountMicros).toBeGreaterThan(5_980_000);
     await instances.terminate(ann, { instanceId: id }, null);
     expect(await eventsOf(world, id, 'instance.paidTimeRefunded')).toEqual([{ units: 1, amount: 2 }]);
+    const all = await entriesOf(world, id);
+    for (const paidBy of all.filter(({ kind }) => kind === 'prepayment')) {
+      const back = all.filter(({ reversesId }) => reversesId === paidBy.id);
+      expect(back.reduce((sum, { amountMicros }) => sum + amountMicros, 0)).toBeLessThanOrEqual(paidBy.amountMicros);
+    }
     await expectBalanced(world);
   });
 

@@ -154,6 +154,10 @@ onBothEngines('a quote', { postgres: 'always' }, (open) => {
     // $3 of cash and overdraft and a voucher pay two runs; the other voucher pays none.
     expect(balanceLastsHours).toBeCloseTo(100, 0);
     expect((await quote()).burnRatePerHour).toBe(0);
+    // What is paid ahead no longer pays the run: of $4, a day takes $0.432.
+    const ahead = await quote({ billing: { chargeMode: 'perDay', duration: 1 } }, ann);
+    expect(ahead.total).toBe(0.432);
+    expect(ahead.balanceLastsHours).toBeCloseTo((4 - 0.432) / 0.02, 0);
   });
 
   test('refuses what the launch refuses, and names what is missing', async () => {
