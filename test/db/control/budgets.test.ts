@@ -205,7 +205,7 @@ onBothEngines('a budget', (open) => {
     expect(await eventsOf(world, caller)).not.toContain('billing.budgetHard');
   });
 
-  test('whose soft limit was raised while it was counted tells nothing of the former one', async () => {
+  test('tells nothing of a former soft limit that was raised while it was counted', async () => {
     const { world, clock, caller, set, charge } = await movable(await open());
     await set({ name: 'all', soft: 10, hard: 100 });
     const former = await budgetNamed(world.store.read, caller.accountId, 'all');
