@@ -22,6 +22,7 @@ import { addUp, closingLines, failure, totalsOfRun } from './lib/totals.mjs';
 /** @type {import('./lib/apt.mjs').Need[]} */
 const testNeeds = [
   { apt: 'openssh-client', programs: ['ssh'], why: 'logs in to instances' },
+  { apt: 'openssh-server', programs: ['sshd'], why: 'leads to a container engine on another host' },
   { apt: 'rsync', programs: ['rsync'], why: 'copies to and from instances over ssh' },
   { apt: 'curl', programs: ['curl'], why: 'connects through ports that ssh forwards' },
   // The dynamically linked busybox won't do: an image holds the program alone.

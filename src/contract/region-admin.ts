@@ -118,6 +118,52 @@ const kubernetesEngine = named(
       .optional(),
   }),
 );
+const dockerEngine = named(
+  'DockerEngineSettings',
+  z.strictObject({
+    endpoint: z
+      .string()
+      .max(2_000)
+      .regex(/^(?:tcp|ssh):\/\/\S+$/, {
+        error:
+          'must be tcp://host:2376, which is TLS with certificates, or ssh://user@host; unencrypted ports are not used',
+      })
+      .describe(
+        '`tcp://host:port`, always with TLS, or `ssh://user@host`, with a port and the path of the socket if they are not the usual ones',
+      ),
+    ca: z
+      .string()
+      .max(65_536)
+      .describe(
+        "With TLS: authority of the engine's certificate in PEM; `credentials` is the client certificate and its key in PEM, one after the other",
+      )
+      .optional(),
+    hostKey: z
+      .string()
+      .max(2_000)
+      .describe(
+        'With ssh: public key of the host, such as `ssh-ed25519 AAAA…`; `credentials` is the private key of the user, without a passphrase',
+      )
+      .optional(),
+    helperImage: z
+      .string()
+      .min(1)
+      .max(500)
+      .describe(
+        'Image with a shell and the tools of BusyBox, for files of volumes, control files and, with TLS, connections to instances',
+      ),
+    nodePortBind: z
+      .union([z.ipv4(), z.ipv6()])
+      .describe('Address of the host that node ports are published on; by default all')
+      .optional(),
+    cpuOvercommit: z
+      .number()
+      .min(1)
+      .max(100)
+      .describe('Cores that instances may have for each core of the host; default 1')
+      .optional(),
+  }),
+);
 const claims = z.strictObject({
   storageClass: kubernetesName.describe('StorageClass'),
   accessMode: z
@@ -149,7 +195,8 @@ export const regionSettings = named(
   'RegionSettings',
   z.strictObject({
     simulated: simulatedEngine.describe('Engine in the memory of the server, for trials').optional(),
-    kubernetes: kubernetesEngine.describe('Kubernetes cluster; one of the two').optional(),
+    kubernetes: kubernetesEngine.describe('Kubernetes cluster').optional(),
+    docker: dockerEngine.describe('Docker engine on another host; one of the three').optional(),
     pools: z.array(pool).min(1).max(poolNames.length).describe('Pools of disks, `default` among them'),
     nodePorts: z
       .strictObject({ first: port.describe('First port'), last: port.describe('Last port') })

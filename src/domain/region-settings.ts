@@ -8,6 +8,21 @@ export interface SimulatedEngineSettings {
   gpus: number;
 }
 
+/** Docker engine on another host. */
+export interface DockerEngineSettings {
+  /** `tcp://host:port`, always with TLS, or `ssh://user@host[:port][/path/of/docker.sock]`. */
+  endpoint: string;
+  /** Authority of the engine's certificate, in PEM; with TLS. */
+  ca?: string | undefined;
+  /** Public key of the host; with ssh. */
+  hostKey?: string | undefined;
+  /** Image with a shell and the tools of BusyBox, for files and connections of instances. */
+  helperImage: string;
+  /** Address of the host that node ports are published on; default: all. */
+  nodePortBind?: string | undefined;
+  cpuOvercommit?: number | undefined;
+}
+
 export const accessModes = ['ReadWriteOnce', 'ReadWriteMany'] as const;
 
 export interface PoolSettings {
@@ -33,19 +48,20 @@ export interface RegionSettings {
   /** One engine. */
   simulated?: SimulatedEngineSettings | undefined;
   kubernetes?: Omit<KubernetesEngineSettings, 'kind'> | undefined;
+  docker?: DockerEngineSettings | undefined;
   /** `default` among them. */
   pools: PoolSettings[];
   nodePorts: { first: number; last: number };
 }
 
-export const engineKindOf = ({ kubernetes }: RegionSettings): 'simulated' | 'kubernetes' =>
-  kubernetes === undefined ? 'simulated' : 'kubernetes';
+export const engineKindOf = ({ kubernetes, docker }: RegionSettings): 'simulated' | 'kubernetes' | 'docker' =>
+  kubernetes !== undefined ? 'kubernetes' : docker !== undefined ? 'docker' : 'simulated';
 
 /** Null, or what is wrong and what works. */
 export function faultOfRegionSettings(settings: RegionSettings): string | null {
-  const { simulated, kubernetes, pools, nodePorts } = settings;
-  if ((simulated === undefined) === (kubernetes === undefined))
-    return 'field "settings" has not one engine; send "simulated" or "kubernetes"';
+  const { simulated, kubernetes, docker, pools, nodePorts } = settings;
+  if ([simulated, kubernetes, docker].filter((engine) => engine !== undefined).length !== 1)
+    return 'field "settings" has not one engine; send "simulated", "kubernetes" or "docker"';
   const names = pools.map(({ name }) => name);
   if (!names.includes('default')) return 'field "settings.pools" has no pool named "default"; add one';
   if (new Set(names).size < names.length) return 'field "settings.pools" names a pool twice; name each once';

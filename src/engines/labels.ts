@@ -22,7 +22,7 @@ type Label = (typeof labels)[keyof typeof labels];
 export const installationLabel = (installation: string): string => `${labels.installation}=${installation}`;
 
 export interface LabelledObject extends Pick<OwnedObject, 'id' | 'ownerId' | 'generation'> {
-  kind: OwnedObject['kind'] | 'tools';
+  kind: OwnedObject['kind'] | 'tools' | 'helper' | 'control';
   imageRef?: string;
   gpuIds?: readonly string[];
 }

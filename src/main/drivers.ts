@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { EngineFault } from '../domain/engine-fault.ts';
 import type { RegionId } from '../domain/ids.ts';
 import type { RegionDrivers } from '../control/base/regions.ts';
+import type { Endpoint } from '../docker/docker-client.ts';
 import type { Engine } from '../engines/contract.ts';
 import type { BuildLocalImage } from '../engines/docker/image/images.ts';
 import { buildRecipe } from '../engines/docker/image/build.ts';
@@ -106,16 +107,41 @@ export const makeEngine = (config: Config, installation: string, log: Logger): P
 // Loads only the engine in use: dockerode takes 10 MB and a tenth of the start.
 
 async function dockerEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
-  const { endpointOf, makeDockerClient } = await import('../engines/docker/client/docker-client.ts');
+  const { endpointOf } = await import('../docker/docker-client.ts');
   const { makeDockerEngine } = await import('../engines/docker/docker.ts');
   const endpoint = endpointOf(config.dockerHost ?? USUAL_SOCKET);
   if (!('socketPath' in endpoint)) {
-    const why = 'disks and control files are folders of this machine, and an engine elsewhere cannot mount them';
+    const why =
+      'disks and control files are folders of this machine, and an engine elsewhere cannot mount them; an engine on another host is a region of its own (POST /api/admin/region/create)';
     throw new Error(`DOCKER_HOST is ${config.dockerHost}: ${why}. Set the socket of an engine on this machine.`);
   }
   await checkDevices(config.diskRates);
-  const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
-  const buildLocalImage: BuildLocalImage = async (ref, onProgress, signal) => {
+  return makeDockerEngine({
+    endpoint,
+    installation,
+    stateFolder: join(config.dataFolder, 'control-files'),
+    buildLocalImage: buildImageFor(endpoint),
+    dockerInside:
+      config.dockerInside === null
+        ? undefined
+        : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
+    linkLocal: config.linkLocal,
+    tools: {
+      folder: toolsFolderOf(config),
+      imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
+    },
+    sizes: config.sizes,
+    isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
+    log,
+  });
+}
+
+/** Builds an image of Berth on this machine, and sends it to the engine. */
+export const buildImageFor =
+  (endpoint: Endpoint): BuildLocalImage =>
+  async (ref, onProgress, signal) => {
+    const { archivePrefix, savedPrefix } = prefixesUnder(LOCAL);
+    const { makeDockerClient } = await import('../docker/docker-client.ts');
     if (ref.startsWith(`${archivePrefix}/`) || ref.startsWith(`${savedPrefix}/`)) {
       const text = `the root disk saved as ${ref} is no longer on the host; ask the operator for a backup`;
       throw new EngineFault('not_found', text, { retry: false, reason: 'imageMissing' });
@@ -138,25 +164,6 @@ async function dockerEngine(config: Config, installation: string, log: Logger): 
       stop();
     }
   };
-  return makeDockerEngine({
-    endpoint,
-    installation,
-    stateFolder: join(config.dataFolder, 'control-files'),
-    buildLocalImage,
-    dockerInside:
-      config.dockerInside === null
-        ? undefined
-        : { mode: config.dockerInside, imageRef: recipeRef(await readRecipe(DOCKER_RECIPE)) },
-    linkLocal: config.linkLocal,
-    tools: {
-      folder: toolsFolderOf(config),
-      imageRef: recipeRef(await readRecipe(NOTEBOOK_RECIPE)),
-    },
-    sizes: config.sizes,
-    isolation: { kernelLimits: config.kernelLimits, hostMemoryMiB: HOST_MEMORY_MIB, diskRates: config.diskRates },
-    log,
-  });
-}
 
 async function checkDevices(rates: Config['diskRates']): Promise<void> {
   for (const { device } of rates) {

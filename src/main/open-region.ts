@@ -18,12 +18,20 @@ import { prepareRoot } from '../storage/layout.ts';
 import { managedRegions } from '../store/tables/catalog-rows.ts';
 import type { Store } from '../store/store.ts';
 import type { Config } from './config.ts';
+import { dockerDrivers } from './docker-region.ts';
+import { buildImageFor } from './drivers.ts';
 import { kubernetesDrivers } from './kubernetes-region.ts';
+
+/** For published ports of a host whose addresses Berth does not know. */
+const ALL_ADDRESSES = '0.0.0.0';
 
 type Made = Pick<RegionDrivers, 'engine' | 'pools'>;
 
 interface OpenRegionDeps {
-  config: Pick<Config, 'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role'>;
+  config: Pick<
+    Config,
+    'dataFolder' | 'diskOvercommit' | 'diskReserveShare' | 'accountPoolShare' | 'role' | 'linkLocal'
+  >;
   installation: string;
   log: Log;
   /** Drivers of this machine's region. */
@@ -54,9 +62,9 @@ export const makeOpenRegion =
       ...(await enginesAndPools(deps, region)),
       regionId: id,
       nodePortRange: settings.nodePorts,
-      nodePortAddress: address,
+      nodePortAddress: settings.docker ? (settings.docker.nodePortBind ?? ALL_ADDRESSES) : address,
       commonDataFolder: null,
-      cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1,
+      cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? settings.docker?.cpuOvercommit ?? 1,
       hostMemoryMiB: 0,
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     };
@@ -89,11 +97,15 @@ async function enginesAndPools(
   deps: Omit<OpenRegionDeps, 'common'>,
   { id, settings, secret }: Omit<RegionToOpen, 'id' | 'address'> & { id: string },
 ): Promise<Made> {
-  const { simulated, kubernetes, pools } = settings;
+  const { simulated, kubernetes, docker, pools } = settings;
   if (simulated) return simulatedDrivers(deps, id, { engine: simulated, pools });
-  if (!kubernetes) throw new Error('the settings of the region have no engine');
   const { installation, log, config } = deps;
   const rulesOf = (pool: PoolSettings) => poolRules(config, pool);
+  if (docker) {
+    const { linkLocal } = config;
+    return dockerDrivers({ installation, settings: docker, pools, rulesOf, secret, buildImageFor, linkLocal, log });
+  }
+  if (!kubernetes) throw new Error('the settings of the region have no engine');
   return kubernetesDrivers({
     installation,
     settings: { kind: 'kubernetes', ...kubernetes },

@@ -74,11 +74,12 @@ const arrows: Record<string, readonly string[]> = {
   async: [],
   store: ['domain', 'async'],
   kubernetes: ['domain', 'async'],
-  engines: ['kubernetes', 'domain', 'async'],
-  storage: ['kubernetes', 'domain', 'async'],
+  docker: ['domain', 'async'],
+  engines: ['docker', 'kubernetes', 'domain', 'async'],
+  storage: ['docker', 'kubernetes', 'domain', 'async'],
   control: ['store', 'engines', 'storage', 'domain', 'async'],
   edge: ['control', 'contract', 'domain', 'async'],
-  main: ['contract', 'domain', 'async', 'store', 'kubernetes', 'engines', 'storage', 'control', 'edge'],
+  main: ['contract', 'domain', 'async', 'store', 'docker', 'kubernetes', 'engines', 'storage', 'control', 'edge'],
 };
 
 /** Folders of a module that other modules may import from, too. */

@@ -5,6 +5,10 @@
  * driver decides nothing: it executes, and reports the state; an unreadable state is unknown, never
  * absent.
  *
+ * An engine on another host is driven by its API alone. What takes this machine's folders, kernel
+ * or packet filter is off there, with a reason in the capabilities (`DockerClient.local`). Control
+ * files are in a volume, and connections to instances are relayed.
+ *
  * - `client/`: connection, faults from the engine's answers, host facts, event stream, stream
  *   formats.
  * - `container/`: life of an instance's container (begin with `containers.ts`), create options,
@@ -18,21 +22,23 @@
  */
 import { join } from 'node:path';
 import type { ContainerInspectInfo } from 'dockerode';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../engine-log.ts';
 import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
 import { EngineFault, isEngineAway } from '../../domain/engine-fault.ts';
+import { faultOf } from '../../docker/faults.ts';
 import { reasonText } from '../../domain/unknown-error.ts';
 import type { Engine } from '../contract.ts';
-import { dial, makeAddressCache } from './network/addresses.ts';
-import { makeDockerClient, type Endpoint } from './client/docker-client.ts';
+import { connectHere, dial, makeAddressCache, type Connect } from './network/addresses.ts';
+import { makeDockerClient, type DockerClient, type Endpoint } from '../../docker/docker-client.ts';
 import { makeContainers } from './container/containers.ts';
-import { makeControlFiles } from './container/control-files.ts';
+import { makeControlFiles, type ControlFiles } from './container/control-files.ts';
+import { makeControlVolumes } from './container/control-volumes.ts';
 import { makeDockerInside, type DockerInsideConfig } from './container/docker-inside.ts';
 import { makeRunEnds } from './container/run-ends.ts';
-import { makeHost, type SizesConfig } from './client/host-facts.ts';
+import { makeHost, NO_JOINS, NO_SOCKETS, type Host, type SizesConfig } from './client/host-facts.ts';
 import { idMappedFolder, makeIdMappedMounts } from './container/id-mapped-mounts.ts';
 import { makeIsolation, type EnsureFirewall, type IsolationConfig } from './host/isolation.ts';
-import { makeDockerImages, type BuildLocalImage } from './image/images.ts';
+import { makeDockerImages, type BuildLocalImage, type DockerImages } from './image/images.ts';
 import { openExec, runCommand, type ExecOptions } from './exec/exec.ts';
 import { openInsideSocket } from './network/inside-sockets.ts';
 import { openLog, readLog } from './exec/logs.ts';
@@ -41,6 +47,7 @@ import { makeFirewall } from './network/firewall.ts';
 import type { LinkLocal } from './network/firewall-rules.ts';
 import { makeSpareProcesses } from './exec/spare-processes.ts';
 import { joinNetwork } from './network/joins.ts';
+import { makeRelay } from './network/relay.ts';
 import { makeNetworks } from './network/networks.ts';
 import { makeInventory } from './container/inventory.ts';
 import { makeSaves } from './image/saves.ts';
@@ -57,8 +64,13 @@ const FACTS_MS = 10_000;
 export interface DockerEngineOptions {
   endpoint: Endpoint;
   installation: string;
-  /** Absolute folder for control files; the engine sees the same path. */
-  stateFolder: string;
+  /** Absolute folder for control files; the engine sees the same path. Null: it is elsewhere. */
+  stateFolder: string | null;
+  /**
+   * Image with a shell and the tools of BusyBox, of helper containers. An engine on another host
+   * needs one, an engine on this machine has none.
+   */
+  helperImage?: string | undefined;
   buildLocalImage?: BuildLocalImage | undefined;
   networkPool?: NetworkPool | undefined;
   dockerInside?: DockerInsideConfig | undefined;
@@ -67,7 +79,7 @@ export interface DockerEngineOptions {
   linkLocal?: LinkLocal | undefined;
   isolation: IsolationConfig;
   sizes?: SizesConfig | undefined;
-  log: Pick<Logger, 'debug' | 'info' | 'warn'>;
+  log: Pick<EngineLog, 'debug' | 'info' | 'warn'>;
 }
 
 export function makeDockerEngine(options: DockerEngineOptions): Engine {
@@ -151,25 +163,24 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
     async dial(id, port, signal) {
       const { dial: canDial } = await host.facts(signal);
       if (!canDial) {
-        const text = 'Berth cannot reach the networks of the container engine; only published node ports work';
-        throw new EngineFault('rejected', text, { retry: false });
+        throw lacking('Berth cannot reach the networks of the container engine; only published node ports work');
       }
-      return dial({ id, port, signal, addresses, inspect: containers.get });
+      return dial({ id, port, signal, addresses, inspect: containers.get, connectTo: modules.connectTo });
     },
 
     async joinNetwork(id, signal) {
+      if (signal.aborted) throw faultOf(signal.reason);
       const { nsenter } = await host.facts(signal);
       if (nsenter === null) {
-        const text =
-          'Berth cannot enter the networks of this container engine: this needs root, nsenter, and an engine on the machine of Berth';
-        throw new EngineFault('rejected', text, { retry: false });
+        throw lacking(`Berth cannot enter the networks of this container engine: ${NO_JOINS}`);
       }
       return joinNetwork(id, await getRunning(id, signal), { nsenter, runEnds });
     },
 
     async listenUnix(id, onConnection, signal) {
       const info = await getRunning(id, signal);
-      const socket = await openInsideSocket(files.folder(id), onConnection, signal);
+      if (!client.local) throw lacking(`the region has no such sockets: ${NO_SOCKETS}`);
+      const socket = await openInsideSocket(files.source(id), onConnection, signal);
       const unsubscribe = runEnds.onEnd(id, info, socket.close);
       return {
         ...socket,
@@ -191,9 +202,16 @@ export function makeDockerEngine(options: DockerEngineOptions): Engine {
   };
 }
 
+const lacking = (text: string): EngineFault => new EngineFault('rejected', text, { retry: false });
+
+/** Folder for mounts and files that an engine elsewhere does not have. */
+const NOWHERE = '/nonexistent';
+
 function wireModules(options: DockerEngineOptions) {
   const { installation, log } = options;
   const client = makeDockerClient(options.endpoint);
+  if (client.local && options.stateFolder === null) throw new Error('an engine on this machine needs a folder');
+  const stateFolder = options.stateFolder ?? NOWHERE;
   const dockerInside = options.dockerInside ?? null;
   const pool = options.networkPool ?? defaultPool;
   const filter = { installation, pool, linkLocal: options.linkLocal, log };
@@ -203,10 +221,12 @@ function wireModules(options: DockerEngineOptions) {
   const ensureIsolation = makeIsolation(options.isolation, ensureFirewall, log);
   const host = makeHost(client, dockerInside?.mode ?? null, ensureIsolation, options.sizes);
   const networks = makeNetworks({ client, host, installation, pool, egress });
-  const files = makeControlFiles(options.stateFolder);
   const addresses = makeAddressCache();
   const images = makeDockerImages({ client, host, installation, buildLocalImage: options.buildLocalImage });
-  const idMappedMounts = makeIdMappedMounts(idMappedFolder(options.stateFolder));
+  const { files, connectTo } = client.local
+    ? { files: makeControlFiles(stateFolder), connectTo: connectHere }
+    : wireElsewhere(options, client, host, images);
+  const idMappedMounts = makeIdMappedMounts(idMappedFolder(stateFolder));
   const onImageGone = images.forget;
   const daemons = makeDockerInside({ client, installation, host, idMappedMounts, config: dockerInside, onImageGone });
   const tools = makeTools({ client, installation, host, images, log }, options.tools);
@@ -216,7 +236,7 @@ function wireModules(options: DockerEngineOptions) {
       () => null,
     );
   const spare = makeSpareProcesses(nsenter);
-  const sizesFolder = join(options.stateFolder, '.processors');
+  const sizesFolder = join(stateFolder, '.processors');
   const sizes = makeShownSizes({ client, installation, facts: host.facts, folder: sizesFolder, log });
   const folders = { files, idMappedMounts, tools };
   const shared = { client, installation, host, networks, ...folders, addresses, daemons, spare, sizes };
@@ -246,5 +266,31 @@ function wireModules(options: DockerEngineOptions) {
     runEnds,
     onLost,
     egress,
+    connectTo,
+  };
+}
+
+function wireElsewhere(
+  { installation, helperImage }: DockerEngineOptions,
+  client: DockerClient,
+  host: Host,
+  images: DockerImages,
+): { files: ControlFiles; connectTo: Connect } {
+  if (helperImage === undefined) throw new Error('an engine on another host needs an image of helper containers');
+  const ensureImage = (ref: string, signal: AbortSignal): Promise<void> => {
+    images.forget(ref);
+    return images.ensure(ref, () => {}, signal);
+  };
+  const helper = { helperImage, ensureImage };
+  const relay = makeRelay(client, installation, helper);
+  return {
+    files: makeControlVolumes({ client, installation, ...helper }),
+    async connectTo(address, port, signal) {
+      // The networks of a rootless engine are in a namespace of their own.
+      const { rootless } = await host.facts(signal);
+      return client.connectThere === null || rootless
+        ? relay(address, port, signal)
+        : client.connectThere(address, port, signal);
+    },
   };
 }

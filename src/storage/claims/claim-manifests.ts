@@ -1,5 +1,6 @@
 /** Manifests of claims, snapshots and the Pods that serve files; pure. */
 import { BYTES_PER_GB, type DiskId } from '../../domain/disk.ts';
+import { SERVE_COMMANDS } from '../../domain/serve-commands.ts';
 import type { PersistentVolumeClaim, Pod, VolumeSnapshot } from '../../kubernetes/api-objects.ts';
 import { diskMeta, filesPodName, objectName, type Owner } from './claim-names.ts';
 
@@ -58,21 +59,6 @@ export interface FilesPodOptions {
 }
 
 /**
- * Main process of the Pod. Arguments: folder of the state, seconds. Ends that long after the last
- * command; a running command has no parent in the Pod's process namespace, like this process.
- */
-const SERVE_FILES = String.raw`
-trap 'exit 0' TERM
-cd "$1" || exit
-touch used
-while :; do
-  sleep 5 & wait $!
-  [ "$(cat /proc/[0-9]*/status 2>/dev/null | grep -c '^PPid:[[:space:]]*0$')" -gt 1 ] && touch used
-  [ $(($(date +%s) - $(stat -c %Y used))) -lt "$2" ] || exit 0
-done
-`;
-
-/**
  * Pod that serves the files of one disk by commands. Owners of the files choose what a command
  * meets there: the Pod has no account, no network port and nothing else to read or write. `node`:
  * where a Pod mounts the disk already, which another node may not.
@@ -97,7 +83,7 @@ export const filesPod = (
         name: FILES_CONTAINER,
         image,
         imagePullPolicy: 'IfNotPresent',
-        command: ['sh', '-c', SERVE_FILES, 'sh', STATE_FOLDER, String(idleS)],
+        command: ['sh', '-c', SERVE_COMMANDS, 'sh', STATE_FOLDER, String(idleS)],
         securityContext: {
           allowPrivilegeEscalation: false,
           readOnlyRootFilesystem: true,

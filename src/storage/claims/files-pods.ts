@@ -11,6 +11,7 @@ import { resources } from '../../kubernetes/api-resources.ts';
 import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { PodExec } from '../../kubernetes/pod-exec.ts';
 import type { OpenShell } from '../files.ts';
+import { makeHelperUses } from '../helper-uses.ts';
 import { poll, withStorageFaults } from './claim-faults.ts';
 import type { ClaimLists } from './claim-lists.ts';
 import type { FilesPodOptions } from './claim-manifests.ts';
@@ -47,8 +48,7 @@ export function makeFilesPods({ cluster, owner, pods, idleMs, now, ...manifest }
   const idleS = Math.ceil((OWN_IDLE_FACTOR * idleMs) / 1000);
   const context: FilesPodContext = { cluster, owner, pods, manifest: { ...manifest, idleS }, cleaned: new Set() };
   const mutex = makeKeyedMutex<string>();
-  /** Pods of this process, by name. */
-  const uses = new Map<string, { running: number; lastMs: number }>();
+  const uses = makeHelperUses({ idleMs, now });
 
   const ensure = (disk: DiskId, signal: AbortSignal): Promise<string> =>
     mutex.run(filesPodName(disk), () => ensureFilesPod(context, disk, signal), signal);
@@ -63,38 +63,17 @@ export function makeFilesPods({ cluster, owner, pods, idleMs, now, ...manifest }
     }
   }
 
-  async function openShell(disk: DiskId, ...command: Parameters<OpenShell>): Promise<PodExec> {
-    const name = filesPodName(disk);
-    const use = uses.get(name) ?? { running: 0, lastMs: now() };
-    uses.set(name, use);
-    use.running += 1;
-    const leave = (): void => {
-      use.running -= 1;
-      use.lastMs = now();
-    };
-    try {
-      const exec = await run(disk, ...command);
-      exec.exited.then(leave, leave);
-      return exec;
-    } catch (error) {
-      leave();
-      throw error;
-    }
-  }
-
-  function isIdle(pod: Pod): boolean {
-    const use = uses.get(pod.metadata?.name ?? '');
-    return use === undefined || isOver(pod) || (use.running === 0 && now() - use.lastMs >= idleMs);
-  }
+  const isIdle = (pod: Pod): boolean => isOver(pod) || uses.isIdle(pod.metadata?.name ?? '');
 
   return {
-    shell: (disk) => (script, args, signal) => withStorageFaults(() => openShell(disk, script, args, signal)),
+    shell: (disk) => (script, args, signal) =>
+      withStorageFaults(() => uses.during(filesPodName(disk), () => run(disk, script, args, signal))),
     async start(disk, signal) {
       await ensure(disk, signal);
     },
     async end(disk) {
       const name = filesPodName(disk);
-      uses.delete(name);
+      uses.forget(name);
       const signal = AbortSignal.timeout(DEADLINE_MS);
       const pod = await cluster.get(resources.pods, name, signal);
       if (pod !== null && isOwned(pod, owner)) await removePod(context, pod, signal);

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { labels } from '../../../src/engines/labels.ts';
-import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf } from '../../../src/docker/docker-client.ts';
 import { readRecipe, recipeRef } from '../../../src/engines/docker/image/recipes.ts';
 import { firstLaunchRequest } from '../../fixtures/first-launch.ts';
 import { expectFault, expectRunning, makeSubject } from '../../conformance/subject.ts';

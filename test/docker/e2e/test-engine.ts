@@ -13,10 +13,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
-import { makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
+import { makeDockerClient } from '../../../src/docker/docker-client.ts';
 import { endpoint, importBusybox } from '../engines/docker-fixture.ts';
 import { inHostNetwork } from '../engines/host-network.ts';
 import { until } from '../../fixtures/server-process.ts';
+import type { TlsAuthority } from '../../fixtures/tls-authority.ts';
 
 const run = promisify(execFile);
 const START_DEADLINE_MS = 60_000;
@@ -36,11 +37,14 @@ export interface EngineOptions {
   ids?: EngineIds;
   /** Further names of runc. */
   runtimes?: readonly string[];
+  /** Also listens on a port of the loopback address, for clients with a certificate. */
+  tls?: { port: number; authority: TlsAuthority };
 }
 
 export interface OwnEngine {
   /** Address of the engine in the form of `DOCKER_HOST`. */
   dockerHost: string;
+  socketPath: string;
   docker: Docker;
   /** Imports a tiny image with a shell and no listener under the name. */
   importTiny(ref: string): Promise<void>;
@@ -190,6 +194,7 @@ export async function startOwnEngine({
   });
   return {
     dockerHost: `unix://${socketPath}`,
+    socketPath,
     docker,
     importTiny: (ref) => importBusybox(docker, ref, folder),
     kill,
@@ -201,7 +206,13 @@ export async function startOwnEngine({
   };
 }
 
-const flagsOf = ({ ids, runtimes = [] }: EngineOptions): string[] => [
+const flagsOf = ({ ids, runtimes = [], tls }: EngineOptions): string[] => [
+  ...(tls === undefined
+    ? []
+    : [
+        ['--host', `tcp://127.0.0.1:${tls.port}`, '--tlsverify', '--tlscacert', tls.authority.caFile],
+        ['--tlscert', tls.authority.server.certFile, '--tlskey', tls.authority.server.keyFile],
+      ].flat()),
   ...(ids === undefined ? [] : ['--userns-remap', ids.user]),
   ...runtimes.flatMap((name) => ['--add-runtime', `${name}=runc`]),
 ];

@@ -15,11 +15,12 @@ import { promisify } from 'node:util';
 import type Docker from 'dockerode';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
-import { endpointOf, makeDockerClient, type Endpoint } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf, makeDockerClient, type Endpoint } from '../../../src/docker/docker-client.ts';
 import { idMappedFolder, makeIdMappedMounts } from '../../../src/engines/docker/container/id-mapped-mounts.ts';
 import { makeControlFiles } from '../../../src/engines/docker/container/control-files.ts';
+import { makeControlVolumes } from '../../../src/engines/docker/container/control-volumes.ts';
 import { makeDockerEngine, type DockerEngineOptions } from '../../../src/engines/docker/docker.ts';
-import { makeHost, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
+import { makeHost, NO_JOINS, NO_SOCKETS, type HostFacts } from '../../../src/engines/docker/client/host-facts.ts';
 import { makeIsolation, type IsolationConfig } from '../../../src/engines/docker/host/isolation.ts';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import type { InstanceId } from '../../../src/domain/ids.ts';
@@ -71,7 +72,11 @@ export function onDocker(hand: (made: { fixture: DockerFixture; subject: Subject
   afterAll(() => made?.fixture.stop());
 }
 
-export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixture> {
+/** `unreachable`: options of an engine that does not answer, other than a socket of nobody. */
+export async function makeDockerFixture(
+  daemon = endpoint,
+  unreachable: Partial<DockerEngineOptions> = {},
+): Promise<DockerFixture> {
   const client = makeDockerClient(daemon);
   const { docker } = client;
   const mode = 'rootless';
@@ -110,6 +115,7 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
       dockerInside,
       buildLocalImage,
       isolation,
+      ...(client.local ? {} : { helperImage: imageRef }),
       ...options,
     });
     engines.push(engine);
@@ -124,6 +130,8 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
         await docker.getContainer(Id).remove({ force: true, v: true });
       }
       for (const { Id } of await docker.listNetworks({ filters })) await docker.getNetwork(Id).remove();
+      const { Volumes } = await docker.listVolumes({ filters });
+      for (const { Name } of Volumes) await unlessGone(docker.getVolume(Name).remove());
       for (const { Id } of await docker.listImages({ filters: JSON.stringify(filters) })) {
         await unlessGone(docker.getImage(Id).remove({ force: true }));
       }
@@ -147,11 +155,19 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
     nodePortAddress: '127.0.0.1',
     releaseNodePort,
     hostFolder: () => mkdtemp(path.join(folder, 'host-')),
-    mountSource: async (source) => source,
+    async mountSource(source) {
+      if (client.local) return source;
+      // The engine elsewhere is on this machine, too: a volume can show a folder of the test.
+      const DriverOpts = { type: 'none', o: 'bind', device: source };
+      const Labels = { [labels.installation]: installation };
+      const Name = randomUUID();
+      await docker.createVolume({ Name, Driver: 'local', DriverOpts, Labels });
+      return Name;
+    },
     engineName: containerName,
     again: async () => make(),
     elsewhere: async (other) => make({ installation: other, stateFolder: path.join(folder, `state-${other}`) }),
-    unreachable: async () => make({ endpoint: { socketPath: path.join(folder, 'nobody.sock') } }),
+    unreachable: async () => make({ endpoint: { socketPath: path.join(folder, 'nobody.sock') }, ...unreachable }),
     async neighbour({ name, labels: Labels }) {
       const container = await docker.createContainer({
         name,
@@ -211,12 +227,15 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
       return { open, closed, credentials, wrongCredentials: { username: 'berth', secret: 'barnacle' } };
     },
     async leaveHalfMade(spec) {
-      const files = makeControlFiles(stateFolder);
-      await files.write(spec.id, []);
+      const ensureImage = async (): Promise<void> => {};
+      const files = client.local
+        ? makeControlFiles(stateFolder)
+        : makeControlVolumes({ client, installation, helperImage: imageRef, ensureImage });
+      await files.write(spec.id, [], AbortSignal.timeout(20_000));
       const network = networkName(installation, spec.ownerId);
       const ours = { [labels.installation]: installation, [labels.kind]: 'network', [labels.owner]: spec.ownerId };
       await docker.createNetwork({ Name: network, Labels: { ...ours, [labels.id]: spec.ownerId } });
-      const placement = { installation, network, controlFolder: files.folder(spec.id), gpuIds: [], host: facts };
+      const placement = { installation, network, controlFolder: files.source(spec.id), gpuIds: [], host: facts };
       const mounts = makeIdMappedMounts(idMappedFolder(stateFolder));
       await docker.createContainer(await mounts.open(createOptions(spec, placement), facts.userNamespace));
       await mounts.stop();
@@ -240,7 +259,8 @@ export async function makeDockerFixture(daemon = endpoint): Promise<DockerFixtur
     generationFollows: 'creation',
     lacks: {
       ...(facts.whyNoDocker === null ? {} : { dockerInside: facts.whyNoDocker }),
-      ...(facts.nsenter === null ? { joinNetwork: 'Berth is not root here, or has no nsenter' } : {}),
+      ...(facts.nsenter === null ? { joinNetwork: NO_JOINS } : {}),
+      ...(client.local ? {} : { listenUnix: NO_SOCKETS }),
     },
     async stop() {
       try {

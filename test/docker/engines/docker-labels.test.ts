@@ -1,6 +1,6 @@
 /** Labels of images on a real daemon: images of accounts may have labels with Berth's names. */
 import { describe, expect, it } from 'vitest';
-import { makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
+import { makeDockerClient } from '../../../src/docker/docker-client.ts';
 import { makeGpuAllocator } from '../../../src/engines/docker/container/gpus.ts';
 import { labels } from '../../../src/engines/labels.ts';
 import { deadline, newInstanceId, type Subject } from '../../conformance/subject.ts';

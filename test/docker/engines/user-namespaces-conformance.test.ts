@@ -1,6 +1,6 @@
 /** The Docker engine conforms to the engine contract with user namespaces. */
 import { chmod, stat } from 'node:fs/promises';
-import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf } from '../../../src/docker/docker-client.ts';
 import { describeConformance } from '../../conformance/engine.ts';
 import { startOwnEngine } from '../e2e/test-engine.ts';
 import { makeDockerFixture } from './docker-fixture.ts';

@@ -9,7 +9,7 @@ import { control, deadline, expectFault, expectRunning, makeSubject, type Subjec
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { longTest } from '../../fixtures/long-test.ts';
 import { endpoint, makeDockerFixture, type DockerFixture } from './docker-fixture.ts';
-import { endpointOf, makeDockerClient } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf, makeDockerClient } from '../../../src/docker/docker-client.ts';
 import { startOwnEngine, type OwnEngine } from '../e2e/test-engine.ts';
 
 const run = promisify(execFile);

@@ -4,7 +4,7 @@ import { networkInterfaces } from 'node:os';
 import type { ContainerInspectInfo } from 'dockerode';
 import { expect, onTestFinished, test } from 'vitest';
 import { instanceIdOf } from '../../../src/domain/ids.ts';
-import { dial, makeAddressCache } from '../../../src/engines/docker/network/addresses.ts';
+import { connectHere, dial, makeAddressCache } from '../../../src/engines/docker/network/addresses.ts';
 
 const id = instanceIdOf('notebook-aaaaaaaa-1111-4111-8111-aaaaaaaaaaaa');
 
@@ -59,6 +59,7 @@ test.each([
       port,
       signal: AbortSignal.timeout(2_000),
       addresses,
+      connectTo: connectHere,
       inspect: async () => runsAt(address),
     });
     await expect(dialled).rejects.toMatchObject({ kind: 'rejected', message: expect.stringContaining(address) });
@@ -72,7 +73,14 @@ test('dials an address of an account’s network', async ({ skip }) => {
   skip(address === undefined, 'this machine has no address but its own');
   const { port, connections } = await listening();
   const inspect = async (): Promise<ContainerInspectInfo> => runsAt(address ?? '');
-  const socket = await dial({ id, port, signal: AbortSignal.timeout(5_000), addresses: makeAddressCache(), inspect });
+  const socket = await dial({
+    id,
+    port,
+    signal: AbortSignal.timeout(5_000),
+    addresses: makeAddressCache(),
+    inspect,
+    connectTo: connectHere,
+  });
   await new Promise((resolve) => socket.resume().once('close', resolve));
   expect(connections()).toBe(1);
 });

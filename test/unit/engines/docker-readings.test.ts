@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineFault } from '../../../src/domain/engine-fault.ts';
 import { instanceIdOf, userId } from '../../../src/domain/ids.ts';
-import { endpointOf } from '../../../src/engines/docker/client/docker-client.ts';
+import { endpointOf } from '../../../src/docker/docker-client.ts';
 import { createOptions } from '../../../src/engines/docker/container/create-options.ts';
 import { chooseGpus, gpusOf } from '../../../src/engines/docker/container/gpus.ts';
 import {
@@ -14,8 +14,8 @@ import {
   isNetworkGone,
   portTakenText,
   takenPort,
-} from '../../../src/engines/docker/client/faults.ts';
-import { linesOf, makeDemultiplexer } from '../../../src/engines/docker/client/streams.ts';
+} from '../../../src/docker/faults.ts';
+import { linesOf, makeDemultiplexer } from '../../../src/docker/streams.ts';
 import {
   checkPool,
   defaultPool,

@@ -9,8 +9,8 @@ import { makeLxcfs, type Lxcfs } from '../host/lxcfs.ts';
 import { parseProcessors } from '../container/processors.ts';
 import type { FirewallHost } from '../network/firewall.ts';
 import type { DiskRate, EnsureIsolation, IsolationHost } from '../host/isolation.ts';
-import type { DockerClient } from './docker-client.ts';
-import { readIdRange, type IdRange } from './id-range.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { hasUserNamespaces, readIdRange, type IdRange } from './id-range.ts';
 
 export type DockerMode = 'rootless' | 'nested';
 
@@ -111,7 +111,7 @@ export function makeHost(
     }
     const { isolationHost, runtimes, hasCpusets, ...facts } = await factsOf(parsed.data, client.local, docker);
     const { shown, cgroupParent, diskRates } = await ensureIsolation(isolationHost);
-    const userNamespaces = facts.rootless || facts.userNamespace !== null ? 'shared' : 'none';
+    const userNamespaces = facts.rootless || hasUserNamespaces(parsed.data) ? 'shared' : 'none';
     const lxcfs = facts.nsenter === null ? { whyNot: NO_MOUNTS } : await askLxcfs();
     const processors = hasCpusets && sizes.cpusets ? await readProcessors(cgroupParent ?? '') : null;
     const isolation = { ...shown, userNamespaces, runtimes } as const;
@@ -137,26 +137,36 @@ export function makeHost(
           gpus: facts.gpus.length > 0,
           dial: facts.dial,
           joinNetwork: facts.nsenter !== null,
-          listenUnix: true,
+          ...(facts.nsenter === null ? { whyNoJoinNetwork: NO_JOINS } : {}),
+          listenUnix: client.local,
+          ...(client.local ? {} : { whyNoListenUnix: NO_SOCKETS }),
           processLimit: true,
           isolation: facts.isolation,
-          sizes: sizesShown(facts, sizes),
+          sizes: sizesShown(facts, sizes, client.local),
         },
       };
     },
   };
 }
 
+export const NO_JOINS = 'this needs root, nsenter, and an engine on the machine of Berth';
+export const NO_SOCKETS = 'its engine is on another machine, and sockets of Berth are files of its own machine';
 const NOT_ALLOWED = 'its operator does not allow it';
 const NO_MOUNTS =
   'Berth cannot change the mounts of its instances: this needs root, nsenter, and an engine on the machine of Berth';
 
-const sizesShown = ({ processors, lxcfs }: HostFacts, { cpusets }: SizesConfig): Capabilities['sizes'] => ({
+const sizesShown = (
+  { processors, lxcfs }: HostFacts,
+  { cpusets }: SizesConfig,
+  local: boolean,
+): Capabilities['sizes'] => ({
   processors: processors !== null,
   ...(processors === null && {
-    whyNoProcessors: cpusets
-      ? 'its engine cannot give containers a set of processors'
-      : `${NOT_ALLOWED} (BERTH_CPUSETS=off)`,
+    whyNoProcessors: !local
+      ? 'its engine is on another machine, and Berth cannot see which processors are online there'
+      : cpusets
+        ? 'its engine cannot give containers a set of processors'
+        : `${NOT_ALLOWED} (BERTH_CPUSETS=off)`,
   }),
   memory: 'device' in lxcfs,
   ...('whyNot' in lxcfs && { whyNoMemory: lxcfs.whyNot }),
@@ -195,7 +205,8 @@ async function factsOf(info: Info, local: boolean, docker: DockerMode | null): P
     countsRootDisks: networksAreLocal && !podman && info.Driver === 'overlay2' && process.getuid?.() === 0,
     gpuDriver,
     gpus: gpuDriver === 'cdi' ? inCdi : inProc,
-    dial: networksAreLocal,
+    // Elsewhere connections are relayed.
+    dial: networksAreLocal || !local,
     nsenter: networksAreLocal && process.getuid?.() === 0 ? await findProgram('nsenter') : null,
     whyNoDocker: whyNoDocker(docker, await hostForDocker(info, { local, rootless, podman }, userNamespace)),
     cgroupVersion,

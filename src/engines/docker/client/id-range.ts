@@ -24,9 +24,12 @@ export async function readIdRange(info: EngineInfo): Promise<IdRange | null> {
   return idRangeOf(info, { uids: uids ?? '', gids: gids ?? '' });
 }
 
+export const hasUserNamespaces = ({ SecurityOptions }: EngineInfo): boolean =>
+  (SecurityOptions ?? []).some((option) => option.split(',').includes('name=userns'));
+
 /** The engine reports the first ids as the name of its data folder, and the count nowhere. */
 export function idRangeOf(info: EngineInfo, { uids, gids }: { uids: string; gids: string }): IdRange | null {
-  if (!(info.SecurityOptions ?? []).some((option) => option.split(',').includes('name=userns'))) return null;
+  if (!hasUserNamespaces(info)) return null;
   const [, uid, gid] = /\/(\d+)\.(\d+)$/.exec(info.DockerRootDir ?? '') ?? [];
   if (uid === undefined || gid === undefined) return null;
   return { uid: Number(uid), gid: Number(gid), count: Math.min(countFrom(uids, uid), countFrom(gids, gid)) };

@@ -3,8 +3,8 @@ import { retry } from '../../../async/retry.ts';
 import { z } from 'zod';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
-import type { DockerClient } from './docker-client.ts';
-import { linesOf } from './streams.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { linesOf } from '../../../docker/streams.ts';
 
 const event = z.object({
   Action: z.string(),

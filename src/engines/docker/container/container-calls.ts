@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInfo, ContainerInspectInfo } from 'dockerode';
-import type { DockerClient } from '../client/docker-client.ts';
-import { isContainerGone, sentenceOf, statusOf } from '../client/faults.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { isContainerGone, sentenceOf, statusOf } from '../../../docker/faults.ts';
 
 const POLL_MS = 50;
 

@@ -25,7 +25,7 @@ import type { Engine, Observation } from '../../contract.ts';
 import { containerName, installationLabel, labels } from '../../labels.ts';
 import type { AddressCache } from '../network/addresses.ts';
 import type { SpareProcesses } from '../exec/spare-processes.ts';
-import { abortFault, faultOf, isContainerGone, statusOf } from '../client/faults.ts';
+import { abortFault, faultOf, isContainerGone, statusOf } from '../../../docker/faults.ts';
 import { inspectContainer, listContainers, removeContainer } from './container-calls.ts';
 import { hasDocker } from './docker-inside.ts';
 import { makeEnsure, type EnsureDeps } from './ensure.ts';
@@ -93,7 +93,7 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spa
     const info = await find(id, signal);
     if (info === null || hasDocker(info.Mounts)) await daemons.remove(id, 0, signal);
     if (info !== null) await removeContainer(client, info.Id, signal);
-    await files.remove(id);
+    await files.remove(id, signal);
     const owner = info?.Config.Labels[labels.owner];
     if (owner === undefined) await networks.removeAllUnused(signal);
     else await networks.removeIfUnused(userId(owner), signal);
@@ -108,7 +108,7 @@ export function makeContainers(deps: EnsureDeps & { addresses: AddressCache; spa
     }
     addresses.delete(id);
     await removeContainer(client, info.Id, signal);
-    if (name === containerName(id)) await files.remove(id);
+    if (name === containerName(id)) await files.remove(id, signal);
   }
 
   return {

@@ -10,20 +10,26 @@ export const SOCKETS = 'sockets';
 const FILE_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
 
 export interface ControlFiles {
-  folder(id: InstanceId): string;
-  /** Makes the folder hold exactly these files; writes only differing ones. */
-  write(id: InstanceId, files: readonly ControlFile[]): Promise<void>;
+  /** Source of the mount: a folder of this machine, or a volume of an engine elsewhere. */
+  source(id: InstanceId): string;
+  /** Makes the source hold exactly these files; writes only differing ones. */
+  write(id: InstanceId, files: readonly ControlFile[], signal: AbortSignal): Promise<void>;
   removeSockets(id: InstanceId): Promise<void>;
-  remove(id: InstanceId): Promise<void>;
+  /** After the container: it mounts the source. Absent is success. */
+  remove(id: InstanceId, signal: AbortSignal): Promise<void>;
+}
+
+export function requireFileNames(files: readonly ControlFile[]): void {
+  const invalid = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
+  if (invalid !== undefined) throw new Error(`a control file cannot have the name "${invalid.name}"`);
 }
 
 export function makeControlFiles(stateFolder: string): ControlFiles {
   const folder = (id: InstanceId): string => join(stateFolder, id);
   return {
-    folder,
+    source: folder,
     async write(id, files) {
-      const invalid = files.find(({ name }) => !FILE_NAME.test(name) || name === SOCKETS);
-      if (invalid !== undefined) throw new Error(`a control file cannot have the name "${invalid.name}"`);
+      requireFileNames(files);
       const present = await listOrMake(folder(id));
       await Promise.all(files.map((file) => writeFile(folder(id), file, present.includes(file.name))));
       const names = new Set([...files.map(({ name }) => name), SOCKETS]);

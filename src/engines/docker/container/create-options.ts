@@ -7,7 +7,8 @@
 import { openFileLimitOf } from '../../../domain/instance-limits.ts';
 import { containerName, labelsOf } from '../../labels.ts';
 import type { EngineSpec, HostMount } from '../../contract.ts';
-import type { ContainerCreateOptions } from 'dockerode';
+import type { ContainerCreateOptions, MountSettings } from 'dockerode';
+import { volumeMount } from '../../../docker/helper-container.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 
 const MIB = 1024 * 1024;
@@ -66,7 +67,7 @@ export function createOptions(
           : [{ source: dockerSocketFolder, target: SOCKET_FOLDER, readOnly: true }]),
         ...(toolsFolder === undefined ? [] : [{ source: toolsFolder, target: TOOLS_FOLDER, readOnly: true }]),
         ...spec.mounts,
-      ].map(bindOf),
+      ].map(mountOf),
       ...limitsOf(spec, host),
       ...(processors ? { CpusetCpus: processors } : {}),
       ...parentOf(host),
@@ -113,6 +114,10 @@ export function openFilesOf(
   const ofUser = perUser.map(({ name, limit }) => ({ Name: name, Soft: limit, Hard: limit }));
   return { Ulimits: [{ Name: 'nofile', Soft: Math.min(soft, hard), Hard: hard }, ...ofUser] };
 }
+
+/** A folder of this machine, or a volume of an engine elsewhere by its name. */
+const mountOf = (mount: HostMount): MountSettings =>
+  mount.source.startsWith('/') ? bindOf(mount) : volumeMount(mount.source, mount.target, mount.readOnly);
 
 export const bindOf = ({ source, target, readOnly }: HostMount) => ({
   Type: 'bind' as const,

@@ -1,13 +1,13 @@
 /** Brings a container to run: create, start, or finish a half-done attempt (`containers.ts`). */
 import { stat } from 'node:fs/promises';
 import type { ContainerCreateOptions, ContainerInspectInfo } from 'dockerode';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore, type Semaphore } from '../../../async/semaphore.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { errorText } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { containerName, dockerName, networkName } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import {
   abortFault,
   faultOf,
@@ -20,7 +20,7 @@ import {
   portTakenText,
   statusOf,
   takenPort,
-} from '../client/faults.ts';
+} from '../../../docker/faults.ts';
 import type { Host, HostFacts } from '../client/host-facts.ts';
 import { makeWarnings } from '../host/warnings.ts';
 import { keepTableEmpty } from '../network/own-table.ts';
@@ -56,7 +56,7 @@ export interface EnsureDeps {
   sizes: ShownSizes;
   processors: Processors;
   onImageGone: (ref: string) => void;
-  log: Pick<Logger, 'warn'>;
+  log: Pick<EngineLog, 'warn'>;
 }
 
 interface Attempt {
@@ -146,7 +146,7 @@ export function makeEnsure(deps: EnsureDeps): (spec: EngineSpec, signal: AbortSi
     const permits = STARTS_PER_CORE * facts.cores;
     const semaphore = (starts ??= makeSemaphore(permits, { abortError: abortFault }));
     if (signal.aborted) throw faultOf(signal.reason);
-    await files.write(spec.id, spec.files);
+    await files.write(spec.id, spec.files, signal);
     const found = await networks.use(spec.ownerId, signal, (network) =>
       semaphore.run(() => createAndStart({ spec, network, facts, signal }), { signal }),
     );
@@ -194,7 +194,7 @@ function makeRequest({ installation, files, idMappedMounts, tools, processors }:
     given: Pick<CreateContext, 'gpuIds' | 'dockerSocketFolder'>,
   ): Promise<ContainerCreateOptions> => {
     const toolsFolder = await tools.folder();
-    const controlFolder = files.folder(spec.id);
+    const controlFolder = files.source(spec.id);
     const context = {
       installation,
       network,
@@ -215,6 +215,7 @@ function makeCreate(deps: EnsureDeps & { gpus: GpuAllocator; requestOf: RequestO
   return async function create(attempt: Attempt, mayRestore = true): Promise<string | null> {
     const { spec, facts, signal } = attempt;
     if (client.local) await rejectFiles(spec.mounts);
+    else await rejectMissingVolumes(client, spec.mounts, signal);
     const dockerSocketFolder = await daemons.prepare(spec, signal);
     const createWith = async (gpuIds: readonly string[]): Promise<string> => {
       const request = { ...(await requestOf(attempt, { gpuIds, dockerSocketFolder })), abortSignal: signal };
@@ -244,6 +245,23 @@ async function rejectFiles(mounts: EngineSpec['mounts']): Promise<void> {
     if (found === null || found.isDirectory()) continue;
     const text = `the mount at ${target} is not a folder on the host; ask the operator to check the folder`;
     throw new EngineFault('rejected', text, { retry: true, reason: 'badMount' });
+  }
+}
+
+/** Docker makes a missing volume, empty, in place of a disk. */
+async function rejectMissingVolumes(
+  { docker, call }: DockerClient,
+  mounts: EngineSpec['mounts'],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { source, target } of mounts) {
+    try {
+      await call(signal, (abortSignal) => docker.getVolume(source).inspect({ abortSignal }));
+    } catch (error) {
+      if (statusOf(error) !== 404) throw error;
+      const text = `the disk to mount at ${target} is no volume of the engine; ask the operator to check its volumes`;
+      throw new EngineFault('rejected', text, { retry: true, reason: 'badMount', cause: error });
+    }
   }
 }
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { isInstanceId, userId } from '../../../domain/ids.ts';
 import type { Engine, OwnedObject } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import { listContainers } from './container-calls.ts';
 import type { Containers } from './containers.ts';
 import { hasDocker, type DockerInside } from './docker-inside.ts';

@@ -5,8 +5,8 @@ import type { NodePort } from '../../../domain/instance.ts';
 import { isInstanceId, type InstanceId } from '../../../domain/ids.ts';
 import { labels } from '../../labels.ts';
 import type { Observation } from '../../contract.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { linesOf } from '../client/streams.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { linesOf } from '../../../docker/streams.ts';
 
 type Labels = Record<string, string> | undefined | null;
 

@@ -5,8 +5,8 @@
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { ContainerInspectInfo } from 'dockerode';
 import type { InstanceId } from '../../../domain/ids.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { abortFault } from '../client/faults.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { abortFault } from '../../../docker/faults.ts';
 import { watchEvents } from '../client/watch.ts';
 import { isSameRun } from './container-calls.ts';
 

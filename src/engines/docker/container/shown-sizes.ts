@@ -11,13 +11,13 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { ContainerInspectInfo } from 'dockerode';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { errorCode, errorText } from '../../../domain/unknown-error.ts';
 import type { EngineSpec } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { abortFault } from '../client/faults.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { abortFault } from '../../../docker/faults.ts';
 import type { HostFacts } from '../client/host-facts.ts';
 import type { Lxcfs } from '../host/lxcfs.ts';
 import { processGroupOf } from '../host/process-group.ts';
@@ -68,7 +68,7 @@ export interface ShownSizesDeps {
   installation: string;
   facts: (signal: AbortSignal) => Promise<HostFacts>;
   folder: string;
-  log: Pick<Logger, 'warn'>;
+  log: Pick<EngineLog, 'warn'>;
 }
 
 export function makeShownSizes({ client, installation, facts, folder, log }: ShownSizesDeps): ShownSizes {

@@ -10,9 +10,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
 import path from 'node:path';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import { installationLabel, labels, labelsOf } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import { bindOf, TOOLS_FOLDER } from './create-options.ts';
 import { canAccess, type Host } from '../client/host-facts.ts';
 import type { DockerImages } from '../image/images.ts';
@@ -68,7 +68,7 @@ interface ToolsDeps {
   installation: string;
   host: Host;
   images: Pick<DockerImages, 'inspect'>;
-  log: Pick<Logger, 'info' | 'warn'>;
+  log: Pick<EngineLog, 'info' | 'warn'>;
 }
 
 export function makeTools(deps: ToolsDeps, config: ToolsConfig | undefined): Tools {

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ExecRequest } from '../../contract.ts';
-import { faultOf, sentenceOf, statusOf } from '../client/faults.ts';
-import { makeDemultiplexer } from '../client/streams.ts';
+import { faultOf, sentenceOf, statusOf } from '../../../docker/faults.ts';
+import { makeDemultiplexer } from '../../../docker/streams.ts';
 
 const FIRST_PAUSE_MS = 5;
 const MAX_PAUSE_MS = 1_000;

@@ -25,9 +25,12 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Docker from 'dockerode';
 import type { ProcessSignal } from '../../../domain/process-signals.ts';
+import { raceAbort } from '../../../async/abort.ts';
 import type { ExecRequest, ExecResult, OpenExec, TerminalSize } from '../../contract.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { faultOf } from '../client/faults.ts';
+import { readProcessId, withProcessId } from '../../process-id.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { faultOf } from '../../../docker/faults.ts';
+import { endInput } from '../../../docker/streams.ts';
 import { isSameRun } from '../container/container-calls.ts';
 import {
   connectionLost,
@@ -62,6 +65,8 @@ export interface ExecOptions {
   signal: AbortSignal;
   /** Closes the connection of an open command, which goes on. */
   stopping: AbortSignal;
+  /** The command reads from nothing, instead of from an input that ends. */
+  noInput?: boolean;
   /** Starts the command with spare processes (`spare-processes.ts`). */
   withSpare?: (start: () => Promise<Session>) => Promise<Session>;
 }
@@ -76,13 +81,15 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
 }
 
 async function openSession(options: ExecOptions): Promise<Session> {
-  const { client, info, request, signal } = options;
+  const { client, info, request, signal, noInput = false } = options;
   const container = client.docker.getContainer(info.Id);
   const exec = await client
-    .call(signal, (abortSignal) => container.exec({ ...createRequest(request), abortSignal }))
+    .call(signal, (abortSignal) =>
+      container.exec({ ...createRequest(sentTo(client, request)), AttachStdin: !noInput, abortSignal }),
+    )
     .catch(throwNotRunning);
   const handle = new ExecHandle(options, exec);
-  const watch = setInterval(() => void killStoppedStarts(info), STOPPED_MS);
+  const watch = client.local ? setInterval(() => void killStoppedStarts(info), STOPPED_MS) : undefined;
   const started = await handle
     .start()
     .catch((error: unknown) => {
@@ -91,8 +98,16 @@ async function openSession(options: ExecOptions): Promise<Session> {
     })
     .finally(() => clearInterval(watch));
   const session = makeSession(handle, started, options);
+  if (!client.local && started.failure === null) {
+    const channel = request.terminal === null ? session.stderr : session.stdout;
+    handle.pidInside = await raceAbort(readProcessId(channel), signal);
+  }
   return { session, exited: session.exited, hostPid: started.hostPid };
 }
+
+/** On another host no process id that Docker reports can be translated here. */
+const sentTo = ({ local }: DockerClient, request: ExecRequest): ExecRequest =>
+  local ? request : { ...request, command: withProcessId(request), env: {} };
 
 /** An abort drops the answer; the command goes on inside. */
 export async function runCommand({
@@ -100,8 +115,7 @@ export async function runCommand({
   ...options
 }: Omit<ExecOptions, 'request' | 'stopping'> & { command: readonly string[] }): Promise<ExecResult> {
   const request = { command, env: {}, terminal: null };
-  const exec = await openExec({ ...options, request, stopping: options.signal });
-  exec.stdin.end();
+  const exec = await openExec({ ...options, request, stopping: options.signal, noInput: true });
   const [stdout, stderr] = await Promise.all([readStart(exec.stdout), readStart(exec.stderr)]);
   return { exitCode: await exec.exited, stdout, stderr };
 }
@@ -127,6 +141,7 @@ class ExecHandle {
   readonly #options: ExecOptions;
   readonly #exec: Docker.Exec;
   #socket: Duplex | undefined;
+  pidInside: number | null = null;
 
   constructor(options: ExecOptions, exec: Docker.Exec) {
     this.#options = options;
@@ -168,7 +183,8 @@ class ExecHandle {
 
   async abandon(): Promise<void> {
     this.disconnect();
-    await killStoppedStarts(this.#options.info);
+    const { client, info } = this.#options;
+    if (client.local) await killStoppedStarts(info);
     const signal = AbortSignal.timeout(ABANDON_MS);
     if ((await startedPid(() => this.inspect(signal))) > 0) await this.kill();
   }
@@ -187,7 +203,12 @@ class ExecHandle {
     const run = (command: readonly string[]) => this.#run(command);
     try {
       const { Running, Pid } = await this.inspect();
-      if (Running) await signalCommand(signal, { client, containerId: info.Id, hostPid: Pid }, run);
+      if (Running)
+        await signalCommand(
+          signal,
+          { containerId: info.Id, hostPid: client.local ? Pid : null, knownPid: this.pidInside },
+          run,
+        );
     } catch (error) {
       if (isExecGone(error)) return;
       if ((await this.inspect()).Running && (await this.isSameRun())) throw error;
@@ -205,7 +226,7 @@ class ExecHandle {
 function makeSession(
   handle: ExecHandle,
   { socket, failure }: Started,
-  { request: { terminal }, stopping }: ExecOptions,
+  { client, request: { terminal }, stopping }: ExecOptions,
 ): OpenExec {
   const disconnect = (): void => handle.disconnect();
   stopping.addEventListener('abort', disconnect);
@@ -219,7 +240,7 @@ function makeSession(
         streams[terminal === null ? 'stderr' : 'stdout'].put(Buffer.from(`${failure.text}\n`));
         return failure.exitCode;
       }
-      await pump(socket, streams, { framed: terminal === null, hasEnded });
+      await pump(socket, streams, { framed: terminal === null, local: client.local, hasEnded });
       const exitCode = await waitForExitCode(handle, stopping);
       if (exitCode === KILLED_EXIT_CODE && !killed && !(await survived())) throw instanceEnded();
       return exitCode;
@@ -245,7 +266,11 @@ function makeSession(
 
   const stdin = new Writable({
     write: (chunk: Buffer, _encoding, done) => void socket.write(chunk, done),
-    final: (done) => void (terminal === null ? socket.end(done) : done()),
+    final(done) {
+      if (terminal !== null) done();
+      else if (client.local) socket.end(done);
+      else endInput(socket, done);
+    },
   });
   stdin.on('error', () => {}); // input after the command's end
   const exited = runToEnd();

@@ -1,20 +1,20 @@
 /**
  * Kills a command with all descendants, by a script inside: without root, and even a misread id
- * can't touch a process outside. The host's /proc translates the process id that Docker reports.
+ * can't touch a process outside. The host's /proc translates the process id that Docker reports; on
+ * another host, a shell says the id inside (`engines/process-id.ts`).
  */
 import { readFile } from 'node:fs/promises';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { ProcessSignal } from '../../../domain/process-signals.ts';
 import { killCommand } from '../../kill-scripts.ts';
-import type { DockerClient } from '../client/docker-client.ts';
 
 export async function signalCommand(
   signal: ProcessSignal,
-  command: { client: DockerClient; containerId: string; hostPid: number },
+  command: { containerId: string; hostPid: number | null; knownPid: number | null },
   run: (command: readonly string[]) => Promise<{ exitCode: number; errors: string }>,
 ): Promise<void> {
-  const { client, containerId, hostPid } = command;
-  const pid = client.local ? await pidInside(hostPid, containerId) : null;
+  const { containerId, hostPid, knownPid } = command;
+  const pid = knownPid ?? (hostPid && (await pidInside(hostPid, containerId)));
   if (pid === null) {
     const text =
       'Berth does not see the processes of this container engine, so it cannot kill a command; stop the instance';

@@ -1,6 +1,6 @@
 import type { LogLine } from '../../contract.ts';
 import { Line, LINE_LIMIT_BYTES, TIME_BYTES, type LineReader } from '../../log-lines.ts';
-import { makeDemultiplexer } from '../client/streams.ts';
+import { makeDemultiplexer } from '../../../docker/streams.ts';
 
 const NEWLINE = 0x0a;
 

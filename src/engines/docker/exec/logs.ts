@@ -1,8 +1,8 @@
 import type { ContainerInspectInfo } from 'dockerode';
 import type { LogLine, LogRange, EngineLogSource } from '../../contract.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import { openExec } from './exec.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf } from '../../../docker/faults.ts';
 import {
   filterLines,
   lastOf,

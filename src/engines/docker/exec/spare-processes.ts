@@ -16,7 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerInspectInfo } from 'dockerode';
 import { makeBoundedMap } from '../../../async/bounded-map.ts';
 import { makeKeyedMutex } from '../../../async/mutex.ts';
-import { abortFault } from '../client/faults.ts';
+import { abortFault } from '../../../docker/faults.ts';
 import { processGroupOf } from '../host/process-group.ts';
 import { pollPauses } from './exec-start.ts';
 

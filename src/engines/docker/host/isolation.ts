@@ -1,6 +1,6 @@
 /** Sets up kernel limits, the group of all instances and their packet filter, with each probe. */
 import { readFile } from 'node:fs/promises';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import type { Isolation } from '../../contract.ts';
 import type { FirewallHost, FirewallState } from '../network/firewall.ts';
 import { ensureInstanceGroup } from './cgroups.ts';
@@ -52,7 +52,7 @@ export type EnsureIsolation = (host: IsolationHost) => Promise<HostIsolation>;
 export function makeIsolation(
   config: IsolationConfig,
   ensureFirewall: EnsureFirewall,
-  log: Pick<Logger, 'info' | 'warn'>,
+  log: Pick<EngineLog, 'info' | 'warn'>,
 ): EnsureIsolation {
   const warn = makeWarnings(log);
   let applied = '';

@@ -1,10 +1,10 @@
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 
 /** Logs a warning that repeated checks find once, and again after a change. Empty: none. */
-export function makeWarnings(log: Pick<Logger, 'warn'>): (text: string) => void {
+export function makeWarnings(log: Pick<EngineLog, 'warn'>): (text: string) => void {
   let last = '';
   return (text) => {
-    if (text !== last && text !== '') log.warn(text);
+    if (text !== last && text !== '') log.warn({}, text);
     last = text;
   };
 }

@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Engine, OnProgress } from '../../contract.ts';
 import { labels } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import type { Host } from '../client/host-facts.ts';
-import { abortFault, faultOf, isImageGone, statusOf } from '../client/faults.ts';
+import { abortFault, faultOf, isImageGone, statusOf } from '../../../docker/faults.ts';
 import { listedRef, refPath } from './refs.ts';
 import { checkAccess, pull, push } from './transfers.ts';
 

@@ -1,6 +1,6 @@
 /** Faults of pulls and pushes, from the engine's one sentence about a registry's answer. Pure. */
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import { diskFull, faultOf, invalidRef, redact, sentenceOf, statusOf, type Pattern } from '../client/faults.ts';
+import { diskFull, faultOf, invalidRef, redact, sentenceOf, statusOf, type Pattern } from '../../../docker/faults.ts';
 import { listedRef, splitRef } from './refs.ts';
 
 export class TransferError extends Error {

@@ -12,7 +12,7 @@
  * The engine finishes a commit whose caller left. So a commit is never aborted, and holds the
  * mutexes of ref and instance to its end: a repeated save, or a removal of the ref, waits.
  */
-import { abortFault } from '../client/faults.ts';
+import { abortFault } from '../../../docker/faults.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { Container, ContainerInspectInfo } from 'dockerode';
 import { z } from 'zod';
@@ -21,8 +21,8 @@ import type { InstanceId } from '../../../domain/ids.ts';
 import { MAX_COPY_MS } from '../../../domain/instance-states.ts';
 import type { Engine } from '../../contract.ts';
 import { labels, labelsOf } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { linesOf } from '../client/streams.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { linesOf } from '../../../docker/streams.ts';
 import type { Containers } from '../container/containers.ts';
 import { isOwnImage, type ImageInfo, type DockerImages } from './images.ts';
 import { listedRef, splitRef } from './refs.ts';
@@ -133,8 +133,12 @@ const ownLabels = (all: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.values(labels).map((label) => [label, all[label] ?? '']));
 
 /** Rejects images with VOLUMEs: their data is outside of the root disk, and would be missing. */
-function refuseVolumes({ Mounts }: ContainerInspectInfo): void {
-  const volumes = Mounts.filter(({ Type }) => Type === 'volume').map(({ Destination }) => Destination);
+function refuseVolumes({ Mounts, HostConfig }: ContainerInspectInfo): void {
+  // Disks and control files of an engine on another host.
+  const ours = (HostConfig.Mounts ?? []).map(({ Target }) => Target);
+  const volumes = Mounts.filter(({ Type, Destination }) => Type === 'volume' && !ours.includes(Destination)).map(
+    ({ Destination }) => Destination,
+  );
   if (volumes.length === 0) return;
   const text = `its image stores ${volumes.join(', ')} outside of the root disk, so a saved image would lack these files; only instances of images without VOLUME can be saved`;
   throw new EngineFault('rejected', text, { retry: false });

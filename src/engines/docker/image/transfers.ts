@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import type { OnProgress, RegistryCredentials } from '../../contract.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { faultOf } from '../client/faults.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { faultOf } from '../../../docker/faults.ts';
 import { refPath, splitRef } from './refs.ts';
 import { registryFault, TransferError } from './registry-faults.ts';
-import { linesOf } from '../client/streams.ts';
+import { linesOf } from '../../../docker/streams.ts';
 
 export interface Transfer {
   client: DockerClient;

@@ -4,12 +4,13 @@
  * without the stream each dial inspects first (about 0.5 ms).
  */
 import { once } from 'node:events';
-import { BlockList, connect, isIP, isIPv6, type Socket } from 'node:net';
+import { BlockList, connect, isIP, isIPv6 } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { ContainerInspectInfo } from 'dockerode';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import { errorCode } from '../../../domain/unknown-error.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf } from '../../../docker/faults.ts';
 import { addressOf, isRunning } from '../container/observation.ts';
 
 export interface AddressCache {
@@ -44,14 +45,22 @@ export interface DialOptions {
   signal: AbortSignal;
   addresses: AddressCache;
   inspect: (id: InstanceId, signal: AbortSignal) => Promise<ContainerInspectInfo>;
+  /** From the engine's host. Rejects with the code `ECONNREFUSED` where nothing listens. */
+  connectTo: Connect;
 }
 
-export async function dial(options: DialOptions): Promise<Socket> {
-  const { id, port, signal, addresses } = options;
+export type Connect = (host: string, port: number, signal: AbortSignal) => Promise<Duplex>;
+
+export async function dial(options: DialOptions): Promise<Duplex> {
+  const { id, port, signal, addresses, connectTo } = options;
+  const open = async (address: string): Promise<Duplex> => {
+    refuseForbidden(address);
+    return connectTo(address, port, signal);
+  };
   const cached = addresses.get(id);
   if (cached !== null) {
     try {
-      return await open(cached, port, signal);
+      return await open(cached);
     } catch (error) {
       if (signal.aborted || isRefusal(error)) throw dialFault(error, port, signal);
       addresses.delete(id); // no route: the instance may have ended or restarted
@@ -62,7 +71,7 @@ export async function dial(options: DialOptions): Promise<Socket> {
   if (address === null) throw new EngineFault('not_found', 'the instance is not running', { retry: false });
   addresses.put(id, info);
   try {
-    return await open(address, port, signal);
+    return await open(address);
   } catch (error) {
     throw dialFault(error, port, signal);
   }
@@ -96,11 +105,15 @@ for (const [net, bits] of [
 ] as const)
   forbidden.addSubnet(net, bits, 'ipv6');
 
-async function open(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+function refuseForbidden(host: string): void {
   if (isIP(host) === 0 || forbidden.check(host, isIPv6(host) ? 'ipv6' : 'ipv4')) {
     const text = `the engine reports the address ${host} for the instance, which no instance can have`;
     throw new EngineFault('rejected', text, { retry: false });
   }
+}
+
+/** From this machine, whose networks are the engine's. */
+export const connectHere: Connect = async (host, port, signal) => {
   signal.throwIfAborted();
   const socket = connect({ host, port, noDelay: true });
   try {
@@ -110,4 +123,4 @@ async function open(host: string, port: number, signal: AbortSignal): Promise<So
     socket.on('error', () => {}).destroy();
     throw error;
   }
-}
+};

@@ -4,13 +4,13 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { NetworkInspectInfo } from 'dockerode';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { isAllOpen, type EgressPolicies } from '../../../domain/egress.ts';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import type { Capabilities } from '../../contract.ts';
 import { installationLabel, labels } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
 import { makeWarnings } from '../host/warnings.ts';
 import { egressChainName, egressPlan } from './egress-rules.ts';
 import { ensureChain, LEFT_ALONE, type FirewallConfig, type FirewallHost } from './firewall.ts';
@@ -30,7 +30,7 @@ const APPLY_MS = 30_000;
 
 interface EgressConfig extends FirewallConfig {
   client: DockerClient;
-  log: Pick<Logger, 'info' | 'warn'>;
+  log: Pick<EngineLog, 'info' | 'warn'>;
 }
 
 export function makeEgress({ client, installation, pool, linkLocal, log }: EgressConfig): Egress {

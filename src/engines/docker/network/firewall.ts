@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import type { Logger } from 'pino';
+import type { EngineLog } from '../../engine-log.ts';
 import { makeSemaphore } from '../../../async/semaphore.ts';
 import { errorText } from '../../../domain/unknown-error.ts';
 import type { Capabilities } from '../../contract.ts';
@@ -33,7 +33,7 @@ const SMALL_TABLE = 65_536;
 export interface FirewallConfig extends Pick<FirewallPlan, 'pool'> {
   installation: string;
   linkLocal: LinkLocal | undefined;
-  log: Pick<Logger, 'info' | 'warn'>;
+  log: Pick<EngineLog, 'info' | 'warn'>;
 }
 
 export type FirewallHost = { iptables: string } | { whyNot: string };
@@ -78,7 +78,7 @@ export async function ensureChain(
   host: FirewallHost,
   chain: string,
   plan: ChainPlan,
-  log: Pick<Logger, 'info'>,
+  log: Pick<EngineLog, 'info'>,
 ): Promise<string | null> {
   if ('whyNot' in host) return host.whyNot;
   try {

@@ -9,7 +9,7 @@ import { errorCode } from '../../../domain/unknown-error.ts';
 import type { InsideSocket } from '../../contract.ts';
 import { CONTROL_FOLDER } from '../container/create-options.ts';
 import { SOCKETS } from '../container/control-files.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf } from '../../../docker/faults.ts';
 
 const MAX_CONNECTIONS = 64;
 

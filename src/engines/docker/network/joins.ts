@@ -12,7 +12,7 @@ import { EngineFault, type FaultKind } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../contract.ts';
 import type { RunEnds } from '../container/run-ends.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf } from '../../../docker/faults.ts';
 import { resolveName } from './names.ts';
 import { makeNetworkChild, OpenError, type SocketRequest } from './parent.ts';
 

@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
-import { faultOf } from '../client/faults.ts';
+import { faultOf } from '../../../docker/faults.ts';
 import type { NameTarget } from './names.ts';
 
 const PROGRAM = path.join(import.meta.dirname, 'child.mjs');

@@ -4,8 +4,8 @@ import { makeSemaphore } from '../../../async/semaphore.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { Usage } from '../../contract.ts';
 import { dockerName } from '../../labels.ts';
-import type { DockerClient } from '../client/docker-client.ts';
-import { abortFault, isContainerGone } from '../client/faults.ts';
+import type { DockerClient } from '../../../docker/docker-client.ts';
+import { abortFault, isContainerGone } from '../../../docker/faults.ts';
 import type { Host } from '../client/host-facts.ts';
 import { bytesOfProcesses, hasPartsHere, makeDeviceBytes } from './block-io.ts';
 

@@ -21,7 +21,7 @@ import { faultOf, notRunning } from '../cluster-faults.ts';
 import { MAIN_CONTAINER, podName } from '../manifests/object-names.ts';
 import { ENDED_MARK } from '../manifests/pod-template.ts';
 import { isRunning } from '../state/run-state.ts';
-import { readProcessId } from './process-id.ts';
+import { readProcessId, withProcessId } from '../../process-id.ts';
 
 const KILLED_EXIT_CODE = 137;
 const KILL_MS = 30_000;
@@ -65,14 +65,6 @@ async function explained(
   return pod === undefined || isRunning(pod) ? error : notRunning(error);
 }
 
-const WRITE_ID = { stderr: "printf '\\001%s\\002' $$ >&2", stdout: "printf '\\001%s\\002' $$" };
-
-function wrapped({ command, env, terminal }: ExecRequest): string[] {
-  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-  const script = `${terminal === null ? WRITE_ID.stderr : WRITE_ID.stdout}; exec "$@"`;
-  return ['/bin/sh', '-c', script, 'sh', ...(variables.length === 0 ? [] : ['env', ...variables]), ...command];
-}
-
 async function openIn(
   { context, id, request, signal, leaving, noInput = false }: CommandOptions,
   pod: Pod,
@@ -81,7 +73,7 @@ async function openIn(
   const { terminal } = request;
   const exec = await cluster.exec(
     podName(id),
-    { container: MAIN_CONTAINER, command: wrapped(request), stdin: !noInput, terminal, unlimited: true },
+    { container: MAIN_CONTAINER, command: withProcessId(request), stdin: !noInput, terminal, unlimited: true },
     signal,
   );
   const channel = terminal === null ? exec.stderr : exec.stdout;

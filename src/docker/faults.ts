@@ -4,7 +4,7 @@
  * answer becomes `rejected` or `unreachable`, both to retry, never "absent".
  */
 import { z } from 'zod';
-import { EngineFault, type FaultKind, type FaultReason } from '../../../domain/engine-fault.ts';
+import { EngineFault, type FaultKind, type FaultReason } from '../domain/engine-fault.ts';
 
 const httpError = z.object({ statusCode: z.number(), json: z.unknown().optional(), message: z.string() });
 const errorBody = z.union([
@@ -229,15 +229,36 @@ export function faultOf(error: unknown): EngineFault {
   });
 }
 
+/** Certificate that Node does not trust, or the engine's alert about ours. */
+const untrusted =
+  /^(CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE)/;
+const denied = /^ERR_SSL_(?:TLSV1|TLSV13|SSLV3|SSL\/TLS)_ALERT_/;
+
+/** Why no connection came about; the text is for operators. */
+export class ConnectionError extends Error {}
+
+function textOfTls(code: string, error: unknown): string | null {
+  const words = error instanceof Error ? redact(error.message) : '';
+  if (untrusted.test(code))
+    return `the certificate of the container engine is not trusted (${words}); check "ca", and the host name in its certificate`;
+  if (denied.test(code))
+    return `the container engine denies the client certificate (${code.replace(denied, '').toLowerCase().replaceAll('_', ' ')}); check "credentials" and the authority that the engine trusts`;
+  return code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'EPROTO'
+    ? 'the port of the container engine does not speak TLS; Berth uses no unencrypted port'
+    : null;
+}
+
 function unansweredFault(error: unknown): EngineFault {
   const parsed = systemError.safeParse(error);
   const code = parsed.success ? parsed.data.code : '';
   const text =
-    error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError')
-      ? 'the container engine did not answer in time'
-      : code === 'EACCES' || code === 'EPERM'
-        ? 'the user that runs Berth may not open the socket of the container engine'
-        : 'the container engine does not answer';
+    error instanceof ConnectionError
+      ? error.message
+      : error instanceof Error && (error.name === 'AbortError' || error.name === 'TimeoutError')
+        ? 'the container engine did not answer in time'
+        : code === 'EACCES' || code === 'EPERM'
+          ? 'the user that runs Berth may not open the socket of the container engine'
+          : (textOfTls(code, error) ?? 'the container engine does not answer');
   return new EngineFault('unreachable', text, { retry: true, cause: error });
 }
 
@@ -282,6 +303,10 @@ export const isUntracked = (fault: unknown): boolean =>
 /** Matches the engine's words: a bare 404 may come from another server at its address. */
 export const isContainerGone = (fault: unknown): boolean =>
   statusOf(fault) === 404 && /no such container|no container with name or id/i.test(sentenceOf(fault));
+
+/** Whether a command has no running container: it is there, and has ended. */
+export const isNotRunning = (fault: unknown): boolean =>
+  statusOf(fault) === 409 && /is not running|is restarting|marked for removal/i.test(sentenceOf(fault));
 
 /** Gone, or duplicate, so the name is useless. */
 export const isNetworkGone = (fault: unknown): boolean =>

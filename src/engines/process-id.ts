@@ -1,8 +1,25 @@
+/**
+ * Process id of a command inside, where the engine's own ids mean nothing here: a shell starts the
+ * command and first writes its id, which stays that of the command.
+ */
 import type { Readable } from 'node:stream';
+import type { ExecRequest } from './contract.ts';
 
 const [START, END] = [0x01, 0x02];
 /** Longest output before the id, such as a warning of the shell. */
 const MAX_BYTES = 4_096;
+
+const WRITE_ID = { stderr: "printf '\\001%s\\002' $$ >&2", stdout: "printf '\\001%s\\002' $$" };
+
+/**
+ * Command that writes its id to its stderr, or its terminal. The shell reads no names and values:
+ * it would drop a variable with a name that it could not have.
+ */
+export function withProcessId({ command, env, terminal }: ExecRequest): string[] {
+  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+  const script = `${terminal === null ? WRITE_ID.stderr : WRITE_ID.stdout}; exec "$@"`;
+  return ['/bin/sh', '-c', script, 'sh', ...(variables.length === 0 ? [] : ['env', ...variables]), ...command];
+}
 
 /** Takes the process id off the start of the stream; null: the stream has none. */
 export function readProcessId(stream: Readable): Promise<number | null> {

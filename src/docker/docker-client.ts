@@ -1,18 +1,20 @@
 /**
- * dockerode over one keep-alive agent. No API version is pinned: Docker 29 rejects 1.41 (20.10's),
- * and the calls used here mean the same in all versions.
+ * dockerode over one agent: a socket of this machine, TLS, or an ssh connection. No API version is
+ * pinned: Docker 29 rejects 1.41 (20.10's), and the calls used here mean the same in all versions.
  */
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
-import { Readable } from 'node:stream';
+import { Readable, type Duplex } from 'node:stream';
 import { inspect } from 'node:util';
 import Docker from 'dockerode';
-import { raceAbort } from '../../../async/abort.ts';
+import { raceAbort } from '../async/abort.ts';
 import { faultOf } from './faults.ts';
+import { openSshConnection, type SshConnection, type SshTarget } from './ssh-connection.ts';
 
 export type Endpoint =
   | { socketPath: string }
-  | { host: string; port: number; protocol: 'http' | 'https'; ca?: Buffer; cert?: Buffer; key?: Buffer };
+  | { host: string; port: number; protocol: 'http' | 'https'; ca?: Buffer; cert?: Buffer; key?: Buffer }
+  | { ssh: SshTarget };
 
 /** Parses `DOCKER_HOST`. Throws with a message for the operator. */
 export function endpointOf(dockerHost: string, tls?: { ca: Buffer; cert: Buffer; key: Buffer }): Endpoint {
@@ -33,6 +35,8 @@ export interface DockerClient {
   docker: Docker;
   /** The engine is on this machine: folders, /proc and containers' addresses are accessible. */
   local: boolean;
+  /** Connects from the engine's host; null where no connection leads there. */
+  connectThere: ((host: string, port: number, signal: AbortSignal) => Promise<Duplex>) | null;
   /** Rejects with an `EngineFault`, on abort at once: dockerode never settles a broken answer. */
   call<T>(signal: AbortSignal, request: (abortSignal: AbortSignal) => Promise<T>): Promise<T>;
   /** GET for calls whose dockerode types take no signal. */
@@ -42,14 +46,16 @@ export interface DockerClient {
 }
 
 export function makeDockerClient(endpoint: Endpoint): DockerClient {
-  const secure = 'protocol' in endpoint && endpoint.protocol === 'https';
-  const agent = secure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
+  const ssh = 'ssh' in endpoint ? openSshConnection(endpoint.ssh) : null;
+  const agent = agentOf(endpoint, ssh);
   // The modem inspects each request for a debug log, agent and sockets included: 70 ms a launch.
   Object.defineProperty(agent, inspect.custom, { value: () => 'Agent' });
   // Every option that dockerode would read from DOCKER_* is set, if only to undefined.
   const unset = { socketPath: undefined, host: undefined, port: undefined, timeout: undefined, version: undefined };
   const tls = { ca: undefined, cert: undefined, key: undefined };
-  const options = { ...unset, ...tls, protocol: 'http' as const, pathPrefix: '/', agent, ...endpoint };
+  // The agent alone decides where a request over ssh goes.
+  const address = 'ssh' in endpoint ? { host: 'docker', port: 80 } : endpoint;
+  const options = { ...unset, ...tls, protocol: 'http' as const, pathPrefix: '/', agent, ...address };
   const docker = new Docker(options);
 
   const call: DockerClient['call'] = async (signal, request) => {
@@ -80,5 +86,22 @@ export function makeDockerClient(endpoint: Endpoint): DockerClient {
     return answer;
   };
 
-  return { docker, local: 'socketPath' in endpoint, call, get, stream, stop: () => agent.destroy() };
+  return {
+    docker,
+    local: 'socketPath' in endpoint,
+    connectThere: ssh && ssh.connect,
+    call,
+    get,
+    stream,
+    stop() {
+      agent.destroy();
+      ssh?.close();
+    },
+  };
+}
+
+function agentOf(endpoint: Endpoint, ssh: SshConnection | null): HttpAgent {
+  if (ssh !== null) return ssh.agent;
+  const secure = 'protocol' in endpoint && endpoint.protocol === 'https';
+  return secure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
 }

@@ -1,0 +1,55 @@
+/** Drivers of a region on the Docker engine of another host, loaded with the first such region. */
+import type { PoolDrivers, RegionDrivers } from '../control/base/regions.ts';
+import type { Log } from '../control/base/logger.ts';
+import type { DockerEngineSettings, PoolSettings } from '../domain/region-settings.ts';
+import type { BuildLocalImage } from '../engines/docker/image/images.ts';
+import type { Endpoint } from '../docker/docker-client.ts';
+import type { LinkLocal } from '../engines/docker/network/firewall-rules.ts';
+
+export interface DockerRegion {
+  installation: string;
+  settings: DockerEngineSettings;
+  pools: readonly PoolSettings[];
+  rulesOf: (pool: PoolSettings) => Omit<PoolDrivers, 'storage'>;
+  secret: string | null;
+  /** Builds an image of Berth on this machine, and sends it to the engine. */
+  buildImageFor: (endpoint: Endpoint) => BuildLocalImage;
+  linkLocal: LinkLocal;
+  log: Log;
+}
+
+export async function dockerDrivers(region: DockerRegion): Promise<Pick<RegionDrivers, 'engine' | 'pools'>> {
+  const { makeDockerClient } = await import('../docker/docker-client.ts');
+  const { remoteEndpoint } = await import('../docker/remote-endpoint.ts');
+  const { makeDockerEngine } = await import('../engines/docker/docker.ts');
+  const { makeVolumeStorage } = await import('../storage/volumes/volume-storage.ts');
+  const { installation, settings, secret, linkLocal, log } = region;
+  const { helperImage } = settings;
+  const endpoint = remoteEndpoint(settings, secret);
+  const client = makeDockerClient(endpoint);
+  const engine = makeDockerEngine({
+    endpoint,
+    installation,
+    stateFolder: null,
+    helperImage,
+    buildLocalImage: region.buildImageFor(endpoint),
+    linkLocal,
+    // Devices, kernel and memory of this machine are not the engine's.
+    isolation: { kernelLimits: 'check', hostMemoryMiB: 0, diskRates: [] },
+    log,
+  });
+  const ensureImage = (ref: string, signal: AbortSignal): Promise<void> => engine.ensureImage(ref, () => {}, signal);
+  return {
+    engine: {
+      ...engine,
+      async stop() {
+        await engine.stop();
+        client.stop();
+      },
+    },
+    pools: region.pools.map((pool): PoolDrivers => {
+      const at = { installation, pool: pool.name, sizeGB: pool.sizeGB };
+      return { ...region.rulesOf(pool), storage: makeVolumeStorage({ client, ...at, helperImage, ensureImage }) };
+    }),
+  };
+}
