@@ -9,15 +9,18 @@ const [START, END] = [0x01, 0x02];
 /** Longest output before the id, such as a warning of the shell. */
 const MAX_BYTES = 4_096;
 
-const WRITE_ID = { stderr: "printf '\\001%s\\002' $$ >&2", stdout: "printf '\\001%s\\002' $$" };
-
 /**
- * Command that writes its id to its stderr, or its terminal. The shell reads no names and values:
- * it would drop a variable with a name that it could not have.
+ * Command that writes the id of its process group to its stderr, or its terminal. The shell reads
+ * no names and values: it would drop a variable with a name that it could not have. `leader`: of
+ * the group, the shell itself, or its parent where another shell holds a command without terminal.
  */
-export function withProcessId({ command, env, terminal }: ExecRequest): string[] {
+export function withProcessId(
+  { command, env, terminal }: ExecRequest,
+  leader: 'shell' | 'parent' = 'shell',
+): string[] {
   const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-  const script = `${terminal === null ? WRITE_ID.stderr : WRITE_ID.stdout}; exec "$@"`;
+  const [id, channel] = terminal === null ? [leader === 'parent' ? '$PPID' : '$$', '>&2'] : ['$$', ''];
+  const script = `printf '\\001%s\\002' ${id} ${channel}; exec "$@"`;
   return ['/bin/sh', '-c', script, 'sh', ...(variables.length === 0 ? [] : ['env', ...variables]), ...command];
 }
 

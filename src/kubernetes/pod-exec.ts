@@ -3,7 +3,9 @@
  *
  * Channels: 0 input, 1 output, 2 errors, 3 the final status, 4 sizes of the terminal. Version 5 can
  * close the input, version 4 can't. The server can neither set the environment nor kill a command.
+ * A command with input ends after its input (`held-command.ts`), except in a terminal.
  */
+import { randomBytes } from 'node:crypto';
 import { Writable, type Readable } from 'node:stream';
 import { z } from 'zod';
 import { ApiError, errorOfAnswer } from './api-error.ts';
@@ -11,9 +13,11 @@ import { pathOf, resources } from './api-resources.ts';
 import { ChannelOutput } from './channel-output.ts';
 import { openChannels, type ChannelReceiver, type ChannelSocket } from './channel-socket.ts';
 import type { ClusterConnection } from './cluster-connection.ts';
+import { heldCommand, MarkedErrors } from './held-command.ts';
 
 export interface PodExecRequest {
   container: string;
+  /** With input and without a terminal: the parent is a shell of ours, which leads the group. */
   command: readonly string[];
   stdin?: boolean;
   terminal?: { columns: number; rows: number } | null;
@@ -44,12 +48,7 @@ export interface StreamContext {
   stopping: AbortSignal;
 }
 
-/**
- * Silence before the end of input, until which output is read ahead. Servers of version 1.36 cut
- * the connection, unread output and exit code included, when input comes after a command's end.
- */
-const END_OF_INPUT_MS = 60;
-const READ_AHEAD_BYTES = 8 * 1024 * 1024;
+const MARK_BYTES = 12;
 const PROTOCOLS = ['v5.channel.k8s.io', 'v4.channel.k8s.io'];
 const [STDIN, STDOUT, STDERR, STATUS, RESIZE] = [0, 1, 2, 3, 4] as const;
 
@@ -61,10 +60,12 @@ export async function openPodExec(
   signal: AbortSignal,
 ): Promise<PodExec> {
   const flags = { stdin: hasInput, stdout: true, stderr: terminal === null, tty: terminal !== null };
+  const mark = hasInput && terminal === null ? randomBytes(MARK_BYTES).toString('hex') : null;
+  const words = mark === null ? command : heldCommand(mark, command);
   const query: [string, string][] = [
     ['container', container],
     ...Object.entries(flags).map(([name, value]): [string, string] => [name, String(value)]),
-    ...command.map((word): [string, string] => ['command', word]),
+    ...words.map((word): [string, string] => ['command', word]),
   ];
   const path = pathOf(resources.pods, namespace, pod, 'exec');
   const exit = Promise.withResolvers<number>();
@@ -72,7 +73,7 @@ export async function openPodExec(
   let streams: CommandStreams | undefined;
   const socket = await openChannels(
     { connection, path, query, protocols: PROTOCOLS, signal, stopping },
-    (opened) => (streams = new CommandStreams(opened, { endsInput: terminal === null, unlimited }, exit)),
+    (opened) => (streams = new CommandStreams(opened, { mark, unlimited }, exit)),
   );
   if (streams === undefined) throw new Error('an open socket has a receiver');
   const resize = async ({ columns, rows }: { columns: number; rows: number }): Promise<void> => {
@@ -87,30 +88,37 @@ export async function openPodExec(
 class CommandStreams implements ChannelReceiver {
   readonly ends: Pick<PodExec, 'stdin' | 'stdout' | 'stderr'>;
   readonly #outputs: { stdout: ChannelOutput; stderr: ChannelOutput };
+  readonly #errors: Pick<ChannelOutput, 'put' | 'finish'>;
   readonly #exit: PromiseWithResolvers<number>;
   readonly #socket: ChannelSocket;
+  readonly #mark: string | null;
   #isUnlimited: boolean;
-  #readsAhead = false;
-  #isClosed = false;
-  #received = 0;
+  #hasInputEnded = false;
   #status: Buffer | undefined;
 
   constructor(
     socket: ChannelSocket,
-    { endsInput, unlimited }: { endsInput: boolean; unlimited: boolean },
+    { mark, unlimited }: { mark: string | null; unlimited: boolean },
     exit: PromiseWithResolvers<number>,
   ) {
     this.#socket = socket;
     this.#exit = exit;
+    this.#mark = mark;
     this.#isUnlimited = unlimited;
     const onChange = (): void => this.#flow();
-    this.#outputs = { stdout: new ChannelOutput(onChange), stderr: new ChannelOutput(onChange) };
+    const stderr = new ChannelOutput(onChange);
+    this.#outputs = { stdout: new ChannelOutput(onChange), stderr };
+    this.#errors = mark === null ? stderr : new MarkedErrors(mark, stderr, () => this.#release(mark));
     const stdin = new Writable({
-      write: (chunk: Buffer, _encoding, done) => void socket.send(STDIN, chunk).then(() => done(), done),
+      write: (chunk: Buffer, _encoding, done) => {
+        // After the end of the command there is nobody to read it.
+        if (this.#hasInputEnded) return done();
+        socket.send(STDIN, chunk).then(() => done(), done);
+      },
       final: (done) => {
         done();
         // The end of a terminal's input is a key.
-        if (endsInput) this.#endInput();
+        if (this.#mark !== null) this.#endInput();
       },
     });
     stdin.on('error', () => {}); // input after the end of the command
@@ -124,41 +132,33 @@ class CommandStreams implements ChannelReceiver {
 
   #flow(): void {
     const { stdout, stderr } = this.#outputs;
-    const mayRead = this.#isUnlimited || (this.#readsAhead && this.#unread < READ_AHEAD_BYTES);
-    if ((stdout.isFull || stderr.isFull) && !mayRead) this.#socket.pause();
+    if ((stdout.isFull || stderr.isFull) && !this.#isUnlimited) this.#socket.pause();
     else this.#socket.resume();
   }
 
-  #endInput(): void {
-    this.#readsAhead = true;
-    this.#flow();
-    const began = this.#received;
-    setTimeout(() => {
-      if (this.#isClosed) return;
-      // Output of a command that has ended may still arrive.
-      if (this.#received > began && this.#unread < READ_AHEAD_BYTES) return this.#endInput();
-      this.#readsAhead = false;
-      if (this.#status === undefined) this.#socket.closeChannel(STDIN);
-      this.#flow();
-    }, END_OF_INPUT_MS);
+  /** False: version 4 has no end of input. */
+  #endInput(): boolean {
+    if (this.#hasInputEnded) return true;
+    this.#hasInputEnded = this.#socket.closeChannel(STDIN);
+    return this.#hasInputEnded;
   }
 
-  get #unread(): number {
-    return this.#outputs.stdout.readableLength + this.#outputs.stderr.readableLength;
+  /** The command has ended, and waits for the end of its input. */
+  #release(mark: string): void {
+    if (this.#endInput()) return;
+    this.#hasInputEnded = true;
+    this.#socket.send(STDIN, Buffer.from(`\n${mark}\n`)).catch(() => {});
   }
 
   onMessage(channel: number, bytes: Buffer): void {
-    this.#received += bytes.length;
     if (channel === STDOUT) this.#outputs.stdout.put(bytes);
-    else if (channel === STDERR) this.#outputs.stderr.put(bytes);
+    else if (channel === STDERR) this.#errors.put(bytes);
     else if (channel === STATUS) this.#status = Buffer.concat([this.#status ?? Buffer.alloc(0), bytes]);
   }
 
   onClosed(error: ApiError | undefined): void {
-    this.#isClosed = true;
-    const { stdout, stderr } = this.#outputs;
-    stdout.finish();
-    stderr.finish();
+    this.#outputs.stdout.finish();
+    this.#errors.finish();
     this.ends.stdin.destroy();
     if (this.#status === undefined) {
       this.#exit.reject(error ?? new ApiError('away', 'the connection of the command was closed before its end'));

@@ -26,8 +26,8 @@ const ended = (exitCode: number): Buffer =>
     ),
   );
 
-const serve = (onSocket: NonNullable<ServerOptions['onSocket']>) =>
-  startApiServer({ answer: () => refusal(404, 'NotFound', 'pods "x" not found'), onSocket });
+const serve = (onSocket: NonNullable<ServerOptions['onSocket']>, options: Pick<ServerOptions, 'protocol'> = {}) =>
+  startApiServer({ answer: () => refusal(404, 'NotFound', 'pods "x" not found'), onSocket, ...options });
 const onMessage = (socket: WebSocket, take: (channel: number, bytes: Buffer) => void): void =>
   void socket.on('message', (data: Buffer) => take(data[0] ?? 0, data.subarray(1)));
 
@@ -39,13 +39,56 @@ describe('exec', () => {
       socket.send(ended(0));
       socket.close(1000);
     });
-    const exec = await cluster.exec('p', { container: 'main', command: ['echo', 'a b', '$HOME'] }, deadline());
+    const command = ['echo', 'a b', '$HOME'];
+    const exec = await cluster.exec('p', { container: 'main', command, stdin: false }, deadline());
     expect(await exec.exited).toBe(0);
     expect(asked).toEqual([
       'v5.channel.k8s.io',
       '/api/v1/namespaces/berth/pods/p/exec',
-      'container=main&stdin=true&stdout=true&stderr=true&tty=false&command=echo&command=a+b&command=%24HOME',
+      'container=main&stdin=false&stdout=true&stderr=true&tty=false&command=echo&command=a+b&command=%24HOME',
     ]);
+  });
+
+  test('ends the input of a command that has ended, once, and takes the mark out of its errors', async () => {
+    const received: [number, string][] = [];
+    let words: string[] = [];
+    const { cluster } = await serve((socket, { query }) => {
+      words = query.getAll('command');
+      onMessage(socket, (channel, bytes) => {
+        received.push([channel, bytes.toString('latin1')]);
+        if (channel !== CLOSE) return;
+        socket.send(message(STDOUT, 'late'));
+        socket.send(ended(7));
+        socket.close(1000);
+      });
+      socket.send(message(STDERR, `warned\x01${words[4]}`));
+      socket.send(message(STDERR, '\x02'));
+    });
+    const exec = await cluster.exec('p', { container: 'main', command: ['ls', '-l'] }, deadline());
+    const outputs = Promise.all([text(exec.stdout), text(exec.stderr), exec.exited]);
+    await once(exec.stdout, 'readable');
+    exec.stdin.end('for nobody');
+    expect(await outputs).toEqual(['late', 'warned', 7]);
+    expect(received).toEqual([[CLOSE, '\0']]);
+    expect(words.slice(5)).toEqual(['ls', '-l']);
+  });
+
+  test('sends the mark to a command that has ended on a server without an end of input', async () => {
+    const { cluster } = await serve(
+      (socket, { query }) => {
+        const mark = query.getAll('command')[4];
+        onMessage(socket, (channel, bytes) => {
+          expect([channel, bytes.toString()]).toEqual([STDIN, `\n${mark}\n`]);
+          socket.send(ended(7));
+          socket.close(1000);
+        });
+        socket.send(message(STDERR, `\x01${mark}\x02`));
+      },
+      { protocol: 'v4.channel.k8s.io' },
+    );
+    const exec = await cluster.exec('p', { container: 'main', command: ['ls'] }, deadline());
+    exec.stdin.end();
+    expect(await exec.exited).toBe(7);
   });
 
   test('carries input and its end, separate outputs, and the exit code', async () => {

@@ -2,8 +2,8 @@
  * # Commands inside an instance
  *
  * The API starts a command in a container: without an environment, and without a way to end it. So
- * a shell starts it, and first writes its process id, which stays that of the command. Kills are
- * commands, too.
+ * a shell starts it, and first writes the id of the process that leads the command's group. Kills
+ * are commands, too.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Readable } from 'node:stream';
@@ -73,7 +73,13 @@ async function openIn(
   const { terminal } = request;
   const exec = await cluster.exec(
     podName(id),
-    { container: MAIN_CONTAINER, command: withProcessId(request), stdin: !noInput, terminal, unlimited: true },
+    {
+      container: MAIN_CONTAINER,
+      command: withProcessId(request, noInput ? 'shell' : 'parent'),
+      stdin: !noInput,
+      terminal,
+      unlimited: true,
+    },
     signal,
   );
   const channel = terminal === null ? exec.stderr : exec.stdout;
