@@ -8,6 +8,7 @@ import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { ExecRequest, OpenExec } from '../../src/engines/contract.ts';
 import type { InstanceId } from '../../src/domain/ids.ts';
+import { atLevel } from '../fixtures/level.ts';
 import { control, deadline, expectFault, newInstanceId, skipWithout, type Subject } from './subject.ts';
 
 const mebibyte = 1024 * 1024;
@@ -143,6 +144,39 @@ export function describeOpenExec(current: () => Subject): void {
         return (await outcome(running)).stdout.length;
       });
       expect(await Promise.all(received)).toEqual(sizes);
+    });
+
+    it('loses no exit code and no output of many short commands, 20 at once', async () => {
+      const { subject, id } = await started();
+      const count = atLevel({ short: 60, long: 500 });
+      const size = 200_000;
+      /** Input that ends at once, that the command does not read, and that ends after the command. */
+      const kinds: ((n: number) => Promise<void>)[] = [
+        async (n) => {
+          const code = n % 125;
+          const ended = await outcome(await open(subject, id, ['sh', '-c', `exit ${code}`]));
+          expect(ended, `command ${n}`).toEqual({ exitCode: code, stdout: '', stderr: '' });
+        },
+        async (n) => {
+          const running = await open(subject, id, ['head', '-c', String(size), '/dev/zero']);
+          running.stdin.write('unread');
+          await subject.fixture.time.sleep(n % 300);
+          const ended = await outcome(running);
+          expect([ended.stdout.length, ended.exitCode], `command ${n}`).toEqual([size, 0]);
+        },
+        async (n) => {
+          const running = await open(subject, id, ['sh', '-c', 'exit 9']);
+          running.stdout.resume();
+          running.stderr.resume();
+          expect(await running.exited, `command ${n}`).toBe(9);
+          running.stdin.end('late');
+        },
+      ];
+      let next = 0;
+      const inTurn = async (): Promise<void> => {
+        for (let n = next++; n < count; n = next++) await kinds[n % kinds.length]?.(n);
+      };
+      await Promise.all(Array.from({ length: 20 }, inTurn));
     });
 
     it('a destroyed stream blocks no other', async () => {
