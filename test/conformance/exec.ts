@@ -150,7 +150,7 @@ export function describeOpenExec(current: () => Subject): void {
       const { subject, id } = await started();
       const count = atLevel({ short: 60, long: 500 });
       const size = 200_000;
-      /** Input that ends at once, that the command does not read, and that ends after the command. */
+      /** Input that ends at once, stays unread, or ends after the command. */
       const kinds: ((n: number) => Promise<void>)[] = [
         async (n) => {
           const code = n % 125;

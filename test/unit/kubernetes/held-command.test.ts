@@ -60,7 +60,8 @@ describe('a held command', () => {
     expect(both).toEqual({ code: 0, signal: null, stdout: 'a b\n', errors: `warned\n${written}` });
     const missing = await outcome(['no-such-command'], afterMark);
     expect(missing.code).toBe(127);
-    expect(missing.errors).toMatch(/no-such-command.*\n\x01b0a7\x02$/);
+    expect(missing.errors).toContain('no-such-command');
+    expect(missing.errors.endsWith(`\n${written}`)).toBe(true);
   });
 
   test('lets a command catch signals that end others', async () => {
@@ -86,7 +87,7 @@ describe('errors with a mark', () => {
         let marks = 0;
         const errors = new MarkedErrors(MARK, output, () => (marks += 1));
         const ends = [...cuts, whole.length].toSorted((a, b) => a - b);
-        ends.forEach((end, n) => errors.put(whole.subarray(ends[n - 1] ?? 0, end)));
+        for (const [n, end] of ends.entries()) errors.put(whole.subarray(ends[n - 1] ?? 0, end));
         errors.finish();
         expect([await text(output), marks]).toEqual([before + after, 1]);
       }),
