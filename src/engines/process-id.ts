@@ -14,10 +14,7 @@ const MAX_BYTES = 4_096;
  * no names and values: it would drop a variable with a name that it could not have. `leader`: of
  * the group, the shell itself, or its parent where another shell holds a command without terminal.
  */
-export function withProcessId(
-  { command, env, terminal }: ExecRequest,
-  leader: 'shell' | 'parent' = 'shell',
-): string[] {
+export function withProcessId({ command, env, terminal }: ExecRequest, leader: 'shell' | 'parent' = 'shell'): string[] {
   const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
   const [id, channel] = terminal === null ? [leader === 'parent' ? '$PPID' : '$$', '>&2'] : ['$$', ''];
   const script = `printf '\\001%s\\002' ${id} ${channel}; exec "$@"`;
