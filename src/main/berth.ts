@@ -42,25 +42,20 @@ async function start(): Promise<{ greeting: string; stop: () => Promise<void> }>
   return { greeting, stop: () => server.stop() };
 }
 
-const { greeting, stop } = await start().catch((error: unknown) => {
-  if (errorCode(error) === 'EADDRINUSE') {
-    return fail(
-      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set other addresses in BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
-    );
-  }
-  log.debug({ err: error }, 'Berth could not start');
-  return fail(`Berth could not start. ${errorText(error)}`);
-});
-process.stdout.write(greeting);
-
 /** npm forwards a signal that the terminal already sent to the whole group: ignore the echo. */
 const ECHO_MS = 1_000;
 let endingSinceMs = 0;
+let stop: (() => Promise<void>) | null = null;
+// Before the start: the first process of a container ignores signals that it does not handle.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) {
   process.on(signal, () => {
     if (endingSinceMs > 0 && Date.now() - endingSinceMs > ECHO_MS) process.exit(1);
     if (endingSinceMs > 0) return;
     endingSinceMs = Date.now();
+    if (stop === null) {
+      log.info({ signal }, 'stopped while starting');
+      process.exit(0);
+    }
     log.info({ signal }, 'stopping; a second signal exits at once');
     stop().then(
       () => process.exit(0),
@@ -71,3 +66,15 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     );
   });
 }
+
+const started = await start().catch((error: unknown) => {
+  if (errorCode(error) === 'EADDRINUSE') {
+    return fail(
+      `${hostPort(config.listen)} or ${hostPort(config.gatewayListen)} is in use by another program; set other addresses in BERTH_LISTEN and BERTH_GATEWAY_LISTEN.`,
+    );
+  }
+  log.debug({ err: error }, 'Berth could not start');
+  return fail(`Berth could not start. ${errorText(error)}`);
+});
+stop = started.stop;
+process.stdout.write(started.greeting);

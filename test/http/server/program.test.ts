@@ -87,6 +87,17 @@ async function request(client: Awaited<ReturnType<typeof admin>>) {
   };
 }
 
+test('ends on SIGTERM while it starts, also as the first process of a container', async () => {
+  const program = start(await newFolder(), { BERTH_ENGINE: 'docker', BERTH_ROLE: 'gateway' });
+  await until(
+    async () => program.output(),
+    (text) => text.includes('waiting for the API process'),
+  );
+  program.child.kill('SIGTERM');
+  // The kernel's own handling, which such a process lacks, would leave no exit code.
+  expect(await program.ended).toBe(0);
+});
+
 test('stops cleanly on SIGTERM, and has its instances and the prices of meanwhile at the next start', async () => {
   const folder = await newFolder();
   const first = start(folder);
