@@ -82,6 +82,8 @@ export type {
   TrafficKind,
   IdentifyCredential,
 } from './routing/gateway-types.ts';
+export type { RegionToOpen } from './catalog/region-engine.ts';
+export type { ServedRegions } from './catalog/served-regions.ts';
 export { makeSeal } from './base/seal.ts';
 export { addressBucket } from './access/address-bucket.ts';
 export { makeRevocations } from './routing/revocations.ts';

@@ -280,8 +280,6 @@ export function readConfig(env: Record<string, string | undefined>): Config {
     const reason = 'a file with "settings" of POST /api/admin/region/create, whose engine is "kubernetes"';
     throw wrongSetting('BERTH_REGION_FILE', `must be set exactly with BERTH_ENGINE=kubernetes: ${reason}`);
   }
-  if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'kubernetes')
-    throw wrongSetting('BERTH_ROLE', 'a separate gateway process reaches Docker alone: leave BERTH_ROLE out');
   if (data.BERTH_ROLE !== 'all' && data.BERTH_ENGINE === 'simulated') {
     const reason =
       'the simulated engine runs in the API process, and no other process can reach it: leave BERTH_ROLE out';

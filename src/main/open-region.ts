@@ -1,4 +1,4 @@
-/** Drivers of regions that administrators added. */
+/** Drivers of regions that administrators added, and of a cluster that the settings name. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../control/base/logger.ts';
@@ -13,6 +13,7 @@ import {
   type RegionSettings,
   type SimulatedEngineSettings,
 } from '../domain/region-settings.ts';
+import type { Engine } from '../engines/contract.ts';
 import { makeDirectoryStorage } from '../storage/directory/directory.ts';
 import { prepareRoot } from '../storage/layout.ts';
 import { managedRegions } from '../store/tables/catalog-rows.ts';
@@ -53,10 +54,7 @@ export const makeOpenRegion =
   (deps: OpenRegionDeps): OpenRegion =>
   async (region) => {
     const { id, address, settings } = region;
-    if (deps.config.role !== 'all')
-      throw new Error(
-        'the separate gateway process reaches the engine of this machine alone; run Berth as one process (leave BERTH_ROLE out) to serve other regions',
-      );
+    refuseSimulatedApart(deps.config, settings);
     return {
       ...commonOf(deps.common),
       ...(await enginesAndPools(deps, region)),
@@ -69,6 +67,22 @@ export const makeOpenRegion =
       health: { probe: null, answers: false, text: 'the engine has not been probed yet' },
     };
   };
+
+/** The engine alone, for the gateway process: pools stay with the API's. */
+export async function openEngine(
+  deps: Omit<OpenRegionDeps, 'common'>,
+  { id, settings, secret }: RegionToOpen,
+): Promise<Engine> {
+  refuseSimulatedApart(deps.config, settings);
+  return (await enginesAndPools(deps, { id, secret, settings: { ...settings, pools: [] } })).engine;
+}
+
+function refuseSimulatedApart({ role }: Pick<Config, 'role'>, { simulated }: RegionSettings): void {
+  if (role !== 'all' && simulated !== undefined)
+    throw new Error(
+      'a simulated engine runs in the process that opened it, and the separate gateway process cannot reach it; run Berth as one process (leave BERTH_ROLE out)',
+    );
+}
 
 /** Engine and pools of the server's own region, from its file. */
 export async function openOwnCluster(

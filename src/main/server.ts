@@ -10,6 +10,7 @@ import { makeArgon2Threads } from '../control/access/argon2-threads.ts';
 import { makeControl, type RunningControl } from '../control/wiring.ts';
 import { makeSeal } from '../control/base/seal.ts';
 import { makeRegions } from '../control/base/regions.ts';
+import { makeServedRegions, type ServedRegions } from '../control/catalog/served-regions.ts';
 import { realTime, type Time } from '../control/base/time.ts';
 import type { InstanceType, Region } from '../domain/catalog.ts';
 import type { RegionId } from '../domain/ids.ts';
@@ -73,6 +74,8 @@ export interface ServerOptions {
   limits?: Partial<Limits>;
   idleLimits?: Partial<IdleLimits>;
   time?: Time;
+  /** Opens regions of administrators. */
+  openRegionBy?: typeof makeOpenRegion;
   /** The database was taken by another server: this one must end. */
   onDatabaseLost?: () => void;
 }
@@ -108,11 +111,12 @@ async function start(options: ServerOptions, cleanups: Cleanup[]): Promise<Omit<
   const gatewayPort = gateway?.port ?? config.gatewayListen.port;
   const addresses = addressesOf(config, { api: config.listen.port, gateway: gatewayPort });
   const offered = await saveRegion(options, store, host, addresses.domain);
-  const running = await makeRunningControl(options, store, { host, addresses, secretsKey }, cleanups);
+  const made = await makeRunningControl(options, store, { host, addresses, secretsKey }, cleanups);
+  const { running } = made;
   const adminPassword = await ensureAdmin(running.access, config);
   await running.freeSpace.measure();
   await running.applyPrices();
-  const parts: Parts = { ...host, config, log, store, running, addresses };
+  const parts: Parts = { ...host, ...made, config, log, store, addresses };
   const apiPort = await listenApi(parts, cleanups);
   const served = addressesOf(config, { api: apiPort, gateway: gatewayPort });
   warnOfSharedParent(sharedParent(served), log);
@@ -229,16 +233,18 @@ async function saveRegion(
 }
 
 async function makeRunningControl(
-  { config, log, time = realTime, limits = {}, idleLimits = {} }: ServerOptions,
+  { config, log, time = realTime, limits = {}, idleLimits = {}, openRegionBy = makeOpenRegion }: ServerOptions,
   store: Store,
   { host, addresses, secretsKey }: { host: Host; addresses: Addresses; secretsKey: Uint8Array },
   cleanups: Cleanup[],
-): Promise<RunningControl> {
+): Promise<{ running: RunningControl; servedRegions: ServedRegions }> {
   const { installation, regionId, dataDiskGB, drivers } = host;
   const terminals = config.role === 'api' ? makeTerminalClient({ path: terminalsPath(config) }) : null;
   if (terminals) cleanups.push(async () => terminals.stop());
   const regions = makeRegions([drivers.drivers]);
-  const openRegion = makeOpenRegion({ config, installation, log, common: drivers.drivers });
+  const open = openRegionBy({ config, installation, log, common: drivers.drivers });
+  const servedRegions = makeServedRegions(open, regions);
+  const { openRegion } = servedRegions;
   cleanups.push(async () => {
     const others = regions.all().filter((one) => one !== drivers.drivers);
     await Promise.all(others.map(({ engine }) => engine.stop()));
@@ -303,7 +309,7 @@ async function makeRunningControl(
     alone: true,
   });
   await running.access.ensureSigningKey();
-  return running;
+  return { running, servedRegions };
 }
 
 /** Parts of a server whose control is made. */
@@ -312,6 +318,7 @@ interface Parts extends Host {
   log: Logger;
   store: Store;
   running: RunningControl;
+  servedRegions: ServedRegions;
   /** The API's own port may differ: 0 lets the system choose. */
   addresses: Addresses;
 }
@@ -365,9 +372,9 @@ async function serveSsh({ config, log, running }: Parts, cleanups: Cleanup[]): P
   });
 }
 
-/** Serves routes and access decisions to the gateway process. */
+/** Serves regions, routes and access decisions to the gateway process. */
 async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<void> {
-  const { config, installation, log, running } = parts;
+  const { config, installation, regionId, log, running, servedRegions } = parts;
   const { control, access } = running;
   const link = await serveLink({
     path: linkPath(config),
@@ -375,6 +382,8 @@ async function serveGatewayProcess(parts: Parts, cleanups: Cleanup[]): Promise<v
     forwarding: control.forwarding,
     authenticate: (credential) => access.authenticate(credential),
     issuer: installation,
+    ownRegionId: regionId,
+    regions: servedRegions,
     log,
   });
   cleanups.push(() => link.stop());

@@ -9,6 +9,7 @@ import type { Forwarding } from '../control/index.ts';
 import { makeTerminalHost } from '../control/inside/terminals/local-host.ts';
 import { realTime } from '../control/base/time.ts';
 import { makeGateway, type Gateway, type GatewayDeps } from '../edge/gateway/gateway.ts';
+import type { Engine } from '../engines/contract.ts';
 import { followLink } from '../edge/link/follow-control.ts';
 import { serveTerminals } from '../edge/link/terminal-server.ts';
 import { makeSshFronts } from '../edge/ssh/fronts.ts';
@@ -18,6 +19,8 @@ import { addressesOf } from './public-addresses.ts';
 import { bindPort } from './bind-port.ts';
 import type { Config } from './config.ts';
 import { makeEngine, toolsFolderOf } from './drivers.ts';
+import { makeGatewayEngines } from './gateway-engines.ts';
+import { openEngine, openOwnCluster } from './open-region.ts';
 import { readFileShares } from './open-files.ts';
 
 /** Socket of the API for the gateway process, mode 0600: it carries notebook tokens. */
@@ -66,18 +69,43 @@ export async function bindGateway(config: Config, log: Logger): Promise<BoundGat
   };
 }
 
+async function openOwnEngine(config: Config, installation: string, log: Logger): Promise<Engine> {
+  if (config.regionFile === null) return makeEngine(config, installation, log);
+  return (await openOwnCluster({ config, installation, log }, config.regionFile)).engine;
+}
+
+export interface GatewayProcessOptions {
+  config: Config;
+  log: Logger;
+  /** Opens the engine of the settings. */
+  openOwnBy?: typeof openOwnEngine;
+  /** Opens engines of regions of administrators. */
+  openRegionBy?: typeof openEngine;
+}
+
 export interface GatewayProcess {
   gatewayUrl: string;
   stop(): Promise<void>;
 }
 
 /** Waits for the API once: without its routes the gateway can authorize nobody. */
-export async function startGateway({ config, log }: { config: Config; log: Logger }): Promise<GatewayProcess> {
+export async function startGateway({
+  config,
+  log,
+  openOwnBy = openOwnEngine,
+  openRegionBy = openEngine,
+}: GatewayProcessOptions): Promise<GatewayProcess> {
   const following = followLink({ path: linkPath(config), log });
   log.info({ socket: linkPath(config) }, 'waiting for the API process (BERTH_ROLE=api)');
-  const { issuer } = await following.ready;
-  // Own connections to containers, independent of the API.
-  const engine = await makeEngine(config, issuer, log);
+  const { issuer, ownRegionId } = await following.ready;
+  // Own connections to instances, independent of the API.
+  const engine = makeGatewayEngines({
+    own: { regionId: ownRegionId, engine: await openOwnBy(config, issuer, log) },
+    openEngine: (region) => openRegionBy({ config, installation: issuer, log }, region),
+    regionOf: async (id) => (await following.forwarding.route(id))?.regionId ?? null,
+    log,
+  });
+  following.subscribeRegions(engine.apply);
   const { authenticate } = following;
   const forwarding: Forwarding = {
     ...following.forwarding,

@@ -40,6 +40,7 @@ function gatewayRouteOf(row: InstanceRow, tokens: Pick<NotebookTokens, 'open'>):
   const instance = instanceFromRow(row);
   return {
     instanceId: instance.id,
+    regionId: row.regionId,
     ownerId: instance.ownerId,
     access: portAccessIn(row, instance),
     running: instance.observed.status === 'Running',

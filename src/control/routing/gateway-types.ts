@@ -61,6 +61,7 @@ export interface OpenedPort {
 
 export interface GatewayRoute {
   instanceId: InstanceId;
+  regionId: string;
   ownerId: string;
   /** Notebook excluded. Absent ports are the owner's alone. */
   access: AccessByPort;

@@ -16,12 +16,22 @@ import {
   type RouteUpdate,
   type IdentifyCredential,
   makeRevocations,
+  type RegionToOpen,
   type Log,
 } from '../../control/index.ts';
 import type { KeyLimits } from '../../domain/api-key.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { makeLinkClient, type Ask } from './link-client.ts';
-import { callerAnswer, redeemAnswer, routeMessage, sessionAnswer, shareAnswer, sshAnswer, SILENT_MS } from './wire.ts';
+import {
+  callerAnswer,
+  readLine,
+  redeemAnswer,
+  type routeMessage,
+  sessionAnswer,
+  shareAnswer,
+  sshAnswer,
+  SILENT_MS,
+} from './wire.ts';
 import { makeReporter } from './reporter.ts';
 
 const RETRY_MS = 250;
@@ -41,8 +51,13 @@ export interface Following {
   /** Without `dial`: a connection to an instance must not depend on the API. */
   forwarding: Omit<Forwarding, 'dial'>;
   authenticate: IdentifyCredential;
-  /** Resolves with the first snapshot; `issuer` is the installation named in access tokens. */
-  ready: Promise<{ issuer: string }>;
+  /**
+   * Resolves with the first snapshot; `issuer` is the installation named in access tokens,
+   * `ownRegionId` the region of the settings.
+   */
+  ready: Promise<{ issuer: string; ownRegionId: string }>;
+  /** Calls back with the regions of administrators that are known, then with all at each change. */
+  subscribeRegions(listener: (regions: readonly RegionToOpen[]) => void): void;
   /** Calls back with the current table, if any, then with each snapshot and change. */
   subscribe(listener: (update: RouteUpdate) => void): void;
   stop(): Promise<void>;
@@ -73,16 +88,22 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
   const notify = (update: RouteUpdate): void => {
     for (const listener of listeners) listener(update);
   };
-  const { promise: ready, resolve: resolveReady } = Promise.withResolvers<{ issuer: string }>();
+  const { promise: ready, resolve: resolveReady } = Promise.withResolvers<{ issuer: string; ownRegionId: string }>();
+  let regions: readonly RegionToOpen[] = [];
+  const regionListeners: ((regions: readonly RegionToOpen[]) => void)[] = [];
   const table = makeTable({
-    onSnapshot(before, routes, { issuer, gone }) {
+    onRegions(received) {
+      regions = received;
+      for (const listener of regionListeners) listener(regions);
+    },
+    onSnapshot(before, routes, { issuer, ownRegionId, gone }) {
       isApiUp = true;
       if (before !== null) {
         const affected = answers.expireAll();
         for (const [id, route] of before) if (!isDeepStrictEqual(route, routes.get(id))) affected.instances.add(id);
         publish(affected);
       }
-      resolveReady({ issuer });
+      resolveReady({ issuer, ownRegionId });
       reporter.sendAll();
       notify({ snapshot: 'last', routes: [...routes.values()], gone });
     },
@@ -115,6 +136,10 @@ export function followLink({ path, log, now = Date.now }: FollowDeps): Following
       listeners.push(listener);
       const routes = table.routes();
       if (routes !== null) listener({ snapshot: 'last', routes: [...routes.values()], gone: [] });
+    },
+    subscribeRegions(listener) {
+      regionListeners.push(listener);
+      listener(regions);
     },
     authenticate: answers.authenticate,
     forwarding: {
@@ -203,12 +228,13 @@ type RouteMessage = z.output<typeof routeMessage>;
 type Routes = Map<string, GatewayRoute>;
 
 interface TableDeps {
+  onRegions: (regions: readonly RegionToOpen[]) => void;
   onSnapshot: (before: Routes | null, routes: Routes, last: RouteMessage) => void;
   onChange: (change: RouteMessage) => void;
 }
 
 /** Table of routes; null before the first snapshot. Stays valid while the API is away. */
-function makeTable({ onSnapshot, onChange }: TableDeps) {
+function makeTable({ onRegions, onSnapshot, onChange }: TableDeps) {
   let table: Routes | null = null;
   return {
     routes: (): ReadonlyMap<string, GatewayRoute> | null => table,
@@ -216,7 +242,8 @@ function makeTable({ onSnapshot, onChange }: TableDeps) {
     makeApply(): (received: RouteMessage) => void {
       let fresh: Routes | null = null;
       return (received) => {
-        const { snapshot, routes, gone } = received;
+        const { snapshot, routes, gone, regions } = received;
+        if (regions !== null) onRegions(regions);
         if (snapshot === null) {
           for (const route of routes) table?.set(route.instanceId, route);
           for (const id of gone) table?.delete(id);
@@ -246,7 +273,7 @@ async function readLines(stream: Readable, apply: (received: RouteMessage) => vo
     resetTimer();
     for await (const text of createInterface({ input: stream })) {
       resetTimer();
-      const received = routeMessage.parse(JSON.parse(text));
+      const received = readLine(text);
       if (received.number !== last + 1) throw new Error(`line ${received.number} of the API followed line ${last}`);
       last = received.number;
       apply(received);

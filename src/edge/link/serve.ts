@@ -1,7 +1,18 @@
-/** The API's side of the link: streams routes to gateways, answers requests, counts traffic. */
+/**
+ * The API's side of the link: streams regions and routes to gateways, answers requests, counts
+ * traffic.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import type { Forwarding, RouteTable, RouteUpdate, IdentifyCredential, Log } from '../../control/index.ts';
+import type {
+  Forwarding,
+  IdentifyCredential,
+  Log,
+  RegionToOpen,
+  RouteTable,
+  RouteUpdate,
+  ServedRegions,
+} from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { serveLinkSocket, type LinkServer } from './link-server.ts';
 import {
@@ -25,6 +36,8 @@ interface LinkDeps {
   forwarding: Pick<Forwarding, 'redeem' | 'session' | 'share' | 'ssh' | 'beginTraffic' | 'onRevoked'>;
   authenticate: IdentifyCredential;
   issuer: string;
+  ownRegionId: string;
+  regions: Pick<ServedRegions, 'current' | 'onChange'>;
   log: Log;
 }
 
@@ -76,7 +89,7 @@ async function answer(served: Served, req: IncomingMessage, res: ServerResponse)
 
 /** A gateway is present as long as it reads this stream. */
 async function streamRoutes(served: Served, gateway: string, res: ServerResponse): Promise<void> {
-  const { routeTable, forwarding, gateways, issuer, log } = served;
+  const { routeTable, forwarding, gateways, issuer, ownRegionId, regions, log } = served;
   const gone = new AbortController();
   res.once('close', () => gone.abort());
   const counts = makeTrafficCounts(forwarding.beginTraffic);
@@ -84,19 +97,26 @@ async function streamRoutes(served: Served, gateway: string, res: ServerResponse
   log.info({ gateway }, 'a gateway connected');
   let number = 0;
   res.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  const send = (update: RouteUpdate, ended: string[] = []): void => {
-    res.write(updateLine(update, { number: ++number, issuer, ended }));
+  const send = (update: RouteUpdate, more: { ended?: string[]; regions?: readonly RegionToOpen[] } = {}): void => {
+    res.write(updateLine(update, { number: ++number, issuer, ownRegionId, ended: [], ...more }));
     // A gateway that stopped reading gets a snapshot when it reconnects.
     if (res.writableLength > MAX_UNREAD_BYTES) res.destroy();
   };
+  // Before the routes, so that a gateway which knows an instance knows its region.
+  const sendRegions = (): void => send(NO_ROUTES, { regions: regions.current() });
+  sendRegions();
+  const unfollowRegions = regions.onChange(sendRegions);
   const heartbeat = setInterval(() => send(NO_ROUTES), HEARTBEAT_MS);
   // A revocation at an instance is sent with its route.
-  const unfollow = forwarding.onRevoked((ended) => 'accountId' in ended && send(NO_ROUTES, [ended.accountId]));
+  const unfollow = forwarding.onRevoked(
+    (ended) => 'accountId' in ended && send(NO_ROUTES, { ended: [ended.accountId] }),
+  );
   try {
-    await routeTable.follow(send, AbortSignal.any([gone.signal, served.ending]));
+    await routeTable.follow((update) => send(update), AbortSignal.any([gone.signal, served.ending]));
   } finally {
     clearInterval(heartbeat);
     unfollow();
+    unfollowRegions();
     counts.end();
     if (gateways.get(gateway) === counts) gateways.delete(gateway);
     res.end();

@@ -4,9 +4,10 @@
  * /attach` upgrades to a WebSocket with `berth.terminal.v1`.
  */
 import { z } from 'zod';
-import type { Caller, GatewayRoute, RouteUpdate, Log } from '../../control/index.ts';
+import type { Caller, GatewayRoute, RegionToOpen, RouteUpdate, Log } from '../../control/index.ts';
 import { portAccesses, type PortAccess } from '../../domain/port-access.ts';
-import { isInstanceId, type InstanceId } from '../../domain/ids.ts';
+import { isInstanceId, regionId, type InstanceId } from '../../domain/ids.ts';
+import type { RegionSettings } from '../../domain/region-settings.ts';
 import { scopes } from '../../domain/scopes.ts';
 import { refusalCodes, Refusal } from '../../domain/refusal.ts';
 import type { ServerResponse } from 'node:http';
@@ -15,6 +16,7 @@ const instanceId = z.custom<InstanceId>((value) => typeof value === 'string' && 
 
 const route = z.object({
   instanceId,
+  regionId: z.string(),
   ownerId: z.string(),
   access: z
     .array(z.tuple([z.number(), z.enum(portAccesses)]))
@@ -25,10 +27,24 @@ const route = z.object({
   sshFront: z.boolean(),
 });
 
-/** `number` counts lines from 1 and reveals a lost one; `issuer` is the one of access tokens. */
+const region = z.object({
+  id: z.string().transform(regionId),
+  address: z.string(),
+  // Trusted: the API has checked them, and a newer one may have more fields.
+  settings: z.custom<RegionSettings>((value) => typeof value === 'object' && value !== null),
+  secret: z.string().nullable(),
+}) satisfies z.ZodType<RegionToOpen>;
+
+/**
+ * `number` counts lines from 1 and reveals a lost one; `issuer` is the one of access tokens;
+ * `ownRegionId` is the region of the settings of the server. `regions` are all others, with opened
+ * credentials: in the first line, and after a change; null: unchanged.
+ */
 export const routeMessage = z.object({
   number: z.number(),
   issuer: z.string(),
+  ownRegionId: z.string(),
+  regions: z.array(region).nullable().default(null),
   snapshot: z.enum(['part', 'last']).nullable(),
   routes: z.array(route),
   gone: z.array(z.string()),
@@ -37,8 +53,28 @@ export const routeMessage = z.object({
 
 const routeText = (known: GatewayRoute): object => ({ ...known, access: [...known.access] });
 
-export const updateLine = (update: RouteUpdate, more: { number: number; issuer: string; ended: string[] }): string =>
+interface LineOptions {
+  number: number;
+  issuer: string;
+  ownRegionId: string;
+  ended: string[];
+  regions?: readonly RegionToOpen[];
+}
+
+export const updateLine = (update: RouteUpdate, more: LineOptions): string =>
   `${JSON.stringify({ ...more, ...update, routes: update.routes.map(routeText) })}\n`;
+
+/** Lines carry secrets, and errors of JSON quote the text: this one does not. */
+export function readLine(text: string): z.output<typeof routeMessage> {
+  const fields = ((): unknown => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new Error('a line of the API is not JSON');
+    }
+  })();
+  return routeMessage.parse(fields);
+}
 
 /** Idle streams send empty lines. A longer silence means a lost peer. */
 export const HEARTBEAT_MS = 2_000;

@@ -159,6 +159,7 @@ export async function start({ portDomain, ...more }: HarnessOptions = {}): Promi
       const instance: FakeInstance = {
         route: {
           instanceId: id,
+          regionId: 'own',
           ownerId: owner,
           access: new Map<number, PortAccess>([
             ...publicPorts.map((port): [number, PortAccess] => [port, 'public']),

@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Forwarding, GatewayRoute, RouteTable, RouteUpdate } from '../../../src/control/index.ts';
+import type { Forwarding, GatewayRoute, RegionToOpen, RouteTable, RouteUpdate } from '../../../src/control/index.ts';
 import { makeRevocations } from '../../../src/control/routing/revocations.ts';
 import type { RevocationSubject, OpenedPort, SshIdentity } from '../../../src/control/routing/gateway-types.ts';
+import { regionId } from '../../../src/domain/ids.ts';
 import { Refusal } from '../../../src/domain/refusal.ts';
 import { followLink, type Following } from '../../../src/edge/link/follow-control.ts';
 import { serveLink } from '../../../src/edge/link/serve.ts';
@@ -23,8 +24,27 @@ const PROGRAM = {
   limits: { expiresAtMs: 9_000_000_000_000, addresses: ['192.0.2.0/24'] },
 };
 const [ONE, TWO] = [idOf('1'), idOf('2')];
+const OWN_REGION = 'own-region';
+const region = (id: string, secret: string | null): RegionToOpen => ({
+  id: regionId(id),
+  address: '192.0.2.9',
+  settings: {
+    kubernetes: {
+      login: 'token',
+      apiUrl: 'https://cluster.test',
+      namespace: 'berth',
+      reach: 'podAddress',
+      networkPolicies: true,
+      userNamespaces: false,
+    },
+    pools: [],
+    nodePorts: { first: 30_000, last: 30_100 },
+  },
+  secret,
+});
 const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRoute> = {}): GatewayRoute => ({
   instanceId,
+  regionId: OWN_REGION,
   ownerId: ALICE,
   access: new Map([
     [8000, 'public'],
@@ -36,6 +56,8 @@ const route = (instanceId: GatewayRoute['instanceId'], more: Partial<GatewayRout
   sshFront: false,
   ...more,
 });
+
+const lineOptions = (number: number) => ({ number, issuer: ISSUER, ownRegionId: OWN_REGION, ended: [] });
 
 let folder: string;
 let path: string;
@@ -59,11 +81,13 @@ async function api(
   sessions: Record<string, string> = {},
   shares: Record<string, OpenedPort> = {},
   identities: Record<string, SshIdentity> = {},
+  regions: RegionToOpen[] = [],
 ) {
   const followers = new Set<(reported: RouteUpdate) => void>();
   const asked: string[] = [];
   const open: string[] = [];
   const began: string[] = [];
+  const regionListeners = new Set<() => void>();
   const routeTable: RouteTable = {
     async follow(tell, signal) {
       followers.add(tell);
@@ -109,13 +133,25 @@ async function api(
       throw new Refusal('not_logged_in', 'not logged in');
     },
     issuer: ISSUER,
+    ownRegionId: OWN_REGION,
+    regions: {
+      current: () => regions,
+      onChange(listener) {
+        regionListeners.add(listener);
+        return () => void regionListeners.delete(listener);
+      },
+    },
     log,
   });
   links.push(link);
   const tell = (reported: Partial<RouteUpdate>): void => {
     for (const follower of followers) follower({ snapshot: null, routes: [], gone: [], ...reported });
   };
-  return { link, tell, asked, open, began, followers, ended: endings.publish };
+  const serve = (served: RegionToOpen): void => {
+    regions.push(served);
+    for (const listener of regionListeners) listener();
+  };
+  return { link, tell, serve, asked, open, began, followers, regionListeners, ended: endings.publish };
 }
 
 function follow(now?: () => number): Following {
@@ -132,7 +168,7 @@ test('receives all routes and changes, whichever side starts first', async () =>
   const following = follow();
   await expect(following.forwarding.route(ONE)).rejects.toMatchObject({ code: 'unavailable' });
   const { tell } = await api([route(ONE), route(TWO)]);
-  expect(await following.ready).toEqual({ issuer: ISSUER });
+  expect(await following.ready).toEqual({ issuer: ISSUER, ownRegionId: OWN_REGION });
   expect(await following.forwarding.route(ONE)).toEqual(route(ONE));
   expect(await following.forwarding.route(TWO)).toEqual(route(TWO));
   tell({ routes: [route(ONE, { running: false, status: 'Stopped' })], gone: [TWO] });
@@ -265,6 +301,57 @@ test('publishes the table, each change, and the table again after an API outage'
   await expect.poll(() => reported[2]).toEqual({ snapshot: 'last', routes: [fronted], gone: [] });
 });
 
+test('receives the regions of administrators before the routes, and each change with its credentials', async () => {
+  const first = await api([route(ONE)], {}, {}, {}, [region('a', 'first secret')]);
+  const received: unknown[] = [];
+  const following = follow();
+  following.subscribeRegions((regions) => received.push(...(regions.length > 0 ? [regions] : [])));
+  following.subscribe(({ routes }) => received.push(...routes.map(({ instanceId }) => instanceId)));
+  await following.ready;
+  expect(received).toEqual([[region('a', 'first secret')], ONE]);
+  first.serve(region('b', null));
+  await expect.poll(() => received[2]).toEqual([region('a', 'first secret'), region('b', null)]);
+});
+
+test('keeps regions during an API outage, and follows those of the next API alone', async () => {
+  const first = await api([route(ONE)], {}, {}, {}, [region('a', 'old')]);
+  let regions: readonly RegionToOpen[] = [];
+  const following = follow();
+  following.subscribeRegions((received) => (regions = received));
+  await following.ready;
+  await first.link.stop();
+  await sleep(600);
+  expect(regions).toEqual([region('a', 'old')]);
+  expect(first.regionListeners.size).toBe(0);
+  await api([route(ONE)], {}, {}, {}, [region('a', 'new')]);
+  await expect.poll(() => regions).toEqual([region('a', 'new')]);
+});
+
+test('quotes no text of a line that it cannot read', async () => {
+  const said: string[] = [];
+  const record = (facts: Record<string, unknown>): void =>
+    void said.push(String(facts['err']), JSON.stringify(facts['err']));
+  const [good] = [updateLine({ snapshot: 'last', routes: [], gone: [] }, lineOptions(1))];
+  const bad = updateLine(
+    { snapshot: null, routes: [], gone: [] },
+    { ...lineOptions(2), regions: [region('a', 'hush')] },
+  );
+  const server = createHttpServer((_req, res) => {
+    res.write(good);
+    res.write(said.length === 0 ? bad.replace('"hush"', 'hush') : bad.replace('"hush"', '["hush"]'));
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  const following = followLink({ path, log: { ...log, warn: record } });
+  followings.push(following);
+  await expect.poll(() => said.length).toBeGreaterThanOrEqual(4);
+  expect(said[0]).toBe('Error: a line of the API is not JSON');
+  expect(said.join('\n')).toContain('secret');
+  expect(said.join('\n')).not.toContain('hush');
+  await following.stop();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+
 test('reports traffic to the API until the gateway ends', async () => {
   const { open, began } = await api([route(ONE)]);
   const following = follow();
@@ -296,7 +383,7 @@ test('restricts its socket, and replaces the socket of a killed server', async (
   await new Promise((resolve) => left.once('listening', resolve));
   await api([]);
   expect((await stat(path)).mode & 0o777).toBe(0o600);
-  await expect(follow().ready).resolves.toEqual({ issuer: ISSUER });
+  await expect(follow().ready).resolves.toEqual({ issuer: ISSUER, ownRegionId: OWN_REGION });
   left.close();
 });
 
@@ -352,6 +439,7 @@ test('requests a new snapshot when a line is lost', async () => {
         updateLine(number === 1 ? reported : { ...reported, snapshot: null, routes: [] }, {
           number,
           issuer: ISSUER,
+          ownRegionId: OWN_REGION,
           ended: [],
         }),
       );

@@ -45,7 +45,16 @@ async function linked(given: Omit<Fixture, 'harness'> & { forwarding: Forwarding
   const folder = await mkdtemp(join(tmpdir(), 'berth-long-'));
   const path = join(folder, 'gateway.sock');
   const { routeTable } = world.running.control;
-  const link = await serveLink({ path, routeTable, forwarding, authenticate, issuer: 'https://berth.test', log });
+  const link = await serveLink({
+    path,
+    routeTable,
+    forwarding,
+    authenticate,
+    issuer: 'https://berth.test',
+    ownRegionId: 'own',
+    regions: { current: () => [], onChange: () => () => {} },
+    log,
+  });
   const following = followLink({ path, log, now: () => Date.now() + clock.aheadMs });
   onCleanup(async () => {
     await following.stop();

@@ -9,6 +9,7 @@ const ids = ['1', '2', '3', '4', '5'].map(idOf);
 const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 const routeOf = (instanceId: GatewayRoute['instanceId']): GatewayRoute => ({
   instanceId,
+  regionId: 'own',
   ownerId: ALICE,
   access: new Map([[80, 'public']]),
   running: true,

@@ -61,6 +61,7 @@ export interface SshFixture {
 
 const route = (instanceId: InstanceId, sshFront: boolean): GatewayRoute => ({
   instanceId,
+  regionId: 'own',
   ownerId: ALICE,
   access: new Map(),
   running: true,

@@ -93,7 +93,7 @@ describe('the configuration', () => {
     expect(readConfig(cluster).regionFile).toBe('/etc/berth/region.json');
     expect(() => readConfig({ BERTH_ENGINE: 'kubernetes' })).toThrow(/BERTH_REGION_FILE: must be set/);
     expect(() => readConfig({ BERTH_REGION_FILE: '/x' })).toThrow(/BERTH_ENGINE=kubernetes/);
-    expect(() => readConfig({ ...cluster, BERTH_ROLE: 'api' })).toThrow(/BERTH_ROLE: a separate gateway/);
+    expect(readConfig({ ...cluster, BERTH_ROLE: 'gateway' })).toMatchObject({ role: 'gateway', engine: 'kubernetes' });
   });
 
   test('reads the steps of accounts whose money ends, with 0 days for never, and refuses steps out of order', () => {
