@@ -18,7 +18,7 @@ beforeAll(async () => {
   fixture = await makeKubernetesFixture();
   const { cluster, settings, installation } = fixture;
   const { namespace } = settings;
-  const role = (await readFile(ROLE, 'utf8')).replaceAll('namespace: berth', `namespace: ${namespace}`);
+  const role = (await readFile(ROLE, 'utf8')).replaceAll(/namespace: berth(-instances)?$/gm, `namespace: ${namespace}`);
   await cluster.kubectl(['apply', '-n', namespace, '-f', '-'], role);
   const token = (await cluster.kubectl(['create', 'token', 'berth', '-n', namespace])).trim();
   const credentials = { kind: 'token', apiUrl: cluster.apiUrl, ca: cluster.ca, token } as const;

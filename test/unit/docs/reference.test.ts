@@ -61,7 +61,9 @@ test('the documents name only fields and functions that exist', () => {
   const wordsOf = (pattern: string): string[] =>
     globSync(pattern, { cwd: root }).flatMap((file) => read(file).match(/\w+/g) ?? []);
   const known = new Set(
-    ['src/**/*.ts', 'test/{fixtures,kubernetes/cluster}/*.ts', 'docs/openapi.json'].flatMap(wordsOf),
+    ['src/**/*.ts', 'test/{fixtures,kubernetes/cluster}/*.ts', 'docs/openapi.json', 'deploy/**/*.yaml'].flatMap(
+      wordsOf,
+    ),
   );
   const code = /```[^]*?```|`[^`\n]+`/g;
   /** A name in camel case that no path, URL or option has around it. */
