@@ -135,6 +135,7 @@ async function seedTemplate(store: Store): Promise<void> {
       message: 'the init script ended with exit code 0',
       healthy: false,
       runningSinceMs: 0,
+      runStartedAtMs: 0,
       countedFromMs: 0,
       answersBy: 'ssh',
       sshFront: false,

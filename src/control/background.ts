@@ -157,8 +157,8 @@ function makeTasks(foundation: Foundation, probe: () => Promise<void>, applyEgre
   const sweep = async (drivers: RegionDrivers): Promise<void> => {
     if (!drivers.health.answers) return;
     const seenAtMs = foundation.metering.clock.now();
-    await sweepRegion(foundation, drivers);
-    foundation.metering.saw(drivers.regionId, seenAtMs);
+    const unseen = await sweepRegion(foundation, drivers);
+    foundation.metering.saw(drivers.regionId, seenAtMs, unseen);
     await handleOrphans(foundation, drivers);
   };
   const sweepAllDisks = async (drivers: RegionDrivers): Promise<void> => {

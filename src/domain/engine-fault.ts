@@ -19,6 +19,10 @@ export const faultReasons = [
   /** Missing, or no pass-through. */
   'gpuMissing',
   'gpuBusy',
+  /** No node of a cluster has room, or a quota of it is used up. */
+  'clusterFull',
+  /** A disk of the instance has no volume yet. */
+  'diskPending',
   'hostTooSmall',
   'nameTaken',
 ] as const;

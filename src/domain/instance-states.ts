@@ -164,6 +164,8 @@ export const diagnoses = {
   EngineRejected: 'The engine refused the instance. Change the request as the message says, and launch again.',
   ContainerExited:
     'The main process of the instance exited; Berth restarts it automatically. Read the console for the cause.',
+  Evicted:
+    'The cluster ended the instance on its node, for example to drain the node; Berth starts it again by itself. Its data disk, shared folder and volumes are kept.',
   CrashLoop: 'The main process exited repeatedly. Read the console, fix the cause, and start the instance again.',
   OutOfMemory: 'The instance used more memory than its type has. Change the instance to a larger type, and restart it.',
   StartTimeout: 'The instance did not become ready in time. Start it again, or choose another image.',
@@ -177,7 +179,7 @@ export const diagnoses = {
   OffPeakEnded:
     'The off-peak window ended. Start the instance again to wait for the next window; with the option resume it starts by itself.',
   SpotReclaimed:
-    'An instance at full price needed the capacity of this spot instance. Start it again when there is capacity; with the option resume it waits for capacity by itself.',
+    'An instance at full price, or other work of the cluster, needed the capacity of this spot instance. Start it again when there is capacity; with the option resume it waits for capacity by itself.',
   IdleStop:
     'The instance was stopped because nothing used it. Start it again, and change its idle rules if the stop was wrong.',
   PaidTimeEnded:

@@ -76,6 +76,8 @@ export interface Observed {
   stoppedAtMs: number;
   /** Start of the current Running period; 0 while not Running. */
   runningSinceMs: number;
+  /** Start of the run that became ready, by the engine's clock; 0: not known. */
+  runStartedAtMs: number;
   /** End of the last engine outage. Deadlines count from here if it is later than the request. */
   countedFromMs: number;
   /** Proof of readiness. `nothing` (no sshd, no notebook) means no health checks. */

@@ -26,6 +26,8 @@ export function noticeOf({
 /** Content of `/run/berth/notice.json`. */
 export function noticeFile(instance: Parameters<typeof noticeOf>[0]): string {
   const notice = noticeOf(instance);
-  const shown = notice && { kind: notice.kind, atUnixMs: notice.atMs, reason: noticeReasons[notice.kind] };
-  return `${JSON.stringify(shown ?? {})}\n`;
+  return noticeText(notice && { kind: notice.kind, atUnixMs: notice.atMs, reason: noticeReasons[notice.kind] });
 }
+
+export const noticeText = (notice: { kind: ResumableStop; atUnixMs: number; reason: string } | null): string =>
+  `${JSON.stringify(notice ?? {})}\n`;

@@ -4,6 +4,7 @@
  */
 import { isExpanding } from './desired-state.ts';
 import { diskStopCauses } from './disk-growth.ts';
+import type { Disruption } from './disruption.ts';
 import type { Cause } from './operation.ts';
 import {
   nextStatus,
@@ -31,6 +32,7 @@ export type InstanceObservation =
       outOfMemory: boolean;
       startedAtMs: number;
       docker?: 'running' | 'stopped';
+      disruption?: Disruption;
       /** Absent: not asked. */
       answers?: boolean;
     };
@@ -42,10 +44,13 @@ export type Step =
   | { do: 'acquireCapacity' }
   /** Image, disks, container, in this order; then check readiness. */
   | { do: 'ensure'; show: Partial<Observed> }
+  /** The engine takes the capacity of a spot instance: announce the stop at `atMs`. */
+  | { do: 'announceReclaim'; atMs: number; reason: string; show: Partial<Observed> }
   /** Stale control files or a stopped Docker sidecar: pass the current spec to the engine. */
   | { do: 'refresh' }
   | { do: 'grow' }
-  | { do: 'checkReady'; show: Partial<Observed> }
+  /** `startedAtMs`: of the run that is checked. */
+  | { do: 'checkReady'; show: Partial<Observed>; startedAtMs: number }
   | { do: 'checkScripts' }
   | { do: 'halt'; show: Partial<Observed>; graceMs: number }
   | { do: 'saveRoot' }
@@ -190,7 +195,11 @@ function planRunning(instance: Instance, observation: KnownObservation, nowMs: n
     if (instance.mustHalt) return { do: 'halt', show: {}, graceMs: limits.stopGraceMs };
     return planPresent(instance, observation, nowMs, limits);
   }
+  // The stop is about to be requested.
+  if (instance.reclaimAtMs !== null && instance.reclaimAtMs <= nowMs) return { do: 'rest' };
   if (hadStarted(observed) && !instance.mustHalt) {
+    if (observation.kind === 'present' && observation.disruption)
+      return planDisrupted(instance, observation, observation.disruption, nowMs, limits);
     if (observation.kind === 'absent')
       return planRestart(
         instance,
@@ -270,8 +279,17 @@ function planRestart(
   limits: Limits,
 ): Step {
   if (attempts > limits.maxAttempts) return failPermanently(instance, reason, `${text}, ${attempts} times in a row`);
-  const { status, countedFromMs } = instance.observed;
-  const show = {
+  const show = endedFields(instance, nowMs, reason, text);
+  return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
+}
+
+function endedFields(
+  { observed: { status, countedFromMs } }: Instance,
+  nowMs: number,
+  reason: Diagnosis,
+  text: string,
+): Partial<Observed> {
+  return {
     status: nextStatus(status, 'end'),
     // A Running instance's request may be long ago: the start deadline counts from the exit.
     countedFromMs: isLasting(status) ? nowMs : countedFromMs,
@@ -280,13 +298,44 @@ function planRestart(
     runningSinceMs: 0,
     message: '',
     ...diagnosisFields(reason, text),
-  } as const;
-  return { do: 'mark', show, attempts, afterMs: backOffMs(attempts, limits) };
+  };
+}
+
+const isOtherRun = ({ runStartedAtMs }: Observed, { startedAtMs }: PresentObservation): boolean =>
+  runStartedAtMs !== 0 && startedAtMs !== 0 && runStartedAtMs !== startedAtMs;
+
+/**
+ * A spot instance is reclaimed: it runs until its programs are told to end. Any other starts again,
+ * elsewhere if need be, which is no failed attempt of its own.
+ */
+function planDisrupted(
+  instance: Instance,
+  { running }: PresentObservation,
+  { text, endsAtMs }: Disruption,
+  nowMs: number,
+  limits: Limits,
+): Step {
+  const { observed, reclaimAtMs, spec } = instance;
+  if (spec.isSpot) {
+    const atMs = running ? Math.max(nowMs, endsAtMs) : nowMs;
+    if (reclaimAtMs !== null && reclaimAtMs <= atMs) return { do: 'rest' };
+    return { do: 'announceReclaim', atMs, reason: text, show: running ? {} : endedFields(instance, nowMs, '', '') };
+  }
+  // Until the next run begins.
+  if (!hadStarted(observed)) return { do: 'rest', afterMs: limits.engineRetryMs };
+  return { do: 'mark', show: endedFields(instance, nowMs, 'Evicted', text) };
 }
 
 function planPresent(instance: Instance, observation: PresentObservation, nowMs: number, limits: Limits): Step {
   const { observed, spec } = instance;
+  if (observation.disruption) return planDisrupted(instance, observation, observation.disruption, nowMs, limits);
   if (observed.phase === 'Ready' && observed.status === 'Running') {
+    // Another program, such as a cluster, ended the run and started the instance again.
+    if (isOtherRun(observed, observation))
+      return {
+        do: 'mark',
+        show: endedFields(instance, nowMs, 'ContainerExited', 'the run ended, and the engine began another'),
+      };
     if (observation.answers === false && observed.healthy)
       return { do: 'mark', show: { healthy: false, ...diagnosisFields('Unhealthy', diagnoses.Unhealthy) } };
     if (observation.answers === true && !observed.healthy)
@@ -306,6 +355,7 @@ function planPresent(instance: Instance, observation: PresentObservation, nowMs:
     );
   return {
     do: 'checkReady',
+    startedAtMs: observation.startedAtMs,
     show: {
       status: nextStatus(observed.status, 'made'),
       phase: 'WaitReady',

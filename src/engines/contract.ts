@@ -14,6 +14,7 @@
  */
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
+import type { Disruption } from '../domain/disruption.ts';
 import type { EgressPolicies } from '../domain/egress.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
@@ -158,6 +159,8 @@ export type Observation =
       nodePorts: NodePort[];
       /** Daemon of an instance with Docker: to run exactly when the instance runs. */
       docker?: 'running' | 'stopped';
+      /** The engine ends the run, or ended it, without Berth. Absent: it does not. */
+      disruption?: Disruption;
     };
 
 /** Engine object that carries this installation's label. */
@@ -168,6 +171,8 @@ export interface OwnedObject {
   ownerId: string;
   generation: number;
   running: boolean;
+  /** Its node does not answer: `running` is the last known state. */
+  isUnknown?: boolean;
   /** Key for `discard`: of a saved image the ref, or the engine's id once the ref is gone. */
   engineName: string;
   /** Epoch milliseconds of the engine's clock; 0 when not reported. */

@@ -17,6 +17,7 @@ import {
   shiftOpenPeriods,
   writeCharged,
   type DuePeriods,
+  type PeriodRow,
 } from '../../store/tables/usage-periods.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { RegionDrivers } from '../base/regions.ts';
@@ -37,6 +38,7 @@ async function bookPage(
   tx: Db,
   due: DuePeriods,
   { afterId, untilId }: { afterId: number; untilId: number },
+  isUnseen: (period: PeriodRow) => boolean,
 ): Promise<{ lastId: number; gaps: Booking['gaps'] } | null> {
   const page = await duePeriods(tx, due, { afterId, lastId: untilId, limit: PAGE_SIZE });
   const lastId = page.at(-1)?.id;
@@ -47,7 +49,7 @@ async function bookPage(
   );
   // Other transactions may have booked before the lock.
   const periods = isSqlite(tx) ? page : await duePeriods(tx, due, { afterId, lastId, limit: PAGE_SIZE });
-  const toBook = periods.map((period) => ({ period, untilMs: due.untilMs }));
+  const toBook = periods.filter((period) => !isUnseen(period)).map((period) => ({ period, untilMs: due.untilMs }));
   const { entries, charged, wallets, gaps } = bookUsage(toBook, before, due.nowMs);
   await writeUsageEntries(tx, entries);
   await writeCharged(tx, charged);
@@ -78,13 +80,16 @@ export function makeChargeUsage({ store, regions, metering, log, time }: ChargeD
     });
   }
 
+  const isUnseen = ({ meter, regionId, subjectId }: PeriodRow): boolean =>
+    meter === 'compute' && metering.isUnseen(regionId, subjectId);
+
   async function book(of: Omit<DuePeriods, 'nowMs'>): Promise<void> {
     if (of.untilMs <= (bookedUntilMs.get(of.regionId) ?? 0)) return;
     const due = { ...of, nowMs: clock.now() };
     for (let afterId = 0; afterId < Number.MAX_SAFE_INTEGER;) {
       const untilId = (await endOfChargingWindow(store.read, afterId, WINDOW_SIZE)) ?? Number.MAX_SAFE_INTEGER;
       const window = { afterId, untilId };
-      const page = await store.write((tx) => bookPage(tx, due, window));
+      const page = await store.write((tx) => bookPage(tx, due, window, isUnseen));
       afterId = page?.lastId ?? untilId;
       if (page === null) continue;
       metering.noteBooking();

@@ -4,12 +4,9 @@
  * other order.
  */
 import { noticeReasons } from '../../domain/notice.ts';
-import type { Store } from '../../store/store.ts';
 import { queueTailSinceMs } from '../../store/tables/capacity.ts';
 import { regionsWithUsage } from '../../store/tables/catalog.ts';
-import { appendEvent } from '../../store/tables/events.ts';
-import { lockInstance } from '../../store/tables/instances.ts';
-import { dueReclaims, writeNotice, type Owned } from '../../store/tables/tide-and-spot.ts';
+import { dueReclaims, writeReclaim, type Owned } from '../../store/tables/tide-and-spot.ts';
 import type { TaskDeps, UseCaseDeps } from '../base/deps.ts';
 import type { StopAutomatically } from '../instances/actions.ts';
 import { planReclaims } from './plan-reclaims.ts';
@@ -28,22 +25,19 @@ export function makeReclaimSpots({ store, time, log, changes, spotGraceMs, stopA
       log.warn({ id: spot.id, err: error }, 'could not stop a reclaimed spot instance; Berth retries'),
     );
 
+  const reclaim = (spot: Owned): Promise<void> => {
+    const nowMs = time.now();
+    const planned = { atMs: nowMs + spotGraceMs, reason: noticeReasons.SpotReclaimed };
+    return store.write((tx) => writeReclaim(tx, spot, planned, nowMs));
+  };
+
   return async (): Promise<void> => {
     for (const counted of await regionsWithUsage(store.read)) {
       if (counted.drain !== null || (await queueTailSinceMs(store.read, counted.region.id)) === null) continue;
       const { reclaims } = await planReclaims(store.read, counted, time.now(), null);
-      for (const spot of reclaims) await reclaim(store, spot, time.now() + spotGraceMs, time.now());
+      for (const spot of reclaims) await reclaim(spot);
       if (reclaims.length > 0) changes.publish({ subject: 'instance', isDue: true });
     }
     await Promise.all((await dueReclaims(store.read, time.now(), AT_ONCE)).map(stop));
   };
 }
-
-const reclaim = (store: Store, { id, ownerId }: Owned, reclaimAtMs: number, nowMs: number): Promise<void> =>
-  store.write(async (tx) => {
-    const row = await lockInstance(tx, ownerId, id);
-    if (row?.desired !== 'running' || row.holdsCapacity === 0 || row.reclaimAtMs !== null) return;
-    await writeNotice(tx, row, { reclaimAtMs }, nowMs);
-    const data = { stopsAtUnixMs: reclaimAtMs, reason: noticeReasons.SpotReclaimed };
-    await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.reclaimed', subjectId: id, data });
-  });

@@ -165,6 +165,11 @@ async function afterFault(context: ReconcileContext, state: InstanceState, fault
   if (fault instanceof ImageFault) return afterImageFault(context, state, fault);
   if (fault.takenNodePort !== undefined) return changeNodePort(context, state, fault.takenNodePort, fault.message);
   if (fault.reason === 'portTaken') return awaitNodePort(context, state, fault.message);
+  if (fault.reason === 'clusterFull') return awaitCluster(context, state, fault.message);
+  if (fault.reason === 'diskPending') {
+    const observed = { phase: 'PrepareDisks', ...diagnosisFields('VolumePending', fault.message) } as const;
+    return { state: await writeObservation(context, state, { observed }), next: deps.limits.engineRetryMs };
+  }
   if (fault.retry || fault.kind === 'not_found') {
     const diagnosis = fault.kind === 'not_found' ? 'BackOff' : diagnosisOf(fault, 'EngineRejected');
     return retryLater(context, state, diagnosis, fault.message);
@@ -255,6 +260,22 @@ async function allotPorts(
 async function awaitNodePort(context: ReconcileContext, state: InstanceState, text: string): Promise<StepResult> {
   const attempts = Math.min(state.instance.attempts + 1, context.deps.limits.maxAttempts - 1);
   const next = await writeObservation(context, state, { attempts, observed: diagnosisFields('PortTaken', text) });
+  return { state: next, next: backOff(attempts, context) };
+}
+
+/**
+ * Retries until the start's deadline: nodes and quotas of a cluster change without Berth. A resumed
+ * spot instance waits without an end, as in the capacity queue.
+ */
+async function awaitCluster(context: ReconcileContext, state: InstanceState, text: string): Promise<StepResult> {
+  const { limits, time } = context.deps;
+  const attempts = Math.min(state.instance.attempts + 1, limits.maxAttempts - 1);
+  const isEndless = state.instance.operation.cause === 'resume';
+  const observed = {
+    ...diagnosisFields('NoCapacity', text),
+    ...(isEndless ? { countedFromMs: time.now() } : {}),
+  };
+  const next = await writeObservation(context, state, { attempts, observed });
   return { state: next, next: backOff(attempts, context) };
 }
 

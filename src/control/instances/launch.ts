@@ -278,6 +278,7 @@ export const newInstance = (given: Pick<Instance, GivenFields>, cause: Cause, no
     healthy: false,
     stoppedAtMs: 0,
     runningSinceMs: 0,
+    runStartedAtMs: 0,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -7,7 +7,7 @@ import { EngineFault } from '../../domain/engine-fault.ts';
 import type { Instance, Observed } from '../../domain/instance.ts';
 import { nextStatus } from '../../domain/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../domain/operation.ts';
-import { diagnosisFields } from '../../domain/plan.ts';
+import { diagnosisFields, type Step } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
 import {
@@ -79,10 +79,13 @@ export function parseConsole(lines: readonly string[]): ConsoleReport {
 /** Polls until ssh or the notebook answers, the container ends, or patience is over. */
 export async function checkReady(
   context: ReconcileContext,
-  start: InstanceState,
-  show: Partial<Observed>,
+  before: InstanceState,
+  { show, startedAtMs }: Extract<Step, { do: 'checkReady' }>,
 ): Promise<StepResult> {
   const { deps } = context;
+  const { observed } = before.instance;
+  const isNew = observed.runStartedAtMs !== startedAtMs;
+  const start = isNew ? withInstance(before, { observed: { ...observed, runStartedAtMs: startedAtMs } }) : before;
   const { instance } = start;
   const { sshFront, phase, status } = instance.observed;
   // The gateway's process answers for an ssh front, not the instance.

@@ -168,7 +168,7 @@ export async function writeInTransaction(
   if (respec) await changeSpec(tx, id, region, respec);
   const written = respec ? { ...merged, spec: respec(merged.spec) } : merged;
   await alongside?.(tx);
-  const { status, phase, diagnosis } = written.observed;
+  const { status, phase, diagnosis, diagnosisMessage } = written.observed;
   // A row of another revision had the owner's change before this write.
   const stored = merged.revision === revision ? before : { ...before, spec: merged.spec, pending: merged.pending };
   const usage = {
@@ -183,7 +183,9 @@ export async function writeInTransaction(
     await bumpVersion(tx, ownerId, { usage });
     return written;
   }
-  const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }) };
+  // The diagnosis of an eviction passes with the next start.
+  const why = diagnosis === 'Evicted' ? { reason: diagnosisMessage } : {};
+  const data = { status, phase, ...(diagnosis === '' ? {} : { diagnosis }), ...why };
   const event = { accountId: ownerId, atMs: nowMs, kind: 'instance.observed', subjectId: id, data, usage };
   await deps.metering.appendEvent(tx, event, meteredInstance(written), rates);
   if (status === 'Running') await beginPaidTime(tx, written, nowMs);

@@ -12,6 +12,7 @@ import { ensureContainer, refreshFiles } from './bring-up.ts';
 import { growDisks } from './grow-disks.ts';
 import { acquireCapacity } from './acquire-capacity.ts';
 import { awaitWindow } from './await-window.ts';
+import { announceReclaim } from './announce-reclaim.ts';
 import { cleanUp, haltContainer, removeSaved, removeUnfinished, saveRoot } from './take-down.ts';
 import { checkScripts, checkReady } from './readiness.ts';
 import {
@@ -121,12 +122,14 @@ async function executeStep(context: ReconcileContext, state: InstanceState, step
       return cleanUp(context, state);
     case 'ensure':
       return ensureContainer(context, state, step.show);
+    case 'announceReclaim':
+      return announceReclaim(context, state, step);
     case 'refresh':
       return refreshFiles(context, state);
     case 'grow':
       return growDisks(context, state);
     case 'checkReady':
-      return checkReady(context, state, step.show);
+      return checkReady(context, state, step);
     case 'checkScripts':
       return checkScripts(context, state);
     default:

@@ -12,6 +12,8 @@ import { shellExports } from '../../domain/environment.ts';
 import type { Db } from '../../store/store.ts';
 import { authorizedKeysOf } from '../../store/tables/keys.ts';
 import { volumeStatusesOf } from '../../store/tables/volumes.ts';
+import { errorText } from '../../domain/unknown-error.ts';
+import { isStorageAway } from '../volumes/reconcile-disk.ts';
 import { requireLocatedDisks, withDiskMutex, type LocatedDisk } from '../volumes/disks.ts';
 import type { ReconcileContext } from './reconcile-context.ts';
 
@@ -97,7 +99,8 @@ async function withDisk<T>(
   } catch (cause) {
     superseded.throwIfAborted();
     if (cause instanceof DisksLost || cause instanceof GrowthFailed) throw cause;
-    throw new DisksFailed(`the storage of the region could not provide the ${disk.kind} disk`, { cause });
+    const why = isStorageAway(cause) ? `: ${errorText(cause)}` : '';
+    throw new DisksFailed(`the storage of the region could not provide the ${disk.kind} disk${why}`, { cause });
   }
 }
 

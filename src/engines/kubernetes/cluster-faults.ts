@@ -25,7 +25,12 @@ export function faultOf(error: unknown): EngineFault {
   if (error instanceof ApiError) {
     const port = takenNodePort(error);
     if (port !== null) return portTaken(port, error);
-    return new EngineFault(kinds[error.failure].kind, sentenceOf(error), { ...kinds[error.failure], cause: error });
+    const reason = error.failure === 'quota' ? 'clusterFull' : undefined;
+    return new EngineFault(kinds[error.failure].kind, sentenceOf(error), {
+      retry: kinds[error.failure].retry,
+      reason,
+      cause: error,
+    });
   }
   const isAbort = error instanceof DOMException && (error.name === 'AbortError' || error.name === 'TimeoutError');
   const text = isAbort ? NO_ANSWER : 'a call of the cluster failed; Berth retries';

@@ -21,7 +21,8 @@ import { runInside } from './inside/run-inside.ts';
 import { parseReading, READ_COUNTERS, type InsideReading } from './inside/usage-reading.ts';
 import { DOCKER_CONTAINER } from './manifests/docker-sidecar.ts';
 import { MAIN_CONTAINER, ownedSelector, podName } from './manifests/object-names.ts';
-import { runOf, timeOf, type PodRun } from './state/run-state.ts';
+import { timeOf } from './state/pod-status.ts';
+import { runOf, type PodRun } from './state/run-state.ts';
 import { milliOf, quantityOf } from './state/quantity.ts';
 
 const MIN_INTERVAL_MS = 1_000;

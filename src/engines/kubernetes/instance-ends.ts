@@ -6,8 +6,11 @@ import { resources } from '../../kubernetes/api-resources.ts';
 import { labels } from '../labels.ts';
 import { releaseAccountNetwork, releaseUnusedNetworks } from './account-networks.ts';
 import { ownPod, ownSet, type ClusterContext } from './cluster-context.ts';
+import { HALT_MARK } from './manifests/pod-template.ts';
+import { runInside } from './inside/run-inside.ts';
 import { annotations, objectName, podName, portsName } from './manifests/object-names.ts';
-import { endOf, isRunning, lastRunIn, mainStatusOf, timeOf, type LastRun } from './state/run-state.ts';
+import { mainStatusOf, timeOf } from './state/pod-status.ts';
+import { endOf, isRunning, lastRunIn, type LastRun } from './state/run-state.ts';
 
 const KILLED_EXIT_CODE = 137;
 
@@ -24,6 +27,7 @@ export async function haltInstance(
   await pods.live(signal);
   const pod = await ownPod(context, id, signal);
   if (pod === null && set.spec?.replicas === 0) return;
+  if (pod !== null) await announceHalt(context, id, pod, signal);
   if (pod !== null) await removePod(context, pod, Math.max(1, Math.ceil(graceMs / 1000)), signal);
   await cluster.patch(
     resources.statefulSets,
@@ -33,6 +37,21 @@ export async function haltInstance(
   );
   const end = pod === null ? null : await endOfRemoved(context, id, pod, signal);
   if (end !== null) await recordEnd(context, id, set, end, signal);
+}
+
+const MARK_MS = 5_000;
+
+/** Without the mark, a spot instance would take the stop for a preemption, and wait. */
+async function announceHalt(context: ClusterContext, id: InstanceId, pod: Pod, signal: AbortSignal): Promise<void> {
+  const hasHook = pod.spec?.containers.some(({ lifecycle }) => lifecycle?.preStop !== undefined) === true;
+  if (!hasHook || !isRunning(pod)) return;
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(MARK_MS)]);
+  try {
+    await runInside(context, id, ['/bin/sh', '-c', `: >${HALT_MARK}`], deadline);
+  } catch (error) {
+    signal.throwIfAborted();
+    context.log.debug({ id, err: error }, 'could not announce a stop to a spot instance; its node ends it later');
+  }
 }
 
 async function removePod(

@@ -26,6 +26,8 @@ import { instanceSet } from './manifests/instance-set.ts';
 import { portsPolicy } from './manifests/network-rules.ts';
 import { annotations, isOwned, objectName, podName, portsName } from './manifests/object-names.ts';
 import { pullSecret } from './manifests/pull-secret.ts';
+import { isGated } from './state/pod-disruption.ts';
+import { claimFault } from './unbound-claims.ts';
 import { endOf, isRunning, nodePortsOf, observationOf } from './state/run-state.ts';
 import { creationFailureOf, refusalOfNode, startFailureOf } from './state/start-failures.ts';
 
@@ -203,12 +205,31 @@ async function run(
   const until = AbortSignal.any([signal, settled.signal]);
   const started = pods.until(podName(spec.id), (pod) => progressOf(pod), until);
   try {
-    const outcome = await Promise.race([started, creationFailure(context, spec, { startedMs, signal: until })]);
+    const outcome = await Promise.race([
+      started,
+      creationFailure(context, spec, { startedMs, signal: until }),
+      claimFault(context, spec, until),
+      ...(spec.spot === true ? [openGates(context, spec, until)] : []),
+    ]);
     if (outcome instanceof EngineFault) throw outcome;
     return observationOf(applied, outcome);
   } finally {
     settled.abort();
     started.catch(() => {});
+  }
+}
+
+/** Lets the scheduler have each Pod of a spot instance that this start makes. */
+async function openGates({ cluster, pods }: ClusterContext, { id }: EngineSpec, signal: AbortSignal): Promise<never> {
+  for (;;) {
+    const isWaiting = (pod: Pod | null): Pod | undefined =>
+      pod !== null && isGated(pod) && pod.metadata?.deletionTimestamp === undefined ? pod : undefined;
+    const { metadata } = await pods.until(podName(id), isWaiting, signal);
+    const changes = { metadata: { uid: metadata?.uid }, spec: { schedulingGates: null } };
+    await cluster.patch(resources.pods, podName(id), changes, signal).catch((error: unknown) => {
+      // Another Pod by now.
+      if (!isFailure(error, 'conflict') && !isFailure(error, 'absent')) throw error;
+    });
   }
 }
 

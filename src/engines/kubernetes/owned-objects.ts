@@ -10,7 +10,8 @@ import type { ClusterContext } from './cluster-context.ts';
 import { reject } from './cluster-faults.ts';
 import { removeInstance } from './instance-ends.ts';
 import { accountSelector, annotations, isOwned, podName, selectorText } from './manifests/object-names.ts';
-import { generationOf, isRunning, observationOf, timeOf } from './state/run-state.ts';
+import { timeOf } from './state/pod-status.ts';
+import { generationOf, isRunning, observationOf } from './state/run-state.ts';
 
 /** Older Pods of downloads have lost their server. */
 const PULLER_MS = 3_600_000;
@@ -53,6 +54,7 @@ function instanceOf(set: StatefulSet, podsByName: ReadonlyMap<string | undefined
     ownerId: metadata?.labels?.[labels.owner] ?? '',
     generation: generationOf(set),
     running: isRunning(pod),
+    ...(observation.kind === 'unknown' ? { isUnknown: true } : {}),
     engineName: metadata?.name ?? '',
     createdAtMs: timeOf(metadata?.creationTimestamp),
     imageRef: metadata?.annotations?.[annotations.imageRef] ?? '',

@@ -15,6 +15,8 @@ import type { FilesPods } from './files-pods.ts';
 /** A driver that reports an error for so long will not recover by itself. */
 const ERROR_PATIENCE_MS = 60_000;
 const CLEAN_DEADLINE_MS = 60_000;
+/** Below the time that an instance gives a disk. */
+const BIND_PATIENCE_MS = 40_000;
 
 interface CopyOptions {
   cluster: Cluster;
@@ -52,10 +54,14 @@ export function makeClaimCopies({ cluster, at, facts, pods, now }: CopyOptions):
     const { bindsAtUse } = await facts.read();
     if (bindsAtUse) await pods.start(disk, signal);
     const name = objectName(disk);
+    const sinceMs = now();
     return poll(async () => {
       const claim = await cluster.get(resources.claims, name, signal);
       if (claim === null || isLeaving(claim)) throw notFound(disk);
-      return isBound(claim) ? claim : undefined;
+      if (isBound(claim)) return claim;
+      if (now() - sinceMs < BIND_PATIENCE_MS) return undefined;
+      const text = `the cluster has not made its volume yet (claim ${name}); Berth retries`;
+      throw new StorageFault('away', text);
     }, signal);
   }
 

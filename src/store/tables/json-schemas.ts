@@ -142,6 +142,7 @@ export const observed: z.ZodType<Observed> = z.object({
   healthy: z.boolean(),
   stoppedAtMs: z.number(),
   runningSinceMs: z.number(),
+  runStartedAtMs: z.number().default(0),
   countedFromMs: z.number(),
   answersBy: z.enum(readinessProofs),
   sshFront: z.boolean(),

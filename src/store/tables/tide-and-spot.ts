@@ -5,7 +5,9 @@ import type { ResumableStop } from '../../domain/resume.ts';
 import type { SpotInstance } from '../../domain/spot.ts';
 import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';
+import { appendEvent } from './events.ts';
 import { instanceFromRow, type InstanceRow } from './instance-columns.ts';
+import { lockInstance } from './instances.ts';
 import { sizedSpec } from './json-schemas.ts';
 
 export interface Owned {
@@ -114,4 +116,19 @@ export async function writeNotice(
 ): Promise<void> {
   const columns = { ...notice, revision: revision + 1, filesStale: 1, dueAtMs: nowMs } as const;
   await tx.updateTable('instance').set(columns).where('id', '=', id).execute();
+}
+
+/** Announces that a spot instance loses its capacity, unless it stops before that anyway. */
+export async function writeReclaim(
+  tx: Db,
+  { id, ownerId }: Owned,
+  { atMs, reason }: { atMs: number; reason: string },
+  nowMs: number,
+): Promise<void> {
+  const row = await lockInstance(tx, ownerId, id);
+  if (row?.desired !== 'running' || row.holdsCapacity === 0) return;
+  if (row.reclaimAtMs !== null && row.reclaimAtMs <= atMs) return;
+  await writeNotice(tx, row, { reclaimAtMs: atMs }, nowMs);
+  const data = { stopsAtUnixMs: atMs, reason };
+  await appendEvent(tx, { accountId: ownerId, atMs: nowMs, kind: 'instance.reclaimed', subjectId: id, data });
 }

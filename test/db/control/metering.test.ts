@@ -100,8 +100,16 @@ onBothEngines('metering', (open) => {
     await charge();
     expect(await bookedUntil()).toBe(untilMs + 2 * MINUTE_MS);
 
+    clock.aheadMs += 2 * MINUTE_MS;
+    metering.saw(regionId, time.now(), new Set([id]));
+    await charge();
+    expect(await bookedUntil(), 'its node does not answer').toBe(untilMs + 2 * MINUTE_MS);
+    metering.saw(regionId, time.now());
+    await charge();
+    expect(await bookedUntil(), 'the same run went on').toBe(untilMs + 4 * MINUTE_MS);
+
     const before = await linesOf();
-    const exact = ((period?.priceMicros ?? 0) * (untilMs + 2 * MINUTE_MS - (period?.openedAtMs ?? 0))) / HOUR_MS;
+    const exact = ((period?.priceMicros ?? 0) * (untilMs + 4 * MINUTE_MS - (period?.openedAtMs ?? 0))) / HOUR_MS;
     expect(
       before.reduce((sum, { amountMicros }) => sum + amountMicros, 0),
       'rounded down once',

@@ -180,7 +180,7 @@ onBothEngines('orphans', (open) => {
       await world.until(id, hasStatus('Running'));
       await world.engine.saveImage(instanceId(id), 'berth.local/archive/lost:7', soon());
       const { deps } = sweeping(world);
-      const sweepOnce = (): Promise<void> => sweepRegion(deps, world.drivers);
+      const sweepOnce = (): Promise<unknown> => sweepRegion(deps, world.drivers);
       for (let again = 0; again < 2; again++) await sweepOnce();
       const strayId = `${world.drivers.regionId}/image/berth.local/archive/lost:7`;
       // Marked by an operator, not yet carried out.

@@ -81,6 +81,7 @@ export const anInstance = (over: Partial<Instance> = {}): Instance => ({
     healthy: false,
     stoppedAtMs: 0,
     runningSinceMs: 0,
+    runStartedAtMs: 0,
     countedFromMs: 0,
     progress: null,
     answersBy: 'ssh',

@@ -29,6 +29,14 @@ const ended: InstanceObservation = {
   outOfMemory: false,
   startedAtMs: now - 1_000,
 };
+const endsAtMs = now + 20_000;
+const leaving: InstanceObservation = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
+const taken: InstanceObservation = {
+  ...ended,
+  exitCode: null,
+  startedAtMs: 0,
+  disruption: { text: 'the node is drained', endsAtMs: 0 },
+};
 const absent: InstanceObservation = { kind: 'absent' };
 const unknown: InstanceObservation = { kind: 'unknown', reason: 'no answer' };
 
@@ -45,7 +53,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
     [false, true].flatMap((mustHalt) =>
       (['', 'EngineUnreachable'] as const).flatMap((diagnosis) =>
         [null, saved].flatMap((archive) =>
-          [running, ended, created, absent, unknown].map((observation) => {
+          [running, ended, created, absent, unknown, leaving, taken].map((observation) => {
             const instance = at(desired, { status, phase, diagnosis }, { mustHalt, archive });
             const state = `${desired} ${status}/${phase} ${diagnosis} ${JSON.stringify({ mustHalt, archive, observation })}`;
             return { instance, observation, state, step: plan(instance, observation, now, limits) };
@@ -58,7 +66,7 @@ const allCases = possibleStates.flatMap(({ desired, status }) =>
 
 /** Steps that a desired state allows, apart from `mark`. */
 const allowedSteps: Readonly<Record<DesiredState, readonly Step['do'][]>> = {
-  running: ['rest', 'ensure', 'checkReady', 'checkScripts', 'halt', 'failPermanently'],
+  running: ['rest', 'ensure', 'checkReady', 'checkScripts', 'halt', 'failPermanently', 'announceReclaim'],
   stopped: ['rest', 'halt', 'settle'],
   archived: ['rest', 'halt', 'saveRoot', 'removeSaved', 'settle'],
   released: ['rest', 'destroy'],

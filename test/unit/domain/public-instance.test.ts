@@ -60,6 +60,7 @@ const instances: fc.Arbitrary<Instance> = fc
       healthy: fc.boolean(),
       stoppedAtMs: fc.nat(2 ** 45),
       runningSinceMs: fc.nat(2 ** 45),
+      runStartedAtMs: fc.nat(2 ** 45),
       countedFromMs: fc.nat(2 ** 45),
       answersBy: fc.constantFrom('ssh', 'notebook', 'nothing'),
       sshFront: fc.boolean(),

@@ -98,6 +98,7 @@ describe('an instance', () => {
       priorityClassName: 'berth',
       terminationGracePeriodSeconds: 30,
     });
+    expect(JSON.stringify(setOf({}, more)), 'others start again at once').not.toMatch(/schedulingGates|preStop/);
   });
 
   test('with user namespaces has no ids of the node', () => {

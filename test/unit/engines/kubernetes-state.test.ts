@@ -124,6 +124,80 @@ describe('an observation', () => {
     expect(observationOf(setWith(), withDocker({ waiting: {} }))).toMatchObject({ docker: 'stopped' });
   });
 
+  describe('says that the cluster takes the run away', () => {
+    const wanted: StatefulSet = { ...setWith({ 'berth.last-run': JSON.stringify(lastRun) }) };
+    wanted.spec = { replicas: 1, serviceName: 'x', selector: {}, template: {} };
+    const endsAt = '2026-11-24T02:52:00Z';
+    const target = (reason: string, message = '') => ({
+      conditions: [{ type: 'DisruptionTarget', status: 'True', reason, message }],
+    });
+    const deleted = (pod: Pod): Pod => ({ ...pod, metadata: { deletionTimestamp: endsAt } });
+
+    test.for<{ what: string; pod: Pod | null; text: RegExp; endsAtMs: number; running: boolean }>([
+      {
+        what: 'for a Pod of higher priority',
+        pod: deleted(podWith(running, target('PreemptionByScheduler'))),
+        text: /higher priority/,
+        endsAtMs: Date.parse(endsAt) - 6_000,
+        running: true,
+      },
+      {
+        what: 'by a drain',
+        pod: deleted(podWith({ state: terminated(0) }, target('EvictionByEvictionAPI'))),
+        text: /drained/,
+        endsAtMs: Date.parse(endsAt) - 6_000,
+        running: false,
+      },
+      {
+        what: 'by a node without memory',
+        pod: podWith(
+          { state: terminated(137) },
+          { phase: 'Failed', message: 'The node was low on resource: memory.', ...target('TerminationByKubelet') },
+        ),
+        text: /low on resource: memory/,
+        endsAtMs: 0,
+        running: false,
+      },
+      {
+        what: 'by another program',
+        pod: deleted(podWith(running)),
+        text: /another program/,
+        endsAtMs: Date.parse(endsAt) - 6_000,
+        running: true,
+      },
+      { what: 'unseen', pod: null, text: /removed from its node/, endsAtMs: 0, running: false },
+      {
+        what: 'unseen, and whose next Pod waits',
+        pod: { spec: { containers: [], schedulingGates: [{ name: 'berth.start' }] }, status: { phase: 'Pending' } },
+        text: /removed from its node/,
+        endsAtMs: 0,
+        running: false,
+      },
+    ])('$what', ({ pod, text, endsAtMs, running: isRun }) => {
+      const seen = observationOf(wanted, pod);
+      const disruption = { text: expect.stringMatching(text), endsAtMs };
+      expect(seen).toMatchObject({ kind: 'present', running: isRun, disruption });
+    });
+
+    test('has no exit code of an earlier run', () => {
+      expect(observationOf(wanted, null)).toMatchObject({ exitCode: null, startedAtMs: 0 });
+    });
+
+    test('is none for a run that ends by itself, and for what Berth ends', () => {
+      const ended = podWith({ state: terminated(3) });
+      expect(observationOf(wanted, ended)).toMatchObject({ running: false, exitCode: 3 });
+      const stopped = { ...wanted, spec: { ...wanted.spec, replicas: 0 } } as StatefulSet;
+      for (const seen of [
+        observationOf(wanted, ended),
+        observationOf(wanted, podWith(running)),
+        observationOf(stopped, null),
+        observationOf(stopped, deleted(podWith(running))),
+        observationOf({ ...wanted, metadata: { ...wanted.metadata, deletionTimestamp: endsAt } }, null),
+      ])
+        expect(seen).not.toHaveProperty('disruption');
+    });
+  });
+
   test('a restarted container is no run', () => {
     expect(isRunning(podWith(running))).toBe(true);
     expect(isRunning(podWith({ ...running, restartCount: 1 }))).toBe(false);
@@ -199,11 +273,12 @@ describe('a start that fails', () => {
     expect(startFailureOf(unschedulable(text))).toMatchObject({
       kind: 'no_capacity',
       retry: true,
+      reason: 'clusterFull',
       message: expect.stringContaining(text),
     });
     expect(startFailureOf(unschedulable('0/1 nodes are available: 1 Insufficient nvidia.com/gpu.'))).toMatchObject({
       kind: 'no_capacity',
-      reason: 'gpuBusy',
+      reason: 'clusterFull',
     });
   });
 
@@ -253,6 +328,7 @@ describe('a Pod that may not be created', () => {
     const text = 'pods "a-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2';
     expect(creationFailureOf([event(text)], atMs)).toMatchObject({
       kind: 'no_capacity',
+      reason: 'clusterFull',
       message: expect.stringContaining('small, requested: pods=1'),
     });
   });

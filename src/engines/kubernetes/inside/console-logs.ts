@@ -11,7 +11,8 @@ import { filterLines, lastOf, linesOf, openScriptLog, throwIfAborted, toCount } 
 import { ownPod, ownSet, type ClusterContext } from '../cluster-context.ts';
 import { faultOf, withFaults } from '../cluster-faults.ts';
 import { MAIN_CONTAINER, podName } from '../manifests/object-names.ts';
-import { endOf, isRunning, mainStatusOf } from '../state/run-state.ts';
+import { mainStatusOf } from '../state/pod-status.ts';
+import { endOf, isRunning } from '../state/run-state.ts';
 import { openCommand } from './pod-commands.ts';
 
 export interface LogOptions {

@@ -10,6 +10,7 @@ import type { KubernetesEngineSettings } from '../../../domain/kubernetes-settin
 import type { Container, PodSpec, PodTemplate, Volume, VolumeMount } from './pod-parts.ts';
 import { dockerSidecar } from './docker-sidecar.ts';
 import { filesDigest } from './control-secret.ts';
+import { noticeScript } from './preemption-notice.ts';
 import { annotations, labelsFor, MAIN_CONTAINER, objectName, pullSecretName } from './object-names.ts';
 
 export interface PodContext {
@@ -25,6 +26,13 @@ export const LOCAL_IMAGES = 'berth.local/';
 const RUN_FOLDER = '/run/berth-pod';
 /** Present once the run of the Pod has ended. */
 export const ENDED_MARK = `${RUN_FOLDER}/ended`;
+/** Present once Berth has asked a spot instance to stop. */
+export const HALT_MARK = `${RUN_FOLDER}/halt`;
+/**
+ * Holds the Pods of spot instances back until Berth starts them: after a preemption the StatefulSet
+ * makes another at once.
+ */
+export const START_GATE = 'berth.start';
 const DEFAULT_GRACE_SECONDS = 30;
 const CONTROL_FILE_MODE = 0o644;
 
@@ -58,9 +66,8 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
   return {
     automountServiceAccountToken: false,
     enableServiceLinks: false,
-    terminationGracePeriodSeconds: spec.spot
-      ? (settings.preemptionGraceSeconds ?? DEFAULT_GRACE_SECONDS)
-      : DEFAULT_GRACE_SECONDS,
+    terminationGracePeriodSeconds: graceSecondsOf(spec, settings),
+    ...(spec.spot === true ? { schedulingGates: [{ name: START_GATE }] } : {}),
     ...(settings.userNamespaces ? { hostUsers: false } : {}),
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
@@ -73,11 +80,22 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
   };
 }
 
+const graceSecondsOf = ({ spot }: EngineSpec, { preemptionGraceSeconds }: KubernetesEngineSettings): number =>
+  spot === true ? (preemptionGraceSeconds ?? DEFAULT_GRACE_SECONDS) : DEFAULT_GRACE_SECONDS;
+
+function noticeHook(spec: EngineSpec, settings: KubernetesEngineSettings): Pick<Container, 'lifecycle'> {
+  if (spec.spot !== true) return {};
+  const marks = { haltMark: HALT_MARK, endedMark: ENDED_MARK };
+  const script = noticeScript(graceSecondsOf(spec, settings), marks);
+  return { lifecycle: { preStop: { exec: { command: ['/bin/sh', '-c', script] } } } };
+}
+
 function mainContainer(
   spec: EngineSpec,
-  { gpus, cpuOvercommit = 1 }: KubernetesEngineSettings,
+  settings: KubernetesEngineSettings,
   dockerMounts: readonly VolumeMount[],
 ): Container {
+  const { gpus, cpuOvercommit = 1 } = settings;
   const limits: Record<string, string> = { cpu: `${spec.cpuMilli}m`, memory: `${spec.memoryMiB}Mi` };
   if (spec.gpus > 0 && gpus !== undefined) limits[gpus.resource] = String(spec.gpus);
   return {
@@ -85,6 +103,7 @@ function mainContainer(
     image: spec.imageRef,
     imagePullPolicy: spec.imageRef.startsWith(LOCAL_IMAGES) ? 'Never' : 'IfNotPresent',
     command: ['/bin/sh', '-c', ENTRY],
+    ...noticeHook(spec, settings),
     workingDir: '/root',
     env: [
       { name: 'HOME', value: '/root' },

@@ -4,7 +4,9 @@ import type { NodePort } from '../../../domain/instance.ts';
 import type { Pod, StatefulSet } from '../../../kubernetes/api-objects.ts';
 import type { Observation } from '../../contract.ts';
 import { DOCKER_CONTAINER } from '../manifests/docker-sidecar.ts';
+import { disruptionOf } from './pod-disruption.ts';
 import { annotations, MAIN_CONTAINER } from '../manifests/object-names.ts';
+import { mainStatusOf, timeOf, type ContainerStatus } from './pod-status.ts';
 import { quantityOf } from './quantity.ts';
 
 export const lastRunSchema = z.object({
@@ -17,11 +19,7 @@ export type LastRun = z.infer<typeof lastRunSchema>;
 
 const nodePortsSchema = z.array(z.object({ port: z.number(), nodePort: z.number() }));
 
-type ContainerStatus = NonNullable<NonNullable<Pod['status']>['containerStatuses']>[number];
 type Terminated = NonNullable<NonNullable<ContainerStatus['state']>['terminated']>;
-
-export const mainStatusOf = (pod: Pod | null): ContainerStatus | undefined =>
-  pod?.status?.containerStatuses?.find(({ name }) => name === MAIN_CONTAINER);
 
 /** A container that was restarted only waits: its run has ended. */
 export const isRunning = (pod: Pod | null): boolean => {
@@ -64,9 +62,6 @@ const lastRunOf = ({ startedAt, exitCode, reason }: Terminated): LastRun => ({
   outOfMemory: reason === 'OOMKilled',
 });
 
-/** 0 for no time, which the cluster gives a container that could not start. */
-export const timeOf = (time: string | undefined): number => Math.max(0, Date.parse(time ?? '') || 0);
-
 export function lastRunIn(set: StatefulSet): LastRun | null {
   const text = set.metadata?.annotations?.[annotations.lastRun];
   if (text === undefined) return null;
@@ -98,8 +93,10 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
   if (nodeAway !== null) return { kind: 'unknown', reason: `the node ${nodeAway} of the instance does not answer` };
   const status = mainStatusOf(pod);
   const docker = dockerStateOf(pod);
+  const disruption = disruptionOf(set, pod);
   const common = {
     kind: 'present' as const,
+    ...(disruption === null ? {} : { disruption }),
     generation: generationOf(set),
     nodePorts: nodePortsOf(set),
     ...(docker === null ? {} : { docker }),
@@ -109,7 +106,9 @@ export function observationOf(set: StatefulSet, pod: Pod | null): Observation {
     const startedAtMs = timeOf(status?.state?.running?.startedAt);
     return { ...common, running, exitCode: null, outOfMemory: false, startedAtMs };
   }
-  const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? lastRunIn(set) ?? neverRun;
+  // The exit code of a run that the cluster removed is not known; an earlier run has another.
+  const before = set.spec?.replicas === 1 ? null : lastRunIn(set);
+  const { startedAtMs, exitCode, outOfMemory } = endOf(pod) ?? before ?? neverRun;
   return { ...common, running, exitCode, outOfMemory, startedAtMs };
 }
 

@@ -3,7 +3,7 @@ import { EngineFault, type FaultReason } from '../../../domain/engine-fault.ts';
 import { errorOfAnswer } from '../../../kubernetes/api-error.ts';
 import type { ClusterEvent, Pod } from '../../../kubernetes/api-objects.ts';
 import { faultOf } from '../cluster-faults.ts';
-import { mainStatusOf } from './run-state.ts';
+import { mainStatusOf } from './pod-status.ts';
 
 type FaultKind = EngineFault['kind'];
 
@@ -44,6 +44,7 @@ export function refusalOfNode({ status }: Pod): EngineFault | null {
   return fault(
     'no_capacity',
     `a node of the cluster refused the instance: ${status.message ?? status.reason ?? 'no reason given'}`,
+    { reason: 'clusterFull' },
   );
 }
 
@@ -56,8 +57,8 @@ function schedulingFault({ status }: Pod): EngineFault | null {
   // A claim may bind in a moment.
   if (/unbound immediate PersistentVolumeClaims|WaitForPodScheduled/i.test(text)) return null;
   if (/Insufficient \S*gpu/i.test(text))
-    return fault('no_capacity', `no node of the cluster has the GPUs free: ${text}`, { reason: 'gpuBusy' });
-  return fault('no_capacity', `no node of the cluster has room for the instance: ${text}`);
+    return fault('no_capacity', `no node of the cluster has the GPUs free: ${text}`, { reason: 'clusterFull' });
+  return fault('no_capacity', `no node of the cluster has room for the instance: ${text}`, { reason: 'clusterFull' });
 }
 
 const patterns: readonly {

@@ -1,0 +1,11 @@
+/** Parts of a Pod's status. Pure. */
+import type { Pod } from '../../../kubernetes/api-objects.ts';
+import { MAIN_CONTAINER } from '../manifests/object-names.ts';
+
+export type ContainerStatus = NonNullable<NonNullable<Pod['status']>['containerStatuses']>[number];
+
+export const mainStatusOf = (pod: Pod | null): ContainerStatus | undefined =>
+  pod?.status?.containerStatuses?.find(({ name }) => name === MAIN_CONTAINER);
+
+/** 0 for no time, which the cluster gives a container that could not start. */
+export const timeOf = (time: string | undefined): number => Math.max(0, Date.parse(time ?? '') || 0);

@@ -1,0 +1,93 @@
+/** Runs that an engine ends or begins without Berth, as a cluster does. */
+import { describe, expect, test } from 'vitest';
+import { defaultLimits } from '../../../src/domain/instance-states.ts';
+import type { Instance, Observed } from '../../../src/domain/instance.ts';
+import { plan, type InstanceObservation } from '../../../src/domain/plan.ts';
+import { anInstance } from './instance-fixture.ts';
+
+const limits = defaultLimits;
+const now = 1_000_000_000_000;
+const endsAtMs = now + 20_000;
+const running: InstanceObservation = {
+  kind: 'present',
+  running: true,
+  exitCode: null,
+  outOfMemory: false,
+  startedAtMs: now - 1_000,
+};
+const leaving: InstanceObservation = { ...running, disruption: { text: 'the node is drained', endsAtMs } };
+const taken: InstanceObservation = {
+  ...running,
+  running: false,
+  startedAtMs: 0,
+  disruption: { text: 'the node is drained', endsAtMs: 0 },
+};
+
+const at = (desired: 'running', observed: Partial<Observed>, more: Partial<Instance> = {}): Instance => {
+  const base = anInstance({ requestedAtMs: now - 1_000, everEnsured: true, ...more, desired });
+  return { ...base, observed: { ...base.observed, ...observed } };
+};
+
+describe('plan, for a run that the engine takes away', () => {
+  const ready = { status: 'Running', phase: 'Ready', healthy: true, runningSinceMs: now - 5_000 } as const;
+  const spot = (more: Partial<Instance> = {}): Instance => {
+    const instance = at('running', ready, more);
+    return { ...instance, spec: { ...instance.spec, isSpot: true } };
+  };
+
+  test('ends an instance at once with the reason, without a failed attempt, and starts it again', () => {
+    for (const observation of [leaving, taken]) {
+      const step = plan(at('running', ready, { attempts: 2 }), observation, now, limits);
+      expect(step).toMatchObject({
+        do: 'mark',
+        show: { status: 'Starting', phase: 'Queued', diagnosis: 'Evicted', diagnosisMessage: 'the node is drained' },
+      });
+      expect(step).not.toHaveProperty('attempts');
+      expect(step, 'the next step follows at once').not.toHaveProperty('afterMs');
+    }
+    const queued = at('running', { status: 'Starting', phase: 'Queued', diagnosis: 'Evicted' });
+    expect(plan(queued, leaving, now, limits)).toEqual({ do: 'rest', afterMs: limits.engineRetryMs });
+    expect(plan(queued, taken, now, limits)).toMatchObject({ do: 'ensure' });
+  });
+
+  test('does not call a run ready that ends', () => {
+    const starting = at('running', { status: 'Starting', phase: 'WaitReady' });
+    expect(plan(starting, leaving, now, limits)).toMatchObject({ do: 'mark', show: { diagnosis: 'Evicted' } });
+  });
+
+  test('reclaims a spot instance at the moment at which its programs must end', () => {
+    expect(plan(spot(), leaving, now, limits)).toEqual({
+      do: 'announceReclaim',
+      atMs: endsAtMs,
+      reason: 'the node is drained',
+      show: {},
+    });
+    expect(plan(spot({ reclaimAtMs: endsAtMs }), leaving, now, limits)).toEqual({ do: 'rest' });
+  });
+
+  test('reclaims a spot instance at once whose run has ended, also before its announced time', () => {
+    for (const reclaimAtMs of [null, endsAtMs])
+      expect(plan(spot({ reclaimAtMs }), taken, now, limits)).toMatchObject({
+        do: 'announceReclaim',
+        atMs: now,
+        show: { status: 'Starting', runningSinceMs: 0 },
+      });
+  });
+
+  test('does not start a reclaimed instance again before its stop', () => {
+    const queued = spot({ reclaimAtMs: now });
+    const ending = { ...queued, observed: { ...queued.observed, status: 'Starting', phase: 'Queued' } } as Instance;
+    expect(plan(ending, taken, now, limits)).toEqual({ do: 'rest' });
+    expect(plan({ ...ending, reclaimAtMs: null }, taken, now, limits)).toMatchObject({ do: 'ensure' });
+  });
+
+  test('finds another run that began unseen, and waits for it to be ready', () => {
+    const before = { ...ready, runStartedAtMs: now - 9_000 };
+    const step = plan(at('running', before), running, now, limits);
+    expect(step).toMatchObject({ do: 'mark', show: { status: 'Starting', phase: 'Queued', runningSinceMs: 0 } });
+    const next = at('running', { status: 'Starting', phase: 'Queued' });
+    expect(plan(next, running, now, limits)).toMatchObject({ do: 'checkReady', startedAtMs: now - 1_000 });
+    for (const runStartedAtMs of [0, now - 1_000])
+      expect(plan(at('running', { ...ready, runStartedAtMs }), running, now, limits)).toEqual({ do: 'rest' });
+  });
+});
