@@ -9,6 +9,7 @@ import { nextStatus } from '../../domain/instance-states.ts';
 import { beginInitScript, endInitScript } from '../../domain/operation.ts';
 import { diagnosisFields, type Step } from '../../domain/plan.ts';
 import { NOTEBOOK_PORT } from '../../domain/port-access.ts';
+import { rootDiskFacts } from '../base/regions.ts';
 import { acceptsConnection, answersSsh, type ProbeTarget } from '../inside/probes.ts';
 import {
   callDeadline,
@@ -173,9 +174,12 @@ async function markReady(
   answersBy: Observed['answersBy'],
 ): Promise<StepResult> {
   const { instance } = state;
-  const { spec, initExit, operation } = instance;
-  const run = { startExit: null, startFailure: '' };
-  const message = messageOf({ ...instance, observed: { ...instance.observed, ...run } });
+  const { spec, operation } = instance;
+  // The init script runs once for each root disk.
+  const isFirst = !rootDiskFacts(context.drivers).keepsRootDisk;
+  const initExit = isFirst ? null : instance.initExit;
+  const run = { startExit: null, startFailure: '', ...(isFirst ? { initFailure: '' } : {}) };
+  const message = messageOf({ spec, initExit, observed: { ...instance.observed, ...run } });
   const nowMs = context.deps.time.now();
   const observed = {
     status: nextStatus(instance.observed.status, 'ready'),
@@ -191,7 +195,7 @@ async function markReady(
   } as const;
   const starts = initExit === null && spec.initScript.trim() !== '';
   const started = starts ? withInstance(state, { operation: beginInitScript(operation, nowMs) }) : state;
-  return { state: await writeObservation(context, started, { observed }), next: 'again' };
+  return { state: await writeObservation(context, started, { observed, initExit }), next: 'again' };
 }
 
 /** Polls the init script and the start command, less often the longer they run. */

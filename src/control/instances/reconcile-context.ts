@@ -97,7 +97,7 @@ interface ObservedChange {
   observed?: Partial<Observed>;
   desired?: Instance['desired'];
   attempts?: number | undefined;
-  initExit?: number;
+  initExit?: number | null;
   unfinished?: string[];
 }
 

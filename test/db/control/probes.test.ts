@@ -120,6 +120,17 @@ onEngine('sqlite', 'an init script', (open) => {
     expect(again.instanceRuntimeInfo.message).toBe('the init script exited with code 7');
   });
 
+  test('reports each run of the init script where the root disk ends with the container', async () => {
+    const world = await makeWorld(await open(), { capabilities: { keepsRootDisk: false, saveImage: false } });
+    const id = await launch(world, '# berth-sim: exit 7 after 600ms');
+    await message(world, id, 'the init script exited with code 7');
+    await world.running.control.instances.restart(world.caller, { instanceId: id }, null);
+    const again = await world.until(id, hasStatus('Running'));
+    expect(again.instanceRuntimeInfo.message).toBe('the init script is running');
+    await message(world, id, 'the init script exited with code 7');
+    await settled(world);
+  });
+
   test("reports an init script cut short by a stop as lost after the next start, and doesn't rerun it", async () => {
     const world = await makeWorld(await open());
     const id = await launch(world, '# berth-sim: exit 0 after 60s');
