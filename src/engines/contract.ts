@@ -16,6 +16,7 @@ import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Capacity } from '../domain/catalog.ts';
 import type { Disruption } from '../domain/disruption.ts';
 import type { EgressPolicies } from '../domain/egress.ts';
+import type { HostSize } from '../domain/host-sizes.ts';
 import type { InstanceId, UserId } from '../domain/ids.ts';
 import type { NodePort } from '../domain/instance.ts';
 import type { Space } from '../domain/pool.ts';
@@ -85,6 +86,8 @@ export interface Probe {
   version: string;
   /** Total of the host, not free: allocations are counted in the store. */
   capacity: Capacity;
+  /** Sizes of the hosts that no other host exceeds; absent: one host, which has the capacity. */
+  hosts?: readonly HostSize[] | undefined;
   devices: { kind: 'gpu'; name: string; id: string }[];
   architecture: string;
   capabilities: Capabilities;

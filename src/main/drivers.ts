@@ -53,7 +53,8 @@ export async function makeDrivers(
     pools,
     sharedDiskGB,
     nodePortRange,
-  }: Pick<RegionDrivers, 'engine' | 'pools' | 'sharedDiskGB' | 'nodePortRange'>,
+    cpuOvercommit,
+  }: Pick<RegionDrivers, 'engine' | 'pools' | 'sharedDiskGB' | 'nodePortRange' | 'cpuOvercommit'>,
 ): Promise<Drivers> {
   const isCluster = config.engine === 'kubernetes';
   await mkdir(config.commonDataFolder, { recursive: true, mode: 0o755 });
@@ -68,7 +69,7 @@ export async function makeDrivers(
       nodePortRange,
       nodePortAddress: await nodePortAddressOf(config),
       commonDataFolder: isCluster ? null : config.commonDataFolder,
-      cpuOvercommit: isCluster ? 1 : config.cpuOvercommit,
+      cpuOvercommit,
       hostMemoryMiB: isCluster ? 0 : HOST_MEMORY_MIB,
       ...rootDiskPrefixes(config.archiveRegistry),
       startScript,

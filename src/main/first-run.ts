@@ -69,12 +69,19 @@ export const thisMachine = (): Machine => ({
   gpus: [],
 });
 
-export const machineOf = ({ capacity, devices, architecture }: Probe): Machine => ({
-  cpuCores: Math.floor(capacity.cpuMilli / 1000),
-  memoryMiB: capacity.memoryMiB,
-  architecture,
-  gpus: devices.filter(({ kind }) => kind === 'gpu'),
-});
+/** The engine's machine; for a cluster its largest ones. */
+export function machinesOf({ capacity, hosts, devices, architecture }: Probe): Machine[] {
+  if (hosts === undefined) {
+    const gpus = devices.filter(({ kind }) => kind === 'gpu');
+    return [{ cpuCores: Math.floor(capacity.cpuMilli / 1000), memoryMiB: capacity.memoryMiB, architecture, gpus }];
+  }
+  return hosts.map(({ cpuMilli, memoryMiB, gpus, gpuName }) => ({
+    cpuCores: Math.floor(cpuMilli / 1000),
+    memoryMiB,
+    architecture,
+    gpus: Array.from({ length: gpus }, () => ({ name: gpuName })),
+  }));
+}
 
 /** Prices of the hours that a unit of each charge mode holds, with a discount. */
 export function pricesOf(dollarsPerHour: number): Record<ChargeMode, Micros> {
@@ -107,6 +114,12 @@ type OfferedType = Omit<InstanceType, 'id' | 'regionId'>;
 interface TypeOptions {
   dataDiskGB?: number;
   runtimes?: Readonly<Record<string, string>>;
+}
+
+/** Types that one of the machines can hold; of a name that several have, those of the first. */
+export function typesOfMachines(machines: readonly Machine[], options: TypeOptions): OfferedType[] {
+  const all = machines.flatMap((machine) => typesThatFit({ ...machine, ...options }));
+  return all.filter(({ name }, at) => all.findIndex((other) => other.name === name) === at);
 }
 
 /** Instance types that the machine can hold at least once: CPU sizes, and whole GPUs. */

@@ -88,10 +88,10 @@ function refuseSimulatedApart({ role }: Pick<Config, 'role'>, { simulated }: Reg
 export async function openOwnCluster(
   deps: Omit<OpenRegionDeps, 'common'>,
   file: string,
-): Promise<Made & Pick<RegionDrivers, 'nodePortRange'>> {
+): Promise<Made & Pick<RegionDrivers, 'nodePortRange' | 'cpuOvercommit'>> {
   const settings = readRegionFile(file, await readFile(file, 'utf8'));
   const made = await enginesAndPools(deps, { id: '', settings, secret: null });
-  return { ...made, nodePortRange: settings.nodePorts };
+  return { ...made, nodePortRange: settings.nodePorts, cpuOvercommit: settings.kubernetes?.cpuOvercommit ?? 1 };
 }
 
 function readRegionFile(file: string, text: string): RegionSettings {

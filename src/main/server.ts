@@ -187,6 +187,7 @@ async function openOwnRegion({
     pools: await makePools({ config, store, installation, log }),
     engine: await makeEngine(config, installation, log),
     nodePortRange: config.nodePorts,
+    cpuOvercommit: config.cpuOvercommit,
   };
 }
 
@@ -215,10 +216,12 @@ async function saveRegion(
   await firstRun.saveDefaultRegion(store, region, machine, { ...config, nodePorts: drivers.drivers.nodePortRange });
   await warnOfOwnDomain(store, regionId, config, log);
   if ((await managedTypes(store.read, 0, 0)).totalEntries === 0) {
-    // Away: types of the engine's machine are added when it answers.
+    // Away: types of the engine's machine are added when it answers. A cluster has other machines.
     const probe = await drivers.drivers.engine.probe(AbortSignal.timeout(FIRST_PROBE_MS)).catch(() => null);
-    const fitting = { ...(probe ? firstRun.machineOf(probe) : machine), dataDiskGB, runtimes: config.runtimes };
-    await firstRun.offerTypes(store, regionId, firstRun.typesThatFit(fitting), randomUUID);
+    const known = config.engine === 'kubernetes' ? [] : [machine];
+    const machines = probe ? firstRun.machinesOf(probe) : known;
+    const types = firstRun.typesOfMachines(machines, { dataDiskGB, runtimes: config.runtimes });
+    await firstRun.offerTypes(store, regionId, types, randomUUID);
   }
   const { architecture } = machine;
   // Lists show images in the order of their time: the default first.
@@ -285,7 +288,7 @@ async function makeRunningControl(
           'BERTH_USER_NAMESPACES is on, but the engine runs without user namespaces: root in an instance is root of this machine. "User namespaces" in docs/operate.md says how to switch the engine',
         );
       const { runtimes } = config;
-      const types = firstRun.typesThatFit({ ...firstRun.machineOf(probe), dataDiskGB, runtimes });
+      const types = firstRun.typesOfMachines(firstRun.machinesOf(probe), { dataDiskGB, runtimes });
       await firstRun.offerTypes(store, regionId, types, randomUUID);
       warnOfRuntimes(runtimes, await catalogInstanceTypes(store.read), log);
     },

@@ -10,6 +10,7 @@ import {
   type StorageKind,
   toDollars,
 } from '../../domain/catalog.ts';
+import { fitsOneHost, type HostSize } from '../../domain/host-sizes.ts';
 import type { Drain } from '../../domain/drain.ts';
 import { freeGB } from '../../domain/pool.ts';
 import { fits } from '../../domain/placement.ts';
@@ -20,6 +21,7 @@ import type { Store } from '../../store/store.ts';
 import { poolForType } from '../volumes/disks.ts';
 import { listedOffPeak, type ListedOffPeak } from '../catalog/region-facts.ts';
 import { dockerSupport } from './docker-support.ts';
+import { hostsOf } from './host-fit.ts';
 import { availableBehindQueue } from './queue.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import type { RegionDrivers, Regions } from '../base/regions.ts';
@@ -124,28 +126,35 @@ export interface Stock {
   regionName: string;
   /** Null without capacity: the engine has not answered yet, or no node port is free. */
   open: Capacity | null;
+  /** An instance fits on one of them; null: one host, which `open` describes. */
+  hosts: readonly HostSize[] | null;
   offPeak: ListedOffPeak | null;
   storagePrices: StorageDollars;
 }
 
 /** Reads the store, not the cached catalog: the same rule as a launch. */
 async function stocksOf({ read }: Store, regions: Regions, nowMs: number): Promise<Map<string, Stock>> {
-  const answered = new Set<string>(
-    regions.all().flatMap(({ regionId, health }) => (health.probe === null ? [] : [regionId])),
+  const answered = new Map<string, RegionDrivers>(
+    regions.all().flatMap((drivers) => (drivers.health.probe === null ? [] : [[drivers.regionId, drivers]])),
   );
   const found = new Map<string, Stock>();
   for (const counted of await regionsWithUsage(read)) {
     const { region, total, used } = counted;
-    const open = answered.has(region.id) && used.nodePorts < total.nodePorts;
+    const drivers = answered.get(region.id);
+    const open = drivers !== undefined && used.nodePorts < total.nodePorts;
     found.set(region.id, {
       regionName: region.name,
       open: open ? (await availableBehindQueue(read, counted, nowMs)).available : null,
+      hosts: drivers === undefined ? null : hostsOf(drivers),
       offPeak: listedOffPeak(counted.offPeak, nowMs),
       storagePrices: mapStoragePrices(counted.storagePrices, toDollars),
     });
   }
   return found;
 }
+
+const isInStock = (type: InstanceType, { open, hosts }: Stock): boolean =>
+  open !== null && fits(capacityOf(type), open) && fitsOneHost(type, hosts);
 
 /** Groups types by GPU name and spot, then by region. */
 export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<string, Stock>): CatalogFamily[] {
@@ -165,7 +174,7 @@ export function familiesOf(types: readonly InstanceType[], stocks: ReadonlyMap<s
     listed.instanceTypeInfos.push({
       instanceTypeId: type.id,
       gpuNum: type.gpuCount,
-      stockStatus: stock.open && fits(capacityOf(type), stock.open) ? 'InStock' : 'OutOfStock',
+      stockStatus: isInStock(type, stock) ? 'InStock' : 'OutOfStock',
       price: chargeModes.map((chargeMode) => ({
         chargeMode,
         price: toDollars(type.pricesMicros[chargeMode]),

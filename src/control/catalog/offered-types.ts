@@ -1,5 +1,6 @@
 /** Instance types for administrators. Instances keep size and price of their launch or resize. */
 import { capacityOf, chargeModes, fromDollars, mapPrices, toDollars, type ChargeMode } from '../../domain/catalog.ts';
+import { fitsOneHost, hostsText } from '../../domain/host-sizes.ts';
 import { instanceTypeId, regionId } from '../../domain/ids.ts';
 import { capacityShortfall, fits } from '../../domain/placement.ts';
 import { Refusal, regionNotFound } from '../../domain/refusal.ts';
@@ -17,6 +18,7 @@ import {
 } from '../../store/tables/catalog-rows.ts';
 import type { Db } from '../../store/store.ts';
 import { recordTypePrices } from '../../store/tables/price-changes.ts';
+import { hostsOf } from '../capacity/host-fit.ts';
 import type { Caller, Mutation, Pager } from '../base/caller.ts';
 import {
   changeCatalog,
@@ -238,15 +240,22 @@ function typeOf({
 /** A type that does not fit is offered as out of stock: the machine may grow. */
 async function warningsOf({ regions }: CatalogChangeDeps, tx: Db, type: ManagedType): Promise<string[]> {
   const counted = await regionWithUsage(tx, type.regionId);
-  const probe = regions.all().find((drivers) => drivers.regionId === type.regionId)?.health.probe;
+  const drivers = regions.all().find(({ regionId }) => regionId === type.regionId);
+  const probe = drivers?.health.probe;
   const warnings: string[] = [];
   const need = capacityOf(type);
   if (counted && !fits(need, counted.total))
     warnings.push(
       `no launch of ${type.name} succeeds now: region ${counted.region.name} lacks ${capacityShortfall(need, counted.total)} even when empty; the type is shown as out of stock`,
     );
+  const hosts = drivers ? hostsOf(drivers) : null;
+  const isOver = hosts !== null && !fitsOneHost(type, hosts);
+  if (isOver)
+    warnings.push(
+      `launches of ${type.name} are refused: no host of the region has that much; the largest have ${hostsText(hosts)}`,
+    );
   const models = new Set(probe?.devices.filter(({ kind }) => kind === 'gpu').map(({ name }) => name));
-  if (probe && type.gpuCount > 0 && !models.has(type.gpuName))
+  if (probe && !isOver && type.gpuCount > 0 && !models.has(type.gpuName))
     warnings.push(
       `the engine has no GPU of the model ${type.gpuName} (it has: ${models.size === 0 ? 'none' : [...models].join(', ')}); instances get those that it has`,
     );

@@ -19,6 +19,7 @@ import { insertInstance } from '../../store/tables/instances.ts';
 import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import { dockerSupport } from '../capacity/docker-support.ts';
+import { catalogWithinHosts, refuseOverHosts } from '../capacity/host-fit.ts';
 import { reserveOrEnqueue } from '../capacity/queue.ts';
 import { imageNotFound, resolveImage } from '../images/images.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
@@ -77,8 +78,9 @@ export async function writeLaunch(
   const { type, region } = resolveType(catalog, request);
   refuseWithoutRuntime(type, region, deps.regions);
   if (request.instanceConfiguration.enableDocker) refuseWithoutDocker(region, deps.regions);
-  const mounts = await mountsOf(tx, caller.accountId, request);
   const drivers = deps.regions.of(region.id);
+  refuseOverHosts(type, { region, catalog, drivers });
+  const mounts = await mountsOf(tx, caller.accountId, request);
   deps.freeSpace.refuseIfNearlyFull(volumeTypes.map((type) => poolForType(drivers, type)));
   const of = { accountId: caller.accountId, body: request };
   const priceMicros =
@@ -89,7 +91,8 @@ export async function writeLaunch(
   refuseWithoutWindows(requested.spec, catalog);
   const ports = requested.nodePorts.length;
   const { spotGraceMs } = deps;
-  const instance = await reserveOrEnqueue(tx, requested, { ports, catalog, waitMs, spotGraceMs, nowMs });
+  const within = catalogWithinHosts(catalog, drivers);
+  const instance = await reserveOrEnqueue(tx, requested, { ports, catalog: within, waitMs, spotGraceMs, nowMs });
   await refuseRetired(tx, instance.spec, region);
   await allotOwnDisks(tx, drivers, instance);
   await insertInstance(tx, instance, region, { notebookToken: deps.notebookTokens.seal(instance.id), dueAtMs: nowMs });

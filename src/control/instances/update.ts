@@ -30,6 +30,7 @@ import { writeLabels } from '../../store/tables/labelled-rows.ts';
 import type { Db } from '../../store/store.ts';
 import { refuseUnpayableType } from '../billing/launch-money.ts';
 import type { CatalogSnapshot } from '../base/catalog-cache.ts';
+import { refuseOverHosts } from '../capacity/host-fit.ts';
 import type { UseCaseDeps } from '../base/deps.ts';
 import { requestReconcile } from '../base/idempotent.ts';
 import { refuseWithoutSaving, rootDiskFacts, type RegionDrivers, type Regions } from '../base/regions.ts';
@@ -150,6 +151,7 @@ function resizeTo(
       `field "instanceTypeId": ${offered.name} is ${offered.isSpot ? '' : 'not '}a spot type, and the instance is ${spec.isSpot ? '' : 'not '}one; choose a type of its family`,
     );
   refuseWithoutRuntime(offered, region, regions);
+  refuseOverHosts(offered, { region, catalog, drivers: regions.of(region.id) });
   if (!fits(capacityOf(offered), total)) {
     const family = [...catalog.types.values()].filter(
       (type) => type.regionId === region.id && type.isSpot === spec.isSpot && type.id !== spec.type.id,

@@ -3,6 +3,7 @@ import type { Cluster } from '../../kubernetes/cluster.ts';
 import type { Node } from '../../kubernetes/api-objects.ts';
 import { resources } from '../../kubernetes/api-resources.ts';
 import { z } from 'zod';
+import { largestHosts, type HostSize } from '../../domain/host-sizes.ts';
 import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.ts';
 import type { Capabilities, Probe } from '../contract.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
@@ -79,21 +80,34 @@ const isUsable = ({ spec, status }: Node): boolean =>
   spec?.unschedulable !== true &&
   status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
 
-function probeOf(all: readonly Node[], gitVersion: string, settings: KubernetesEngineSettings): Probe {
+/** Counts the nodes that take Pods. */
+export function probeOf(all: readonly Node[], gitVersion: string, settings: KubernetesEngineSettings): Probe {
   const nodes = all.filter(isUsable);
-  const sum = (amount: (allocatable: Record<string, string>) => number): number =>
-    nodes.reduce((total, { status }) => total + amount(status?.allocatable ?? {}), 0);
-  const devices = settings.gpus === undefined ? [] : nodes.flatMap((node) => gpusOf(node, settings.gpus));
+  const sizes = nodes.map((node) => sizeOf(node, settings));
+  const sum = (resource: 'cpuMilli' | 'memoryMiB'): number => sizes.reduce((total, size) => total + size[resource], 0);
+  const devices = nodes.flatMap((node) => gpusOf(node, settings.gpus));
   return {
     version: `Kubernetes ${gitVersion}`,
     capacity: {
-      cpuMilli: sum(({ cpu = '0' }) => milliOf(cpu)),
-      memoryMiB: Math.floor(sum(({ memory = '0' }) => quantityOf(memory)) / MIB),
+      cpuMilli: sum('cpuMilli'),
+      memoryMiB: sum('memoryMiB'),
       gpus: devices.length,
     },
+    hosts: largestHosts(sizes),
     devices,
     architecture: nodes[0]?.status?.nodeInfo?.architecture ?? 'amd64',
     capabilities: capabilitiesOf(settings, devices.length > 0),
+  };
+}
+
+function sizeOf(node: Node, { gpus }: KubernetesEngineSettings): HostSize {
+  const { cpu = '0', memory = '0' } = node.status?.allocatable ?? {};
+  const devices = gpusOf(node, gpus);
+  return {
+    cpuMilli: milliOf(cpu),
+    memoryMiB: Math.floor(quantityOf(memory) / MIB),
+    gpus: devices.length,
+    gpuName: devices[0]?.name ?? '',
   };
 }
 

@@ -5,6 +5,7 @@ import { realTime } from '../../../src/control/base/time.ts';
 import { makeProbe } from '../../../src/control/capacity/probe.ts';
 import type { LaunchInput } from '../../../src/control/instances/instances.ts';
 import type { Capacity } from '../../../src/domain/catalog.ts';
+import type { HostSize } from '../../../src/domain/host-sizes.ts';
 import * as firstRun from '../../../src/main/first-run.ts';
 import { regionsWithUsage, type RegionWithUsage } from '../../../src/store/tables/catalog.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -34,8 +35,8 @@ export interface SizedWorld extends World {
   counts: () => Promise<RegionWithUsage>;
   /** Ids in queue order. */
   capacityQueue: () => Promise<string[]>;
-  /** Changes the engine's capacity and runs a probe. */
-  becomes: (capacity: Partial<Capacity>) => Promise<void>;
+  /** Changes the engine's capacity, or says that it is the sum of hosts, and runs a probe. */
+  becomes: (capacity: Partial<Capacity>, hosts?: readonly HostSize[]) => Promise<void>;
 }
 
 /** World whose region has this machine and these types. */
@@ -82,8 +83,13 @@ export async function makeSizedWorld(
         .execute();
       return rows.map(({ id }) => id);
     },
-    async becomes(capacity: Partial<Capacity>) {
+    async becomes(capacity: Partial<Capacity>, hosts?: readonly HostSize[]) {
       Object.assign(world.engine.host.capacity, capacity);
+      if (hosts !== undefined) {
+        const { engine } = world.drivers;
+        const probe = engine.probe.bind(engine);
+        engine.probe = async (signal) => ({ ...(await probe(signal)), hosts });
+      }
       await makeProbe({
         store,
         regions: makeRegions([world.drivers]),

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { atLevel } from '../../fixtures/level.ts';
 import { onBothEngines } from '../../fixtures/store.ts';
 import { expectRefused } from './access-fixture.ts';
-import { machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
+import { A_DAY_MS, machineOf, makeSizedWorld, outcomesOf, type SizedWorld } from './capacity-fixture.ts';
 import { expectConsistent, settled } from './consistency.ts';
 import { eventually, hasStatus } from '../../fixtures/control.ts';
 
@@ -130,5 +130,63 @@ onBothEngines('an engine with less capacity than reserved', { postgres: 'always'
     expect((await world.counts()).used).toMatchObject({ cpuMilli: 0, memoryMiB: 0 });
     await world.becomes({ cpuMilli: 4_000, memoryMiB: 9 * 1024, gpus: 0 });
     await instances.launch(world.caller, world.of('cpu.2'), null);
+  });
+});
+
+onBothEngines('a region with several hosts', (open) => {
+  const sizes = { 'cpu.2': { cpuCores: 2, memoryGB: 4 }, 'cpu.4': { cpuCores: 4, memoryGB: 8 } };
+  // With the memory that a machine keeps for itself.
+  const host = { cpuMilli: 3_000, memoryMiB: 7_168, gpus: 0, gpuName: '' };
+
+  test('refuses a launch that only the sum of the hosts can hold, and names what fits', async () => {
+    const world = await makeSizedWorld(await open(), machineOf(6, 12), sizes);
+    await world.becomes({}, [host]);
+    const { instances, catalog } = world.running.control;
+    const refusal = {
+      code: 'no_capacity',
+      message: expect.stringMatching(
+        /^instance type cpu\.4 \(4 CPU cores, 8 GB of memory and no GPU\) fits on no host of region .+, whose largest have 3 CPU cores, 6144 MiB of memory and no GPU; cpu\.2 \([0-9a-f-]{36}\) would fit$/,
+      ),
+    };
+    await expect(instances.launch(world.caller, world.of('cpu.4'), null)).rejects.toMatchObject(refusal);
+    await expect(instances.launch(world.caller, world.of('cpu.4'), null, A_DAY_MS)).rejects.toMatchObject(refusal);
+    const [family] = await catalog.families();
+    expect(family?.regionInfos[0]?.instanceTypeInfos.map((type) => [type.instanceTypeName, type.stockStatus])).toEqual([
+      ['cpu.2', 'InStock'],
+      ['cpu.4', 'OutOfStock'],
+    ]);
+    const { instanceId } = await instances.launch(world.caller, world.of('cpu.2'), null);
+    const resize = { instanceId, instanceTypeId: world.typeId('cpu.4') };
+    await expect(instances.update(world.caller, resize, null)).rejects.toMatchObject(refusal);
+    await world.until(instanceId, hasStatus('Running'));
+    await settled(world);
+    await expectConsistent(world);
+  });
+
+  test('warns of a new type that no host can hold', async () => {
+    const world = await makeSizedWorld(await open(), machineOf(6, 12), sizes);
+    await world.becomes({}, [host]);
+    const { offeredTypes } = world.running.control;
+    const { types } = await offeredTypes.list({ currentPage: 1, pageSize: 10 });
+    const [first] = types;
+    if (first === undefined) throw new Error('there is no type');
+    const warningsOf = async (name: string, cpuCores: number): Promise<string[]> =>
+      (await offeredTypes.create(world.caller, { ...first, name, cpuCores }, null)).warnings;
+    expect(await warningsOf('fits', 3)).toEqual([]);
+    expect(await warningsOf('over', 4)).toEqual([
+      'launches of over are refused: no host of the region has that much; the largest have 3 CPU cores, 6144 MiB of memory and no GPU',
+    ]);
+  });
+
+  test('names no type as a way out of a shortage that no host can hold', async () => {
+    const shapes = { 'memory.8': { cpuCores: 1, memoryGB: 8 }, 'cpu.6': { cpuCores: 6, memoryGB: 1 } };
+    const world = await makeSizedWorld(await open(), machineOf(8, 10), shapes);
+    await world.becomes({}, [{ ...host, cpuMilli: 4_000, memoryMiB: 10_240 }]);
+    const { instances } = world.running.control;
+    await instances.launch(world.caller, world.of('memory.8'), null);
+    await expect(instances.launch(world.caller, world.of('memory.8'), null)).rejects.toMatchObject({
+      code: 'no_capacity',
+      message: expect.stringContaining('short of 6144 MiB of memory; no type fits now'),
+    });
   });
 });

@@ -15,6 +15,7 @@ const storagePrices = mapStoragePrices(defaultStoragePrices, toDollars);
 const stock = (regionName: string, cpuMilli: number, gpus = 0): Stock => ({
   regionName,
   open: { cpuMilli, memoryMiB: 8 * 1024, gpus },
+  hosts: null,
   offPeak: null,
   storagePrices,
 });
@@ -39,7 +40,7 @@ test('groups families by GPU name and spot, with regions and types in order', ()
   const stocks = new Map([
     ['a', stock('region a', 4_000, 2)],
     ['b', stock('region b', 4_000)],
-    ['deaf', { regionName: 'deaf', open: null, offPeak: null, storagePrices }],
+    ['deaf', { regionName: 'deaf', open: null, hosts: null, offPeak: null, storagePrices }],
   ]);
   const types = [
     typeOf('cpu.1'),

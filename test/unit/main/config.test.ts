@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { defaultMoneyRules } from '../../../src/domain/money-ladder.ts';
 import type { Capabilities } from '../../../src/engines/contract.ts';
 import { masked, readConfig, VERSION } from '../../../src/main/config.ts';
-import { typesThatFit, machineOf, pricesOf } from '../../../src/main/first-run.ts';
+import { typesThatFit, machinesOf, pricesOf } from '../../../src/main/first-run.ts';
 import { foreignVariables } from '../../../src/main/unknown-settings.ts';
 import { welcome } from '../../../src/main/welcome.ts';
 import { isolated } from '../../fixtures/isolation.ts';
@@ -326,12 +326,8 @@ describe('the first types', () => {
       architecture: 'amd64',
       capabilities,
     };
-    expect(machineOf(probe)).toEqual({
-      cpuCores: 8,
-      memoryMiB: 16_384,
-      architecture: 'amd64',
-      gpus: [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }],
-    });
+    const gpus = [{ kind: 'gpu', name: 'L4', id: 'GPU-1' }];
+    expect(machinesOf(probe)).toEqual([{ cpuCores: 8, memoryMiB: 16_384, architecture: 'amd64', gpus }]);
   });
 });
 

@@ -178,10 +178,9 @@ function placementOf(
   { gpus, gpuName }: EngineSpec,
   settings: KubernetesEngineSettings,
 ): Pick<PodSpec, 'nodeSelector' | 'tolerations'> {
-  const byGpu =
-    gpus > 0 && settings.gpus !== undefined && gpuName !== undefined && gpuName !== ''
-      ? { [settings.gpus.nameLabel]: gpuName }
-      : {};
+  // GPUs of nodes without the label have the name of their resource.
+  const isLabel = gpuName !== undefined && gpuName !== '' && gpuName !== settings.gpus?.resource;
+  const byGpu = gpus > 0 && settings.gpus !== undefined && isLabel ? { [settings.gpus.nameLabel]: gpuName } : {};
   const nodeSelector = { ...settings.nodeSelector, ...byGpu };
   return {
     ...(Object.keys(nodeSelector).length === 0 ? {} : { nodeSelector }),

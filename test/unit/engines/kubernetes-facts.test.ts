@@ -1,0 +1,61 @@
+/** Capacity of a cluster with several nodes. */
+import { expect, test } from 'vitest';
+import type { KubernetesEngineSettings } from '../../../src/domain/kubernetes-settings.ts';
+import { probeOf } from '../../../src/engines/kubernetes/cluster-facts.ts';
+import type { Node } from '../../../src/kubernetes/api-objects.ts';
+import { machinesOf, typesOfMachines } from '../../../src/main/first-run.ts';
+
+const settings: KubernetesEngineSettings = {
+  kind: 'kubernetes',
+  login: 'inCluster',
+  namespace: 'berth',
+  reach: 'podAddress',
+  networkPolicies: true,
+  userNamespaces: false,
+  gpus: { resource: 'nvidia.com/gpu', nameLabel: 'nvidia.com/gpu.product' },
+};
+
+interface Size {
+  cpu: string;
+  memory: string;
+  gpus?: number;
+  model?: string;
+}
+
+const node = ({ cpu, memory, gpus, model }: Size, over: { isReady?: boolean; isCordoned?: boolean } = {}): Node => ({
+  metadata: { name: 'node', labels: model === undefined ? {} : { 'nvidia.com/gpu.product': model } },
+  spec: { unschedulable: over.isCordoned === true },
+  status: {
+    allocatable: { cpu, memory, ...(gpus === undefined ? {} : { 'nvidia.com/gpu': String(gpus) }) },
+    conditions: [{ type: 'Ready', status: over.isReady === false ? 'False' : 'True' }],
+  },
+});
+
+const small = node({ cpu: '3920m', memory: '15Gi' });
+const large = node({ cpu: '16', memory: '62Gi' });
+const gpu = node({ cpu: '8', memory: '30Gi', gpus: 2, model: 'L4' });
+
+test('is the sum of its usable nodes, and an instance fits on one of the largest', () => {
+  const cordoned = node({ cpu: '64', memory: '256Gi' }, { isCordoned: true });
+  const lost = node({ cpu: '96', memory: '512Gi' }, { isReady: false });
+  const { capacity, hosts } = probeOf([small, small, gpu, large, cordoned, lost], 'v1.36.3', settings);
+  expect(capacity).toEqual({ cpuMilli: 31_840, memoryMiB: 124_928, gpus: 2 });
+  expect(hosts).toEqual([
+    { cpuMilli: 16_000, memoryMiB: 63_488, gpus: 0, gpuName: '' },
+    { cpuMilli: 8_000, memoryMiB: 30_720, gpus: 2, gpuName: 'L4' },
+  ]);
+});
+
+test('offers the types that one node can hold, each once', () => {
+  const probe = probeOf([small, small, small, gpu, large], 'v1.36.3', settings);
+  const types = typesOfMachines(machinesOf(probe), { dataDiskGB: 1 });
+  expect(types.map(({ name, memoryGB, gpuName }) => [name, memoryGB, gpuName])).toEqual([
+    ['cpu.1', 2, ''],
+    ['cpu.2', 4, ''],
+    ['cpu.4', 8, ''],
+    ['cpu.8', 16, ''],
+    ['cpu.16', 32, ''],
+    ['gpu.1', 14, 'L4'],
+    ['gpu.2', 29, 'L4'],
+  ]);
+});
