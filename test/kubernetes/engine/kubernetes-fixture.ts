@@ -95,7 +95,7 @@ export async function makeKubernetesFixture({
     );
   });
   const imageRef = `berth.local/test-busybox:${installation}`;
-  await cluster.importImage(await testImage(imageRef));
+  await cluster.importImage(await busyboxImage(imageRef));
 
   const neighbourOf = (kind: 'statefulSets' | 'networkPolicies', name: string, uid: string | undefined): Neighbour => {
     const neighbour: Neighbour = {
@@ -246,7 +246,8 @@ export async function makeKubernetesFixture({
   };
 }
 
-async function testImage(name: string): Promise<Readable> {
+/** With all of busybox's programs, and the folders that an instance needs. */
+export async function busyboxImage(name: string): Promise<Readable> {
   const { stdout: applets } = await run('/bin/busybox', ['--list']);
   const names = applets
     .trim()

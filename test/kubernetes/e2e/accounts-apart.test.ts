@@ -1,0 +1,67 @@
+/** Two accounts on one cluster: neither reaches the other; an account reaches its own instances. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { nodePortOf } from '../../fixtures/first-launch.ts';
+import { until, type Client } from '../../fixtures/server-process.ts';
+import { startClusterServer, type ClusterServer } from './cluster-server.ts';
+
+const NAME = 'berth';
+
+let scene: ClusterServer;
+beforeAll(async () => {
+  scene = await startClusterServer({ image: 'busybox', addons: ['networkPolicy', 'storage', 'dns'] });
+});
+afterAll(() => scene?.stop());
+
+/** An instance that serves its name on port 8000, a node port, and on 9000, which is none. */
+async function serving(client: Client): Promise<{ instanceId: string; pod: string; nodePort: number; node: string }> {
+  const instanceId = await scene.launch(client, {
+    nodePorts: [8000],
+    startCommand: 'mkdir -p /srv/www; hostname >/srv/www/name; httpd -p 9000 -h /srv/www; httpd -f -p 8000 -h /srv/www',
+  });
+  const instance = await scene.reaches(client, instanceId, 'Running');
+  const { address: node, nodePort } = nodePortOf(instance, 8000);
+  const pod = await scene.cluster.kubectl([
+    'get',
+    'pod',
+    `${instanceId}-0`,
+    '-n',
+    NAME,
+    '-o',
+    'jsonpath={.status.podIP}',
+  ]);
+  return { instanceId, pod, nodePort, node };
+}
+
+const fetchFrom = async (client: Client, instanceId: string, host: string, port: number): Promise<string> => {
+  const script = `printf 'GET /name HTTP/1.0\\r\\n\\r\\n' | nc -w 3 ${host} ${port} | tail -n 1`;
+  return (await client.exec({ instanceId, command: ['sh', '-c', script] })).stdout.trim();
+};
+
+test('instances reach those of their account alone, by address, name and node port', async () => {
+  const [ann, ben] = await Promise.all(['ann', 'ben'].map(async (name) => (await scene.account(name)).client));
+  if (!ann || !ben) throw new Error('two accounts are needed');
+  const [one, two, foreign] = await Promise.all([serving(ann), serving(ann), serving(ben)]);
+  const service = (instanceId: string): string => `${instanceId}-0.${instanceId}.${NAME}.svc.cluster.local`;
+  const answersOf = (client: Client, from: string, { instanceId, pod, node, nodePort }: typeof one) =>
+    Promise.all(
+      (
+        [
+          [pod, 8000],
+          [pod, 9000],
+          [service(instanceId), 9000],
+          [node, nodePort],
+        ] as const
+      ).map(([host, port]) => fetchFrom(client, from, host, port)),
+    );
+  const name = `${two.instanceId}-0`;
+  await until(
+    () => answersOf(ann, one.instanceId, two),
+    (answers) => answers.slice(0, 3).every((answer) => answer === name),
+  );
+  console.log(await answersOf(ann, one.instanceId, two));
+  expect((await answersOf(ben, foreign.instanceId, two)).slice(0, 4)).toEqual(['', '', '', '']);
+  expect(await answersOf(ann, one.instanceId, foreign)).toEqual(['', '', '', '']);
+  // From outside, the node port is open and the other port is closed to everybody but the gateway.
+  const direct = await fetch(`http://${two.node}:${two.nodePort}/name`);
+  expect(await direct.text()).toBe(`${name}\n`);
+});
