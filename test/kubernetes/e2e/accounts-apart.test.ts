@@ -58,7 +58,6 @@ test('instances reach those of their account alone, by address, name and node po
     () => answersOf(ann, one.instanceId, two),
     (answers) => answers.slice(0, 3).every((answer) => answer === name),
   );
-  console.log(await answersOf(ann, one.instanceId, two));
   expect((await answersOf(ben, foreign.instanceId, two)).slice(0, 4)).toEqual(['', '', '', '']);
   expect(await answersOf(ann, one.instanceId, foreign)).toEqual(['', '', '', '']);
   // From outside, the node port is open and the other port is closed to everybody but the gateway.

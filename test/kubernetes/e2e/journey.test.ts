@@ -76,7 +76,13 @@ test('refuses what a cluster cannot do with its reason, before anything is made'
   await expect(scene.launch(client, { instanceTypeId: gpu })).rejects.toThrow(
     /gpu \(1 CPU cores, 1 GB of memory and 1 GPU \(A100\)\) fits on no host.* and no GPU/,
   );
-  const withDocker = { enableCommonData: false, enableDocker: true, initScript: '' };
+  const withDocker = {
+    extraDataDiskSizeDB: 0,
+    enableCommonData: false,
+    enableDocker: true,
+    dockerStorageSize: 0,
+    initScript: '',
+  };
   await expect(scene.launch(client, { instanceConfiguration: withDocker })).rejects.toThrow(/privileged sidecar/);
   const instanceId = await scene.launch(client);
   await scene.reaches(client, instanceId, 'Running');
