@@ -23,6 +23,9 @@ const MAX_CREDENTIALS = 16_384;
 
 const HOST_AND_PORT = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::\d{1,5})?$/;
 const HOST = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$|^[0-9a-f:]+$/;
+const MAX_ADDRESS = 45;
+const addresses = z.union([z.ipv4(), z.ipv6()]);
+
 export const regionBody = request('RegionRequest', { regionId: id.describe('Region ID') });
 
 const simulatedEngine = named(
@@ -153,7 +156,9 @@ const dockerEngine = named(
         'Image with a shell and the tools of BusyBox, for files of volumes, control files and, with TLS, connections to instances',
       ),
     nodePortBind: z
-      .union([z.ipv4(), z.ipv6()])
+      .string()
+      .refine((text) => addresses.safeParse(text).success, { error: 'must be an IP address such as 192.0.2.7' })
+      .meta({ maxLength: MAX_ADDRESS })
       .describe('Address of the host that node ports are published on; by default all')
       .optional(),
     cpuOvercommit: z
