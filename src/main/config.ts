@@ -18,7 +18,7 @@ import { unknownSettings } from './unknown-settings.ts';
 /** Equals the version of `package.json`. */
 export const VERSION = '0.1.0';
 
-const ANY = ['0.0.0.0', '::', '*'];
+const ANY = ['0.0.0.0', '::'];
 
 /** Listens on every address of the host. */
 export const isAny = (host: string): boolean => ANY.includes(host);
@@ -45,6 +45,10 @@ const address = text((given): Address | null => {
   const port = Number(match?.[3]);
   return match && port <= 65535 ? { host: match[1] ?? match[2] ?? '', port } : null;
 }, 'must be host:port, for example 127.0.0.1:8080');
+
+const listenAddress = address.refine(({ host }) => !host.includes('*'), {
+  error: 'must name an address: 0.0.0.0:PORT listens on all of IPv4, [::]:PORT on all of IPv4 and IPv6',
+});
 
 const portRange = text((given) => {
   const match = /^(\d{1,5})-(\d{1,5})$/.exec(given);
@@ -139,8 +143,8 @@ const schema = z.object({
     .min(1)
     .default(isRoot ? '/var/lib/berth' : join(homedir(), '.local/share/berth'))
     .transform((path) => resolve(path)),
-  BERTH_LISTEN: address.prefault('127.0.0.1:8080'),
-  BERTH_GATEWAY_LISTEN: address.prefault('127.0.0.1:8081'),
+  BERTH_LISTEN: listenAddress.prefault('127.0.0.1:8080'),
+  BERTH_GATEWAY_LISTEN: listenAddress.prefault('127.0.0.1:8081'),
   BERTH_PUBLIC_ADDRESS: z.string().min(1).optional(),
   BERTH_DOMAIN: gatewayDomain.optional(),
   BERTH_GATEWAY_TLS_CERT: pemFile,

@@ -63,7 +63,7 @@ export const apiHostsOf = ({ listen, publicAddress, apiUrl, apiHosts }: Config):
 export async function nodePortAddressOf({ listen, ...config }: Config): Promise<string> {
   const named = config.nodePortAddress ?? config.loopbackNodePortAddress;
   if (named !== null) return named;
-  return listen.host === '*' ? '0.0.0.0' : (await lookup(listen.host)).address;
+  return (await lookup(listen.host)).address;
 }
 
 interface InstancePort {

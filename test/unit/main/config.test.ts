@@ -147,6 +147,8 @@ describe('the configuration', () => {
   test.each([
     ['BERTH_LISTEN', '8080', /host:port/],
     ['BERTH_LISTEN', '127.0.0.1:99999', /host:port/],
+    ['BERTH_LISTEN', '*:8080', /0\.0\.0\.0:PORT .*\[::\]:PORT/],
+    ['BERTH_GATEWAY_LISTEN', '*:8081', /0\.0\.0\.0:PORT .*\[::\]:PORT/],
     ['BERTH_ENGINE', 'podman', /docker.*simulated/],
     ['BERTH_DATABASE_URL', 'mysql://x', /postgres:\/\//],
     ['BERTH_ADMIN_PASSWORD', 'short', /8 characters/],
