@@ -36,6 +36,7 @@ const deployment = named.extend({
     template: z.looseObject({
       spec: z.looseObject({
         serviceAccountName: z.string(),
+        enableServiceLinks: z.boolean(),
         securityContext: z.looseObject({ runAsUser: z.number(), fsGroup: z.number() }),
         containers: z.array(container),
         volumes: z.array(
@@ -120,6 +121,13 @@ test('each container reads its settings, and listens on all addresses at the por
   expect(containers().map(({ name }) => name)).toEqual(['api', 'gateway']);
   for (const path of JSON.stringify(containers()).matchAll(/"path":"([^"]+)"/g))
     expect([...serverPagePaths]).toContain(path[1]);
+});
+
+test('variables of the Services do not reach the program, which refuses unknown settings', () => {
+  const { name } = objectOf('Service', 'berth').metadata;
+  const variable = `${name.toUpperCase()}_PORT`;
+  expect(() => readConfig({ [variable]: 'tcp://10.97.0.9:8080' })).toThrow(`${variable}: is not a setting`);
+  expect(server.spec.template.spec.enableServiceLinks).toBe(false);
 });
 
 test('the region of the cluster is valid, and instances are not among the peers that may reach them', async () => {
