@@ -40,7 +40,9 @@ export async function startFaultCluster(): Promise<Cluster> {
 
 /** `without` leaves a verb out of the rule with this index. */
 export async function applyRole(cluster: Cluster, without?: { rule: number; verb: string }): Promise<void> {
-  await cluster.kubectl(['apply', '-n', NAMESPACE, '-f', '-'], await readFile(ROLE, 'utf8'));
+  // Account and instances share a namespace here.
+  const rights = (await readFile(ROLE, 'utf8')).replaceAll('namespace: berth-instances', `namespace: ${NAMESPACE}`);
+  await cluster.kubectl(['apply', '-f', '-'], rights);
   if (without === undefined) return;
   const { rules } = JSON.parse(await cluster.kubectl(['get', 'role', 'berth', '-n', NAMESPACE, '-o', 'json'])) as {
     rules: { verbs: string[] }[];
@@ -64,6 +66,8 @@ export interface FaultWorld {
   run(options?: Parameters<FaultWorld['launch']>[0]): Promise<string>;
   untilStatus(id: string, status: string): Promise<PublicInstance>;
   untilReason(id: string, reason: string): Promise<string>;
+  /** Steps of the instance that the cluster refused. */
+  refusals(id: string): number;
   events(id: string): Promise<{ kind: string; data: Record<string, unknown> }[]>;
   /** Periods of the meter `compute`, oldest first. */
   periods(id: string): Promise<Period[]>;
@@ -77,6 +81,7 @@ export interface FaultWorld {
 
 export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}): Promise<FaultWorld> {
   const { store } = await openTempStore();
+  const refused: unknown[] = [];
   const world = await makeWorld(store, {
     limits: {
       ...defaultLimits,
@@ -85,6 +90,7 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
       stopGraceMs: 3_000,
       engineRetryMs: 500,
     },
+    log: { warn: ({ id }, text) => void (text === 'a step failed at the engine' && refused.push(id)) },
     mayFail: /did not answer|does not answer|probe|storage|disk|region|list/,
   });
   world.drivers.startScript = START;
@@ -166,6 +172,7 @@ export async function makeFaultWorld(cluster: Cluster, kubernetes: object = {}):
       const seen = await world.until(id, ({ instanceRuntimeInfo: now }) => now.diagnosisReason === reason);
       return seen.instanceRuntimeInfo.diagnosisMessage;
     },
+    refusals: (id) => refused.filter((one) => one === id).length,
     async events(id) {
       const rows = world.store.read.selectFrom('event').select(['kind', 'data']).where('subjectId', '=', id);
       return (await rows.orderBy('id').execute()).map(({ kind, data }) => ({ kind, data: JSON.parse(data) }));
