@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineFault } from '../domain/engine-fault.ts';
 import type { DockerClient } from './docker-client.ts';
 import { faultOf } from './faults.ts';
-import { chunksOf, endInput, makeDemultiplexer } from './streams.ts';
+import { endInput, makeDemultiplexer } from './streams.ts';
 
 export interface HelperCommand {
   stdin: Writable;
@@ -69,7 +69,7 @@ class Command implements HelperCommand {
         const stream = this[source];
         if (!stream.destroyed && !stream.write(bytes)) full = stream;
       });
-      for await (const chunk of chunksOf(this.#socket, () => this.#hasEnded())) {
+      for await (const chunk of this.#socket) {
         take(chunk);
         if (full !== null) await drained(full);
         full = null;
@@ -83,12 +83,6 @@ class Command implements HelperCommand {
       this.stdin.destroy();
       this.#socket.destroy();
     }
-  }
-
-  async #hasEnded(): Promise<boolean> {
-    const signal = AbortSignal.timeout(ANSWER_MS);
-    const { Running, ExitCode } = await this.#client.call(signal, (abortSignal) => this.#exec.inspect({ abortSignal }));
-    return !Running && ExitCode !== null;
   }
 
   /** The streams end before the exit code is known. */

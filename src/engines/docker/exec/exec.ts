@@ -65,8 +65,6 @@ export interface ExecOptions {
   signal: AbortSignal;
   /** Closes the connection of an open command, which goes on. */
   stopping: AbortSignal;
-  /** The command reads from nothing, instead of from an input that ends. */
-  noInput?: boolean;
   /** Starts the command with spare processes (`spare-processes.ts`). */
   withSpare?: (start: () => Promise<Session>) => Promise<Session>;
 }
@@ -81,12 +79,10 @@ export async function openExec(options: ExecOptions): Promise<OpenExec> {
 }
 
 async function openSession(options: ExecOptions): Promise<Session> {
-  const { client, info, request, signal, noInput = false } = options;
+  const { client, info, request, signal } = options;
   const container = client.docker.getContainer(info.Id);
   const exec = await client
-    .call(signal, (abortSignal) =>
-      container.exec({ ...createRequest(sentTo(client, request)), AttachStdin: !noInput, abortSignal }),
-    )
+    .call(signal, (abortSignal) => container.exec({ ...createRequest(sentTo(client, request)), abortSignal }))
     .catch(throwNotRunning);
   const handle = new ExecHandle(options, exec);
   const watch = client.local ? setInterval(() => void killStoppedStarts(info), STOPPED_MS) : undefined;
@@ -115,7 +111,8 @@ export async function runCommand({
   ...options
 }: Omit<ExecOptions, 'request' | 'stopping'> & { command: readonly string[] }): Promise<ExecResult> {
   const request = { command, env: {}, terminal: null };
-  const exec = await openExec({ ...options, request, stopping: options.signal, noInput: true });
+  const exec = await openExec({ ...options, request, stopping: options.signal });
+  exec.stdin.end();
   const [stdout, stderr] = await Promise.all([readStart(exec.stdout), readStart(exec.stderr)]);
   return { exitCode: await exec.exited, stdout, stderr };
 }
@@ -226,7 +223,7 @@ class ExecHandle {
 function makeSession(
   handle: ExecHandle,
   { socket, failure }: Started,
-  { client, request: { terminal }, stopping }: ExecOptions,
+  { request: { terminal }, stopping }: ExecOptions,
 ): OpenExec {
   const disconnect = (): void => handle.disconnect();
   stopping.addEventListener('abort', disconnect);
@@ -240,7 +237,7 @@ function makeSession(
         streams[terminal === null ? 'stderr' : 'stdout'].put(Buffer.from(`${failure.text}\n`));
         return failure.exitCode;
       }
-      await pump(socket, streams, { framed: terminal === null, local: client.local, hasEnded });
+      await pump(socket, streams, { framed: terminal === null, hasEnded });
       const exitCode = await waitForExitCode(handle, stopping);
       if (exitCode === KILLED_EXIT_CODE && !killed && !(await survived())) throw instanceEnded();
       return exitCode;
@@ -266,11 +263,7 @@ function makeSession(
 
   const stdin = new Writable({
     write: (chunk: Buffer, _encoding, done) => void socket.write(chunk, done),
-    final(done) {
-      if (terminal !== null) done();
-      else if (client.local) socket.end(done);
-      else endInput(socket, done);
-    },
+    final: (done) => (terminal === null ? endInput(socket, done) : done()),
   });
   stdin.on('error', () => {}); // input after the command's end
   const exited = runToEnd();

@@ -1,6 +1,6 @@
 /** Output of a command, which waits for slow readers (`exec.ts`). */
 import { Readable, type Duplex } from 'node:stream';
-import { chunksOf, makeDemultiplexer } from '../../../docker/streams.ts';
+import { makeDemultiplexer } from '../../../docker/streams.ts';
 
 const BUFFER_BYTES = 16 * 1024;
 /** Interval of polls for the end of a blocked command; Docker drops output after two seconds. */
@@ -48,14 +48,14 @@ export class Output extends Readable {
 export async function pump(
   socket: Duplex,
   streams: { stdout: Output; stderr: Output },
-  { framed, local, hasEnded }: { framed: boolean; local: boolean; hasEnded: () => Promise<boolean> },
+  { framed, hasEnded }: { framed: boolean; hasEnded: () => Promise<boolean> },
 ): Promise<void> {
   const put = (source: 'stdout' | 'stderr', bytes: Buffer): void => {
     streams[source].put(isSmallPart(bytes) ? copyOf(bytes) : bytes);
   };
   const take = framed ? makeDemultiplexer(put) : (bytes: Buffer) => put('stdout', bytes);
   let mayWait = true;
-  for await (const chunk of local ? socket : chunksOf(socket, hasEnded)) {
+  for await (const chunk of socket) {
     take(chunk);
     for (const stream of [streams.stdout, streams.stderr]) {
       while (mayWait && stream.isFull) {
