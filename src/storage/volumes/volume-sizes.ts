@@ -7,19 +7,19 @@ const answer = z.object({
 });
 
 export interface VolumeSizes {
-  /** Null when the volume is absent, or was not counted. */
-  of(name: string, signal: AbortSignal): Promise<number | null>;
+  /** Null when the volume is absent. `uncounted`: the engine failed to read a file of it. */
+  of(name: string, signal: AbortSignal): Promise<number | 'uncounted' | null>;
 }
 
 export function makeVolumeSizes(client: DockerClient, at: { ageMs: number; now: () => number }): VolumeSizes {
-  let last: { atMs: number; sizes: Promise<Map<string, number>> } | null = null;
+  let last: { atMs: number; sizes: Promise<Map<string, number | 'uncounted'>> } | null = null;
 
-  async function read(signal: AbortSignal): Promise<Map<string, number>> {
+  async function read(signal: AbortSignal): Promise<Map<string, number | 'uncounted'>> {
     // Docker 20.10 ignores the type, and counts all that it holds.
     const { Volumes } = answer.parse(await client.get('/system/df?type=volume', signal));
     return new Map(
       (Volumes ?? []).flatMap(({ Name, UsageData }) =>
-        UsageData && UsageData.Size >= 0 ? [[Name, UsageData.Size] as const] : [],
+        UsageData ? [[Name, UsageData.Size < 0 ? 'uncounted' : UsageData.Size] as const] : [],
       ),
     );
   }

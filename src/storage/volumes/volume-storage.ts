@@ -18,6 +18,7 @@ import { DISK_KEY, diskLabels, diskOfKey, objectName } from '../disk-names.ts';
 import { largestShellEntries, shellFiles } from '../files.ts';
 import { requireDiskId } from '../layout.ts';
 import { makeFilesContainers } from './files-containers.ts';
+import { shellUsage } from './shell-usage.ts';
 import { withEngineFaults } from './volume-faults.ts';
 import type { VolumeOptions } from './volume-options.ts';
 import { makeVolumeSizes } from './volume-sizes.ts';
@@ -119,7 +120,8 @@ export function makeVolumeStorage(options: VolumeOptions): Storage {
     usage: (disk, signal) =>
       withEngineFaults(async () => {
         requireDiskId(disk);
-        return sizes.of(objectName(disk), signal);
+        const size = await sizes.of(objectName(disk), signal);
+        return size === 'uncounted' ? shellUsage(containers.shell(disk), signal) : size;
       }),
     allocation: async () => null,
     async largestEntries(disk, signal) {
