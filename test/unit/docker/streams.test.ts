@@ -35,7 +35,7 @@ test('an input that ends while output arrives over TLS loses none of it', async 
 
 const portOf = (server: Server): number => (server.address() as AddressInfo).port;
 
-/** Answers the first input with `RECORDS`, each a record of TLS, and the end of input with `end`. */
+/** Answers the first input with `RECORDS`, each a record of TLS, and its end with `end`. */
 async function startServer(): Promise<number> {
   const { certFile, keyFile } = authority.server;
   const certificate = { cert: readFileSync(certFile), key: readFileSync(keyFile) };
