@@ -2,9 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { nodePortOf } from '../../fixtures/first-launch.ts';
 import { until, type Client } from '../../fixtures/server-process.ts';
-import { startClusterServer, type ClusterServer } from './cluster-server.ts';
-
-const NAME = 'berth';
+import { NAMESPACE, startClusterServer, type ClusterServer } from './cluster-server.ts';
 
 let scene: ClusterServer;
 beforeAll(async () => {
@@ -20,15 +18,8 @@ async function serving(client: Client): Promise<{ instanceId: string; pod: strin
   });
   const instance = await scene.reaches(client, instanceId, 'Running');
   const { address: node, nodePort } = nodePortOf(instance, 8000);
-  const pod = await scene.cluster.kubectl([
-    'get',
-    'pod',
-    `${instanceId}-0`,
-    '-n',
-    NAME,
-    '-o',
-    'jsonpath={.status.podIP}',
-  ]);
+  const output = ['-o', 'jsonpath={.status.podIP}'];
+  const pod = await scene.cluster.kubectl(['get', 'pod', `${instanceId}-0`, '-n', NAMESPACE, ...output]);
   return { instanceId, pod, nodePort, node };
 }
 
@@ -41,7 +32,7 @@ test('instances reach those of their account alone, by address, name and node po
   const [ann, ben] = await Promise.all(['ann', 'ben'].map(async (name) => (await scene.account(name)).client));
   if (!ann || !ben) throw new Error('two accounts are needed');
   const [one, two, foreign] = await Promise.all([serving(ann), serving(ann), serving(ben)]);
-  const service = (instanceId: string): string => `${instanceId}-0.${instanceId}.${NAME}.svc.cluster.local`;
+  const service = (instanceId: string): string => `${instanceId}-0.${instanceId}.${NAMESPACE}.svc.cluster.local`;
   const answersOf = (client: Client, from: string, { instanceId, pod, node, nodePort }: typeof one) =>
     Promise.all(
       (

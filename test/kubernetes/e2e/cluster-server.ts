@@ -2,7 +2,7 @@
  * The whole program with a region on a real cluster. The server runs as a process of its own, with
  * the rights of `deploy/kubernetes/rbac.yaml`; users reach it by API, gateway and node ports.
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
@@ -23,8 +23,10 @@ import type { Addon } from '../cluster/components.ts';
 import { storageClass } from '../cluster/config.ts';
 import { busyboxImage } from '../engine/kubernetes-fixture.ts';
 
-const NAMESPACE = 'berth';
-const ROLE = path.join(import.meta.dirname, '../../../deploy/kubernetes/rbac.yaml');
+/** Namespace of the instances, and that of Berth's service account. */
+export const NAMESPACE = 'berth-instances';
+const HOME_NAMESPACE = 'berth';
+const MANIFESTS = path.join(import.meta.dirname, '../../../deploy/kubernetes');
 /** Names of a registry that nobody has: the nodes have the images. */
 const BUSYBOX = 'registry.test/busybox:1';
 const NOTEBOOK = { repo: 'registry.test/notebook', tag: '1' };
@@ -166,11 +168,11 @@ async function reaches(client: Client, instanceId: string, state: string): Promi
   throw new Error(`${instanceId} is not ${state}: ${JSON.stringify(answer.instance.instanceRuntimeInfo)}`);
 }
 
-/** Makes a service account with the documented rights in a new namespace. Returns its token. */
+/** Makes the documented service account with its rights. Returns its token. */
 async function makeAccount(cluster: Cluster): Promise<string> {
-  await cluster.kubectl(['create', 'namespace', NAMESPACE]);
-  await cluster.kubectl(['apply', '-n', NAMESPACE, '-f', '-'], await readFile(ROLE, 'utf8'));
-  const token = await cluster.kubectl(['create', 'token', 'berth', '-n', NAMESPACE]);
+  const applied = ['namespace.yaml', 'rbac.yaml'].map((file) => path.join(MANIFESTS, file));
+  for (const file of applied) await cluster.kubectl(['apply', '-f', file]);
+  const token = await cluster.kubectl(['create', 'token', 'berth', '-n', HOME_NAMESPACE]);
   // The admission of Pods needs it.
   await until(
     () => cluster.request('GET', `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/default`),
@@ -247,7 +249,12 @@ async function startInside(
 ): Promise<ServerProcess> {
   const folder = await mkdtemp(path.join(tmpdir(), 'berth-in-cluster-'));
   cleanups.push(() => rm(folder, { recursive: true }));
-  const files = { token: secret, 'ca.crt': cluster.ca, namespace: NAMESPACE, 'region.json': JSON.stringify(settings) };
+  const files = {
+    token: secret,
+    'ca.crt': cluster.ca,
+    namespace: HOME_NAMESPACE,
+    'region.json': JSON.stringify(settings),
+  };
   for (const [name, content] of Object.entries(files)) await writeFile(path.join(folder, name), content);
   const { hostname, port } = new URL(cluster.apiUrl);
   return startServerProcess({
