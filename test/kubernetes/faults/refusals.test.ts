@@ -1,5 +1,6 @@
 /** Starts that the cluster refuses or delays: the owner reads why, and they go on afterwards. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { defaultLimits } from '../../../src/domain/instance-states.ts';
 import { eventually } from '../../fixtures/control.ts';
 import type { Cluster } from '../cluster/cluster.ts';
 import {
@@ -36,6 +37,8 @@ test('an instance that fits on no node waits with the text of the scheduler', as
   const id = await scene.launch();
   try {
     expect(await scene.untilReason(id, 'NoCapacity')).toMatch(/no node of the cluster has room.*Insufficient cpu/);
+    // A start that no wait can mend ends with its last attempt.
+    await eventually(() => scene.refusals(id) > defaultLimits.maxAttempts + 1);
   } finally {
     await removePod(cluster, 'blocker');
   }
@@ -60,6 +63,21 @@ test('an instance over the quota of the namespace waits with the quota', async (
     await cluster.kubectl(['delete', 'quota', 'small', '-n', NAMESPACE]);
   }
   await converges(scene, id);
+});
+
+test('an image that no registry gives is retried with the registry named, and leaves nothing', async () => {
+  const scene = await makeFaultWorld(cluster);
+  const ref = '127.0.0.1:9/nobody/here:1';
+  const { offeredImages } = scene.world.running.control;
+  const offered = { name: 'away', ref, tags: [] };
+  const { image } = await offeredImages.create(scene.world.caller, offered, null);
+  const id = await scene.launch({ imageId: image.imageId });
+  expect(await scene.untilReason(id, 'BackOff')).toContain(`the registry of ${ref} does not answer`);
+  expect(await scene.charged(id)).toEqual([]);
+  await scene.end(id);
+  await eventually(
+    async () => !(await cluster.kubectl(['get', 'pods', '-n', NAMESPACE, '-o', 'name'])).includes('pod/'),
+  );
 });
 
 test('an instance whose claims do not bind waits for its disks, and goes on when they do', async () => {
