@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../../fixtures/control.ts';
-import { BERTH_IMAGE, buildBerthImage, docker } from './berth-image.ts';
+import { BERTH_IMAGE, buildBerthImage, docker } from '../../fixtures/berth-image.ts';
 
 const MIB = 1024 * 1024;
 const name = `berth-image-${randomUUID().slice(0, 8)}`;
