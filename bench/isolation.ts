@@ -5,7 +5,7 @@
 import { release } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { makeExhaustion, useNames, type Exhaustion, type Use } from '../test/docker/e2e/exhaustion.ts';
-import { makeSshUser } from '../test/docker/e2e/ssh-user.ts';
+import { makeSshUser } from '../test/fixtures/ssh-user.ts';
 import { bombs, keepKernelLimits } from '../test/fixtures/bombs.ts';
 import { startServerProcess } from '../test/fixtures/server-process.ts';
 import type { Bench } from './bench.ts';

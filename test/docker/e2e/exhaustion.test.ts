@@ -4,7 +4,7 @@ import { keepKernelLimits } from '../../fixtures/bombs.ts';
 import { IMAGE_DEADLINE_MS } from '../../fixtures/first-launch.ts';
 import { startServerProcess, type ServerProcess } from '../../fixtures/server-process.ts';
 import { makeExhaustion, type Exhaustion } from './exhaustion.ts';
-import { makeSshUser, type SshUser } from './ssh-user.ts';
+import { makeSshUser, type SshUser } from '../../fixtures/ssh-user.ts';
 
 const ATTACK_SECONDS = 90;
 const WORK_MS = 70_000;

@@ -3,7 +3,7 @@ import { bomb, bombs, useHost, type Bomb } from '../../fixtures/bombs.ts';
 import { firstLaunchRequest, nodePortOf, running } from '../../fixtures/first-launch.ts';
 import { runCell } from '../../fixtures/jupyter.ts';
 import { login, PASSWORD, until, type ServerProcess } from '../../fixtures/server-process.ts';
-import type { SshUser } from './ssh-user.ts';
+import type { SshUser } from '../../fixtures/ssh-user.ts';
 
 const VOLUME = '/root/volume';
 /** A process that gives back a million objects of the kernel ends late. */

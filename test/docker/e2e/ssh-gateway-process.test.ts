@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { IMAGE_DEADLINE_MS, launchFirst, nodePortOf, running } from '../../fixtures/first-launch.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
-import { makeSshUser, type SshUser } from './ssh-user.ts';
+import { makeSshUser, type SshUser } from '../../fixtures/ssh-user.ts';
 
 let server: ServerProcess;
 let client: Client;

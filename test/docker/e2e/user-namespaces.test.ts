@@ -15,7 +15,7 @@ import { firstLaunchRequest, nodePortOf, running } from '../../fixtures/first-la
 import { runCell } from '../../fixtures/jupyter.ts';
 import { login, startServerProcess, until, type Client, type ServerProcess } from '../../fixtures/server-process.ts';
 import { shell } from './container-shell.ts';
-import { makeSshUser, type SshUser } from './ssh-user.ts';
+import { makeSshUser, type SshUser } from '../../fixtures/ssh-user.ts';
 import { startOwnEngine, type OwnEngine } from './test-engine.ts';
 
 const run = promisify(execFile);
