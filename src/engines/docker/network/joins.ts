@@ -8,9 +8,9 @@
  */
 import net from 'node:net';
 import type { ContainerInspectInfo } from 'dockerode';
-import { EngineFault, type FaultKind } from '../../../domain/engine-fault.ts';
 import type { InstanceId } from '../../../domain/ids.ts';
 import type { InstanceAddress, InstanceNetwork, NetworkListener } from '../../contract.ts';
+import { noAddress, openingFault, runEnded } from '../../network-faults.ts';
 import type { RunEnds } from '../container/run-ends.ts';
 import { faultOf } from '../../../docker/faults.ts';
 import { resolveName } from './names.ts';
@@ -41,7 +41,7 @@ export function joinNetwork(
 
   const checkOpen = (signal: AbortSignal): void => {
     if (signal.aborted) throw faultOf(signal.reason);
-    if (closed) throw closedFault();
+    if (closed) throw runEnded();
   };
 
   /** Destroys the socket with the run; the caller may ignore its errors. */
@@ -62,9 +62,9 @@ export function joinNetwork(
       const target = await resolveName(at.host, files);
       checkOpen(signal);
       const socket = await child.open({ connect: { ...target, port: at.port } }, signal).catch(explain(at));
-      if (!(socket instanceof net.Socket)) throw closedFault();
+      if (!(socket instanceof net.Socket)) throw runEnded();
       track(socket);
-      if (closed) throw closedFault();
+      if (closed) throw runEnded();
       return socket;
     },
 
@@ -77,7 +77,7 @@ export function joinNetwork(
       };
       const request: SocketRequest = { listen: { host, port: at.port }, onEarly: accept };
       const server = await child.open(request, signal).catch(explain(at));
-      if (!(server instanceof net.Server)) throw closedFault();
+      if (!(server instanceof net.Server)) throw runEnded();
       const closeServer = (): void => {
         servers.delete(server);
         server.close();
@@ -86,7 +86,7 @@ export function joinNetwork(
       server.on('connection', accept).on('error', closeServer);
       if (closed) {
         closeServer();
-        throw closedFault();
+        throw runEnded();
       }
       const address = server.address();
       return { port: typeof address === 'object' && address !== null ? address.port : at.port, close: closeServer };
@@ -97,35 +97,8 @@ export function joinNetwork(
   };
 }
 
-const closedFault = (): EngineFault =>
-  new EngineFault('unreachable', 'this run of the instance has ended', { retry: false });
-
-const noAddress = ({ host }: InstanceAddress, cause?: unknown): EngineFault =>
-  new EngineFault(
-    'rejected',
-    `${host} is not an address of the instance; send one of its addresses, or none to listen on all`,
-    {
-      retry: false,
-      cause,
-    },
-  );
-
 const explain =
-  ({ host, port }: InstanceAddress) =>
+  (at: InstanceAddress) =>
   (error: unknown): never => {
-    if (!(error instanceof OpenError)) throw error;
-    const fault = (kind: FaultKind, text: string, retry: boolean): EngineFault =>
-      new EngineFault(kind, text, { retry, cause: error });
-    switch (error.code) {
-      case 'ECONNREFUSED':
-        throw fault('busy', `nothing listens on port ${port} of ${host} (yet)`, true);
-      case 'EADDRINUSE':
-        throw fault('busy', `port ${port} of the instance is taken`, true);
-      case 'EADDRNOTAVAIL':
-        throw noAddress({ host, port }, error);
-      case 'ENOTFOUND':
-        throw fault('not_found', `the instance cannot resolve the host name ${host}`, false);
-      default:
-        throw fault('unreachable', `the instance has no route to port ${port} of ${host}`, true);
-    }
+    throw error instanceof OpenError ? openingFault(at, error.code, error) : error;
   };

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { z } from 'zod';
 import { EngineFault } from '../../../domain/engine-fault.ts';
 import { faultOf } from '../../../docker/faults.ts';
+import { tooManyConnections } from '../../network-faults.ts';
 import type { NameTarget } from './names.ts';
 
 const PROGRAM = path.join(import.meta.dirname, 'child.mjs');
@@ -92,7 +93,7 @@ export function makeNetworkChild(options: NetworkChildOptions): NetworkChild {
       if (signal.aborted) throw faultOf(signal.reason);
       clearTimeout(idle);
       const child = (current ??= startChild(options, forget));
-      if (child.pending.size >= MAX_REQUESTS) throw tooMany();
+      if (child.pending.size >= MAX_REQUESTS) throw tooManyConnections();
       const id = ++lastId;
       const answer = Promise.withResolvers<net.Socket | net.Server>();
       const cancel = (): void => {
@@ -222,8 +223,3 @@ const silentChild = (ms: number): EngineFault =>
 
 const notEntered = (): EngineFault =>
   new EngineFault('rejected', "Berth could not enter the instance's network", { retry: true });
-
-const tooMany = (): EngineFault =>
-  new EngineFault('no_capacity', 'too many connections to the instance are being opened at once; try again', {
-    retry: true,
-  });
