@@ -119,6 +119,14 @@ const kubernetesEngine = named(
       .strictObject({ image: z.string().min(1).max(500).describe('Image of a Docker daemon') })
       .describe('Docker inside by a privileged container beside the instance; by default there is none')
       .optional(),
+    networkImage: z
+      .string()
+      .min(1)
+      .max(500)
+      .describe(
+        'Image with a shell and `node` 22 or newer, such as `node:24-slim`, which the nodes can pull without a login: runs beside instances without sshd to serve their ssh; by default these have none',
+      )
+      .optional(),
   }),
 );
 const dockerEngine = named(

@@ -59,4 +59,9 @@ export interface KubernetesEngineSettings {
   runtimeClasses?: string[] | undefined;
   /** Image of a Docker daemon that runs privileged beside an instance; absent: no Docker inside. */
   privilegedDocker?: { image: string } | undefined;
+  /**
+   * Image with a shell and `node`, version 22 or newer, such as Berth's own: runs beside instances
+   * whose network Berth joins, as for ssh. Absent: no ssh for images without sshd.
+   */
+  networkImage?: string | undefined;
 }

@@ -8,6 +8,7 @@ import type { KubernetesEngineSettings } from '../../domain/kubernetes-settings.
 import type { Capabilities, Probe } from '../contract.ts';
 import { NOT_ENFORCED } from './account-networks.ts';
 import type { ClusterContext } from './cluster-context.ts';
+import { NO_NETWORK_IMAGE } from './network/pod-network.ts';
 import { milliOf, quantityOf } from './state/quantity.ts';
 
 const NODES_MS = 60_000;
@@ -125,7 +126,7 @@ function gpusOf({ metadata, status }: Node, gpus: KubernetesEngineSettings['gpus
 const OF_NODES = 'the nodes of a cluster set this limit for all Pods';
 
 function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capabilities {
-  const { networkPolicies, privilegedDocker, userNamespaces, runtimeClasses = [] } = settings;
+  const { networkPolicies, privilegedDocker, networkImage, userNamespaces, runtimeClasses = [] } = settings;
   return {
     rootDiskLimit: 'none',
     keepsRootDisk: false,
@@ -142,8 +143,9 @@ function capabilitiesOf(settings: KubernetesEngineSettings, gpus: boolean): Capa
       'a cluster has no call that saves the root disk of a Pod; build images elsewhere and push them to a registry',
     gpus,
     dial: true,
-    joinNetwork: false,
-    whyNoJoinNetwork: 'programs outside of a Pod cannot enter its network; use an image with sshd for ssh',
+    ...(networkImage === undefined
+      ? { joinNetwork: false, whyNoJoinNetwork: NO_NETWORK_IMAGE }
+      : { joinNetwork: true }),
     listenUnix: false,
     whyNoListenUnix: 'files of a Pod that change are mounted by its node, which is no place for sockets of Berth',
     processLimit: false,

@@ -7,6 +7,7 @@
  * - `manifests/`: objects from specs and settings, as pure functions.
  * - `state/`: what objects say: observations, reasons of failures, changes of Pods.
  * - `inside/`: commands in an instance, logs, ports.
+ * - `network/`: connections and listeners in an instance's network.
  * - here: the verbs. Begin with `instance-starts.ts`.
  */
 import { makeKeyedMutex } from '../../async/mutex.ts';
@@ -34,6 +35,7 @@ import { destroyInstance, haltInstance } from './instance-ends.ts';
 import { makeObserve } from './instance-observations.ts';
 import { ensureInstance } from './instance-starts.ts';
 import { discard, listOwned } from './owned-objects.ts';
+import { joinNetwork } from './network/pod-network.ts';
 import { ownedSelector } from './manifests/object-names.ts';
 import { makePodChanges } from './state/pod-changes.ts';
 
@@ -125,7 +127,7 @@ export function makeKubernetesEngine({ cluster, installation, settings, log }: K
     openExec: (id, request, signal) => openCommand({ context, id, request, signal }),
     exec: (id, command, signal) => withFaults(() => runInside(context, id, command, signal)),
     dial: (id, port, signal) => dialPort(context, id, port, signal),
-    joinNetwork: (_id, signal) => unsupported(signal, 'programs outside of a Pod cannot enter its network'),
+    joinNetwork: (id, signal) => withFaults(() => joinNetwork(context, id, signal)),
     listenUnix: (_id, _onConnection, signal) => unsupported(signal, 'a Pod has no folder for sockets of Berth'),
     usage: makeClusterUsage(context),
     rootDiskSpace: (signal) => withFaults(async () => (signal.throwIfAborted(), null)),

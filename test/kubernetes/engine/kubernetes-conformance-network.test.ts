@@ -2,4 +2,4 @@
 import { describeConformance } from '../../conformance/engine.ts';
 import { makeKubernetesFixture } from './kubernetes-fixture.ts';
 
-describeConformance('kubernetes', makeKubernetesFixture, 'network');
+describeConformance('kubernetes', () => makeKubernetesFixture({ joinsNetworks: true }), 'network');

@@ -23,6 +23,7 @@ import { deadline, until } from '../../conformance/subject.ts';
 import { startCluster, type Cluster } from '../cluster/cluster.ts';
 import type { Addon } from '../cluster/components.ts';
 import { imageArchive } from '../cluster/image-archive.ts';
+import { networkImageArchive } from './network-image.ts';
 
 const run = promisify(execFile);
 
@@ -42,16 +43,20 @@ export interface KubernetesFixture extends Fixture {
 export interface FixtureOptions {
   settings?: Partial<KubernetesEngineSettings>;
   addons?: readonly Addon[];
+  /** Whether the region has a `networkImage`. */
+  joinsNetworks?: boolean;
 }
 
 export async function makeKubernetesFixture({
   settings: given = {},
   addons = ['networkPolicy'],
+  joinsNetworks = false,
 }: FixtureOptions = {}): Promise<KubernetesFixture> {
   const cluster = await startCluster({ addons });
   const folder = await mkdtemp(path.join(tmpdir(), 'berth-kubernetes-'));
   const installation = randomUUID();
   const namespace = `berth-${installation.slice(0, 8)}`;
+  const networkImage = `berth.local/test-network:${installation}`;
   const settings: KubernetesEngineSettings = {
     kind: 'kubernetes',
     login: 'token',
@@ -65,6 +70,7 @@ export async function makeKubernetesFixture({
     podRanges: ['10.98.0.0/16'],
     // Connections of this machine come from its side of the node's link.
     peers: [{ cidr: `${cluster.nodeAddress.replace(/\d+$/, '')}0/24` }],
+    ...(joinsNetworks ? { networkImage } : {}),
     ...given,
   };
   const engines: Engine[] = [];
@@ -96,6 +102,7 @@ export async function makeKubernetesFixture({
   });
   const imageRef = `berth.local/test-busybox:${installation}`;
   await cluster.importImage(await busyboxImage(imageRef));
+  if (joinsNetworks) await cluster.importImage(await networkImageArchive(networkImage));
 
   const neighbourOf = (kind: 'statefulSets' | 'networkPolicies', name: string, uid: string | undefined): Neighbour => {
     const neighbour: Neighbour = {
@@ -225,7 +232,7 @@ export async function makeKubernetesFixture({
     generationFollows: 'ensure',
     lacks: {
       dockerInside: 'the region of the tests allows no privileged sidecars',
-      joinNetwork: 'a capability that clusters lack',
+      ...(joinsNetworks ? {} : { joinNetwork: 'the region has no "networkImage"' }),
       listenUnix: 'a capability that clusters lack',
       saveImage: 'a capability that clusters lack',
       processLimit: 'a capability that clusters lack',
@@ -261,15 +268,36 @@ export async function busyboxImage(name: string): Promise<Readable> {
   });
 }
 
-/** The first process of the container `main`: PID 1 of its namespace, in a group of the Pod. */
-async function mainProcessOf(podUid: string): Promise<number> {
+export interface PodProcess {
+  pid: number;
+  /** PID 1 of its container. */
+  isFirst: boolean;
+  user: number;
+  program: string;
+}
+
+/** Processes of the Pod's containers, by its control groups. */
+export async function processesOf(podUid: string): Promise<PodProcess[]> {
+  const found: PodProcess[] = [];
   for (const entry of await readdir('/proc')) {
     if (!/^\d+$/.test(entry)) continue;
     const read = (file: string): Promise<string> => readFile(`/proc/${entry}/${file}`, 'utf8').catch(() => '');
     if (!(await read('cgroup')).includes(podUid)) continue;
-    const isFirst = /^NSpid:.*\t1$/m.test(await read('status'));
-    const program = await readlink(`/proc/${entry}/exe`).catch(() => '');
-    if (isFirst && !program.endsWith('/pause')) return Number(entry);
+    const status = await read('status');
+    found.push({
+      pid: Number(entry),
+      isFirst: /^NSpid:.*\t1$/m.test(status),
+      user: Number(/^Uid:\t(\d+)/m.exec(status)?.[1]),
+      program: await readlink(`/proc/${entry}/exe`).catch(() => ''),
+    });
   }
-  throw new Error(`no process of the Pod ${podUid} was found`);
+  return found;
+}
+
+/** The first process of the container `main`. */
+async function mainProcessOf(podUid: string): Promise<number> {
+  const processes = await processesOf(podUid);
+  const main = processes.find(({ isFirst, user, program }) => isFirst && user === 0 && !program.endsWith('/pause'));
+  if (main === undefined) throw new Error(`no process of the Pod ${podUid} was found`);
+  return main.pid;
 }

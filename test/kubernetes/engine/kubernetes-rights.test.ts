@@ -15,7 +15,7 @@ let subject: Subject;
 let engine: Engine;
 
 beforeAll(async () => {
-  fixture = await makeKubernetesFixture();
+  fixture = await makeKubernetesFixture({ joinsNetworks: true });
   const { cluster, settings, installation } = fixture;
   const { namespace } = settings;
   const role = (await readFile(ROLE, 'utf8')).replaceAll(/namespace: berth(-instances)?$/gm, `namespace: ${namespace}`);
@@ -51,6 +51,9 @@ test('is enough for every verb', async () => {
   });
   expect((await subject.exec(spec.id, 'cat', '/etc/berth/note')).stdout).toBe('new');
   (await subject.dial(spec.id, 7000)).destroy();
+  const network = await engine.joinNetwork(spec.id, deadline());
+  (await network.connect({ host: '127.0.0.1', port: 7000 }, deadline())).destroy();
+  network.close();
   await Array.fromAsync(await engine.logs(spec.id, 'console', {}, deadline()));
   const usage = await engine.usage([spec.id], deadline());
   expect(usage.get(spec.id)?.memoryBytes).toBeGreaterThan(0);

@@ -10,6 +10,7 @@ import { controlSecret, filesDigest } from '../../../src/engines/kubernetes/mani
 import { headlessService, portsService } from '../../../src/engines/kubernetes/manifests/instance-services.ts';
 import { instanceSet } from '../../../src/engines/kubernetes/manifests/instance-set.ts';
 import { accountPolicy, portsPolicy } from '../../../src/engines/kubernetes/manifests/network-rules.ts';
+import { networkContainer } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { labelsFor } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { pullerPod } from '../../../src/engines/kubernetes/manifests/puller-pod.ts';
 import { dockerConfig, pullSecret } from '../../../src/engines/kubernetes/manifests/pull-secret.ts';
@@ -115,6 +116,14 @@ describe('an instance', () => {
       setOf({ docker }, { privilegedDocker: { image: 'registry.example/docker-inside:1' } }),
     );
     expect(setOf({ docker }).spec?.template.spec?.initContainers).toBeUndefined();
+  });
+
+  test('opens port 22 to the network container where the region has one', () => {
+    const networkImage = 'registry.example/berth:1';
+    const { securityContext } = setOf({}, { networkImage }).spec?.template.spec ?? {};
+    expectManifests('network-container', { securityContext }, networkContainer('berth-network-1', networkImage));
+    expect(setOf().spec?.template.spec).not.toHaveProperty('securityContext');
+    expect(networkContainer('berth-network-1', 'berth.local/network:1').imagePullPolicy).toBe('Never');
   });
 
   test('has the login of its own registry alone', () => {

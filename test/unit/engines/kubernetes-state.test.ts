@@ -1,6 +1,7 @@
 /** Observations and reasons of failures from the objects of a cluster. */
 import { describe, expect, test } from 'vitest';
 import type { Pod, StatefulSet } from '../../../src/kubernetes/api-objects.ts';
+import { networkContainerOf } from '../../../src/engines/kubernetes/manifests/network-container.ts';
 import { milliOf, quantityOf } from '../../../src/engines/kubernetes/state/quantity.ts';
 import { isRunning, observationOf } from '../../../src/engines/kubernetes/state/run-state.ts';
 import {
@@ -344,6 +345,76 @@ describe('a Pod that may not be created', () => {
     expect(creationFailureOf([event('exceeded quota: small', '2026-11-24T02:00:00Z')], atMs)).toBeNull();
     expect(creationFailureOf([{ ...event('x'), reason: 'SuccessfulCreate' }], atMs)).toBeNull();
     expect(creationFailureOf([], atMs)).toBeNull();
+  });
+});
+
+describe('the network container of a Pod', () => {
+  const image = 'registry.example/berth:1';
+  type State = NonNullable<ContainerStatus['state']>;
+  /** Each container with its state; undefined before the node has seen it. */
+  const stateOf = (...states: (State | undefined)[]) =>
+    networkContainerOf(
+      {
+        spec: {
+          containers: [],
+          ephemeralContainers: [
+            { name: 'debugger-1', image: 'busybox' },
+            ...states.map((_, index) => ({ name: `berth-network-${index + 1}`, image })),
+          ],
+        },
+        status: {
+          ephemeralContainerStatuses: states.flatMap((state, index) =>
+            state === undefined
+              ? []
+              : [{ name: `berth-network-${index + 1}`, image, imageID: '', ready: false, restartCount: 0, state }],
+          ),
+        },
+      },
+      image,
+    );
+  const runs = { running: { startedAt: at } };
+  const waits = (reason: string, message?: string): State => ({
+    waiting: message === undefined ? { reason } : { reason, message },
+  });
+
+  test.for([
+    { what: 'is added to a Pod without one', states: [], is: { kind: 'absent', nextName: 'berth-network-1' } },
+    { what: 'is awaited before the node has seen it', states: [undefined], is: { kind: 'starting', failure: null } },
+    {
+      what: 'is awaited while it starts',
+      states: [waits('ContainerCreating')],
+      is: { kind: 'starting', failure: null },
+    },
+    {
+      what: 'says why its image is missing',
+      states: [waits('ErrImagePull', 'no such image')],
+      is: { kind: 'starting', failure: 'no such image' },
+    },
+    { what: 'is used while it runs', states: [runs], is: { kind: 'running', name: 'berth-network-1' } },
+    {
+      what: 'is followed by another after its end',
+      states: [terminated(137, 'OOMKilled')],
+      is: { kind: 'absent', nextName: 'berth-network-2' },
+    },
+    {
+      what: 'is the last one',
+      states: [terminated(137), runs],
+      is: { kind: 'running', name: 'berth-network-2' },
+    },
+    {
+      what: 'is not added without end',
+      states: Array.from({ length: 20 }, () => terminated(137)),
+      is: { kind: 'exhausted' },
+    },
+  ])('$what', ({ states, is }) => {
+    expect(stateOf(...states)).toEqual(is);
+  });
+
+  test('is replaced where it does not start and the region has another image', () => {
+    const pod: Pod = {
+      spec: { containers: [], ephemeralContainers: [{ name: 'berth-network-1', image: 'registry.example/wrong:1' }] },
+    };
+    expect(networkContainerOf(pod, image)).toEqual({ kind: 'absent', nextName: 'berth-network-2' });
   });
 });
 

@@ -72,6 +72,7 @@ function podSpecOf(spec: EngineSpec, { settings, hasPullSecret }: PodContext): P
     ...(spec.runtime === undefined ? {} : { runtimeClassName: spec.runtime }),
     ...priorityOf(spec, settings),
     ...placementOf(spec, settings),
+    ...lowPortsOf(settings),
     ...(spec.dns === undefined ? {} : { dnsPolicy: 'None', dnsConfig: { nameservers: [...spec.dns] } }),
     ...(hasPullSecret ? { imagePullSecrets: [{ name: pullSecretName(spec.id) }] } : {}),
     ...(docker === null ? {} : { initContainers: [docker.container] }),
@@ -173,6 +174,12 @@ function priorityOf(
   const name = spot === true ? spotPriorityClass : priorityClass;
   return name === undefined ? {} : { priorityClassName: name };
 }
+
+/** An unprivileged process listens on port 22 for Berth (`network-container.ts`). */
+const lowPortsOf = ({ networkImage }: KubernetesEngineSettings): Pick<PodSpec, 'securityContext'> =>
+  networkImage === undefined
+    ? {}
+    : { securityContext: { sysctls: [{ name: 'net.ipv4.ip_unprivileged_port_start', value: '0' }] } };
 
 function placementOf(
   { gpus, gpuName }: EngineSpec,
