@@ -30,6 +30,7 @@ import (
 
 // Mark of a packet that an address block with exceptions lets pass.
 const passMark = "0x10000/0x10000"
+const noMark = "0x0/0x10000"
 
 type cluster struct {
 	pods       []*core.Pod
@@ -148,6 +149,10 @@ func (c *cluster) isolate(r *ruleset, pod *core.Pod, direction networking.Policy
 			!slices.Contains(policy.Spec.PolicyTypes, direction) {
 			continue
 		}
+		if !isIsolated {
+			// The chain of the other end may have set the mark.
+			r.add("-A %s -j MARK --set-xmark %s", chain, noMark)
+		}
 		isIsolated = true
 		if direction == networking.PolicyTypeIngress {
 			for _, rule := range policy.Spec.Ingress {
@@ -205,7 +210,6 @@ func (r *ruleset) restoreInput(before []string) string {
 		fmt.Fprintf(&b, ":%s - [0:0]\n", chain)
 	}
 	b.WriteString("-A POLICY -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n")
-	b.WriteString("-A POLICY -j MARK --set-xmark 0x0/0x10000\n")
 	for _, line := range append(slices.Clone(r.jumps), r.rules...) {
 		b.WriteString(line + "\n")
 	}
