@@ -1,5 +1,6 @@
 /** The whole program with a cluster as a region: from a launch to an empty namespace. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { longTest } from '../../fixtures/long-test.ts';
 import { until } from '../../fixtures/server-process.ts';
 import { startClusterServer, type ClusterServer } from './cluster-server.ts';
 
@@ -12,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene?.stop());
 
-test('an instance keeps its disks over a stop, serves a port, and leaves nothing after its end', async () => {
+longTest('an instance keeps its disks over a stop, serves a port, and leaves nothing after its end', async () => {
   const { admin: client, region, server } = scene;
   const { volume } = await client.createVolume({ name: 'kept', sizeGB: 1, region, volumeType: 'filesystem' });
   const mount = { mountPath: '/mnt/kept', remoteStorageName: 'kept', remoteStorageId: volume.id, type: 'filesystem' };
