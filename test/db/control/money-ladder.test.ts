@@ -71,7 +71,7 @@ const setMoney = ({ store }: World, { accountId }: Caller, dollars: number) =>
   store.write((tx) =>
     tx
       .updateTable('account')
-      .set({ balanceMicros: dollars * 1e6 })
+      .set({ balanceMicros: Math.round(dollars * 1e6) })
       .where('id', '=', accountId)
       .execute(),
   );
