@@ -11,7 +11,6 @@ import { makeSshFronts, type SshFronts } from '../../../src/edge/ssh/fronts.ts';
 import type { EngineSpec } from '../../../src/engines/contract.ts';
 import { podName } from '../../../src/engines/kubernetes/manifests/object-names.ts';
 import { resources } from '../../../src/kubernetes/api-resources.ts';
-import { longTest } from '../../fixtures/long-test.ts';
 import { freePort, makeSshUser, type Ran, type SshUser } from '../../fixtures/ssh-user.ts';
 import { deadline, expectFault, loopbackPort, makeSubject, until, type Subject } from '../../conformance/subject.ts';
 import { makeKubernetesFixture, processesOf, type KubernetesFixture } from './kubernetes-fixture.ts';
@@ -87,7 +86,7 @@ test('a command over a node port has its output, input and exit code, and -L rea
   await forwarded.ended;
 });
 
-longTest('a terminal has its size, -R is reached from inside, and large transfers arrive whole', async () => {
+test('a terminal has its size, -R is reached from inside, and large transfers arrive whole', async () => {
   await untilServed();
   // The API sets the size after the command's start.
   const sized = '$SSH -tt "until stty size 2>/dev/null | grep . ; do sleep 0.1; done; exit 3"';
@@ -107,7 +106,7 @@ longTest('a terminal has its size, -R is reached from inside, and large transfer
   expect(await user.sh(nodePort, line)).toEqual({ code: 0, stdout: 'same\n', stderr: '' });
 });
 
-longTest('is served again, with the same host key, after a restart of the instance', async () => {
+test('is served again, with the same host key, after a restart of the instance', async () => {
   await untilServed();
   const key = await user.knownHost(nodePort);
   const open = user.begin(nodePort, "$SSH 'echo on; sleep 600'");
@@ -119,7 +118,7 @@ longTest('is served again, with the same host key, after a restart of the instan
   expect(await user.knownHost(nodePort)).toBe(key);
 });
 
-longTest('is served again by another container after the network container was killed', async () => {
+test('is served again by another container after the network container was killed', async () => {
   await untilServed();
   const containers = async (): Promise<string[]> => {
     const pod = await fixture.client.get(resources.pods, podName(spec.id), deadline());
@@ -138,7 +137,7 @@ longTest('is served again by another container after the network container was k
   expect(await containers()).toEqual(['berth-network-1 terminated', 'berth-network-2 running']);
 });
 
-longTest('a front takes port 22 over from another Berth that has ended', async () => {
+test('a front takes port 22 over from another Berth that has ended', async () => {
   await untilServed();
   await fronts.stop();
   const other = await fixture.make();
@@ -150,31 +149,28 @@ longTest('a front takes port 22 over from another Berth that has ended', async (
   await before.stop();
 });
 
-longTest(
-  'is refused with the setting’s name without a network image, and with the reason for one that is missing',
-  async () => {
-    const without = await fixture.make({ settings: { networkImage: undefined } });
-    const { capabilities } = await without.probe(deadline());
-    expect(capabilities).toMatchObject({
-      joinNetwork: false,
-      whyNoJoinNetwork: expect.stringContaining('networkImage') as string,
-    });
-    expect((await expectFault(without.joinNetwork(spec.id, deadline()), 'rejected')).message).toContain('networkImage');
+test('is refused with the setting’s name without a network image, and with the reason for one that is missing', async () => {
+  const without = await fixture.make({ settings: { networkImage: undefined } });
+  const { capabilities } = await without.probe(deadline());
+  expect(capabilities).toMatchObject({
+    joinNetwork: false,
+    whyNoJoinNetwork: expect.stringContaining('networkImage') as string,
+  });
+  expect((await expectFault(without.joinNetwork(spec.id, deadline()), 'rejected')).message).toContain('networkImage');
 
-    const image = 'berth.local/not-there:1';
-    const missing = await fixture.make({ settings: { networkImage: image } });
-    const fresh = subject.spec();
-    await subject.ensure(fresh);
-    const fault = await expectFault(missing.joinNetwork(fresh.id, deadline()), 'rejected');
-    expect(fault.message).toContain(`"networkImage" ${image} does not start`);
-    expect(fault.retry).toBe(true);
+  const image = 'berth.local/not-there:1';
+  const missing = await fixture.make({ settings: { networkImage: image } });
+  const fresh = subject.spec();
+  await subject.ensure(fresh);
+  const fault = await expectFault(missing.joinNetwork(fresh.id, deadline()), 'rejected');
+  expect(fault.message).toContain(`"networkImage" ${image} does not start`);
+  expect(fault.retry).toBe(true);
 
-    // Any image with a shell starts, and has no Node.js.
-    const odd = await fixture.make({ settings: { networkImage: fixture.imageRef } });
-    const unfit = await expectFault(odd.joinNetwork(fresh.id, deadline()), 'rejected');
-    expect(unfit.message).toContain('needs a shell and node 22 or newer');
-    // The image of the region's settings is put right.
-    const network = await fixture.engine.joinNetwork(spec.id, deadline());
-    network.close();
-  },
-);
+  // Any image with a shell starts, and has no Node.js.
+  const odd = await fixture.make({ settings: { networkImage: fixture.imageRef } });
+  const unfit = await expectFault(odd.joinNetwork(fresh.id, deadline()), 'rejected');
+  expect(unfit.message).toContain('needs a shell and node 22 or newer');
+  // The image of the region's settings is put right.
+  const network = await fixture.engine.joinNetwork(spec.id, deadline());
+  network.close();
+});
