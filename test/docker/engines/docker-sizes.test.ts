@@ -98,7 +98,8 @@ describe('an instance with whole processors', () => {
     expect((await output(spec, command)).split('\n')).toEqual(['1', '1', '1 1 True', '1', '1']);
     expect(await memoryMiB(spec)).toBe('700');
     expect(await output(spec, "free -m | awk '/^Swap/ { print $2 }'")).toBe('0');
-    expect(fixture.warnings).toEqual([]);
+    // Limits of the kernel are whatever this host has.
+    expect(fixture.warnings.filter((line) => !line.includes('limits of its kernel'))).toEqual([]);
   });
 
   longTest('cannot change what it sees', async () => {
