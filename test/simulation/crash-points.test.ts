@@ -9,7 +9,7 @@ import { atLevel } from '../fixtures/level.ts';
 import { failedRuns, runCase } from './failures.ts';
 
 const isTried = (at: number, nth: number): boolean =>
-  atLevel({ short: at % 12 === nth % 12, long: at % 3 !== nth % 3, soak: true });
+  atLevel({ short: at % 24 === nth % 24, long: at % 3 !== nth % 3, soak: true });
 const OF_INSTANCES = ['commit instance', 'engine ensure', 'hint'];
 const tellsOfInstances = (story: string[]): boolean => story.some((line) => line.includes('launch'));
 

@@ -33,10 +33,9 @@ const quick = new Set([
   'drivers-are-those-of-the-first-region',
   'a-lost-engine-ends-all-sweeps',
 ]);
-/** Level short: faults of data, leases, engine calls and money. */
+/** Level short: faults of data, engine calls and money. */
 const quickest = new Set([
   'commits-are-not-synced',
-  'a-superseded-reconcile-is-not-aborted',
   'the-engine-is-called-before-the-allotment-is-stored',
   'a-minute-is-charged-twice',
 ]);

@@ -5,7 +5,7 @@ import { runAll, stopThreads } from './worker-pool.ts';
 
 afterAll(stopThreads);
 
-const names = ['seed:1', 'seed:2', 'seed:7', 'seed:11', 'seed:19', 'crash:1:100', 'twice:0:3'];
+const names = ['seed:1', 'seed:2', 'seed:7', 'crash:1:100', 'twice:0:3'];
 
 async function traces(order: readonly string[]): Promise<Map<string, string>> {
   const found = new Map<string, string>();
