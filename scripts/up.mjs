@@ -6,6 +6,7 @@
  */
 import { readArguments } from './lib/arguments.mjs';
 import { ensureDependencies } from './lib/dependencies.mjs';
+import { ensureConsole } from './lib/console.mjs';
 import { usualAddress } from './lib/engine-address.mjs';
 import { ensureEngine } from './lib/engine.mjs';
 import { envWithNode, findNode24 } from './lib/node24.mjs';
@@ -21,6 +22,7 @@ await runCommand(async () => {
   readArguments(USAGE);
   await ensureDependencies();
   const node = findNode24();
+  await ensureConsole(node);
   const env = envWithNode(node);
   if ((env['BERTH_ENGINE'] ?? 'docker') === 'docker') {
     const engine = await ensureEngine();

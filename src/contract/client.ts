@@ -148,8 +148,9 @@ export function makeClient({ baseUrl, fetch: send = globalThis.fetch, credential
     const url = new URL(root + path, page);
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     const { headers, credentials } = asCaller('*/*');
+    // The types of browsers have no headers, which Node's WebSocket takes.
     return credentials === 'omit'
-      ? new WebSocket(url, { protocols: [protocol], headers })
+      ? Reflect.construct(WebSocket, [url, { protocols: [protocol], headers }])
       : new WebSocket(url, protocol);
   };
   const throwRefusal = async (path: string): Promise<never> => {

@@ -81,6 +81,8 @@ export interface ServerOptions {
 }
 
 const FIRST_PROBE_MS = 5_000;
+/** Built by `npm run up` and by the Dockerfile. */
+const CONSOLE_FOLDER = join(import.meta.dirname, '../../dist/console');
 
 /** Ends one part of the server. The parts end in reverse order of their start. */
 type Cleanup = () => Promise<unknown>;
@@ -345,6 +347,7 @@ async function listenApi({ config, log, running, addresses }: Parts, cleanups: C
     loginProvider: await openLoginProvider(config, log, addresses.apiUrl),
     connections,
     addressRate: config.addressRate,
+    consoleFolder: CONSOLE_FOLDER,
     strictTransport: config.strictTransport && tls !== null && addresses.gatewayUrl.startsWith('https:'),
   });
   await api.listen({ host: config.listen.host, port: config.listen.port });

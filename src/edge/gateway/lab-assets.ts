@@ -5,7 +5,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
-import { acceptsGzip } from '../http/compression.ts';
+import { accepts } from '../http/compression.ts';
 import { badRequest, noSuchFile, sendAnswer } from './answers.ts';
 import { abort, type ClientRequest, type ClientResponse } from './client-exchange.ts';
 import type { Head } from './head.ts';
@@ -76,7 +76,7 @@ export class LabAssets {
     if (build === undefined || type === undefined || !build.files.has(file))
       return sendAnswer(req, res, noSuchFile(), head.accept);
     const packed = `${file}.gz`;
-    const isPacked = build.files.has(packed) && acceptsGzip(head.acceptEncoding ?? undefined);
+    const isPacked = build.files.has(packed) && accepts(head.acceptEncoding ?? undefined, 'gzip');
     const etag = `"${name}${isPacked ? '-gzip' : ''}"`;
     const headers = ['Cache-Control', 'public, max-age=31536000, immutable', 'ETag', etag, 'Vary', 'Accept-Encoding'];
     headers.push('X-Content-Type-Options', 'nosniff', 'Cross-Origin-Resource-Policy', 'same-origin');

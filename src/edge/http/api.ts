@@ -15,6 +15,7 @@ import { makeAddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { mountBookFile } from './book-downloads.ts';
+import { mountConsole } from './console-files.ts';
 import { mountCors } from './cors.ts';
 import { mountEventStream } from './event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
@@ -90,6 +91,8 @@ export interface ApiOptions {
   /** Absent: plain HTTP. */
   tls?: Certificates;
   secureCookies: boolean;
+  /** Folder of the built console; null or without a build: a page that names the API. */
+  consoleFolder?: string | null;
   /** Provider of OpenID Connect; null: passwords only. */
   loginProvider?: LoginProvider | null;
   /** Public origins of this API behind a proxy that changes the Host header. */
@@ -154,7 +157,8 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const { authenticate } = control.access;
   mountJsonRoutes(app, { handlers, authorize, authenticate, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders, recordRequest });
-  mountServerPages(app, options);
+  const hasConsole = options.consoleFolder ? mountConsole(app, options.consoleFolder) : false;
+  mountServerPages(app, { ...options, hasConsole });
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);

@@ -14,7 +14,7 @@ export async function encodeBody(
   reply: FastifyReply,
   body: Buffer | string,
 ): Promise<Buffer | string> {
-  if (Buffer.byteLength(body) < MIN_BYTES || !acceptsGzip(headers['accept-encoding'])) return body;
+  if (Buffer.byteLength(body) < MIN_BYTES || !accepts(headers['accept-encoding'], 'gzip')) return body;
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body);
   const known = compressed.get(bytes) ?? compress(bytes, { level: constants.Z_BEST_SPEED });
   compressed.set(bytes, known);
@@ -22,16 +22,19 @@ export async function encodeBody(
   return known;
 }
 
-/** Takes trimmed text: two adjacent `\s*` would need quadratic time, 0.1 s for 16 KiB. */
-const GZIP = /^(?:gzip|x-gzip|\*)(?:\s*;\s*q=(\d(?:\.\d{0,3})?))?$/i;
+/** They take trimmed text: two adjacent `\s*` would need quadratic time, 0.1 s for 16 KiB. */
+const codings = {
+  gzip: /^(?:gzip|x-gzip|\*)(?:\s*;\s*q=(\d(?:\.\d{0,3})?))?$/i,
+  br: /^(?:br|\*)(?:\s*;\s*q=(\d(?:\.\d{0,3})?))?$/i,
+};
 
 /** RFC 9110, 12.5.3. */
-export function acceptsGzip(header: string | string[] | undefined): boolean {
+export function accepts(header: string | string[] | undefined, coding: keyof typeof codings): boolean {
   if (header === undefined) return false;
   const weights = String(header)
     .split(',')
     .flatMap((part) => {
-      const found = GZIP.exec(part.trim());
+      const found = codings[coding].exec(part.trim());
       return found ? [{ isAny: part.includes('*'), weight: Number(found[1] ?? 1) }] : [];
     });
   const own = weights.find(({ isAny }) => !isAny) ?? weights[0];

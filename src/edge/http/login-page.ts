@@ -1,12 +1,14 @@
 /**
- * Login page for visitors whose session at the gateway expired: plain HTML without scripts. It
- * opens a session as `POST /instance/open` does, and leads back to the address asked for.
+ * Login page of the console, and of visitors whose session at the gateway expired: plain HTML
+ * without scripts. It leads back to the address asked for: a view of the console, or a notebook or
+ * port, for which it opens a session as `POST /instance/open` does.
  *
- * The address is a path at the gateway, and the label of a port's own host: this server adds the
- * configured host, so the page leads nowhere else. A GET changes nothing. A POST from another
+ * The address is a path of this server or at the gateway, and the label of a port's own host: this
+ * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST from another
  * origin is refused: no page logs its visitor in to another account.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isConsolePath } from '../../contract/console-places.ts';
 import { routes } from '../../contract/routes.ts';
 import type { Caller, Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
@@ -17,7 +19,8 @@ import type { LoginProvider } from './login-provider.ts';
 import { SIGN_ON_PATHS } from './single-sign-on.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
-import { escaped } from './html.ts';
+import { escaped, HTML_TYPE } from './html.ts';
+import { setCommonHeaders } from './reply-headers.ts';
 import { parameterOf } from './request.ts';
 import { makeValidate } from './validate.ts';
 
@@ -36,7 +39,8 @@ interface Return {
   to: string;
   /** `<port>-<instanceId>`; empty: the gateway's host. */
   host: string;
-  target: InstanceTarget;
+  /** Null: a view of the console. */
+  target: InstanceTarget | null;
 }
 
 export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void {
@@ -45,7 +49,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
   const provider = deps.loginProvider ? new URL(deps.loginProvider.issuer).host : null;
   const validate = makeValidate(routes.login.body, { unknown: 'ignore' });
 
-  const returnOf = (to: unknown, host: unknown = ''): Return => {
+  const returnOf = (to: unknown = '/', host: unknown = ''): Return => {
+    if (typeof to === 'string' && host === '' && isConsoleView(to)) return { to, host, target: null };
     const known = typeof to === 'string' && typeof host === 'string';
     const target = known ? targetAt(deps, to, host) : null;
     if (known && target !== null) return { to, host, target };
@@ -80,6 +85,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     try {
       const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
       const visitor = await visitorOf(request);
+      if (visitor !== null && back.target === null) return leadTo(request, reply, back.to);
       return sendPage(request, reply, 200, loginPage({ provider, back, visitor, trouble: null, username: '' }));
     } catch (error) {
       return refuse(request, reply, error, { provider, back: null, visitor: null, username: '' });
@@ -97,6 +103,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       username = form.get('username') ?? '';
       visitor = form.has('username') ? await logIn(request, reply, form) : await visitorOf(request);
       if (visitor === null) throw new Refusal('not_logged_in', 'the login expired: log in again');
+      if (back.target === null) return leadTo(request, reply, back.to);
       const { mount, instanceId, port } = back.target;
       auditNoteOf(request).subjects.push(instanceId);
       const { url } = await control.instances.open(visitor, {
@@ -110,6 +117,15 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
     }
   });
 }
+
+const MAX_VIEW = 2_000;
+
+/** A path of the console with its query, without anything that leads to another host. */
+const isConsoleView = (to: string): boolean =>
+  to.length <= MAX_VIEW && /^\/(?:[a-z][\x21-\x5b\x5d-\x7e]*)?$/.test(to) && isConsolePath(to.split(/[?#]/)[0] ?? '');
+
+const leadTo = (request: FastifyRequest, reply: FastifyReply, view: string): FastifyReply =>
+  setCommonHeaders(request, reply, HTML_TYPE).header('referrer-policy', 'no-referrer').redirect(view, 303);
 
 function targetAt(
   { gatewayOrigin, portDomain = null }: LoginPageDeps,
@@ -152,7 +168,7 @@ ${fields}<button>${escaped(button)}</button>
     'Log in',
     [
       alert(trouble),
-      paragraph(`You return to ${back.to}`),
+      back.to === '/' ? '' : paragraph(`You return to ${back.to}`),
       visitor === null ? '' : form('', `Continue as ${visitor.username}`),
       visitor === null ? '' : paragraph('Or log in with another account:'),
       provider === null ? '' : `<p><a href="${escaped(signOnLink(back))}">Log in with ${escaped(provider)}</a></p>`,

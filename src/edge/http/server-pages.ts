@@ -19,6 +19,8 @@ interface ServerPageDeps {
   control: Pick<Control, 'health'>;
   version: string;
   gatewayOrigin: string;
+  /** The console answers `/`. */
+  hasConsole: boolean;
 }
 
 /** Bodies by path. The outer function runs at the mount, the inner one at each request. */
@@ -40,6 +42,7 @@ export const serverPagePaths: ReadonlySet<string> = new Set([...Object.keys(page
 
 export function mountServerPages(app: FastifyInstance, deps: ServerPageDeps): void {
   for (const [path, makeBody] of Object.entries(pages)) {
+    if (path === '/' && deps.hasConsole) continue;
     const body = makeBody(deps);
     app.get(path, async (request, reply) => {
       const text = await body();

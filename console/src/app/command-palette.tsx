@@ -1,0 +1,148 @@
+/** Every page, instance, volume and command, by a few letters. */
+import { Box, Group, Kbd, Modal, ScrollArea, Text, TextInput, UnstyledButton } from '@mantine/core';
+import { IconPlus, IconSearch, IconServer, IconDatabase, type Icon } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useDeferredValue, useState, type KeyboardEvent } from 'react';
+import { idOf, nameOf } from '../pages/instances/acts.ts';
+import { useTexts } from '../texts/provider.tsx';
+import { api } from './api.ts';
+import { operatorPlacesOf, placesOf } from './places.ts';
+import { volumesQuery } from './queries.ts';
+import { useSession } from './session.ts';
+import classes from './shell.module.css';
+
+interface Found {
+  key: string;
+  group: string;
+  name: string;
+  hint?: string;
+  icon: Icon;
+  to: string;
+}
+
+const SHOWN = 8;
+
+export function CommandPalette({ onClose }: { onClose: () => void }) {
+  const texts = useTexts();
+  const { shell } = texts;
+  const session = useSession();
+  const navigate = useNavigate();
+  const [typed, setTyped] = useState('');
+  const [at, setAt] = useState(0);
+  const asked = useDeferredValue(typed.trim().toLowerCase());
+  const instances = useQuery({
+    queryKey: ['instances', 'palette', asked],
+    queryFn: async () => {
+      const filters = asked === '' ? {} : { name: asked };
+      const pager = { currentPage: 1, pageSize: SHOWN };
+      return (await api.listInstances({ pager, withoutReleased: true, ...filters })).instances;
+    },
+    placeholderData: (before) => before,
+  }).data;
+  const volumes = useQuery(volumesQuery).data;
+  const matches = (name: string): boolean => name.toLowerCase().includes(asked);
+  const found: Found[] = [
+    { key: 'launch', group: shell.commands, name: shell.launch, icon: IconPlus, to: '/launch' },
+    ...[...placesOf(texts), ...operatorPlacesOf(texts, session)].map(({ name, to, icon }) => ({
+      key: to,
+      group: shell.pages,
+      name,
+      icon,
+      to,
+    })),
+    ...(instances ?? []).map((row) => ({
+      key: idOf(row),
+      group: shell.places.instances,
+      name: nameOf(row),
+      hint: texts.statuses.instance[row.instanceRuntimeInfo.status],
+      icon: IconServer,
+      to: `/instances/${idOf(row)}`,
+    })),
+    ...(volumes ?? []).map(({ id, volumeName }) => ({
+      key: id,
+      group: shell.places.volumes,
+      name: volumeName,
+      icon: IconDatabase,
+      to: `/volumes/${id}`,
+    })),
+  ].filter(({ name }) => matches(name));
+  const go = ({ to }: Found): void => {
+    onClose();
+    void navigate({ to });
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined && found.length > 0) {
+      event.preventDefault();
+      setAt((now) => (now + step + found.length) % found.length);
+    }
+    const chosen = found[at];
+    if (event.key === 'Enter' && chosen !== undefined) go(chosen);
+  };
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      withCloseButton={false}
+      padding={0}
+      size="lg"
+      yOffset="12vh"
+      aria-label={shell.search}
+    >
+      <TextInput
+        data-autofocus
+        size="md"
+        variant="unstyled"
+        px="md"
+        leftSection={<IconSearch size={16} />}
+        rightSection={<Kbd size="xs">esc</Kbd>}
+        placeholder={shell.search}
+        aria-label={shell.search}
+        role="combobox"
+        aria-expanded
+        aria-controls="found"
+        aria-activedescendant={found[at] === undefined ? undefined : `found-${found[at].key}`}
+        value={typed}
+        onChange={({ currentTarget }) => {
+          setTyped(currentTarget.value);
+          setAt(0);
+        }}
+        onKeyDown={onKey}
+      />
+      <ScrollArea.Autosize mah="55vh">
+        <Box role="listbox" id="found" aria-label={shell.search} p={4}>
+          {found.length === 0 && (
+            <Text size="sm" c="dimmed" p="md">
+              {shell.nothingFound}
+            </Text>
+          )}
+          {found.map((one, index) => {
+            const Icon = one.icon;
+            return (
+              <UnstyledButton
+                key={one.key}
+                id={`found-${one.key}`}
+                role="option"
+                tabIndex={-1}
+                aria-selected={index === at}
+                className={classes.found}
+                onClick={() => go(one)}
+              >
+                <Icon size={16} stroke={1.6} />
+                <Text span size="sm" truncate flex={1}>
+                  {one.name}
+                </Text>
+                <Group gap={6}>
+                  <Text span size="xs" c="dimmed">
+                    {one.hint ?? one.group}
+                  </Text>
+                </Group>
+              </UnstyledButton>
+            );
+          })}
+        </Box>
+      </ScrollArea.Autosize>
+    </Modal>
+  );
+}

@@ -1,0 +1,87 @@
+/** Keeps the answers of the API current by the account's events; nothing is polled. */
+import { useSyncExternalStore } from 'react';
+import { followEvents, type FeedEvent, type FeedMessage } from './event-feed.ts';
+import { queryClient } from './query-client.ts';
+import { leadToLogin } from './session.ts';
+
+/** First members of the query keys that an event of a subject makes stale. */
+const staleBySubject: Readonly<Record<string, readonly string[]>> = {
+  account: ['session', 'accounts', 'logins'],
+  apiKey: ['apiKeys'],
+  billing: ['billing'],
+  disk: ['instances', 'volumes'],
+  egress: ['egress'],
+  image: ['images', 'managedImages'],
+  instance: ['instances', 'catalog', 'volumes', 'billing'],
+  instanceType: ['catalog', 'types'],
+  prices: ['catalog', 'prices', 'types'],
+  quota: ['quotas'],
+  region: ['regions', 'catalog', 'managedRegions'],
+  registry: ['registries'],
+  snapshot: ['snapshots', 'volumes', 'billing'],
+  sshKey: ['sshKeys'],
+  stray: ['orphans'],
+  volume: ['volumes', 'billing'],
+  webhook: ['webhooks'],
+};
+
+/** Several events of a moment are one refresh. */
+const GATHER_MS = 40;
+
+let lostAtMs: number | null = null;
+const watchers = new Set<() => void>();
+const listeners = new Set<(event: FeedEvent) => void>();
+const stale = new Set<string>();
+let timer: number | undefined;
+
+function refresh(): void {
+  timer = undefined;
+  const roots = new Set(stale);
+  stale.clear();
+  void queryClient.invalidateQueries({
+    predicate: ({ queryKey: [root] }) => roots.has('*') || (typeof root === 'string' && roots.has(root)),
+  });
+}
+
+function makeStale(roots: readonly string[]): void {
+  for (const root of roots) stale.add(root);
+  timer ??= window.setTimeout(refresh, GATHER_MS);
+}
+
+function take(message: FeedMessage): void {
+  if (message.type === 'loggedOut') return leadToLogin();
+  if (message.type === 'connection') {
+    lostAtMs = message.lostAtMs;
+    for (const watcher of watchers) watcher();
+    return;
+  }
+  if (message.type === 'missed') return makeStale(['*']);
+  makeStale(staleBySubject[message.event.kind.split('.')[0] ?? ''] ?? ['*']);
+  for (const listener of listeners) listener(message.event);
+}
+
+/** Begins to follow; once a page. */
+export function startLive(): void {
+  if (!('SharedWorker' in window)) return void followEvents(take);
+  const worker = new SharedWorker(new URL('event-worker.ts', import.meta.url), { type: 'module', name: 'events' });
+  worker.port.addEventListener('message', ({ data }: MessageEvent<FeedMessage>) => take(data));
+  worker.port.start();
+  window.addEventListener('pagehide', () => worker.port.postMessage('closes'));
+  // A page from the back-forward cache has no port any more.
+  window.addEventListener('pageshow', ({ persisted }) => persisted && window.location.reload());
+}
+
+/** Time since which live updates are lost; null: they come. */
+export const useLostSince = (): number | null =>
+  useSyncExternalStore(
+    (watcher) => {
+      watchers.add(watcher);
+      return () => watchers.delete(watcher);
+    },
+    () => lostAtMs,
+  );
+
+export function onEvent(listener: (event: FeedEvent) => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}

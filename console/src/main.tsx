@@ -1,0 +1,29 @@
+import '@mantine/core/styles.css';
+import '@mantine/notifications/styles.css';
+import './app/app.css';
+import { MantineProvider } from '@mantine/core';
+import { Notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { queryClient } from './app/query-client.ts';
+import { router } from './app/router.tsx';
+import { styleNonce, theme } from './app/theme.ts';
+import { TextsProvider } from './texts/provider.tsx';
+
+const root = document.querySelector('#root');
+if (root === null) throw new Error('the page has no element #root');
+
+createRoot(root).render(
+  <StrictMode>
+    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={styleNonce}>
+      <TextsProvider>
+        <Notifications position="bottom-right" />
+        <QueryClientProvider client={queryClient}>
+          <RouterProvider router={router} />
+        </QueryClientProvider>
+      </TextsProvider>
+    </MantineProvider>
+  </StrictMode>,
+);

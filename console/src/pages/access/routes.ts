@@ -1,0 +1,10 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { rootRoute } from '../../app/root-route.ts';
+import { readAccessSearch } from './search.ts';
+
+export const accessRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/access',
+  validateSearch: readAccessSearch,
+  component: lazyRouteComponent(() => import('./access-page.tsx'), 'AccessPage'),
+});

@@ -1,0 +1,1 @@
+export const readAccessSearch = (_: Record<string, unknown>) => ({});

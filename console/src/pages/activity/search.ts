@@ -1,0 +1,1 @@
+export const readActivitySearch = (_: Record<string, unknown>) => ({});

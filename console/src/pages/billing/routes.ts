@@ -1,0 +1,10 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { rootRoute } from '../../app/root-route.ts';
+import { readBillingSearch } from './search.ts';
+
+export const billingRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/billing',
+  validateSearch: readBillingSearch,
+  component: lazyRouteComponent(() => import('./billing-page.tsx'), 'BillingPage'),
+});

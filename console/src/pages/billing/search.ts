@@ -1,0 +1,1 @@
+export const readBillingSearch = (_: Record<string, unknown>) => ({});

@@ -1,0 +1,3 @@
+export function InstancePage() {
+  return null;
+}

@@ -1,0 +1,10 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { rootRoute } from '../../app/root-route.ts';
+import { readInstanceViewSearch } from './search.ts';
+
+export const instanceRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/instances/$instanceId',
+  validateSearch: readInstanceViewSearch,
+  component: lazyRouteComponent(() => import('./instance-page.tsx'), 'InstancePage'),
+});

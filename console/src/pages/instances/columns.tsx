@@ -1,0 +1,86 @@
+import { Badge, Group, Text } from '@mantine/core';
+import { useMemo } from 'react';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { AnchorLink } from '../../parts/links.tsx';
+import type { Column } from '../../parts/paged-table.tsx';
+import { RelativeTime } from '../../parts/relative-time.tsx';
+import { StatusMark } from '../../parts/status-mark.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { idOf, nameOf } from './acts.ts';
+import { CostToday, Load } from './figures.tsx';
+import { RowActs } from './row-acts.tsx';
+
+const SHOWN_LABELS = 3;
+const SSH = 22;
+
+export function InstanceName({ instance }: { instance: InstanceObject }) {
+  const labels = Object.entries(instance.labels ?? {}).slice(0, SHOWN_LABELS);
+  return (
+    <Group gap={6} wrap="nowrap">
+      <AnchorLink to="/instances/$instanceId" params={{ instanceId: idOf(instance) }} size="sm" truncate>
+        {nameOf(instance)}
+      </AnchorLink>
+      {labels.map(([key, value]) => (
+        <Badge key={key} size="xs" variant="default" tt="none">
+          {key}={value}
+        </Badge>
+      ))}
+    </Group>
+  );
+}
+
+export function TypeName({ instance }: { instance: InstanceObject }) {
+  const { instances } = useTexts();
+  const { instanceTypeInfo, isSpotInstance } = instance.instanceSpecInfo;
+  return (
+    <Text span size="sm" truncate>
+      {instanceTypeInfo.instanceTypeName}
+      {isSpotInstance && ` · ${instances.spot}`}
+      {instance.withoutGpu && ` · ${instances.withoutGpu}`}
+    </Text>
+  );
+}
+
+const ports = (instance: InstanceObject): number[] =>
+  instance.instanceSpecInfo.nodePorts.map(({ port }) => port).filter((port) => port !== SSH);
+
+export const useInstanceColumns = (): Column<InstanceObject, never>[] => {
+  const { columns } = useTexts().instances;
+  return useMemo(
+    () => [
+      { key: 'status', title: columns.status, width: '130px', cell: (row) => <StatusMark instance={row} /> },
+      { key: 'name', title: columns.name, width: 'minmax(140px, 2fr)', cell: (row) => <InstanceName instance={row} /> },
+      { key: 'type', title: columns.type, width: 'minmax(90px, 1fr)', cell: (row) => <TypeName instance={row} /> },
+      {
+        key: 'since',
+        title: columns.since,
+        width: '110px',
+        cell: ({ instanceRuntimeInfo }) => <RelativeTime atMs={instanceRuntimeInfo.createAtUnixMs} />,
+      },
+      {
+        key: 'cost',
+        title: columns.cost,
+        width: '90px',
+        align: 'right',
+        cell: (row) => <CostToday instanceId={idOf(row)} />,
+      },
+      { key: 'load', title: columns.load, width: '104px', cell: (row) => <Load instance={row} /> },
+      {
+        key: 'ports',
+        title: columns.ports,
+        width: 'minmax(60px, 0.7fr)',
+        cell: (row) => (
+          <Group gap={4} wrap="nowrap">
+            {ports(row).map((port) => (
+              <Badge key={port} size="xs" variant="default">
+                {port}
+              </Badge>
+            ))}
+          </Group>
+        ),
+      },
+      { key: 'act', title: columns.act, width: '170px', align: 'right', cell: (row) => <RowActs instance={row} /> },
+    ],
+    [columns],
+  );
+};

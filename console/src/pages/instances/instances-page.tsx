@@ -1,0 +1,133 @@
+/** Home: what runs, what it costs, what is wrong, and how to get in. */
+import { Group, NativeSelect, Text, TextInput, Title } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { IconPlus, IconSearch } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { useState } from 'react';
+import { instanceStatuses } from '../../../../src/contract/statuses.ts';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { api } from '../../app/api.ts';
+import { useFormat } from '../../app/format.ts';
+import { forecastQuery } from '../../app/queries.ts';
+import { EmptyState } from '../../parts/empty-state.tsx';
+import { ButtonLink } from '../../parts/links.tsx';
+import { PagedTable } from '../../parts/paged-table.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { idOf, nameOf } from './acts.ts';
+import { InstanceCard } from './instance-card.tsx';
+import { useInstanceColumns } from './columns.tsx';
+import { SelectionBar } from './selection-bar.tsx';
+import { readInstanceSearch, type InstanceSearch } from './search.ts';
+
+const route = getRouteApi('/instances');
+const TYPING_MS = 200;
+
+export function InstancesPage() {
+  const { instances, common, statuses } = useTexts();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const [selected, setSelected] = useState<{ keys: ReadonlySet<string>; rows: readonly InstanceObject[] }>({
+    keys: new Set(),
+    rows: [],
+  });
+  const columns = useInstanceColumns();
+  const change = (over: InstanceSearch): void =>
+    void navigate({ search: (now) => readInstanceSearch({ ...now, ...over }), replace: true });
+  const type = useDebouncedCallback((q: string) => change({ q }), TYPING_MS);
+  const { q, status } = search;
+  const filters = {
+    ...(q === undefined ? {} : { name: q }),
+    ...(status === undefined ? { withoutReleased: true } : { status: [status] }),
+  };
+  const isFiltered = q !== undefined || status !== undefined;
+  return (
+    <>
+      <Summary />
+      <Group mb="xs" gap="xs">
+        <ButtonLink to="/launch" leftSection={<IconPlus size={14} />}>
+          {instances.launch}
+        </ButtonLink>
+        <TextInput
+          size="xs"
+          placeholder={common.filter}
+          aria-label={common.filter}
+          leftSection={<IconSearch size={13} />}
+          defaultValue={q ?? ''}
+          onChange={({ currentTarget }) => type(currentTarget.value)}
+        />
+        <NativeSelect
+          size="xs"
+          aria-label={instances.filterStatus}
+          value={status ?? ''}
+          onChange={({ currentTarget }) =>
+            change({ status: instanceStatuses.find((one) => one === currentTarget.value) })
+          }
+          data={[
+            { value: '', label: instances.allStatuses },
+            ...instanceStatuses.map((value) => ({ value, label: statuses.instance[value] })),
+          ]}
+        />
+        {selected.keys.size > 0 && (
+          <SelectionBar
+            chosen={selected.rows.filter((row) => selected.keys.has(idOf(row)))}
+            onDone={() => setSelected({ keys: new Set(), rows: [] })}
+          />
+        )}
+      </Group>
+      <PagedTable
+        label={instances.list}
+        queryKey={['instances', 'list', filters]}
+        fetchPage={async (pager) => {
+          const { instances: rows, pager: found } = await api.listInstances({ pager, ...filters });
+          return { rows, total: found.totalEntries };
+        }}
+        columns={columns}
+        keyOf={idOf}
+        card={(instance) => <InstanceCard instance={instance} />}
+        selection={{
+          keys: selected.keys,
+          onChange: (keys, rows) => setSelected({ keys, rows }),
+          labelOf: (row) => instances.select(nameOf(row)),
+        }}
+        empty={
+          isFiltered ? (
+            <EmptyState title={common.nothingMatches} text="">
+              <ButtonLink variant="default" to="/instances" search={{}}>
+                {common.clearFilters}
+              </ButtonLink>
+            </EmptyState>
+          ) : (
+            <EmptyState {...instances.empty}>
+              <ButtonLink to="/launch" size="sm">
+                {instances.launch}
+              </ButtonLink>
+            </EmptyState>
+          )
+        }
+      />
+    </>
+  );
+}
+
+function Summary() {
+  const { instances } = useTexts();
+  const { money, lasting } = useFormat();
+  const count = (status: 'Running' | 'Initializing') => ({
+    queryKey: ['instances', 'count', status],
+    queryFn: async () => (await api.listInstances({ pager: { currentPage: 1, pageSize: 1 }, status: [status] })).pager,
+  });
+  const running = useQuery(count('Running')).data?.totalEntries;
+  const waiting = useQuery(count('Initializing')).data?.totalEntries ?? 0;
+  const forecast = useQuery(forecastQuery).data;
+  return (
+    <Group gap="sm" mb="sm" mih={28}>
+      <Title order={1}>{running === undefined ? instances.title : instances.summary(running, waiting)}</Title>
+      {forecast !== undefined && forecast.lastsUntilUnixMs !== null && (
+        <Text c="dimmed" size="sm">
+          {instances.rate(money(forecast.burnRate))} · {instances.lasts(lasting(forecast.lastsUntilUnixMs))}
+        </Text>
+      )}
+    </Group>
+  );
+}

@@ -1,0 +1,83 @@
+/** The next sensible act of an instance as a button, and the others in a menu, each with a reason. */
+import { ActionIcon, Button, Group, Menu } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import { IconDotsVertical } from '@tabler/icons-react';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { MenuLink } from '../../parts/links.tsx';
+import { sentenceOf } from '../../parts/trouble.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from './acts.ts';
+import { TerminateModal } from './terminate-modal.tsx';
+
+export function RowActs({ instance }: { instance: InstanceObject }) {
+  const texts = useTexts();
+  const { acts, notNow } = texts.instances;
+  const act = useAct();
+  const navigate = useNavigate();
+  const [isTerminating, setTerminating] = useState(false);
+  const next = nextActOf(instance);
+  const instanceId = idOf(instance);
+  const word = texts.statuses.instance[instance.instanceRuntimeInfo.status];
+  const perform = (name: ActName): void => {
+    if (name === 'terminate') setTerminating(true);
+    else act.mutate({ act: name, instance });
+  };
+  const onNext = (): void => {
+    switch (next) {
+      case 'open':
+        openInstance(instanceId).catch((error: unknown) =>
+          notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+        );
+        break;
+      case 'why':
+      case 'watch':
+        void navigate({ to: '/instances/$instanceId', params: { instanceId } });
+        break;
+      case 'pay':
+        void navigate({ to: '/billing' });
+        break;
+      case null:
+        break;
+      default:
+        perform(next);
+    }
+  };
+  return (
+    <Group gap={4} justify="flex-end" wrap="nowrap">
+      {next !== null && (
+        <Button variant={next === 'open' ? 'light' : 'default'} loading={act.isPending} onClick={onNext}>
+          {acts[next]}
+        </Button>
+      )}
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <ActionIcon aria-label={texts.common.more}>
+            <IconDotsVertical size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {actNames
+            .filter((name) => name !== next)
+            .map((name) => (
+              <Menu.Item
+                key={name}
+                disabled={!mayAct(instance, name)}
+                title={mayAct(instance, name) ? undefined : notNow(word)}
+                color={name === 'terminate' ? 'red' : undefined}
+                onClick={() => perform(name)}
+              >
+                {acts[name]}
+              </Menu.Item>
+            ))}
+          <Menu.Divider />
+          <MenuLink to="/launch" search={{ like: instanceId }}>
+            {acts.again}
+          </MenuLink>
+        </Menu.Dropdown>
+      </Menu>
+      {isTerminating && <TerminateModal instances={[instance]} onClose={() => setTerminating(false)} />}
+    </Group>
+  );
+}

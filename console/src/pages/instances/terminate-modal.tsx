@@ -1,0 +1,45 @@
+/** Names what a termination loses, and what stays. */
+import { Button, Group, List, Modal, Text } from '@mantine/core';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { useTexts } from '../../texts/provider.tsx';
+import { nameOf, useAct } from './acts.ts';
+
+interface TerminateModalProps {
+  instances: readonly InstanceObject[];
+  onClose: () => void;
+  onDone?: () => void;
+}
+
+export function TerminateModal({ instances, onClose, onDone }: TerminateModalProps) {
+  const { common, instances: texts } = useTexts();
+  const act = useAct();
+  const names = instances.map(nameOf).join(', ');
+  const terminate = async (): Promise<void> => {
+    await Promise.allSettled(instances.map((instance) => act.mutateAsync({ act: 'terminate', instance })));
+    onDone?.();
+    onClose();
+  };
+  return (
+    <Modal opened onClose={onClose} title={texts.terminateTitle(names)}>
+      <List size="sm" spacing={4}>
+        {instances.map((instance) => (
+          <List.Item key={instance.instanceMetadata.instanceId}>
+            {instances.length > 1 && <strong>{nameOf(instance)}: </strong>}
+            {texts.terminateLoses(common.gb(instance.instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi))}
+          </List.Item>
+        ))}
+      </List>
+      <Text size="sm" mt="xs">
+        {texts.terminateKeeps}
+      </Text>
+      <Group justify="flex-end" mt="md">
+        <Button variant="default" onClick={onClose} data-autofocus>
+          {common.cancel}
+        </Button>
+        <Button color="red" loading={act.isPending} onClick={() => void terminate()}>
+          {texts.acts.terminate}
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

@@ -1,0 +1,117 @@
+/** Ports, Docker, scripts and variables: closed until somebody needs them. */
+import { Accordion, Stack, Switch, TagsInput, Text, Textarea, Title } from '@mantine/core';
+import { useTexts } from '../../texts/provider.tsx';
+import type { BlockProps } from './block.ts';
+import type { Scripts } from './draft.ts';
+
+const SCRIPT_ROWS = 8;
+
+interface AccessBlockProps extends BlockProps {
+  scripts: Scripts;
+  onScripts: (scripts: Scripts) => void;
+}
+
+const isPort = (text: string): boolean => /^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535;
+
+/** Lines `NAME=value`. */
+const variablesOf = (text: string): Record<string, string> =>
+  Object.fromEntries(
+    text
+      .split('\n')
+      .map((line) => line.split(/=(.*)/s))
+      .filter(([name = '', value]) => name.trim() !== '' && value !== undefined)
+      .map(([name = '', value = '']) => [name.trim(), value]),
+  );
+
+export function AccessBlock({ draft, change, scripts, onScripts }: AccessBlockProps) {
+  const { launch } = useTexts();
+  const { ports, docker } = draft;
+  const opened = [
+    ...(ports.length > 0 ? ['ports'] : []),
+    ...(docker ? ['docker'] : []),
+    ...(scripts.initScript !== '' || scripts.startCommand !== '' ? ['scripts'] : []),
+  ];
+  return (
+    <Stack gap="xs">
+      <Title order={2}>{launch.access}</Title>
+      <Accordion multiple variant="separated" defaultValue={opened}>
+        <Accordion.Item value="ports">
+          <Accordion.Control>{launch.ports}</Accordion.Control>
+          <Accordion.Panel>
+            <TagsInput
+              label={launch.ports}
+              description={launch.portsHint}
+              value={ports.map(String)}
+              onChange={(texts) => change({ ports: texts.filter(isPort).map(Number) })}
+              splitChars={[',', ' ']}
+              maxTags={32}
+            />
+          </Accordion.Panel>
+        </Accordion.Item>
+        <Accordion.Item value="docker">
+          <Accordion.Control>{launch.docker}</Accordion.Control>
+          <Accordion.Panel>
+            <Switch
+              label={launch.dockerSwitch}
+              description={launch.dockerHint}
+              checked={docker}
+              onChange={({ currentTarget }) => change({ docker: currentTarget.checked })}
+            />
+          </Accordion.Panel>
+        </Accordion.Item>
+        <Accordion.Item value="scripts">
+          <Accordion.Control>{launch.scripts}</Accordion.Control>
+          <Accordion.Panel>
+            <Text size="xs" c="dimmed" mb="xs">
+              {launch.scriptsHint}
+            </Text>
+            <ScriptField
+              label={launch.initScript}
+              value={scripts.initScript}
+              onChange={(initScript) => onScripts({ ...scripts, initScript })}
+            />
+            <ScriptField
+              label={launch.startCommand}
+              value={scripts.startCommand}
+              onChange={(startCommand) => onScripts({ ...scripts, startCommand })}
+            />
+          </Accordion.Panel>
+        </Accordion.Item>
+        <Accordion.Item value="environment">
+          <Accordion.Control>{launch.environment}</Accordion.Control>
+          <Accordion.Panel>
+            <Textarea
+              label={launch.environment}
+              description={launch.environmentHint}
+              autosize
+              minRows={3}
+              spellCheck={false}
+              styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
+              defaultValue={Object.entries(scripts.environment)
+                .map(([name, value]) => `${name}=${value}`)
+                .join('\n')}
+              onChange={({ currentTarget }) => onScripts({ ...scripts, environment: variablesOf(currentTarget.value) })}
+            />
+          </Accordion.Panel>
+        </Accordion.Item>
+      </Accordion>
+    </Stack>
+  );
+}
+
+function ScriptField({ label, value, onChange }: { label: string; value: string; onChange: (text: string) => void }) {
+  return (
+    <Textarea
+      label={label}
+      mb="xs"
+      autosize
+      minRows={SCRIPT_ROWS / 2}
+      maxRows={SCRIPT_ROWS * 2}
+      spellCheck={false}
+      placeholder="#!/bin/bash"
+      styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
+      value={value}
+      onChange={({ currentTarget }) => onChange(currentTarget.value)}
+    />
+  );
+}

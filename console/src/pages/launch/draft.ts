@@ -1,0 +1,278 @@
+/** What somebody chooses for a launch, its defaults, and the request that it makes. Pure. */
+import type { InputOf, AnswerOf } from '../../../../src/contract/routes.ts';
+import { chargeModes, type ChargeMode } from '../../../../src/contract/statuses.ts';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+
+export type Family = AnswerOf<'catalog'>['instanceInfos'][number];
+export type Image = AnswerOf<'listImages'>['images'][number];
+export type LaunchBody = InputOf<'launch'>;
+
+/** An instance type as one region offers it, at the full price or as spot. */
+export interface Offer {
+  key: string;
+  regionId: string;
+  regionName: string;
+  typeId: string;
+  typeName: string;
+  gpuName: string;
+  gpus: number;
+  cpuCores: number;
+  memoryGB: number;
+  rootDiskGB: number;
+  dataDiskGB: number;
+  isSpot: boolean;
+  isInStock: boolean;
+  prices: Family['regionInfos'][number]['instanceTypeInfos'][number]['price'];
+}
+
+const offerKey = (regionId: string, typeId: string, isSpot: boolean): string =>
+  `${typeId}.${regionId}${isSpot ? '.spot' : ''}`;
+
+export const offersOf = (families: readonly Family[]): Offer[] =>
+  families.flatMap(({ gpuName, isSpotInstance: isSpot, regionInfos }) =>
+    regionInfos.flatMap(({ regionId, regionName, instanceTypeInfos }) =>
+      instanceTypeInfos.map((type) => ({
+        key: offerKey(regionId, type.instanceTypeId, isSpot),
+        regionId,
+        regionName,
+        typeId: type.instanceTypeId,
+        typeName: type.instanceTypeName,
+        gpuName,
+        gpus: type.gpuNum,
+        cpuCores: type.cpuCores,
+        memoryGB: type.memoryGB,
+        rootDiskGB: type.rootDiskGB,
+        dataDiskGB: type.dataDiskGB,
+        isSpot,
+        isInStock: type.stockStatus === 'InStock',
+        prices: type.price,
+      })),
+    ),
+  );
+
+export interface Mount {
+  id: string;
+  path: string;
+}
+
+/** All but scripts and variables is in the address of the page. */
+export interface Choices {
+  name?: string;
+  offer?: string;
+  imageId?: string;
+  mode?: ChargeMode;
+  duration?: number;
+  autoRenew?: boolean;
+  resume?: boolean;
+  mounts?: Mount[];
+  ports?: number[];
+  docker?: boolean;
+  /** GB of the data disk; left out: that of the type. */
+  dataDiskGB?: number;
+}
+
+export interface Scripts {
+  initScript: string;
+  startCommand: string;
+  environment: Record<string, string>;
+}
+
+export const noScripts: Scripts = { initScript: '', startCommand: '', environment: {} };
+
+export const priceOf = ({ prices }: Offer, mode: ChargeMode): number | undefined =>
+  prices.find(({ chargeMode }) => chargeMode === mode)?.price;
+
+const hourly = (offer: Offer): number => priceOf(offer, 'perHour') ?? Infinity;
+
+/** The smallest that fits: in stock, without GPU, at the lowest price. */
+export const smallestOf = (offers: readonly Offer[]): Offer | undefined =>
+  [...offers].sort(
+    (one, other) =>
+      Number(other.isInStock) - Number(one.isInStock) ||
+      Number(one.isSpot) - Number(other.isSpot) ||
+      one.gpus - other.gpus ||
+      hourly(one) - hourly(other) ||
+      one.cpuCores - other.cpuCores,
+  )[0];
+
+/** The nearest alternative in stock to an offer that is not. */
+export const nearestTo = (offer: Offer, offers: readonly Offer[]): Offer | undefined =>
+  offers
+    .filter(({ isInStock, isSpot, key }) => isInStock && isSpot === offer.isSpot && key !== offer.key)
+    .sort(
+      (one, other) =>
+        Math.abs(one.gpus - offer.gpus) - Math.abs(other.gpus - offer.gpus) ||
+        Number(other.gpuName === offer.gpuName) - Number(one.gpuName === offer.gpuName) ||
+        Math.abs(one.cpuCores - offer.cpuCores) - Math.abs(other.cpuCores - offer.cpuCores),
+    )[0];
+
+/** The choices of an earlier launch. */
+export function choicesLike(instance: InstanceObject, images: readonly Image[]): Choices {
+  const { instanceSpecInfo: spec } = instance;
+  const { instanceBillingInfo: billing, instanceConfiguration: configuration, imageInfo } = spec;
+  const imageId = images.find(
+    ({ name, isPublic }) => name === imageInfo.name && isPublic === imageInfo.isPublic,
+  )?.imageId;
+  const ports = spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22);
+  return {
+    offer: offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance),
+    ...(imageId === undefined ? {} : { imageId }),
+    mode: billing.chargeMode,
+    duration: billing.duration,
+    mounts: spec.remoteStorages.map(({ remoteStorageId, mountPath }) => ({ id: remoteStorageId, path: mountPath })),
+    ports,
+    docker: configuration.enableDocker,
+  };
+}
+
+export interface Known {
+  offers: readonly Offer[];
+  images: readonly Image[];
+  volumes: readonly { id: string; volumeName: string; volumeType: string; region: string }[];
+}
+
+export interface Draft extends Required<Omit<Choices, 'dataDiskGB' | 'offer' | 'imageId'>> {
+  offer: Offer;
+  image: Image;
+  dataDiskGB: number | null;
+}
+
+const DEFAULT_NAMES = ['notebook', 'lab', 'work'];
+
+/** Choices over those of the last launch, over the defaults. Null: nothing is offered. */
+export function draftOf(choices: Choices, last: Choices, { offers, images }: Known): Draft | null {
+  const wanted = choices.offer ?? last.offer;
+  const chosen = offers.find(({ key }) => key === wanted);
+  // Somebody's own choice stays, with why it can't be had; a remembered one gives way.
+  const offer = chosen && (choices.offer !== undefined || chosen.isInStock) ? chosen : smallestOf(offers);
+  const image =
+    images.find(({ imageId }) => imageId === (choices.imageId ?? last.imageId)) ??
+    images.find(({ state }) => state === 'Ready') ??
+    images[0];
+  if (offer === undefined || image === undefined) return null;
+  const { mode: wantedMode = 'perHour' } = { ...last, ...choices };
+  const mode = priceOf(offer, wantedMode) === undefined ? 'perHour' : wantedMode;
+  return {
+    name: choices.name ?? DEFAULT_NAMES[0] ?? '',
+    offer,
+    image,
+    mode,
+    duration: isByHour(mode) ? 1 : (choices.duration ?? last.duration ?? 1),
+    autoRenew: choices.autoRenew ?? false,
+    resume: choices.resume ?? mode === 'tidePerHour',
+    mounts: choices.mounts ?? last.mounts ?? [],
+    ports: choices.ports ?? last.ports ?? [],
+    docker: choices.docker ?? last.docker ?? false,
+    dataDiskGB: choices.dataDiskGB ?? null,
+  };
+}
+
+export const isByHour = (mode: ChargeMode): boolean => mode === 'perHour' || mode === 'tidePerHour';
+
+export function bodyOf(draft: Draft, scripts: Scripts, { volumes }: Known): LaunchBody {
+  const { offer, mode } = draft;
+  const mounts = draft.mounts.flatMap(({ id, path }) => {
+    const volume = volumes.find((one) => one.id === id);
+    return volume === undefined
+      ? []
+      : [{ mountPath: path, remoteStorageName: volume.volumeName, remoteStorageId: id, type: volume.volumeType }];
+  });
+  const mayResume = mode === 'tidePerHour' || offer.isSpot;
+  return {
+    name: draft.name.trim(),
+    imageId: draft.image.imageId,
+    instanceTypeId: offer.typeId,
+    region: offer.regionId,
+    billing: {
+      chargeMode: mode,
+      duration: draft.duration,
+      ...(isByHour(mode) ? {} : { autoRenew: draft.autoRenew }),
+      ...(mayResume ? { resume: draft.resume } : {}),
+    },
+    remoteStorages: mounts,
+    instanceConfiguration: {
+      enableCommonData: false,
+      enableDocker: draft.docker,
+      initScript: scripts.initScript,
+      ...(draft.dataDiskGB === null ? {} : { dataDiskGB: draft.dataDiskGB }),
+    },
+    isSpotInstance: offer.isSpot,
+    nodePorts: draft.ports,
+    ...(scripts.startCommand === '' ? {} : { startCommand: scripts.startCommand }),
+    ...(Object.keys(scripts.environment).length === 0 ? {} : { environment: scripts.environment }),
+  };
+}
+
+/** A mount path that no other volume has. */
+export function freePath(name: string, mounts: readonly Mount[]): string {
+  const base = `/root/${name.replaceAll(/[^\w.-]+/g, '-')}`;
+  const taken = new Set(mounts.map(({ path }) => path));
+  return (
+    Array.from({ length: mounts.length + 1 }, (_, at) => (at === 0 ? base : `${base}-${at + 1}`)).find(
+      (path) => !taken.has(path),
+    ) ?? base
+  );
+}
+
+const isMount = (value: unknown): value is Mount =>
+  typeof value === 'object' &&
+  value !== null &&
+  'id' in value &&
+  typeof value.id === 'string' &&
+  'path' in value &&
+  typeof value.path === 'string';
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+const flagOf = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
+const countOf = (value: unknown): number | undefined =>
+  typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : undefined;
+
+export interface LaunchSearch extends Choices {
+  /** Instance whose launch is repeated. */
+  like?: string;
+  template?: string;
+}
+
+/** Reads the address; what is not understood is left out. */
+export function readLaunchSearch(raw: Record<string, unknown>): LaunchSearch {
+  const read = {
+    like: textOf(raw['like']),
+    template: textOf(raw['template']),
+    name: textOf(raw['name']),
+    offer: textOf(raw['offer']),
+    imageId: textOf(raw['imageId']),
+    mode: chargeModes.find((mode) => mode === raw['mode']),
+    duration: countOf(raw['duration']),
+    autoRenew: flagOf(raw['autoRenew']),
+    resume: flagOf(raw['resume']),
+    mounts: Array.isArray(raw['mounts']) ? raw['mounts'].filter(isMount) : undefined,
+    ports: Array.isArray(raw['ports']) ? raw['ports'].filter((port) => countOf(port) !== undefined) : undefined,
+    docker: flagOf(raw['docker']),
+    dataDiskGB: countOf(raw['dataDiskGB']),
+  };
+  return Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined));
+}
+
+/** The choices behind a request, such as that of a template. */
+export function choicesOfBody(body: LaunchBody): { choices: Choices; scripts: Scripts } {
+  const { billing, instanceConfiguration: configuration } = body;
+  return {
+    choices: {
+      name: body.name,
+      offer: offerKey(body.region, body.instanceTypeId, body.isSpotInstance ?? false),
+      imageId: body.imageId,
+      mode: billing.chargeMode,
+      duration: billing.duration,
+      ...(billing.autoRenew === undefined ? {} : { autoRenew: billing.autoRenew }),
+      ...(billing.resume === undefined ? {} : { resume: billing.resume }),
+      mounts: body.remoteStorages.map(({ remoteStorageId: id, mountPath: path }) => ({ id, path })),
+      ports: body.nodePorts,
+      docker: configuration.enableDocker,
+      ...(configuration.dataDiskGB === undefined ? {} : { dataDiskGB: configuration.dataDiskGB }),
+    },
+    scripts: {
+      initScript: configuration.initScript,
+      startCommand: body.startCommand ?? '',
+      environment: body.environment ?? {},
+    },
+  };
+}

@@ -1,0 +1,10 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { rootRoute } from '../../app/root-route.ts';
+import { readLaunchSearch } from './draft.ts';
+
+export const launchRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/launch',
+  validateSearch: readLaunchSearch,
+  component: lazyRouteComponent(() => import('./launch-page.tsx'), 'LaunchPage'),
+});

@@ -1,0 +1,81 @@
+/** Image and instance type, with live stock. */
+import { Alert, Anchor, Group, NativeSelect, Radio, Stack, Text, Title } from '@mantine/core';
+import { useFormat } from '../../app/format.ts';
+import { useTexts } from '../../texts/provider.tsx';
+import type { BlockProps } from './block.ts';
+import { nearestTo, priceOf, type Offer } from './draft.ts';
+import classes from './launch.module.css';
+
+export function WhatBlock({ draft, known, change }: BlockProps) {
+  const { launch } = useTexts();
+  const { offer, image } = draft;
+  const hasRegions = new Set(known.offers.map(({ regionId }) => regionId)).size > 1;
+  const nearest = offer.isInStock ? undefined : nearestTo(offer, known.offers);
+  return (
+    <Stack gap="sm">
+      <Title order={2}>{launch.what}</Title>
+      <NativeSelect
+        label={launch.image}
+        maw={420}
+        value={image.imageId}
+        onChange={({ currentTarget }) => change({ imageId: currentTarget.value })}
+        data={known.images.map(({ imageId, name, state }) => ({
+          value: imageId,
+          label: state === 'Ready' ? name : `${name} · ${launch.imageStates(state)}`,
+        }))}
+        description={image.stateText === '' ? undefined : image.stateText}
+      />
+      <Radio.Group label={launch.type} value={offer.key} onChange={(key) => change({ offer: key })}>
+        <div className={classes.offers}>
+          {known.offers.map((one) => (
+            <OfferCard key={one.key} offer={one} hasRegions={hasRegions} />
+          ))}
+        </div>
+      </Radio.Group>
+      {!offer.isInStock && (
+        <Alert color="yellow" variant="light" role="status">
+          <Text size="sm">{launch.outOfStock(offer.typeName)}</Text>
+          {nearest && (
+            <Anchor component="button" type="button" size="sm" onClick={() => change({ offer: nearest.key })}>
+              {launch.takeInstead(nearest.typeName)}
+            </Anchor>
+          )}
+        </Alert>
+      )}
+    </Stack>
+  );
+}
+
+function OfferCard({ offer, hasRegions }: { offer: Offer; hasRegions: boolean }) {
+  const { launch, common } = useTexts();
+  const { money } = useFormat();
+  const price = priceOf(offer, 'perHour');
+  const size = [
+    offer.gpus > 0 ? `${offer.gpus} × ${offer.gpuName}` : '',
+    launch.cores(offer.cpuCores),
+    common.gb(offer.memoryGB),
+    hasRegions ? offer.regionName : '',
+    offer.isSpot ? launch.spot : '',
+  ].filter((part) => part !== '');
+  return (
+    <Radio.Card value={offer.key} p="xs" className={classes.offer}>
+      <Group wrap="nowrap" align="flex-start" gap="xs">
+        <Radio.Indicator size="xs" mt={3} />
+        <div className={classes.grow}>
+          <Group justify="space-between" wrap="nowrap" gap={4}>
+            <Text size="sm" fw={600} truncate>
+              {offer.typeName}
+            </Text>
+            <Text size="sm">{price === undefined ? '' : money(price)}</Text>
+          </Group>
+          <Text size="xs" c="dimmed">
+            {size.join(' · ')}
+          </Text>
+          <Text size="xs" c={offer.isInStock ? 'dimmed' : 'orange'}>
+            {offer.isInStock ? launch.inStock : launch.noStock}
+          </Text>
+        </div>
+      </Group>
+    </Radio.Card>
+  );
+}

@@ -1,0 +1,3 @@
+export function FleetPage() {
+  return null;
+}

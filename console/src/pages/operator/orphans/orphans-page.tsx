@@ -1,0 +1,3 @@
+export function OrphansPage() {
+  return null;
+}

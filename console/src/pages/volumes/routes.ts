@@ -1,0 +1,17 @@
+import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
+import { rootRoute } from '../../app/root-route.ts';
+import { readVolumeSearch, readVolumesSearch } from './search.ts';
+
+export const volumesRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/volumes',
+  validateSearch: readVolumesSearch,
+  component: lazyRouteComponent(() => import('./volumes-page.tsx'), 'VolumesPage'),
+});
+
+export const volumeRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/volumes/$volumeId',
+  validateSearch: readVolumeSearch,
+  component: lazyRouteComponent(() => import('./volume-page.tsx'), 'VolumePage'),
+});

@@ -1,0 +1,3 @@
+export function VolumePage() {
+  return null;
+}

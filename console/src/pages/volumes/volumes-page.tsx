@@ -1,0 +1,3 @@
+export function VolumesPage() {
+  return null;
+}

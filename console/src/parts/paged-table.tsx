@@ -1,0 +1,198 @@
+/**
+ * Table of a list of the API, of any length: the document holds the rows in view alone, and the
+ * pages of the list that they are on are asked for. On a phone each row is a card.
+ */
+import { Box, Checkbox, Skeleton, Text, UnstyledButton } from '@mantine/core';
+import { useMediaQuery } from '@mantine/hooks';
+import { IconArrowDown, IconArrowUp } from '@tabler/icons-react';
+import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-query';
+import { useWindowVirtualizer } from '@tanstack/react-virtual';
+import { useRef, type ReactNode } from 'react';
+import { useTexts } from '../texts/provider.tsx';
+import classes from './paged-table.module.css';
+import { Trouble } from './trouble.tsx';
+
+const PAGE_ROWS = 100;
+const ROW_PX = 44;
+const CARD_PX = 148;
+const OVERSCAN = 6;
+
+export interface Column<Row, Sort extends string> {
+  key: string;
+  title: string;
+  /** Of a CSS grid, such as `minmax(120px, 2fr)`. */
+  width: string;
+  cell: (row: Row) => ReactNode;
+  /** Order of the API that the title sets. */
+  sort?: Sort;
+  align?: 'right';
+}
+
+export interface Page<Row> {
+  rows: readonly Row[];
+  total: number;
+}
+
+export interface SortState<Sort extends string> {
+  by: Sort;
+  isDescending: boolean;
+}
+
+interface PagedTableProps<Row, Sort extends string> {
+  label: string;
+  /** Begins with what `live.ts` makes stale, and holds all filters. */
+  queryKey: QueryKey;
+  fetchPage: (page: { currentPage: number; pageSize: number }) => Promise<Page<Row>>;
+  columns: readonly Column<Row, Sort>[];
+  keyOf: (row: Row) => string;
+  card: (row: Row) => ReactNode;
+  cardPx?: number;
+  empty: ReactNode;
+  sort?: SortState<Sort>;
+  onSort?: (sort: SortState<Sort>) => void;
+  selection?: {
+    keys: ReadonlySet<string>;
+    onChange: (keys: ReadonlySet<string>, rows: readonly Row[]) => void;
+    labelOf: (row: Row) => string;
+  };
+}
+
+export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row, Sort>) {
+  const { label, queryKey, fetchPage, columns, keyOf, card, cardPx = CARD_PX, empty, sort, onSort, selection } = props;
+  const { common } = useTexts();
+  const isPhone = useMediaQuery('(max-width: 48em)', false, { getInitialValueInEffect: false }) ?? false;
+  const top = useRef<HTMLDivElement>(null);
+  const total = useRef(0);
+  const virtualizer = useWindowVirtualizer({
+    count: total.current,
+    estimateSize: () => (isPhone ? cardPx : ROW_PX),
+    overscan: OVERSCAN,
+    scrollMargin: top.current?.offsetTop ?? 0,
+  });
+  const items = virtualizer.getVirtualItems();
+  const first = Math.floor((items[0]?.index ?? 0) / PAGE_ROWS);
+  const last = Math.floor((items.at(-1)?.index ?? 0) / PAGE_ROWS);
+  const pages = useQueries({
+    queries: Array.from({ length: last - first + 1 }, (_, at) => ({
+      queryKey: [...queryKey, first + at],
+      queryFn: () => fetchPage({ currentPage: first + at + 1, pageSize: PAGE_ROWS }),
+      placeholderData: keepPreviousData,
+    })),
+  });
+  const known = pages.find(({ data }) => data !== undefined)?.data;
+  total.current = known?.total ?? total.current;
+  const failed = pages.find(({ isError }) => isError);
+  if (failed && known === undefined) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
+  if (known === undefined) return <Loading label={common.loading(label)} />;
+  if (known.total === 0) return empty;
+  const rowAt = (index: number): Row | undefined =>
+    pages[Math.floor(index / PAGE_ROWS) - first]?.data?.rows[index % PAGE_ROWS];
+  const loaded = pages.flatMap(({ data }) => data?.rows ?? []);
+  const template = [...(selection ? ['34px'] : []), ...columns.map(({ width }) => width)].join(' ');
+  const margin = virtualizer.options.scrollMargin;
+  const toggle = (key: string): void => {
+    if (selection === undefined) return;
+    const keys = new Set(selection.keys);
+    if (!keys.delete(key)) keys.add(key);
+    selection.onChange(keys, loaded);
+  };
+  const box = (row: Row) =>
+    selection && (
+      <Checkbox
+        size="xs"
+        aria-label={selection.labelOf(row)}
+        checked={selection.keys.has(keyOf(row))}
+        onChange={() => toggle(keyOf(row))}
+      />
+    );
+  return (
+    <Box role="table" aria-label={label} aria-rowcount={known.total + 1} className={classes.table}>
+      {!isPhone && (
+        <Box role="row" aria-rowindex={1} className={classes.head} style={{ gridTemplateColumns: template }}>
+          {selection && <span role="columnheader" aria-label={common.select} />}
+          {columns.map((column) => (
+            <Head key={column.key} column={column} sort={sort} onSort={onSort} />
+          ))}
+        </Box>
+      )}
+      <Box ref={top} role="rowgroup" pos="relative" h={virtualizer.getTotalSize()}>
+        {items.map(({ index, start, size }) => {
+          const row = rowAt(index);
+          return (
+            <Box
+              key={row === undefined ? index : keyOf(row)}
+              role="row"
+              aria-rowindex={index + 2}
+              aria-selected={row === undefined ? undefined : selection?.keys.has(keyOf(row))}
+              className={isPhone ? classes.card : classes.row}
+              style={{
+                height: size,
+                transform: `translateY(${start - margin}px)`,
+                ...(isPhone ? {} : { gridTemplateColumns: template }),
+              }}
+            >
+              {row === undefined ? (
+                <Skeleton h={14} role="cell" />
+              ) : isPhone ? (
+                <div role="cell">{card(row)}</div>
+              ) : (
+                <>
+                  {selection && <div role="cell">{box(row)}</div>}
+                  {columns.map(({ key, cell, align }) => (
+                    <div key={key} role="cell" className={classes.cell} data-align={align}>
+                      {cell(row)}
+                    </div>
+                  ))}
+                </>
+              )}
+            </Box>
+          );
+        })}
+      </Box>
+      <Text size="xs" c="dimmed" pt={6}>
+        {common.rows(known.total)}
+      </Text>
+    </Box>
+  );
+}
+
+interface HeadProps<Row, Sort extends string> {
+  column: Column<Row, Sort>;
+  sort: SortState<Sort> | undefined;
+  onSort: ((sort: SortState<Sort>) => void) | undefined;
+}
+
+function Head<Row, Sort extends string>({ column, sort, onSort }: HeadProps<Row, Sort>) {
+  const { title, sort: by, align } = column;
+  if (by === undefined || onSort === undefined)
+    return (
+      <Text role="columnheader" span size="xs" c="dimmed" className={classes.cell} data-align={align}>
+        {title}
+      </Text>
+    );
+  const isSorted = sort?.by === by;
+  const Arrow = sort?.isDescending ? IconArrowDown : IconArrowUp;
+  return (
+    <div
+      role="columnheader"
+      aria-sort={isSorted ? (sort.isDescending ? 'descending' : 'ascending') : 'none'}
+      className={classes.cell}
+      data-align={align}
+    >
+      <UnstyledButton
+        className={classes.sort}
+        onClick={() => onSort({ by, isDescending: isSorted ? !sort.isDescending : false })}
+      >
+        {title} {isSorted && <Arrow size={12} />}
+      </UnstyledButton>
+    </div>
+  );
+}
+
+const Loading = ({ label }: { label: string }) => (
+  <Box aria-busy aria-label={label} role="status" pt={36}>
+    {Array.from({ length: 6 }, (_, at) => (
+      <Skeleton key={at} h={14} my={15} />
+    ))}
+  </Box>
+);

@@ -1,0 +1,58 @@
+import type { Texts } from '../en/index.ts';
+
+export const instances: Texts['instances'] = {
+  title: '实例',
+  list: '实例',
+  summary: (running, waiting) =>
+    [
+      running === 0 ? '没有运行中的实例' : `${running} 个运行中`,
+      ...(waiting === 0 ? [] : [`${waiting} 个等待中`]),
+    ].join(' · '),
+  rate: (rate) => `每小时 ${rate}`,
+  lasts: (time) => `按此速度余额可用 ${time}`,
+  launch: '启动新实例',
+  columns: {
+    status: '状态',
+    name: '名称',
+    type: '规格',
+    since: '时间',
+    cost: '今日费用',
+    load: '近 24 小时',
+    ports: '端口',
+    act: '',
+  },
+  allStatuses: '全部状态',
+  filterStatus: '状态',
+  empty: {
+    title: '还没有实例',
+    text: '实例是一台带有独立处理器、内存、磁盘（可选 GPU）的笔记本环境。点击启动即可按合适的默认设置创建；就绪后会自动打开，就绪前不收费。',
+  },
+  acts: {
+    open: '打开笔记本',
+    start: '启动',
+    stop: '停止',
+    restart: '重启',
+    archive: '归档',
+    terminate: '释放',
+    why: '查看原因',
+    pay: '充值',
+    watch: '查看进度',
+    again: '再次启动',
+  },
+  asked: {
+    stop: (name) => `${name} 正在停止`,
+    start: (name) => `${name} 正在启动`,
+    restart: (name) => `${name} 正在重启`,
+    archive: (name) => `${name} 正在归档`,
+    terminate: (name) => `${name} 正在释放`,
+  },
+  notNow: (status) => `当前状态为${status}，不能执行`,
+  notForAll: (names) => `当前不适用于 ${names}`,
+  terminateTitle: (names) => `释放 ${names}？`,
+  terminateLoses: (disk) => `根磁盘和数据盘（${disk}）将被删除，且无法恢复。`,
+  terminateKeeps: '存储卷和已保存的镜像会保留。',
+  load: { cpu: '处理器', gpu: 'GPU', none: '暂无数据' },
+  withoutGpu: '无 GPU',
+  spot: '竞价',
+  select: (name) => `选择 ${name}`,
+};

@@ -1,0 +1,23 @@
+import { defineConfig } from 'vite';
+
+/** Files with hashed names below `/console-assets`; the API serves pages and files. */
+export default defineConfig({
+  root: import.meta.dirname,
+  build: {
+    outDir: '../dist/console',
+    emptyOutDir: true,
+    assetsDir: 'console-assets',
+    // Fonts and pictures stay files: the policy of the pages allows no data URL.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    target: 'es2023',
+    rolldownOptions: {
+      // Packages mark their modules for servers that render; nothing renders here.
+      onLog: (level, log, handle) => (log.code === 'MODULE_LEVEL_DIRECTIVE' ? undefined : handle(level, log)),
+    },
+  },
+  server: {
+    proxy: { '/api': process.env['BERTH_API'] ?? 'http://127.0.0.1:8080' },
+  },
+});

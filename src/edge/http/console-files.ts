@@ -1,0 +1,103 @@
+/**
+ * The web console: its page at each of its places, and its files with hashed names. They are read
+ * once, at the mount, with the compressed copies that the build made beside them.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { consolePlaces } from '../../contract/console-places.ts';
+import { accepts } from './compression.ts';
+import { HTML_TYPE } from './html.ts';
+import { addVary, setCommonHeaders } from './reply-headers.ts';
+
+/** Folder of files whose names change with their content. */
+const HASHED = 'console-assets';
+const FOREVER = 'public, max-age=31536000, immutable';
+const DAY = 'public, max-age=86400';
+/** Place of the nonce in the page: styles that scripts add carry it. */
+const NONCE = '%STYLE_NONCE%';
+
+const types: Readonly<Record<string, string>> = {
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.woff2': 'font/woff2',
+};
+
+/** Codings by preference, with the ending of the copy. */
+const codings = { br: '.br', gzip: '.gz' } as const;
+
+interface ConsoleFile {
+  type: string;
+  cacheControl: string;
+  plain: Buffer;
+  copies: { coding: keyof typeof codings; bytes: Buffer }[];
+}
+
+const pagePolicy = (nonce: string): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "worker-src 'self'",
+    `style-src 'self' 'nonce-${nonce}'`,
+    "img-src 'self'",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ');
+
+/** Returns false without a built console in the folder. */
+export function mountConsole(app: FastifyInstance, folder: string): boolean {
+  const pageFile = path.join(folder, 'index.html');
+  if (!existsSync(pageFile)) return false;
+  const page = readFileSync(pageFile, 'utf8');
+  const sendPage = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    const nonce = randomBytes(16).toString('base64');
+    return setCommonHeaders(request, reply, HTML_TYPE)
+      .header('content-security-policy', pagePolicy(nonce))
+      .header('referrer-policy', 'same-origin')
+      .header('x-frame-options', 'DENY')
+      .send(page.replaceAll(NONCE, nonce));
+  };
+  app.get('/', sendPage);
+  for (const place of consolePlaces) {
+    app.get(`/${place}`, sendPage);
+    app.get(`/${place}/*`, sendPage);
+  }
+  for (const [name, file] of filesOf(folder)) app.get(`/${name}`, (request, reply) => sendFile(file, request, reply));
+  return true;
+}
+
+function sendFile(
+  { type, cacheControl, plain, copies }: ConsoleFile,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const copy = copies.find(({ coding }) => accepts(request.headers['accept-encoding'], coding));
+  setCommonHeaders(request, reply, type).header('cache-control', cacheControl);
+  addVary(reply, 'Accept-Encoding');
+  if (copy === undefined) return reply.send(plain);
+  return reply.header('content-encoding', copy.coding).send(copy.bytes);
+}
+
+function filesOf(folder: string): Map<string, ConsoleFile> {
+  const files = new Map<string, ConsoleFile>();
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    const type = types[path.extname(name)];
+    if (type === undefined) continue;
+    const copies = (['br', 'gzip'] as const)
+      .map((coding) => ({ coding, file: path.join(folder, name + codings[coding]) }))
+      .filter(({ file }) => existsSync(file))
+      .map(({ coding, file }) => ({ coding, bytes: readFileSync(file) }));
+    const cacheControl = name.startsWith(`${HASHED}${path.sep}`) ? FOREVER : DAY;
+    files.set(name.replaceAll(path.sep, '/'), {
+      type,
+      cacheControl,
+      plain: readFileSync(path.join(folder, name)),
+      copies,
+    });
+  }
+  return files;
+}
