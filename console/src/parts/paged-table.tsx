@@ -7,7 +7,7 @@ import { useMediaQuery } from '@mantine/hooks';
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react';
 import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-query';
 import { useWindowVirtualizer } from '@tanstack/react-virtual';
-import { useRef, type ReactNode } from 'react';
+import { useRef, useState, type ReactNode } from 'react';
 import { useTexts } from '../texts/provider.tsx';
 import classes from './paged-table.module.css';
 import { Trouble } from './trouble.tsx';
@@ -62,9 +62,9 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
   const { common } = useTexts();
   const isPhone = useMediaQuery('(max-width: 48em)', false, { getInitialValueInEffect: false }) ?? false;
   const top = useRef<HTMLDivElement>(null);
-  const total = useRef(0);
+  const [total, setTotal] = useState(0);
   const virtualizer = useWindowVirtualizer({
-    count: total.current,
+    count: total,
     estimateSize: () => (isPhone ? cardPx : ROW_PX),
     overscan: OVERSCAN,
     scrollMargin: top.current?.offsetTop ?? 0,
@@ -80,7 +80,8 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
     })),
   });
   const known = pages.find(({ data }) => data !== undefined)?.data;
-  total.current = known?.total ?? total.current;
+  // In the same render: the rows are there at once.
+  if (known !== undefined && known.total !== total) setTotal(known.total);
   const failed = pages.find(({ isError }) => isError);
   if (failed && known === undefined) return <Trouble error={failed.error} onRetry={() => void failed.refetch()} />;
   if (known === undefined) return <Loading label={common.loading(label)} />;
