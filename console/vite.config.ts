@@ -1,8 +1,10 @@
 import { defineConfig } from 'vite';
+import { withoutDescriptions } from './without-descriptions.ts';
 
 /** Files with hashed names below `/console-assets`; the API serves pages and files. */
 export default defineConfig({
   root: import.meta.dirname,
+  plugins: [withoutDescriptions()],
   build: {
     outDir: '../dist/console',
     emptyOutDir: true,
