@@ -5,7 +5,7 @@ import { moneySteps } from '../domain/money-ladder.ts';
 import { isTimeZone } from '../domain/off-peak.ts';
 import { MAX_CREDIT_DOLLARS } from '../domain/purse.ts';
 import { labelKeyPattern, labelValuePattern } from '../domain/resource-labels.ts';
-import { answer, decimal, flag, integerOrNull, label, oneOfText, plainText, request, text } from './common.ts';
+import { answer, decimal, flag, integerOrNull, label, oneOfText, plainText, request, text, unixMs } from './common.ts';
 
 const dollars = z
   .number()
@@ -94,6 +94,15 @@ export const forecastAnswer = answer('ForecastAnswer', {
   step: oneOfText(moneySteps, 'Step of an account whose money ends'),
   archiveAtUnixMs: integerOrNull('Time of the archiving, Unix milliseconds; null: none'),
   deleteAtUnixMs: integerOrNull('Time of the deletion, Unix milliseconds; null: none'),
+  steps: z
+    .array(
+      answer(
+        'MoneyStep',
+        { step: oneOfText(moneySteps, 'Step'), atUnixMs: unixMs('Its time if nothing changes') },
+        'Step that follows when money ends',
+      ),
+    )
+    .describe('Steps that follow, the next one first; empty while nothing costs money'),
   month: text('Current month'),
   timeZone: text('Time zone of the month'),
   monthToDate: decimal('Dollars spent in the month'),

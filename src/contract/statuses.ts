@@ -1,3 +1,9 @@
 /** Closed lists of the interface, for clients that name each member. */
 export { chargeModes, type ChargeMode } from '../domain/catalog.ts';
 export { instanceStatuses, type InstanceStatus } from '../domain/instance-states.ts';
+export { accountStates, type AccountState } from '../domain/account-state.ts';
+export { egressModes } from '../domain/egress.ts';
+export { meterStates, meters, type Meter, type MeterState } from '../domain/meter.ts';
+export { moneySteps, type MoneyStep } from '../domain/money-ladder.ts';
+export { roles } from '../domain/roles.ts';
+export { weekdays } from '../domain/off-peak.ts';

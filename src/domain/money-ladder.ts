@@ -141,3 +141,36 @@ function stepWithMoney(step: MoneyStep, leftMs: number, rules: MoneyRules): Mone
   const names = ['noStarts', 'warn', 'forecast'] as const;
   return names.find((name) => leftMs < limits[name] * (isAtLeast(from, name) ? EASE : 1)) ?? 'none';
 }
+
+export interface ComingStep {
+  step: MoneyStep;
+  atMs: number;
+}
+
+/** Steps that follow, with their times, if nothing changes. Empty while nothing costs money. */
+export function comingSteps(
+  { step, archiveAtMs, deleteAtMs }: MoneyState,
+  untilMs: number | null,
+  { forecastMs, warnMs, noStartsMs, archiveMs, deleteMs }: MoneyRules,
+): ComingStep[] {
+  const isStopped = isAtLeast(step, 'stop');
+  if (!isStopped && untilMs === null) return [];
+  const stopMs = untilMs ?? 0;
+  const after = (ms: number | null): number | null => (ms === null ? null : stopMs + ms);
+  const times: readonly [MoneyStep, number | null][] = isStopped
+    ? [
+        ['archive', archiveAtMs],
+        ['delete', deleteAtMs],
+      ]
+    : [
+        ['forecast', stopMs - forecastMs],
+        ['warn', stopMs - warnMs],
+        ['noStarts', stopMs - noStartsMs],
+        ['stop', stopMs],
+        ['archive', after(archiveMs)],
+        ['delete', after(deleteMs)],
+      ];
+  return times.flatMap(([name, atMs]) =>
+    atMs === null || isAtLeast(step, name) ? [] : [{ step: name, atMs: Math.min(LAST_DATE_MS, atMs) }],
+  );
+}

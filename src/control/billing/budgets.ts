@@ -1,7 +1,15 @@
 /** Budgets of an account: its own, and those of administrators, which it sees and cannot change. */
 import { fromDollars, toDollars } from '../../domain/catalog.ts';
 import { HOUR_MS } from '../../domain/durations.ts';
-import { burnRate, lastingMs, lastsUntilMs, type Cost, type MoneyStep } from '../../domain/money-ladder.ts';
+import {
+  burnRate,
+  comingSteps,
+  lastingMs,
+  lastsUntilMs,
+  type ComingStep,
+  type Cost,
+  type MoneyStep,
+} from '../../domain/money-ladder.ts';
 import { grantedMicros, spendableCash } from '../../domain/purse.ts';
 import { accountNotFound, Refusal } from '../../domain/refusal.ts';
 import { monthOf } from '../../domain/usage-buckets.ts';
@@ -63,6 +71,7 @@ export interface Forecast {
   step: MoneyStep;
   archiveAtMs: number | null;
   deleteAtMs: number | null;
+  steps: ComingStep[];
   month: string;
   timeZone: string;
   monthToDate: number;
@@ -247,22 +256,25 @@ const makeForecast =
     const costs = metering.isBilled ? await costsOf(store.read, accountId) : [];
     const leftMs = lastingMs(purse, costs, nowMs);
     const timeZone = await usualTimeZone(readCatalog);
-    const { month, fromMs, untilMs } = monthOf(nowMs, timeZone);
-    const spent = await spentByDays(store.read, { accountId, labelKey: '', labelValue: '' }, { fromMs, untilMs });
-    const { step, archiveAtMs, deleteAtMs } = await moneyStateOf(store.read, accountId);
+    const month = monthOf(nowMs, timeZone);
+    const spent = await spentByDays(store.read, { accountId, labelKey: '', labelValue: '' }, month);
+    const state = await moneyStateOf(store.read, accountId);
+    const untilMs = lastsUntilMs(leftMs, nowMs);
+    const { step, archiveAtMs, deleteAtMs } = state;
     return {
       available: toDollars(
         spendableCash(purse) + grantedMicros(purse, 'voucher', nowMs) + grantedMicros(purse, 'credit', nowMs),
       ),
       burnRate: toDollars(burnRate(costs)),
-      lastsUntilMs: lastsUntilMs(leftMs, nowMs),
+      lastsUntilMs: untilMs,
       step,
       archiveAtMs,
       deleteAtMs,
-      month,
+      steps: comingSteps(state, untilMs, metering.moneyRules),
+      month: month.month,
       timeZone,
       monthToDate: toDollars(spent),
-      monthForecast: toDollars(BigInt(spent) + restOf(costs, untilMs - nowMs)),
+      monthForecast: toDollars(BigInt(spent) + restOf(costs, month.untilMs - nowMs)),
     };
   };
 

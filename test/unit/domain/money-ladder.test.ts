@@ -6,6 +6,7 @@ import {
   burnRate,
   costOf,
   defaultMoneyRules,
+  comingSteps,
   isAtLeast,
   lastingMs,
   lastsUntilMs,
@@ -45,6 +46,24 @@ test('money lasts until a date, however much it is', () => {
   expect(lastsUntilMs(Infinity, 10)).toBeNull();
   expect(Number.isSafeInteger(lastsUntilMs(1e30, Date.UTC(2027, 0)))).toBe(true);
   expect(new Date(lastsUntilMs(1e30, Date.UTC(2027, 0)) ?? NaN).getTime()).toBeGreaterThan(Date.UTC(9999, 0));
+});
+
+test('coming steps have the times of the rules, without those that are reached or never come', () => {
+  const untilMs = 100 * HOUR_MS;
+  expect(comingSteps(withMoney, untilMs, rules)).toEqual([
+    { step: 'forecast', atMs: 28 * HOUR_MS },
+    { step: 'warn', atMs: 76 * HOUR_MS },
+    { step: 'noStarts', atMs: 99 * HOUR_MS },
+    { step: 'stop', atMs: untilMs },
+    { step: 'archive', atMs: untilMs + 7 * DAY_MS },
+    { step: 'delete', atMs: untilMs + 30 * DAY_MS },
+  ]);
+  const names = (state: MoneyState, own = rules): string[] => comingSteps(state, untilMs, own).map(({ step }) => step);
+  expect(names(at('warn'), { ...rules, archiveMs: null, deleteMs: null })).toEqual(['noStarts', 'stop']);
+  expect(comingSteps(withMoney, null, rules)).toEqual([]);
+  expect(comingSteps(at('archive', { archiveAtMs: 1, deleteAtMs: 2 }), null, rules)).toEqual([
+    { step: 'delete', atMs: 2 },
+  ]);
 });
 
 test('less money is never a milder step', () => {

@@ -5,12 +5,13 @@ import type { ClosedHandlers } from './handler.ts';
 export const budgetHandlers = (budgets: Budgets) =>
   ({
     async forecast(caller) {
-      const { lastsUntilMs, archiveAtMs, deleteAtMs, ...forecast } = await budgets.forecast(caller);
+      const { lastsUntilMs, archiveAtMs, deleteAtMs, steps, ...forecast } = await budgets.forecast(caller);
       return {
         ...forecast,
         lastsUntilUnixMs: lastsUntilMs,
         archiveAtUnixMs: archiveAtMs,
         deleteAtUnixMs: deleteAtMs,
+        steps: steps.map(({ step, atMs }) => ({ step, atUnixMs: atMs })),
       };
     },
     setBudget: (caller, { body, idempotency }) => budgets.set(caller, body, idempotency),
