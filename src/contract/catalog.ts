@@ -43,7 +43,7 @@ export const catalogAnswer = answer('Catalog', {
   instanceInfos: z.array(family).describe('Families of instance types'),
 });
 
-const engine = answer('RegionEngine', {
+export const regionEngine = answer('RegionEngine', {
   name: text('Engine type'),
   answers: flag('Whether the engine answers'),
   text: text('Result of the last probe'),
@@ -76,7 +76,7 @@ export const regionDrain = answer('RegionDrain', {
   .describe('An operator lets nothing launch or start here; null without a drain');
 const region = answer('Region', {
   ...regionFields,
-  engine: engine.describe('Engine of the region'),
+  engine: regionEngine.describe('Engine of the region'),
   capabilities: z
     .record(z.string(), z.union([z.string(), z.boolean(), z.record(z.string(), isolation)]))
     .describe(

@@ -1,11 +1,17 @@
 /** Rows for operators: instances and volumes of all accounts, and drains. */
+import { empty } from './common.ts';
 import * as egress from './egress.ts';
+import { fleetAnswer } from './fleet.ts';
 import { instanceIdAnswer, instanceIdBody } from './instance.ts';
 import { operatorInstanceAnswer } from './operation.ts';
 import * as operator from './operator.ts';
 import { adminReadRoute, adminRoute, operatorReadRoute, operatorRoute } from './route.ts';
 
 export const operatorRoutes = {
+  fleet: operatorReadRoute('/admin/fleet', empty, fleetAnswer, {
+    compressed: true,
+    summary: 'Show the capacity of each region: GPUs with their holders, pools, and what would fit now (operators)',
+  }),
   listAllInstances: operatorReadRoute('/admin/instance/list', operator.instancesRequest, operator.instancesAnswer, {
     compressed: true,
     summary: 'List the instances of all accounts, newest first (operators)',

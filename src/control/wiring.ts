@@ -12,6 +12,7 @@ import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
 import { makeAction } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
+import { makeFleet } from './capacity/fleet.ts';
 import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
 import { makeApplyPrices } from './catalog/due-prices.ts';
@@ -256,7 +257,7 @@ function insideUseCases(
 
 function catalogUseCases(
   foundation: Foundation,
-): Pick<Control, 'catalog' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> {
+): Pick<Control, 'catalog' | 'fleet' | 'priceHistory' | 'offeredTypes' | 'offeredImages' | 'regionAdministration'> {
   const { scheduler, freeSpace } = foundation;
   const ofRegions = {
     ...foundation,
@@ -268,6 +269,7 @@ function catalogUseCases(
   };
   return {
     catalog: makeCatalog(foundation),
+    fleet: makeFleet(foundation),
     priceHistory: { ...makePriceHistory(foundation), withdraw: makeWithdrawPrices(foundation) },
     offeredTypes: makeOfferedTypes(foundation),
     offeredImages: makeOfferedImages(foundation),

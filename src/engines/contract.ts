@@ -245,6 +245,8 @@ export interface UsageOptions {
 }
 
 export interface GpuUsage {
+  /** Id among `devices` of the probe; absent: the engine does not know. */
+  deviceId?: string | undefined;
   busyPercent: number | null;
   memoryUsedBytes: number | null;
   memoryTotalBytes: number | null;

@@ -27,6 +27,7 @@ import { budgets } from './migrations/0024-budgets.ts';
 import { scheduledPrices } from './migrations/0025-scheduled-prices.ts';
 import { regions } from './migrations/0026-regions.ts';
 import { entryIndex } from './migrations/0027-entry-index.ts';
+import { capacityHolders } from './migrations/0028-capacity-holders.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -59,6 +60,7 @@ export const migrations: readonly Migration[] = [
   scheduledPrices,
   regions,
   entryIndex,
+  capacityHolders,
 ];
 
 export async function openStore(options: {

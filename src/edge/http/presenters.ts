@@ -4,6 +4,7 @@ import type { PublicLogLine } from '../../contract/log.ts';
 import type { AnswerOf, BodyOf } from '../../contract/routes.ts';
 import type {
   Commands,
+  FleetRegion,
   IdleStatus,
   InstanceMetrics,
   InstanceStopPolicy,
@@ -75,6 +76,74 @@ export const presentIdleStatus = (
 
 export const presentDrain = (drain: Drain | null): AnswerOf<'drainRegion'>['drain'] =>
   drain && { reason: drain.reason, sinceUnixMs: drain.sinceMs, stopsAtUnixMs: drain.stopAtMs };
+
+const GIB_IN_MIB = 1_024;
+const rounded = (amount: number, decimals = 3): number => Math.round(amount * 10 ** decimals) / 10 ** decimals;
+
+export function presentFleetRegion({
+  region,
+  isRetired,
+  drain,
+  resources,
+  hosts,
+  gpus,
+  pools,
+  types,
+  ...rest
+}: FleetRegion): AnswerOf<'fleet'>['regions'][number] {
+  const inUnits = ({ total, promised, free, used }: FleetRegion['resources']['gpus'], perUnit: number) => ({
+    total: rounded(total / perUnit),
+    promised: rounded(promised / perUnit),
+    free: rounded(free / perUnit),
+    used: used === null ? null : rounded(used / perUnit),
+  });
+  return {
+    regionId: region.id,
+    regionName: region.name,
+    retired: isRetired,
+    drain: presentDrain(drain),
+    ...rest,
+    cpuCores: inUnits(resources.cpuMilli, 1_000),
+    memoryGB: inUnits(resources.memoryMiB, GIB_IN_MIB),
+    gpuNum: inUnits(resources.gpus, 1),
+    nodePorts: inUnits(resources.nodePorts, 1),
+    largestHosts: (hosts ?? []).map(({ cpuMilli, memoryMiB, gpus: gpuNum, gpuName }) => ({
+      cpuCores: rounded(cpuMilli / 1_000),
+      memoryGB: rounded(memoryMiB / GIB_IN_MIB),
+      gpuNum,
+      gpuName,
+    })),
+    gpus: gpus.map(({ model, holder, isExact, busyPercent }, index) => ({
+      index,
+      model,
+      holder: holder && {
+        instanceId: holder.instanceId,
+        name: holder.name,
+        accountId: holder.ownerId,
+        username: holder.ownerName,
+      },
+      holderIsExact: isExact,
+      busyPercent,
+    })),
+    pools: pools.map(({ fileSystem, ...pool }) => ({
+      name: pool.name,
+      totalGB: rounded(pool.totalGB),
+      promisedGB: rounded(pool.promisedGB),
+      freeGB: rounded(pool.freeGB),
+      usedGB: rounded(pool.usedGB),
+      fileSystemGB: fileSystem && rounded(fileSystem.totalGB),
+      fileSystemFreeGB: fileSystem && rounded(fileSystem.freeGB),
+    })),
+    types: types.map(({ type, fitsNow }) => ({
+      instanceTypeId: type.id,
+      instanceTypeName: type.name,
+      gpuNum: type.gpuCount,
+      gpuName: type.gpuName,
+      isSpot: type.isSpot,
+      fitsNow,
+    })),
+  };
+}
 
 type Share = AnswerOf<'listShares'>['shares'][number];
 
@@ -180,7 +249,7 @@ function nowOf({ now, cpuLimitMilli, gpuCount }: InstanceMetrics): MetricsAnswer
     cpuLimitMilli,
     memoryLimitBytes,
     processLimit,
-    gpus: gpuCount === 0 ? [] : gpus,
+    gpus: gpuCount === 0 ? [] : (gpus?.map(({ deviceId: _device, ...figures }) => figures) ?? null),
   };
 }
 

@@ -78,7 +78,10 @@ export class SimulatedHost {
   readonly #state: JournalState;
   #journal: Journal | undefined;
   #serial = 0;
-  #gpusUsed = 0;
+  /** Positions of the GPUs of each run; `#freeGpus` and those from `#nextGpu` are free. */
+  readonly #gpus = new Map<Container, readonly number[]>();
+  readonly #freeGpus: number[] = [];
+  #nextGpu = 0;
   #awayUntilMs = -Infinity;
   readonly #ports: HostPorts;
   readonly #streams = new Map<string, Set<Duplex>>();
@@ -150,7 +153,7 @@ export class SimulatedHost {
     const { spec } = container;
     const name = containerName(spec.id);
     if (spec.gpus > 0) this.#checkGpus(spec.gpus);
-    this.#gpusUsed += spec.gpus;
+    this.#takeGpus(container);
     try {
       await this.#ports.open(name, spec.nodePortAddress, spec.nodePorts, (port) => this.connect(container, port));
       if (this.#state.containers.get(name) !== container) {
@@ -158,7 +161,7 @@ export class SimulatedHost {
         throw simulatedFault('unreachable', `${name} was lost during its start`);
       }
     } catch (fault) {
-      this.#gpusUsed -= spec.gpus;
+      this.#freeGpusOf(container);
       throw container.startedAtMs > 0 ? withoutOtherPort(fault) : fault;
     }
     const { ready, init } = this.times;
@@ -386,7 +389,7 @@ export class SimulatedHost {
 
   /** Applies the end at once; the promise covers the ports and never rejects. */
   #ended(container: Container): Promise<void> {
-    this.#gpusUsed -= container.spec.gpus;
+    this.#freeGpusOf(container);
     const name = containerName(container.spec.id);
     this.guests.closeAll(container);
     for (const stream of this.#streams.get(name) ?? []) stream.destroy();
@@ -417,9 +420,23 @@ export class SimulatedHost {
     this.clock.sleep(atMs - nowMs, this.#end.signal).then(wake, () => {});
   }
 
+  gpusOf = (container: Container): readonly number[] => this.#gpus.get(container) ?? [];
+
+  #takeGpus(container: Container): void {
+    const { gpus } = container.spec;
+    if (gpus === 0) return;
+    const taken = Array.from({ length: gpus }, () => this.#freeGpus.pop() ?? this.#nextGpu++);
+    this.#gpus.set(container, taken);
+  }
+
+  #freeGpusOf(container: Container): void {
+    this.#freeGpus.push(...this.gpusOf(container));
+    this.#gpus.delete(container);
+  }
+
   #checkGpus(wanted: number): void {
     const { gpus } = this.capacity;
-    const free = gpus - this.#gpusUsed;
+    const free = gpus - this.#nextGpu + this.#freeGpus.length;
     if (wanted > free) {
       const text = `the instance needs ${wanted} GPUs, and ${free} of ${gpus} are free`;
       throw simulatedFault('no_capacity', text, { reason: wanted > gpus ? 'gpuMissing' : 'gpuBusy' });
@@ -429,7 +446,7 @@ export class SimulatedHost {
   async #restore(): Promise<void> {
     for (const container of this.#state.containers.values()) {
       this.#serial = Math.max(this.#serial, container.serial);
-      if (container.state === 'running') this.#gpusUsed += container.spec.gpus;
+      if (container.state === 'running') this.#takeGpus(container);
       this.#applyDue(container);
       if (container.state !== 'running') continue;
       const { nodePorts, nodePortAddress, id } = container.spec;

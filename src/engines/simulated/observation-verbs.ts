@@ -128,7 +128,7 @@ function probeOf({ capacity }: SimulatedHost, architecture: string, capabilities
   const devices = Array.from({ length: Math.min(capacity.gpus, listedDevices) }, (_, index) => ({
     kind: 'gpu' as const,
     name: 'Simulated GPU',
-    id: `gpu-${index}`,
+    id: deviceId(index),
   }));
   return {
     version: 'simulation 1',
@@ -153,14 +153,12 @@ export const lieOf = ({ clock }: SimulatedHost): Observation => ({
 const traffic = { receivedBytes: 6, sentBytes: 4, readBytes: 1, writtenBytes: 2 };
 /** Share of the limit that an idle instance uses. */
 const restingShare = 0.02;
+const deviceId = (index: number): string => `gpu-${index}`;
 const gpuMemoryBytes = 80 * 1024 ** 3;
 
 /** A small random load; counters grow evenly from each start. */
-function usageOf(
-  { random, clock, rootDiskBytes }: SimulatedHost,
-  container: Container,
-  { rootDisk = false }: UsageOptions,
-): Usage {
+function usageOf(host: SimulatedHost, container: Container, { rootDisk = false }: UsageOptions): Usage {
+  const { random, clock, rootDiskBytes } = host;
   const { state, spec, touchedFiles, script } = container;
   const atMs = clock.now();
   const runs = state === 'running';
@@ -168,14 +166,14 @@ function usageOf(
   const forMs = runs ? Math.max(0, atMs - container.startedAtMs) : 0;
   const cpu = script.uses.get('cpu') ?? { amount: 0, forMs: 0 };
   const limitBytes = spec.memoryMiB * 1024 * 1024;
-  const gpu = (): GpuUsage => {
+  const gpu = (index: number): GpuUsage => {
     const busyPercent = useOf(container, 'gpu', atMs);
     const memoryUsedBytes = Math.round((gpuMemoryBytes * busyPercent) / 100);
     const heat = {
       powerMilliwatts: 60_000 + 3_000 * busyPercent,
       temperatureCelsius: 35 + Math.round(busyPercent / 3),
     };
-    return { busyPercent, memoryUsedBytes, memoryTotalBytes: gpuMemoryBytes, ...heat };
+    return { deviceId: deviceId(index), busyPercent, memoryUsedBytes, memoryTotalBytes: gpuMemoryBytes, ...heat };
   };
   return {
     atMs,
@@ -191,7 +189,7 @@ function usageOf(
     writtenBytes: traffic.writtenBytes * forMs,
     processes: runs ? 3 : 0,
     processLimit: spec.pidsLimit,
-    gpus: runs && spec.gpus > 0 ? Array.from({ length: spec.gpus }, gpu) : null,
+    gpus: runs && spec.gpus > 0 ? host.gpusOf(container).map(gpu) : null,
     rootDiskBytes: rootDisk ? 4096 * (1 + touchedFiles.size) + (rootDiskBytes.get(spec.id) ?? 0) : null,
   };
 }

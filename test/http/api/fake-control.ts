@@ -63,6 +63,7 @@ export function fakeControl(
     volumes: { ...unaskedVolumes, ...given.volumes },
     snapshots: { ...unaskedSnapshots, ...given.snapshots },
     catalog: { ...unaskedCatalog, ...given.catalog },
+    fleet: { read: unasked, ...given.fleet },
     offeredTypes: { list: unasked, create: unasked, update: unasked, retire: unasked, ...given.offeredTypes },
     offeredImages: { list: unasked, create: unasked, update: unasked, retire: unasked, ...given.offeredImages },
     regionAdministration: {

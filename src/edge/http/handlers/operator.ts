@@ -1,5 +1,5 @@
 import type { Control } from '../../../control/index.ts';
-import { presentDrain } from '../presenters.ts';
+import { presentDrain, presentFleetRegion } from '../presenters.ts';
 import type { ListPages } from '../list-pages.ts';
 import type { ClosedHandlers } from './handler.ts';
 
@@ -15,8 +15,9 @@ const owned = (member: string, { rows, totalEntries }: Page) => ({
 
 const idOnly = ({ instanceId }: { instanceId: string }) => ({ instanceId });
 
-export const operatorHandlers = ({ operator, egress }: Control, pages: ListPages) =>
+export const operatorHandlers = ({ operator, egress, fleet }: Control, pages: ListPages) =>
   ({
+    fleet: async () => ({ regions: (await fleet.read()).map(presentFleetRegion) }),
     listAllInstances: (caller, { body: { pager, ...request } }) =>
       pages.answer({
         member: 'instances',

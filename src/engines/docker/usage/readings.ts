@@ -37,7 +37,8 @@ export interface Run {
   info: Pick<ContainerInspectInfo, 'Id' | 'State'>;
   pid: number;
   startedAtMs: number;
-  hasGpus: boolean;
+  /** In the order of the host. */
+  gpuIds: readonly string[];
   hasDocker: boolean;
   /** Last CPU counter; a lower one belongs to another run. */
   cpuNs: number;

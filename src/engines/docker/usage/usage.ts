@@ -57,11 +57,20 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
   }
 
   /** Runs nvidia-smi inside: the engine counts no GPUs. */
-  async function readGpus({ info, hasGpus }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
-    if (!hasGpus) return null;
+  async function readGpus({ info, gpuIds }: Run, signal: AbortSignal): Promise<Usage['gpus']> {
+    if (gpuIds.length === 0) return null;
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
     const result = await runCommand({ client, info, command: gpuCommand, signal: deadline }).catch(() => null);
-    return result?.exitCode === 0 ? parseGpus(result.stdout) : null;
+    const gpus = result?.exitCode === 0 ? parseGpus(result.stdout) : null;
+    // Of another number it is unknown which is which.
+    return gpus?.length === gpuIds.length ? gpus.map((gpu, nth) => ({ ...gpu, deviceId: gpuIds[nth] })) : gpus;
+  }
+
+  /** nvidia-smi inside lists the GPUs of the container in the order of the host. */
+  async function inHostOrder(ids: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+    if (ids.length < 2) return ids;
+    const all = (await host.facts(signal)).gpus.map(({ id }) => id);
+    return ids.toSorted((one, other) => all.indexOf(one) - all.indexOf(other));
   }
 
   async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions) {
@@ -82,7 +91,7 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
       info,
       pid: info.State.Pid,
       startedAtMs: startedAtMs(info.State),
-      hasGpus: gpusOf(info.Config.Labels).length > 0,
+      gpuIds: await inHostOrder(gpusOf(info.Config.Labels), signal),
       hasDocker: hasDocker(info.Mounts),
       cpuNs: 0,
     };
