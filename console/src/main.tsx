@@ -12,6 +12,9 @@ import { router } from './app/router.tsx';
 import { styleNonce, theme } from './app/theme.ts';
 import { TextsProvider } from './texts/provider.tsx';
 
+// Mantine's dialogs lock the scroll by a style element of `react-style-singleton`, which reads this.
+Reflect.set(globalThis, '__webpack_nonce__', styleNonce());
+
 const root = document.querySelector('#root');
 if (root === null) throw new Error('the page has no element #root');
 

@@ -7,3 +7,5 @@ export { meterStates, meters, type Meter, type MeterState } from '../domain/mete
 export { moneySteps, type MoneyStep } from '../domain/money-ladder.ts';
 export { roles } from '../domain/roles.ts';
 export { weekdays } from '../domain/off-peak.ts';
+export { volumeTypes, type VolumeType } from '../domain/disk.ts';
+export { scopes, type Scope } from '../domain/scopes.ts';

@@ -81,13 +81,22 @@ export function useFormat() {
       percent: (share: number): string =>
         new Intl.NumberFormat(language, { style: 'percent', maximumFractionDigits: 0 }).format(share),
       count: (value: number): string => new Intl.NumberFormat(language).format(value),
+      /** Disk space in the GB of the API; below one in MB, so that little is not nothing. */
+      size: (gb: number): string => {
+        const isSmall = gb > 0 && gb < 1;
+        return new Intl.NumberFormat(language, {
+          style: 'unit',
+          unit: isSmall ? 'megabyte' : 'gigabyte',
+          maximumFractionDigits: isSmall || gb >= 100 ? 0 : 1,
+        }).format(isSmall ? Math.max(1, gb * 1024) : gb);
+      },
       bytes: (bytes: number): string => {
         const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'] as const;
         const at = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
         return new Intl.NumberFormat(language, {
           style: 'unit',
           unit: units[at],
-          unitDisplay: 'short',
+          unitDisplay: at === 0 ? 'long' : 'short',
           maximumFractionDigits: at === 0 ? 0 : 1,
         }).format(bytes / 1000 ** at);
       },

@@ -1,9 +1,12 @@
 /** English: the language whose texts the others translate, one file a place of the console. */
 import { common } from './common.ts';
+import { files } from './files.ts';
 import { instances } from './instances.ts';
 import { launch } from './launch.ts';
+import { parts } from './parts.ts';
 import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
+import { volumes } from './volumes.ts';
 
-export const en = { common, instances, launch, shell, statuses };
+export const en = { common, files, instances, launch, parts, shell, statuses, volumes };
 export type Texts = typeof en;

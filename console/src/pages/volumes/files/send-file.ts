@@ -1,0 +1,49 @@
+/** Sends a file with its progress, which `fetch` does not report. */
+import { ApiError } from '../../../../../src/contract/client.ts';
+import { errorCodes, plainError } from '../../../../../src/contract/common.ts';
+import { fileUrl } from '../../../../../src/contract/file.ts';
+import type { SendOptions } from './uploads.ts';
+
+export const addressOfFile = (volumeId: string, path: string): string => `/api${fileUrl(volumeId, path)}`;
+
+export function sendFile(
+  volumeId: string,
+  path: string,
+  file: Blob,
+  { isReplacing, signal, onProgress }: SendOptions,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    const abort = (): void => request.abort();
+    const url = addressOfFile(volumeId, path);
+    request.open('PUT', url);
+    if (!isReplacing) request.setRequestHeader('if-none-match', '*');
+    request.upload.addEventListener('progress', ({ loaded }) => onProgress(loaded));
+    request.addEventListener('load', () => (request.status < 300 ? resolve() : reject(refusalOf(request))));
+    request.addEventListener('error', () =>
+      reject(new ApiError(`the server cannot be reached at ${url}`, { status: 0, code: 'unreachable' })),
+    );
+    request.addEventListener('abort', () => reject(new DOMException('the upload was cancelled', 'AbortError')));
+    request.addEventListener('loadend', () => signal.removeEventListener('abort', abort));
+    signal.addEventListener('abort', abort);
+    request.send(file);
+  });
+}
+
+function refusalOf(request: XMLHttpRequest): ApiError {
+  const said = plainError.safeParse(jsonOf(request.responseText));
+  const message = said.success ? said.data.message : `the server answered ${request.status} without a message`;
+  return new ApiError(message, {
+    status: request.status,
+    code: errorCodes.find((known) => known === request.getResponseHeader('x-error-code')) ?? 'unreadable',
+    requestId: request.getResponseHeader('x-request-id') ?? '',
+  });
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,34 @@
+/** How much of a limit is used: a bar, and the amounts in words. */
+import { Group, Progress, Text } from '@mantine/core';
+
+/** Shares from which the bar warns. */
+const NEAR = 0.8;
+const FULL = 0.95;
+
+interface UsageBarProps {
+  used: number;
+  /** 0 or less: nothing is allowed. */
+  limit: number;
+  /** What is measured, for screen readers. */
+  label: string;
+  /** The amounts in words. */
+  text: string;
+}
+
+export const shareOf = (used: number, limit: number): number =>
+  limit <= 0 ? (used > 0 ? 1 : 0) : Math.min(1, Math.max(0, used / limit));
+
+export function UsageBar({ used, limit, label, text }: UsageBarProps) {
+  const share = shareOf(used, limit);
+  const color = share >= FULL ? 'red' : share >= NEAR ? 'orange' : 'berth';
+  return (
+    <Group gap={8} wrap="nowrap" miw={0}>
+      <Progress.Root size={6} flex={1} miw={40} maw={180}>
+        <Progress.Section value={share * 100} color={color} aria-label={`${label}: ${text}`} />
+      </Progress.Root>
+      <Text span size="xs" c={share >= NEAR ? undefined : 'dimmed'} fw={share >= NEAR ? 600 : undefined}>
+        {text}
+      </Text>
+    </Group>
+  );
+}
