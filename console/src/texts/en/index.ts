@@ -1,4 +1,6 @@
 /** English: the language whose texts the others translate, one file a place of the console. */
+import { billing } from './billing.ts';
+import { budgets } from './budgets.ts';
 import { common } from './common.ts';
 import { files } from './files.ts';
 import { instances } from './instances.ts';
@@ -8,5 +10,5 @@ import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
 
-export const en = { common, files, instances, launch, parts, shell, statuses, volumes };
+export const en = { billing, budgets, common, files, instances, launch, parts, shell, statuses, volumes };
 export type Texts = typeof en;

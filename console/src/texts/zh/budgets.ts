@@ -1,0 +1,31 @@
+import type { Texts } from '../en/index.ts';
+
+export const budgets: Texts['budgets'] = {
+  add: '新建预算',
+  empty: {
+    title: '还没有预算',
+    text: '预算限制一个自然月的费用，可针对整个账户或某个标签。软限额会发出通知；硬限额会拒绝创建并停止按小时计费的实例，但不删除任何内容。',
+  },
+  newTitle: '新建预算',
+  edit: (name) => `修改预算 ${name}`,
+  change: '修改',
+  name: '名称',
+  soft: '软限额',
+  softHint: '每月通知一次',
+  hard: '硬限额',
+  hardHint: '拒绝创建，停止实例',
+  ofLabel: '仅限带有标签的实例和存储卷',
+  labelKey: '标签',
+  labelValue: '值',
+  hint: '以美元计，每个自然月。两个限额至少填写一个。',
+  all: '整个账户',
+  byAdministrator: '由管理员设置',
+  softReached: '已达软限额',
+  hardReached: '已达硬限额：实例被停止',
+  spentOf: (spent, limit) => `已用 ${spent}，限额 ${limit}`,
+  forecast: (amount) => `若无变化，月底 ${amount}`,
+  softAt: (amount) => `${amount} 时通知`,
+  hardAt: (amount) => `${amount} 时停止`,
+  deleteTitle: (name) => `删除预算 ${name}？`,
+  deleteLoses: '其限额立即失效。已有的费用记录保留。',
+};
