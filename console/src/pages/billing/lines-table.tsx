@@ -89,7 +89,7 @@ export function LinesTable({ lines, by, day, timeZone, onOpen, onAllDays }: Line
               key: 'free',
               title: billing.columns.free,
               align: 'right',
-              cell: ({ freeMs }) => (freeMs > 0 ? billing.freeFor(duration(freeMs)) : '–'),
+              cell: ({ freeMs }) => (freeMs > 0 ? duration(freeMs) : '–'),
             },
             { key: 'amount', title: billing.columns.amount, align: 'right', cell: ({ amount }) => money(amount) },
           ]}

@@ -68,7 +68,7 @@ export function MoneyNow({ forecast }: { forecast: ForecastAnswer }) {
 
 function NextSteps({ forecast: { step, steps, lastsUntilUnixMs } }: { forecast: ForecastAnswer }) {
   const { billing } = useTexts();
-  const { dateTime } = useFormat();
+  const { at, dateTime } = useFormat();
   const isFar = lastsUntilUnixMs !== null && lastsUntilUnixMs - Date.now() > YEARS_MS;
   return (
     <>
@@ -98,7 +98,9 @@ function NextSteps({ forecast: { step, steps, lastsUntilUnixMs } }: { forecast: 
                   {billing.steps[stepOf(name)]}
                 </Text>
                 <Text size="sm" c="dimmed" ta="right">
-                  <time dateTime={new Date(atUnixMs).toISOString()}>{dateTime(atUnixMs)}</time>
+                  <time dateTime={new Date(atUnixMs).toISOString()} title={dateTime(atUnixMs)}>
+                    {at(atUnixMs)}
+                  </time>
                 </Text>
               </Group>
             );

@@ -39,7 +39,7 @@ export const billing = {
   credits: 'Credits',
   overdraft: 'Overdraft',
   monthToDate: 'Spent this month',
-  monthForecast: 'At the end of the month, if nothing changes',
+  monthForecast: 'Forecast of the month',
   next: 'When the money ends',
   noEnd: 'Nothing costs money now, so the money does not end.',
   farEnd: 'The money lasts for years. Before it ends you get notices, and nothing stops unannounced.',

@@ -41,7 +41,7 @@ export const billing: Texts['billing'] = {
   credits: '赠金',
   overdraft: '透支额度',
   monthToDate: '本月已用',
-  monthForecast: '若无变化，月底将达',
+  monthForecast: '本月预计',
   next: '余额用尽时',
   noEnd: '目前没有任何费用，余额不会用尽。',
   farEnd: '余额可用数年。用尽之前会收到通知，不会突然停止。',
