@@ -5,7 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import type { AnswerOf } from '../../../../src/contract/routes.ts';
 import { moneySteps, type MoneyStep } from '../../../../src/contract/statuses.ts';
 import { useFormat } from '../../app/format.ts';
-import { Facts, type Fact } from '../../parts/facts.tsx';
+import { Facts } from '../../parts/facts.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import classes from './billing.module.css';
 import { balanceQuery } from './queries.ts';
@@ -29,14 +29,14 @@ export function MoneyNow({ forecast }: { forecast: ForecastAnswer }) {
   const { money } = useFormat();
   const balance = useQuery(balanceQuery).data;
   const overdraft = balance === undefined ? 0 : balance.availableBalance - balance.balance;
-  const facts: Fact[] =
+  const facts: [string, string][] =
     balance === undefined
       ? []
       : [
           [billing.cash, money(balance.balance)],
           [billing.vouchers, money(balance.availableVoucherAmount)],
           [billing.credits, money(balance.availableCreditAmount)],
-          ...(overdraft > 0 ? [[billing.overdraft, money(overdraft)] as const] : []),
+          ...(overdraft > 0 ? [[billing.overdraft, money(overdraft)] satisfies [string, string]] : []),
         ];
   return (
     <Grid gap="md">
