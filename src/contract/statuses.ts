@@ -1,5 +1,6 @@
 /** Closed lists of the interface, for clients that name each member. */
 export { chargeModes, type ChargeMode } from '../domain/catalog.ts';
+export { ruleNames, type RuleName } from '../domain/idle.ts';
 export { instanceStatuses, type InstanceStatus } from '../domain/instance-states.ts';
 export { accountStates, type AccountState } from '../domain/account-state.ts';
 export { egressModes } from '../domain/egress.ts';

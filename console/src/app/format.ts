@@ -39,6 +39,12 @@ export function useFormat() {
     const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
     const dateTime = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' });
     const clock = new Intl.DateTimeFormat(language, { hour: '2-digit', minute: '2-digit' });
+    const second = new Intl.DateTimeFormat(language, {
+      hour: '2-digit',
+      minute: '2-digit',
+      second: '2-digit',
+      hourCycle: 'h23',
+    });
     const day = new Intl.DateTimeFormat(language, {
       month: 'short',
       day: 'numeric',
@@ -70,6 +76,8 @@ export function useFormat() {
         return relative.format(Math.trunc(ms / length), name);
       },
       dateTime: (atMs: number): string => dateTime.format(atMs),
+      /** The clock with its seconds. */
+      clock: (atMs: number): string => second.format(atMs),
       /** The clock today, else with the day. */
       at: (atMs: number): string =>
         new Date(atMs).toDateString() === new Date().toDateString() ? clock.format(atMs) : day.format(atMs),

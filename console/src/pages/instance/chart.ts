@@ -1,0 +1,84 @@
+/** A chart on a canvas. Loaded when shown. */
+import 'uplot/dist/uPlot.min.css';
+import uPlot from 'uplot';
+
+export interface ChartView {
+  times: readonly number[];
+  lines: readonly { values: readonly (number | null)[]; color: string }[];
+  limit: number | null;
+  fromS: number;
+  toS: number;
+  format: (value: number) => string;
+  formatTime: (seconds: number) => string;
+  colors: { text: string; grid: string; limit: string };
+}
+
+const HEIGHT_PX = 170;
+/** So much of the limit must be used before the limit is in the picture. */
+const LIMIT_SHARE = 0.25;
+
+export interface Chart {
+  destroy(): void;
+}
+
+const mostOf = (lines: ChartView['lines']): number =>
+  lines.reduce((most, { values }) => values.reduce<number>((high, value) => Math.max(high, value ?? 0), most), 0);
+
+export function drawChart(box: HTMLElement, view: ChartView): Chart {
+  const { times, lines, limit, fromS, toS, format, formatTime, colors } = view;
+  const most = mostOf(lines);
+  const showsLimit = limit !== null && most >= limit * LIMIT_SHARE;
+  const top = Math.max(most * 1.1, showsLimit ? limit * 1.05 : 0) || (limit ?? 1);
+  const axis = { stroke: colors.text, grid: { stroke: colors.grid, width: 1 }, ticks: { show: false }, font: '11px system-ui' };
+  const dashed = limit === null ? [] : [times.map(() => limit)];
+  const chart = new uPlot(
+    {
+      width: box.clientWidth || 300,
+      height: HEIGHT_PX,
+      legend: { show: false },
+      cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+      scales: { x: { time: true, range: [fromS, toS] }, y: { range: [0, top] } },
+      axes: [
+        { ...axis, values: (_, splits) => splits.map(formatTime), space: 70, size: 28 },
+        { ...axis, values: (_, splits) => splits.map(format), size: 64, space: 36 },
+      ],
+      series: [
+        {},
+        ...lines.map(({ color }) => ({ stroke: color, width: 1.5, points: { show: false }, spanGaps: false })),
+        ...dashed.map(() => ({ stroke: colors.limit, width: 1, dash: [5, 4], points: { show: false } })),
+      ],
+      plugins: [hover(format, formatTime, lines.length)],
+    },
+    [[...times], ...lines.map(({ values }) => [...values]), ...dashed],
+    box,
+  );
+  const observer = new ResizeObserver(() => chart.setSize({ width: box.clientWidth, height: HEIGHT_PX }));
+  observer.observe(box);
+  return {
+    destroy() {
+      observer.disconnect();
+      chart.destroy();
+    },
+  };
+}
+
+/** The values under the pointer. */
+function hover(format: (value: number) => string, formatTime: (seconds: number) => string, count: number): uPlot.Plugin {
+  const tip = document.createElement('div');
+  tip.className = 'chart-tip';
+  tip.hidden = true;
+  return {
+    hooks: {
+      init: (chart) => void chart.over.append(tip),
+      setCursor: ({ cursor: { idx, left = 0 }, data, over }) => {
+        const at = idx ?? -1;
+        const time = data[0][at];
+        tip.hidden = time === undefined || left < 0;
+        if (time === undefined) return;
+        const values = data.slice(1, count + 1).map((line) => line?.[at] ?? null);
+        tip.textContent = [formatTime(time), ...values.map((value) => (value === null ? '–' : format(value)))].join('  ');
+        tip.style.transform = `translateX(${Math.min(left, over.clientWidth - tip.offsetWidth)}px)`;
+      },
+    },
+  };
+}

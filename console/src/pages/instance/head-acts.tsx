@@ -1,0 +1,110 @@
+/** The next sensible act as a button, the others beside it; what the state forbids says why. */
+import { ActionIcon, Button, Group, Menu, Tooltip } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import { IconDotsVertical, IconExternalLink, IconPlayerPlay } from '@tabler/icons-react';
+import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api } from '../../app/api.ts';
+import { ButtonLink, MenuLink } from '../../parts/links.tsx';
+import { sentenceOf } from '../../parts/trouble.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { actNames, idOf, mayAct, nextActOf, openInstance, useAct, type ActName } from '../instances/acts.ts';
+import { TerminateModal } from '../instances/terminate-modal.tsx';
+import type { InstanceView } from './queries.ts';
+
+const besides: readonly ActName[] = ['stop', 'restart'];
+
+export function HeadActs({ view: { instance } }: { view: InstanceView }) {
+  const texts = useTexts();
+  const { acts, notNow } = texts.instances;
+  const act = useAct();
+  const [isTerminating, setTerminating] = useState(false);
+  const instanceId = idOf(instance);
+  const next = nextActOf(instance);
+  const word = texts.statuses.instance[instance.instanceRuntimeInfo.status];
+  const isPossible = (name: ActName): boolean => mayAct(instance, name);
+  const perform = (name: ActName): void => {
+    if (!isPossible(name)) return;
+    if (name === 'terminate') setTerminating(true);
+    else act.mutate({ act: name, instance });
+  };
+  const fail = (error: unknown): void =>
+    void notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' });
+  const withoutGpu = useMutation({
+    mutationFn: () => api.start({ instanceId, withoutGpu: true }, { waitForCapacity: true }),
+    onError: fail,
+  });
+  const hasGpu = instance.instanceSpecInfo.instanceTypeInfo.gpu.amount > 0;
+  return (
+    <Group gap={6} wrap="nowrap">
+      {next === 'open' && (
+        <Button
+          leftSection={<IconExternalLink size={14} />}
+          onClick={() => void openInstance(instanceId).catch(fail)}
+        >
+          {acts.open}
+        </Button>
+      )}
+      {(next === 'start' || next === 'why') && (
+        <Button
+          leftSection={<IconPlayerPlay size={14} />}
+          loading={act.isPending}
+          disabled={!isPossible('start')}
+          onClick={() => perform('start')}
+        >
+          {acts.start}
+        </Button>
+      )}
+      {next === 'pay' && <ButtonLink to="/billing">{acts.pay}</ButtonLink>}
+      {besides.map((name) => (
+        <Tooltip key={name} label={notNow(word)} disabled={isPossible(name)}>
+          <Button
+            variant="default"
+            visibleFrom={name === 'restart' ? 'sm' : undefined}
+            data-disabled={isPossible(name) ? undefined : true}
+            aria-disabled={!isPossible(name)}
+            onClick={() => perform(name)}
+          >
+            {acts[name]}
+          </Button>
+        </Tooltip>
+      ))}
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <ActionIcon variant="default" size={30} aria-label={texts.common.more}>
+            <IconDotsVertical size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {actNames
+            .filter((name) => name !== 'stop')
+            .map((name) => (
+              <Menu.Item
+                key={name}
+                disabled={!isPossible(name)}
+                title={isPossible(name) ? undefined : notNow(word)}
+                color={name === 'terminate' ? 'red' : undefined}
+                onClick={() => perform(name)}
+              >
+                {acts[name]}
+              </Menu.Item>
+            ))}
+          {hasGpu && (
+            <Menu.Item
+              disabled={!isPossible('start')}
+              title={isPossible('start') ? texts.instance.withoutGpuHint : notNow(word)}
+              onClick={() => withoutGpu.mutate()}
+            >
+              {texts.instance.startWithoutGpu}
+            </Menu.Item>
+          )}
+          <Menu.Divider />
+          <MenuLink to="/launch" search={{ like: instanceId }}>
+            {acts.again}
+          </MenuLink>
+        </Menu.Dropdown>
+      </Menu>
+      {isTerminating && <TerminateModal instances={[instance]} onClose={() => setTerminating(false)} />}
+    </Group>
+  );
+}

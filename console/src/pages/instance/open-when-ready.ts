@@ -1,0 +1,32 @@
+/** Opens the notebook of a launch in this tab as soon as it answers. */
+import { notifications } from '@mantine/notifications';
+import { useLocalStorage } from '@mantine/hooks';
+import { useEffect, useRef } from 'react';
+import type { InstanceObject } from '../../../../src/contract/instance.ts';
+import { api } from '../../app/api.ts';
+import { sentenceOf } from '../../parts/trouble.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { idOf } from '../instances/acts.ts';
+
+/** Whether notebooks open by themselves; remembered in this browser. */
+export const useOpensByItself = () =>
+  useLocalStorage({ key: 'berth.opensByItself', defaultValue: true, getInitialValueInEffect: false });
+
+export function useOpenWhenReady(instance: InstanceObject, isAsked: boolean, onOpened: () => void): void {
+  const texts = useTexts();
+  const [opensByItself] = useOpensByItself();
+  const hasOpened = useRef(false);
+  const instanceId = idOf(instance);
+  const isReady = instance.instanceRuntimeInfo.status === 'Running' && instance.instanceRuntimeInfo.phase === 'Ready';
+  useEffect(() => {
+    if (!isAsked || !opensByItself || !isReady || hasOpened.current) return;
+    hasOpened.current = true;
+    // Back leads to the page, which does not open the notebook again.
+    onOpened();
+    api.open({ instanceId }).then(
+      ({ url }) => window.location.assign(url),
+      (error: unknown) =>
+        notifications.show({ title: texts.common.failed, message: sentenceOf(error, texts), color: 'red' }),
+    );
+  }, [isAsked, opensByItself, isReady, instanceId, onOpened, texts]);
+}

@@ -1,0 +1,54 @@
+/** Ports of the instance: where they are reached, who may come in, and links that share them. */
+import { Paper, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { Trouble } from '../../parts/trouble.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { idOf } from '../instances/acts.ts';
+import { ForwardedPorts, NewPort } from './port-forms.tsx';
+import type { TabProps } from './tab-props.ts';
+import { PortRow } from './port-row.tsx';
+import { portsQuery } from './queries.ts';
+import { ShareModal } from './share-modal.tsx';
+import { ShareList } from './share-list.tsx';
+
+const NOTEBOOK = 8888;
+
+export function PortsTab({ view: { instance } }: TabProps) {
+  const { ports: texts } = useTexts().instance;
+  const instanceId = idOf(instance);
+  const ports = useQuery(portsQuery(instanceId));
+  const [shared, setShared] = useState<number | null>(null);
+  const isRunning = instance.instanceRuntimeInfo.status === 'Running';
+  return (
+    <Stack gap="md">
+      <Paper withBorder p="md">
+        <Title order={2} mb={4}>
+          {texts.title}
+        </Title>
+        <Text size="xs" c="dimmed" mb="sm">
+          {texts.hint}
+        </Text>
+        {ports.isPending && <Skeleton h={80} />}
+        {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
+        <Stack gap="sm">
+          {ports.data?.length === 0 && <Text size="sm">{texts.none}</Text>}
+          {ports.data?.map((port) => (
+            <PortRow
+              key={port.port}
+              port={port}
+              isNotebook={port.port === NOTEBOOK}
+              instanceId={instanceId}
+              isRunning={isRunning}
+              onShare={() => setShared(port.port)}
+            />
+          ))}
+          <NewPort instanceId={instanceId} />
+          <ForwardedPorts instance={instance} />
+        </Stack>
+      </Paper>
+      <ShareList instanceId={instanceId} />
+      {shared !== null && <ShareModal instanceId={instanceId} port={shared} onClose={() => setShared(null)} />}
+    </Stack>
+  );
+}
