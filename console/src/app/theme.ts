@@ -35,6 +35,7 @@ export const theme = createTheme({
   components: {
     Button: { defaultProps: { size: 'xs' } },
     ActionIcon: { defaultProps: { variant: 'subtle', color: 'gray' } },
+    InputWrapper: { styles: { description: { fontSize: 'var(--mantine-font-size-xs)' } } },
     TextInput: { defaultProps: { size: 'sm' } },
     Tooltip: {
       defaultProps: {

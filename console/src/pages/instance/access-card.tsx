@@ -51,12 +51,7 @@ export function AccessCard({ view: { instance } }: { view: InstanceView }) {
             <OpenPort instanceId={instanceId} port={port.port} isRunning={isRunning} />
           </Group>
         ))}
-        <AnchorLink
-          to="/instances/$instanceId"
-          params={{ instanceId }}
-          search={{ tab: 'ports' }}
-          size="sm"
-        >
+        <AnchorLink to="/instances/$instanceId" params={{ instanceId }} search={{ tab: 'ports' }} size="sm">
           {access.managePorts}
         </AnchorLink>
       </Stack>

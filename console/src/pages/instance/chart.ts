@@ -29,7 +29,12 @@ export function drawChart(box: HTMLElement, view: ChartView): Chart {
   const most = mostOf(lines);
   const showsLimit = limit !== null && most >= limit * LIMIT_SHARE;
   const top = Math.max(most * 1.1, showsLimit ? limit * 1.05 : 0) || (limit ?? 1);
-  const axis = { stroke: colors.text, grid: { stroke: colors.grid, width: 1 }, ticks: { show: false }, font: '11px system-ui' };
+  const axis = {
+    stroke: colors.text,
+    grid: { stroke: colors.grid, width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui',
+  };
   const dashed = limit === null ? [] : [times.map(() => limit)];
   const chart = new uPlot(
     {
@@ -63,7 +68,11 @@ export function drawChart(box: HTMLElement, view: ChartView): Chart {
 }
 
 /** The values under the pointer. */
-function hover(format: (value: number) => string, formatTime: (seconds: number) => string, count: number): uPlot.Plugin {
+function hover(
+  format: (value: number) => string,
+  formatTime: (seconds: number) => string,
+  count: number,
+): uPlot.Plugin {
   const tip = document.createElement('div');
   tip.className = 'chart-tip';
   tip.hidden = true;
@@ -76,7 +85,9 @@ function hover(format: (value: number) => string, formatTime: (seconds: number) 
         tip.hidden = time === undefined || left < 0;
         if (time === undefined) return;
         const values = data.slice(1, count + 1).map((line) => line?.[at] ?? null);
-        tip.textContent = [formatTime(time), ...values.map((value) => (value === null ? '–' : format(value)))].join('  ');
+        tip.textContent = [formatTime(time), ...values.map((value) => (value === null ? '–' : format(value)))].join(
+          '  ',
+        );
         tip.style.transform = `translateX(${Math.min(left, over.clientWidth - tip.offsetWidth)}px)`;
       },
     },

@@ -22,9 +22,7 @@ export function CostCard({ view: { instance } }: { view: InstanceView }) {
       <Title order={2} mb="xs">
         {texts.cost.title}
       </Title>
-      {cost.isError && cost.data === undefined && (
-        <Trouble error={cost.error} onRetry={() => void cost.refetch()} />
-      )}
+      {cost.isError && cost.data === undefined && <Trouble error={cost.error} onRetry={() => void cost.refetch()} />}
       {cost.data && (
         <Stack gap="xs">
           <Group justify="space-between" align="baseline">

@@ -11,8 +11,11 @@ type Grown = 'dataDiskGB' | 'dockerStorageSize';
 
 export function ExpandForm({ view: { instance } }: { view: InstanceView }) {
   const { storage } = useTexts().instance;
-  const { InstanceDiskAmountRequest: sizes, dockerStorageSize, enableDocker } =
-    instance.instanceSpecInfo.instanceConfiguration;
+  const {
+    InstanceDiskAmountRequest: sizes,
+    dockerStorageSize,
+    enableDocker,
+  } = instance.instanceSpecInfo.instanceConfiguration;
   return (
     <Paper withBorder p="md">
       <Title order={2} mb={4}>

@@ -57,7 +57,7 @@ export function FiguresTab({ view, search, change }: TabProps) {
       {metrics.isPending && <Skeleton h={420} />}
       {metrics.data && (
         <>
-          <div className={classes.cards}>
+          <div className={classes.charts}>
             {charts.map((data) => (
               <ChartCard key={data.key} data={data} metrics={metrics.data} />
             ))}

@@ -5,7 +5,7 @@ import type { Range } from './search.ts';
 export type Metrics = AnswerOf<'metrics'>;
 type Values = readonly (number | null)[];
 
-export type Unit = 'cores' | 'bytes' | 'bytesPerSecond' | 'percent';
+export type Unit = 'cores' | 'memory' | 'bytesPerSecond' | 'percent';
 
 /** Names of lines in the texts. */
 export type LineName = 'cpu' | 'memory' | 'received' | 'sent' | 'read' | 'written' | 'gpu' | 'gpuMemory';
@@ -57,10 +57,7 @@ const lineOf = (name: LineName, { mean, max }: Series, now: number | null | unde
 const MILLI = 1 / 1_000;
 
 /** `cores` and `memoryBytes`: the limits of the type, while there is no sample. */
-export function chartsOf(
-  { series, now }: Metrics,
-  limits: { cores: number; memoryBytes: number },
-): ChartData[] {
+export function chartsOf({ series, now }: Metrics, limits: { cores: number; memoryBytes: number }): ChartData[] {
   const plain = { gpu: null, limit: null };
   return [
     {
@@ -75,7 +72,7 @@ export function chartsOf(
       ...plain,
       key: 'memory',
       name: 'memory',
-      unit: 'bytes',
+      unit: 'memory',
       lines: [lineOf('memory', series.memoryBytes, now?.memoryBytes)],
       limit: now?.memoryLimitBytes ?? limits.memoryBytes,
     },
@@ -92,7 +89,7 @@ export function chartsOf(
         key: `gpuMemory${at}`,
         name: 'gpuMemory',
         gpu: at,
-        unit: 'bytes',
+        unit: 'memory',
         lines: [lineOf('gpuMemory', gpu.memoryUsedBytes, now?.gpus?.[at]?.memoryUsedBytes)],
         limit: now?.gpus?.[at]?.memoryTotalBytes ?? null,
       },

@@ -38,10 +38,7 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
   return (
     <Group gap={6} wrap="nowrap">
       {next === 'open' && (
-        <Button
-          leftSection={<IconExternalLink size={14} />}
-          onClick={() => void openInstance(instanceId).catch(fail)}
-        >
+        <Button leftSection={<IconExternalLink size={14} />} onClick={() => void openInstance(instanceId).catch(fail)}>
           {acts.open}
         </Button>
       )}

@@ -9,7 +9,7 @@ import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from '../instances/acts.ts';
 import { hourlyOf } from './cost.ts';
 import { HeadActs } from './head-acts.tsx';
-import { comingStopOf, headlineOf, type ComingStop } from './headline.ts';
+import { comingStopOf, headlineOf, wholeOf, type ComingStop } from './headline.ts';
 import classes from './instance.module.css';
 import { useKeep } from './keep.ts';
 import { useOpenWhenReady } from './open-when-ready.ts';
@@ -65,7 +65,7 @@ function Sentence({ view, stop }: { view: InstanceView; stop: ComingStop | null 
   const cost = useQuery(costQuery(idOf(view.instance))).data;
   const headline = headlineOf(view, stop);
   const sentences: string[] = [];
-  const since = (sinceMs: number): string => duration(Math.max(1_000, nowMs - sinceMs));
+  const since = (sinceMs: number): string => duration(wholeOf(nowMs - sinceMs));
   switch (headline.kind) {
     case 'running':
       sentences.push(headline.sinceMs === null ? texts.says.running : texts.says.runningFor(since(headline.sinceMs)));

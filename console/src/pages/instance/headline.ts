@@ -43,6 +43,13 @@ export function aheadOf(message: string): number | null {
   return ahead === undefined ? null : Number(ahead);
 }
 
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60_000;
+
+/** Seconds in the first minute, then whole minutes: a sentence that changes each second is not read. */
+export const wholeOf = (ms: number): number =>
+  ms < MINUTE_MS ? Math.max(SECOND_MS, ms) : Math.floor(ms / MINUTE_MS) * MINUTE_MS;
+
 const lastEndOf = (timeline: readonly Stage[]): number | null =>
   timeline.reduce<number | null>((last, { endedAtUnixMs }) => Math.max(last ?? 0, endedAtUnixMs ?? 0) || null, null);
 

@@ -8,7 +8,11 @@ const CONTROL = /[\u0000-\u0008\u000B-\u001F\u007F]/g;
 
 /** Text without escapes; of what a carriage return overwrites, the last. */
 export const plainOf = (text: string): string => {
-  const last = text.replaceAll(ESCAPES, '').split('\r').findLast((part) => part !== '') ?? '';
+  const last =
+    text
+      .replaceAll(ESCAPES, '')
+      .split('\r')
+      .findLast((part) => part !== '') ?? '';
   return last.replaceAll(CONTROL, '');
 };
 

@@ -21,8 +21,7 @@ export function MountsForm({ view: { instance } }: { view: InstanceView }) {
   const [draft, setDraft] = useState<typeof mounted | null>(null);
   const shown = draft ?? coming ?? mounted;
   const free = volumes.filter(
-    ({ id, region }) =>
-      region === regionInfo.regionId && !shown.some(({ remoteStorageId }) => remoteStorageId === id),
+    ({ id, region }) => region === regionInfo.regionId && !shown.some(({ remoteStorageId }) => remoteStorageId === id),
   );
   const appliesAt = useAppliesAt();
   const save = useChange(
@@ -107,10 +106,7 @@ export function MountsForm({ view: { instance } }: { view: InstanceView }) {
           )}
           {draft !== null && (
             <>
-              <Button
-                loading={save.isPending}
-                onClick={() => save.mutate(draft, { onSuccess: () => setDraft(null) })}
-              >
+              <Button loading={save.isPending} onClick={() => save.mutate(draft, { onSuccess: () => setDraft(null) })}>
                 {common.save}
               </Button>
               <Button variant="default" onClick={() => setDraft(null)}>

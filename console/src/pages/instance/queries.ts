@@ -45,8 +45,7 @@ export const activityQuery = (instanceId: string) =>
 export const operationsQuery = (instanceId: string) =>
   queryOptions({
     queryKey: ['instances', 'operations', instanceId],
-    queryFn: async () =>
-      (await api.listOperations({ instanceId, pager: { currentPage: 1, pageSize: 50 } })).operations,
+    queryFn: async () => (await api.listOperations({ instanceId, pager: { currentPage: 1, pageSize: 50 } })).operations,
   });
 
 /** Usage of the instance and what was paid ahead for it. */

@@ -37,6 +37,13 @@ function Fields({ ends }: { ends: StopPolicy }) {
   const [ignored, setIgnored] = useState<readonly RuleName[]>(ends.idleStop?.ignore ?? []);
   const stopAtMs = timeOf(stopAt);
   const isPast = stopAtMs !== null && stopAtMs < Date.now() && stopAt !== fieldOf(ends.stopAtUnixMs);
+  const wasIgnored = ends.idleStop?.ignore ?? [];
+  const isSame =
+    stopAt === fieldOf(ends.stopAtUnixMs) &&
+    minutesOf(hours) === ends.maxRunMinutes &&
+    isIdle === (ends.idleStop !== null) &&
+    (!isIdle || (Number(idleMinutes) === ends.idleStop?.afterMinutes && wasIgnored.join() === ignored.join()));
+  const isRefused = isPast || ignored.length === ruleNames.length;
   const save = useChange(() =>
     api.ends({
       instanceId,
@@ -46,9 +53,7 @@ function Fields({ ends }: { ends: StopPolicy }) {
         ? {
             afterMinutes: Math.max(1, Math.round(Number(idleMinutes)) || FIRST_IDLE_MINUTES),
             ignore: [...ignored],
-            ...(ends.idleStop
-              ? { cpuPercent: ends.idleStop.cpuPercent, gpuPercent: ends.idleStop.gpuPercent }
-              : {}),
+            ...(ends.idleStop ? { cpuPercent: ends.idleStop.cpuPercent, gpuPercent: ends.idleStop.gpuPercent } : {}),
           }
         : null,
     }),
@@ -118,7 +123,7 @@ function Fields({ ends }: { ends: StopPolicy }) {
             )}
           </>
         )}
-        <Button type="submit" disabled={isPast || ignored.length === ruleNames.length} loading={save.isPending}>
+        <Button type="submit" disabled={isSame || isRefused} loading={save.isPending}>
           {common.save}
         </Button>
       </Stack>

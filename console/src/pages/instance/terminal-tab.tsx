@@ -19,7 +19,13 @@ export function TerminalTab({ view, search, change }: TabProps) {
   const { terminal: texts } = useTexts().instance;
   const { instance } = view;
   if (instance.instanceRuntimeInfo.status !== 'Running') return <EmptyState {...texts.notRunning} />;
-  return <Terminals instanceId={idOf(instance)} shown={search.terminal ?? 'main'} onShow={(terminal) => change({ terminal })} />;
+  return (
+    <Terminals
+      instanceId={idOf(instance)}
+      shown={search.terminal ?? 'main'}
+      onShow={(terminal) => change({ terminal })}
+    />
+  );
 }
 
 interface TerminalsProps {
@@ -35,8 +41,7 @@ function Terminals({ instanceId, shown, onShow }: TerminalsProps) {
   const open = useQuery(terminalsQuery(instanceId)).data ?? [];
   const names = [...new Set([...open.map((one) => one.terminal), shown])];
   const [closed, setClosed] = useState(0);
-  const reload = (): Promise<void> =>
-    queries.invalidateQueries({ queryKey: terminalsQuery(instanceId).queryKey });
+  const reload = (): Promise<void> => queries.invalidateQueries({ queryKey: terminalsQuery(instanceId).queryKey });
   const close = useMutation({
     mutationFn: (name: string) => api.closeTerminal({ instanceId, terminal: name }),
     onSuccess: async (_, name) => {
@@ -71,11 +76,7 @@ function Terminals({ instanceId, shown, onShow }: TerminalsProps) {
             </Tooltip>
           </Group>
         ))}
-        <Button
-          variant="subtle"
-          leftSection={<IconPlus size={13} />}
-          onClick={() => onShow(freeTerminalName(names))}
-        >
+        <Button variant="subtle" leftSection={<IconPlus size={13} />} onClick={() => onShow(freeTerminalName(names))}>
           {terminal.another}
         </Button>
       </Group>

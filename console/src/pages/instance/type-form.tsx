@@ -21,9 +21,7 @@ export function TypeForm({ view: { instance } }: { view: InstanceView }) {
   const mode = instanceBillingInfo.chargeMode;
   const offers = offersOf(catalog ?? []).filter(
     (offer) =>
-      offer.regionId === regionInfo.regionId &&
-      offer.isSpot === isSpotInstance &&
-      priceOf(offer, mode) !== undefined,
+      offer.regionId === regionInfo.regionId && offer.isSpot === isSpotInstance && priceOf(offer, mode) !== undefined,
   );
   const pending = instance.pendingChanges?.instanceType ?? null;
   const [chosen, setChosen] = useState('');

@@ -3,11 +3,26 @@ import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { common } from './common.ts';
 import { files } from './files.ts';
+import { instance } from './instance.ts';
 import { instances } from './instances.ts';
 import { launch } from './launch.ts';
 import { parts } from './parts.ts';
+import { reasons } from './reasons.ts';
 import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
 
-export const zh: Texts = { billing, budgets, common, files, instances, launch, parts, shell, statuses, volumes };
+export const zh: Texts = {
+  billing,
+  budgets,
+  common,
+  files,
+  instance,
+  instances,
+  launch,
+  parts,
+  reasons,
+  shell,
+  statuses,
+  volumes,
+};

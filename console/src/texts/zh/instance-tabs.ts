@@ -58,6 +58,7 @@ export const instanceTabs: typeof english = {
       gpuMemory: '使用',
     },
     cores: (count) => `${count} 核`,
+    mb: (amount) => `${amount} MB`,
     perSecond: (amount) => `${amount}/秒`,
     limit: (limit) => `上限 ${limit}`,
     chartLabel: (title) => `${title}随时间的变化；数值见下表`,
