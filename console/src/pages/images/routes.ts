@@ -1,8 +1,10 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
 import { rootRoute } from '../../app/root-route.ts';
+import { readImagesSearch } from './search.ts';
 
 export const imagesRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/images',
+  validateSearch: readImagesSearch,
   component: lazyRouteComponent(() => import('./images-page.tsx'), 'ImagesPage'),
 });

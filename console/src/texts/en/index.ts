@@ -1,8 +1,10 @@
 /** English: the language whose texts the others translate, one file a place of the console. */
+import { access } from './access.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { common } from './common.ts';
 import { files } from './files.ts';
+import { images } from './images.ts';
 import { instance } from './instance.ts';
 import { instances } from './instances.ts';
 import { launch } from './launch.ts';
@@ -13,10 +15,12 @@ import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
 
 export const en = {
+  access,
   billing,
   budgets,
   common,
   files,
+  images,
   instance,
   instances,
   launch,
