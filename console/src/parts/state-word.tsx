@@ -4,18 +4,20 @@ import {
   IconAlertTriangle,
   IconCircleCheck,
   IconCircleX,
+  IconCloudDownload,
   IconLoader2,
   IconPlayerPause,
   type Icon,
 } from '@tabler/icons-react';
 
-export type StateKind = 'good' | 'busy' | 'warns' | 'bad' | 'rests';
+export type StateKind = 'good' | 'busy' | 'warns' | 'bad' | 'rests' | 'absent';
 
 const marks: Readonly<Record<StateKind, { icon: Icon; color: string }>> = {
   good: { icon: IconCircleCheck, color: 'teal' },
   busy: { icon: IconLoader2, color: 'blue' },
   warns: { icon: IconAlertTriangle, color: 'orange' },
   bad: { icon: IconCircleX, color: 'red' },
+  absent: { icon: IconCloudDownload, color: 'gray' },
   rests: { icon: IconPlayerPause, color: 'gray' },
 };
 

@@ -1,5 +1,6 @@
 /** How much of a limit is used: a bar, and the amounts in words. */
 import { Group, Progress, Text } from '@mantine/core';
+import { shareOf } from './share.ts';
 
 /** Shares from which the bar warns. */
 const NEAR = 0.8;
@@ -14,9 +15,6 @@ interface UsageBarProps {
   /** The amounts in words. */
   text: string;
 }
-
-export const shareOf = (used: number, limit: number): number =>
-  limit <= 0 ? (used > 0 ? 1 : 0) : Math.min(1, Math.max(0, used / limit));
 
 export function UsageBar({ used, limit, label, text }: UsageBarProps) {
   const share = shareOf(used, limit);

@@ -40,7 +40,7 @@ export function AccessPage() {
       >
         <Tabs.List mb="sm">
           {accessTabs.map((one) => (
-            <Tabs.Tab key={one} value={one}>
+            <Tabs.Tab px={{ base: 10, sm: 'md' }} key={one} value={one}>
               {access.tabs[one]}
             </Tabs.Tab>
           ))}

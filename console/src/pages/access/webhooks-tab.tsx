@@ -104,8 +104,8 @@ export function WebhooksTab({ isCreating, onCreating }: TabProps) {
 
 function WebhookState({ webhook: { enabled, failingSinceUnixMs, lastError } }: { webhook: Webhook }) {
   const { states } = useTexts().access.webhooks;
-  const { ago } = useFormat();
-  const nowMs = useNow(60_000);
+  const { duration } = useFormat();
+  const nowMs = useNow();
   if (!enabled)
     return lastError === '' ? (
       <StateWord kind="rests" word={states.paused} />
@@ -113,7 +113,13 @@ function WebhookState({ webhook: { enabled, failingSinceUnixMs, lastError } }: {
       <StateWord kind="bad" word={states.off} why={lastError} />
     );
   if (failingSinceUnixMs === null) return <StateWord kind="good" word={states.good} />;
-  return <StateWord kind="warns" word={states.failing(ago(failingSinceUnixMs, nowMs))} why={lastError} />;
+  return (
+    <StateWord
+      kind="warns"
+      word={states.failing(duration(Math.max(1_000, nowMs - failingSinceUnixMs)))}
+      why={lastError}
+    />
+  );
 }
 
 interface WebhookActsProps {

@@ -8,7 +8,7 @@ export type Image = AnswerOf<'listImages'>['images'][number];
 
 const kinds: Readonly<Record<Image['state'], StateKind>> = {
   Ready: 'good',
-  Absent: 'rests',
+  Absent: 'absent',
   Preparing: 'busy',
   Saving: 'busy',
   Failed: 'bad',
@@ -20,7 +20,9 @@ export function ImageState({ image: { name, state, stateText, progressPercent } 
     <Stack gap={2}>
       <StateWord
         kind={kinds[state]}
-        word={state === 'Preparing' ? `${images.states[state]} · ${Math.round(progressPercent)} %` : images.states[state]}
+        word={
+          state === 'Preparing' ? `${images.states[state]} · ${Math.round(progressPercent)} %` : images.states[state]
+        }
         why={state === 'Absent' && stateText === '' ? images.absentWhy : ''}
       />
       {state === 'Preparing' && (

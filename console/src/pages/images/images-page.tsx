@@ -28,8 +28,12 @@ export function ImagesPage() {
         keepMounted={false}
       >
         <Tabs.List mb="sm">
-          <Tabs.Tab value="images">{images.tabs.images}</Tabs.Tab>
-          <Tabs.Tab value="registries">{images.tabs.registries}</Tabs.Tab>
+          <Tabs.Tab px={{ base: 10, sm: 'md' }} value="images">
+            {images.tabs.images}
+          </Tabs.Tab>
+          <Tabs.Tab px={{ base: 10, sm: 'md' }} value="registries">
+            {images.tabs.registries}
+          </Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="images">
           <ImagesTab isCreating={create} onCreating={onCreating} />

@@ -62,7 +62,7 @@ export function VolumePage() {
       <Tabs value={tab} onChange={show} keepMounted={false}>
         <Tabs.List mb="sm">
           {volumeTabs.map((one) => (
-            <Tabs.Tab key={one} value={one}>
+            <Tabs.Tab px={{ base: 10, sm: 'md' }} key={one} value={one}>
               {volumes.tabs[one]}
             </Tabs.Tab>
           ))}

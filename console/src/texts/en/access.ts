@@ -105,7 +105,7 @@ export const access = {
     allAccounts: 'of all accounts',
     states: {
       good: 'Active',
-      failing: (since: string) => `Failing since ${since}`,
+      failing: (time: string) => `Failing for ${time}`,
       paused: 'Paused',
       off: 'Switched off',
     },

@@ -23,7 +23,8 @@ export const images = {
   form: {
     name: 'Name',
     ref: 'Reference',
-    refHint: 'Such as docker.io/library/python:3.13. The registry is asked for it; a private one needs its credentials first.',
+    refHint:
+      'Such as docker.io/library/python:3.13. The registry is asked for it; a private one needs its credentials first.',
   },
   added: (name: string) => `${name} can be launched`,
   deleteTitle: (name: string) => `Delete the image ${name}?`,

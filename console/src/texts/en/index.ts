@@ -10,6 +10,7 @@ import { instances } from './instances.ts';
 import { launch } from './launch.ts';
 import { parts } from './parts.ts';
 import { reasons } from './reasons.ts';
+import { settings } from './settings.ts';
 import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
@@ -26,6 +27,7 @@ export const en = {
   launch,
   parts,
   reasons,
+  settings,
   shell,
   statuses,
   volumes,

@@ -97,7 +97,7 @@ export const access: Texts['access'] = {
     columns: { url: '地址', kinds: '事件', state: '状态', act: '' },
     all: '全部',
     allAccounts: '所有账户',
-    states: { good: '正常', failing: (since) => `${since}开始失败`, paused: '已暂停', off: '已停用' },
+    states: { good: '正常', failing: (time) => `已失败 ${time}`, paused: '已暂停', off: '已停用' },
     empty: {
       title: '还没有 Webhook',
       text: 'Webhook 将发生的事件告知您的程序：实例就绪、磁盘将满、余额不足。请求用密钥签名，密钥仅显示一次。',
