@@ -1,7 +1,7 @@
 /** Language, theme and habits, which this browser keeps. */
 import { NativeSelect, Stack, Switch, Text, useMantineColorScheme } from '@mantine/core';
-import { useLocalStorage } from '@mantine/hooks';
 import { languages, useSpoken, type Language } from '../../texts/provider.tsx';
+import { useOpensByItself } from '../instance/open-when-ready.ts';
 
 const isLanguage = (text: string): text is Language => text in languages;
 const themes = ['light', 'dark', 'auto'] as const;
@@ -9,11 +9,7 @@ const themes = ['light', 'dark', 'auto'] as const;
 export function LookBlock() {
   const { texts, language, setLanguage } = useSpoken();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const [opensByItself, setOpensByItself] = useLocalStorage({
-    key: 'berth.opensByItself',
-    defaultValue: true,
-    getInitialValueInEffect: false,
-  });
+  const [opensByItself, setOpensByItself] = useOpensByItself();
   const { look } = texts.settings;
   return (
     <Stack gap="sm">
