@@ -41,7 +41,10 @@ function compress() {
   }
 }
 
-/** An installation without build tools serves the console that it was delivered with. @param {string} node */
+/**
+ * An installation without build tools serves the console that it was delivered with.
+ * @param {string} node
+ */
 export async function ensureConsole(node) {
   if (!existsSync(vite)) return;
   const hash = hashOfSources();

@@ -11,6 +11,7 @@ import * as catalog from './catalog.ts';
 import { empty } from './common.ts';
 import * as environment from './environment.ts';
 import * as exec from './exec.ts';
+import * as figures from './figures.ts';
 import * as file from './file.ts';
 import * as image from './image.ts';
 import * as instance from './instance.ts';
@@ -30,6 +31,7 @@ import * as stopPolicy from './stop-policy.ts';
 import { creditRoutes } from './credit-routes.ts';
 import { priceRoutes } from './price-routes.ts';
 import { quotaRoutes } from './quota-routes.ts';
+import { templateRoutes } from './template-routes.ts';
 import { streamRoutes } from './stream-routes.ts';
 import * as volume from './volume.ts';
 import { webhookRoutes } from './webhook-routes.ts';
@@ -169,6 +171,10 @@ export const routes = {
     summary:
       'Return the resource usage of an instance over the last 24 hours: by 15 seconds for an hour, then by the minute',
   }),
+  instanceFigures: readRoute('/instance/figures', figures.instanceFiguresRequest, figures.instanceFiguresAnswer, {
+    compressed: true,
+    summary: 'Return what up to 100 instances cost, and their load over the last 24 hours',
+  }),
   logs: readRoute('/instance/logs', log.logsRequest, log.logsAnswer, {
     summary:
       'Read the console, init script log or events of an instance by page; GET the same path for a stream or download',
@@ -264,6 +270,7 @@ export const routes = {
     source: decision('catalog'),
   }),
   ...accountRoutes,
+  ...templateRoutes,
   ...billingRoutes,
   ...webhookRoutes,
   ...adminRoutes,

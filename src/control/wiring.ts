@@ -12,6 +12,8 @@ import { ownedVolume } from '../store/tables/volumes.ts';
 import type { InternalAccess } from './access/access.ts';
 import { makeAction } from './instances/actions.ts';
 import { makeCatalog } from './capacity/catalog.ts';
+import { makeTemplates } from './instances/launch-templates.ts';
+import { makeFigures } from './inside/metrics/figures.ts';
 import { makeFleet } from './capacity/fleet.ts';
 import { makeOfferedImages } from './catalog/offered-images.ts';
 import { makeOfferedTypes } from './catalog/offered-types.ts';
@@ -99,6 +101,7 @@ export function makeControl(deps: ControlDeps): RunningControl {
       budgets: makeBudgets(foundation),
       credits: makeCredits(foundation),
       quotes: makeQuotes(foundation),
+      templates: makeTemplates(foundation),
       events,
       logs,
       versionOf: async (accountId) => store.versionOf(accountId),
@@ -245,13 +248,14 @@ function instanceUseCases(
 function insideUseCases(
   foundation: Foundation,
   terminals: TerminalHost,
-): Pick<Control, 'commands' | 'terminals' | 'metrics'> {
+): Pick<Control, 'commands' | 'terminals' | 'metrics' | 'figures'> {
   const { openExec } = foundation.routes;
   const { beginTraffic } = foundation.traffic;
   return {
     commands: makeCommands({ ...foundation, openExec, beginTraffic }),
     terminals: makeTerminals({ ...foundation, terminals, beginTraffic }),
     metrics: makeMetrics(foundation),
+    figures: makeFigures(foundation),
   };
 }
 

@@ -1,4 +1,4 @@
-/** What operators see of a region: which GPU an instance holds, and how often a type fits. */
+/** Facts of a region for operators: which GPU an instance holds, and how often a type fits. */
 import type { Capacity } from './catalog.ts';
 
 export interface Device {

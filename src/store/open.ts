@@ -28,6 +28,7 @@ import { scheduledPrices } from './migrations/0025-scheduled-prices.ts';
 import { regions } from './migrations/0026-regions.ts';
 import { entryIndex } from './migrations/0027-entry-index.ts';
 import { capacityHolders } from './migrations/0028-capacity-holders.ts';
+import { templates } from './migrations/0029-templates.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -61,6 +62,7 @@ export const migrations: readonly Migration[] = [
   regions,
   entryIndex,
   capacityHolders,
+  templates,
 ];
 
 export async function openStore(options: {

@@ -68,7 +68,7 @@ export async function followEvents(send: (message: FeedMessage) => void): Promis
 function parse({ name, data }: { name: string; data: string }): FeedMessage | null {
   if (data === '') return null;
   if (name === 'gap') return { type: 'missed' };
-  // The API's own event: docs/reference/events.md.
+  // The API's own event.
   const event: FeedEvent = JSON.parse(data);
   return { type: 'event', event };
 }

@@ -21,6 +21,7 @@ const staleBySubject: Readonly<Record<string, readonly string[]>> = {
   snapshot: ['snapshots', 'volumes', 'billing'],
   sshKey: ['sshKeys'],
   stray: ['orphans'],
+  template: ['templates'],
   volume: ['volumes', 'billing'],
   webhook: ['webhooks'],
 };

@@ -36,6 +36,7 @@ import { quotaHandlers } from './handlers/quotas.ts';
 import { insideHandlers } from './handlers/inside.ts';
 import { instanceHandlers } from './handlers/instances.ts';
 import { operatorHandlers } from './handlers/operator.ts';
+import { templateHandlers } from './handlers/launch-templates.ts';
 import { webhookHandlers } from './handlers/webhooks.ts';
 import { storageHandlers } from './handlers/storage.ts';
 import { makeListPages, type ListPages } from './list-pages.ts';
@@ -174,6 +175,7 @@ function makeHandlers(control: Control, pages: ListPages, secureCookies: boolean
       ...instanceHandlers(control, pages),
       ...insideHandlers(control),
       ...storageHandlers(control, pages),
+      ...templateHandlers(control.templates),
       ...catalogHandlers(control),
       ...catalogAdminHandlers(control),
       ...accountHandlers(control.access, secureCookies),

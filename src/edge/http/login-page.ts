@@ -4,8 +4,8 @@
  * port, for which it opens a session as `POST /instance/open` does.
  *
  * The address is a path of this server or at the gateway, and the label of a port's own host: this
- * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST from another
- * origin is refused: no page logs its visitor in to another account.
+ * server adds the configured host, so the page leads nowhere else. A GET changes nothing. A POST
+ * from another origin is refused: no page logs its visitor in to another account.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isConsolePath } from '../../contract/console-places.ts';

@@ -6,6 +6,7 @@ import type {
   Commands,
   FleetRegion,
   IdleStatus,
+  InstanceFigures,
   InstanceMetrics,
   InstanceStopPolicy,
   LogPage,
@@ -13,6 +14,7 @@ import type {
   ShareInfo,
   Terminals,
 } from '../../control/index.ts';
+import { toDollars } from '../../domain/catalog.ts';
 import type { Drain } from '../../domain/drain.ts';
 import { MINUTE_MS } from '../../domain/durations.ts';
 import { idlePolicy } from '../../domain/idle.ts';
@@ -239,6 +241,22 @@ export function presentMetrics(instanceId: string, metrics: InstanceMetrics): Me
     now: nowOf(metrics),
   };
 }
+
+export const presentFigures = ({
+  instanceId,
+  costTodayMicros,
+  costSoFarMicros,
+  fromMs,
+  stepMs,
+  ...loads
+}: InstanceFigures): AnswerOf<'instanceFigures'>['figures'][number] => ({
+  instanceId,
+  costToday: toDollars(costTodayMicros),
+  costSoFar: toDollars(costSoFarMicros),
+  fromUnixMs: fromMs,
+  stepSeconds: stepMs / 1000,
+  ...loads,
+});
 
 function nowOf({ now, cpuLimitMilli, gpuCount }: InstanceMetrics): MetricsAnswer['now'] {
   if (now === null) return null;

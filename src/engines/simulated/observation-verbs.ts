@@ -122,7 +122,7 @@ export function ownedBy(host: SimulatedHost, installation: string): OwnedObject[
 }
 
 /** Bounds the list for hosts with a million GPUs. */
-const listedDevices = 16;
+const listedDevices = 64;
 
 function probeOf({ capacity }: SimulatedHost, architecture: string, capabilities: Capabilities): Probe {
   const devices = Array.from({ length: Math.min(capacity.gpus, listedDevices) }, (_, index) => ({

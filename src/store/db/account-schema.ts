@@ -147,6 +147,14 @@ export interface GatewayGrantTable {
   openedAtMs: number;
 }
 
+/** A launch without secrets, kept under a name; sealed with all its members. */
+export interface TemplateTable {
+  accountId: string;
+  name: string;
+  sealed: string;
+  updatedAtMs: number;
+}
+
 export interface AccountSchema {
   signingKey: SigningKeyTable;
   account: AccountTable;
@@ -159,4 +167,5 @@ export interface AccountSchema {
   gatewayGrant: GatewayGrantTable;
   variable: VariableTable;
   quota: QuotaTable;
+  template: TemplateTable;
 }

@@ -26,6 +26,7 @@ export const accountTables = [
   ['passwordLink', 'accountId'],
   ['session', 'accountId'],
   ['quota', 'accountId'],
+  ['template', 'accountId'],
   ['budget', 'accountId'],
   ['paidTime', 'accountId'],
   ['operation', 'accountId'],

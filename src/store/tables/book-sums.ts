@@ -280,3 +280,27 @@ export async function periodCharges(
     .execute();
   return new Map(rows.map(({ periodId, micros }) => [periodId ?? 0, micros]));
 }
+
+/** Revenue of each resource since it is there, in micro-dollars; absent: none. */
+export async function chargesSoFar(db: Db, subjectIds: readonly string[]): Promise<Map<string, number>> {
+  if (subjectIds.length === 0) return new Map();
+  const metered = db
+    .selectFrom('usagePeriod')
+    .select(['subjectId', ({ fn }) => fn.sum<number>('chargedMicros').as('micros')])
+    .where('subjectId', 'in', subjectIds)
+    .groupBy('subjectId');
+  const paid = db
+    .selectFrom('entry')
+    .select([
+      'subjectId',
+      sql<number>`sum(case when "toLedger" = 'revenue' then "amountMicros"
+        when "fromLedger" = 'revenue' then -"amountMicros" else 0 end)`.as('micros'),
+    ])
+    .where('subjectId', 'in', subjectIds)
+    .where('kind', '<>', 'charge')
+    .groupBy('subjectId');
+  const sums = new Map<string, number>();
+  for (const { subjectId, micros } of [...(await metered.execute()), ...(await paid.execute())])
+    sums.set(subjectId, (sums.get(subjectId) ?? 0) + Number(micros));
+  return sums;
+}

@@ -1,4 +1,4 @@
-/** Who holds the capacity of a region, and what disks use of its pools. */
+/** Holders of the capacity of a region, and what disks use of its pools. */
 import { sql } from 'kysely';
 import { parseJson } from '../db/columns.ts';
 import type { Db } from '../store.ts';

@@ -1,7 +1,9 @@
 /** Instances that periodic tasks look for, by indexes that skip rows at rest. */
 import { sql } from 'kysely';
+import { parseJson } from '../db/columns.ts';
 import type { InstanceRow } from './instance-columns.ts';
 import type { Db } from '../store.ts';
+import { sizedSpec } from './json-schemas.ts';
 
 const idsIn = async (query: { execute(): Promise<{ id: string }[]> }): Promise<string[]> =>
   (await query.execute()).map(({ id }) => id);
@@ -130,4 +132,19 @@ export async function releasedAmong(db: Db, ids: readonly string[]): Promise<str
 export async function idsWithNodePorts(db: Db, afterId: string, limit: number): Promise<string[]> {
   const withPorts = db.selectFrom('nodePort').select('instanceId as id').where('instanceId', '>', afterId);
   return idsIn(withPorts.groupBy('instanceId').orderBy('instanceId').limit(limit));
+}
+
+/** Region and size of those of the instances that the account has, or had. */
+export async function ownedSpecs(db: Db, ownerId: string, ids: readonly string[]) {
+  if (ids.length === 0) return [];
+  const rows = await db
+    .selectFrom('instance')
+    .select(['id', 'regionId', 'spec'])
+    .where('id', 'in', ids)
+    .where('ownerId', '=', ownerId)
+    .execute();
+  return rows.map(({ spec, ...row }) => ({
+    ...row,
+    spec: parseJson(sizedSpec, spec, { table: 'instance', id: row.id, column: 'spec' }),
+  }));
 }

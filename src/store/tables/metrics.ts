@@ -51,6 +51,18 @@ export const hoursSince = (db: Db, instanceId: string, atMs: number): Promise<In
     .orderBy('atMs')
     .execute();
 
+/** The same of several instances, by time. */
+export const hoursOfMany = async (db: Db, ids: readonly string[], atMs: number): Promise<InstanceHour[]> =>
+  ids.length === 0
+    ? []
+    : db
+        .selectFrom('metricHour')
+        .selectAll()
+        .where('instanceId', 'in', ids)
+        .where('atMs', '>=', atMs)
+        .orderBy('atMs')
+        .execute();
+
 /** Deletes old samples, and all hours of terminated instances still listed. */
 export async function deleteMetricsBefore(tx: Db, before: { minutesMs: number; hoursMs: number }): Promise<void> {
   await tx.deleteFrom('metricMinute').where('atMs', '<', before.minutesMs).execute();

@@ -34,6 +34,7 @@ const rows: Rows = {
   metricHour: { instanceId: 'x', atMs: BIG, body: new Uint8Array([0, 255]) },
   setting: { name: 'installation', value: 'ü' },
   quota: { accountId: 'ann', name: 'instances', value: BIG },
+  template: { accountId: 'ann', name: 'ü', sealed: 'v1.', updatedAtMs: BIG },
   auditPending: { id: 1, record: '{}' },
   auditSubject: { subjectId: 'x', position: BIG },
   audit: {

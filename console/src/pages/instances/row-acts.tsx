@@ -1,4 +1,4 @@
-/** The next sensible act of an instance as a button, and the others in a menu, each with a reason. */
+/** The next sensible act of an instance as a button; the others in a menu, each with a reason. */
 import { ActionIcon, Button, Group, Menu } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { IconDotsVertical } from '@tabler/icons-react';

@@ -30,7 +30,7 @@ export function wallTimeOf(atMs: number, timeZone: string): WallTime {
   return { day, minutes: Number(part('hour')) * 60 + Number(part('minute')) };
 }
 
-/** Spans of minutes in which the price counts today, with what yesterday's windows reach over midnight. */
+/** Minutes in which the price counts today, with what yesterday's windows reach past midnight. */
 export function spansOfDay({ windows }: Pick<OffPeak, 'windows'>, today: WallTime['day']): [number, number][] {
   const yesterday = DAYS[(DAYS.indexOf(today) + DAYS.length - 1) % DAYS.length];
   return windows.flatMap(({ days, start, end }) => {

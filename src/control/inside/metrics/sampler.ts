@@ -49,6 +49,8 @@ export interface Sampler {
   latestOf(id: string): { atMs: number; usage: Usage; span: MetricsSpan } | null;
   samplesOf(id: string): readonly MetricsSpan[];
   minutesOf(id: string, fromMs: number): Promise<MetricsSpan[]>;
+  /** Minutes that no stored hour has. */
+  memoryOf(id: string): readonly MetricsSpan[];
 }
 
 export function makeSampler(deps: TaskDeps): Sampler {
@@ -155,6 +157,7 @@ export function makeSampler(deps: TaskDeps): Sampler {
       if (!series?.last || !span || Math.abs(time.now() - series.last.atMs) > 3 * SAMPLE_MS) return null;
       return { atMs: series.last.atMs, usage: series.last.reading, span };
     },
+    memoryOf: (id) => minutesInMemory(seriesById.get(id) ?? emptySeries()),
     samplesOf: (id) => seriesById.get(id)?.samples ?? [],
     async minutesOf(id, fromMs) {
       const hours = await hoursSince(store.read, id, startOfStep(fromMs, HOUR_MS));

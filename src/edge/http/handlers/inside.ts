@@ -7,12 +7,13 @@ import {
   fromOf,
   presentTerminal,
   presentMetrics,
+  presentFigures,
   presentLogLine,
   presentShare,
 } from '../presenters.ts';
 import { nothing, type ClosedHandlers } from './handler.ts';
 
-export const insideHandlers = ({ ports, commands, terminals, metrics, logs }: Control) =>
+export const insideHandlers = ({ ports, commands, terminals, metrics, figures, logs }: Control) =>
   ({
     async setPortAccess(caller, { body }) {
       return { instanceId: body.instanceId, port: await ports.setAccess(caller, body) };
@@ -39,6 +40,9 @@ export const insideHandlers = ({ ports, commands, terminals, metrics, logs }: Co
       const stepMs = stepSeconds === undefined ? undefined : stepSeconds * 1000;
       const range = { fromMs: fromUnixMs, toMs: toUnixMs, stepMs };
       return presentMetrics(instanceId, await metrics.read(caller, instanceId, range));
+    },
+    async instanceFigures(caller, { body: { instanceIds } }) {
+      return { figures: (await figures.read(caller, instanceIds)).map(presentFigures) };
     },
     async logs(caller, { body: { instanceId, source, untilUnixMs: untilMs, limit = DEFAULT_LOG_LINES, ...where } }) {
       const atMost = where.tail ?? limit;

@@ -16,7 +16,7 @@ import type { DockerClient } from '../../../docker/docker-client.ts';
 import { gpusOf } from '../container/gpus.ts';
 import { hasDocker } from '../container/docker-inside.ts';
 import { abortFault, isContainerGone } from '../../../docker/faults.ts';
-import type { Host } from '../client/host-facts.ts';
+import type { Host, HostFacts } from '../client/host-facts.ts';
 import { countRootDisk } from './root-disk.ts';
 import { makeReadings, type Reading, type Run } from './readings.ts';
 import { runCommand } from '../exec/exec.ts';
@@ -62,15 +62,8 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(GPU_DEADLINE_MS)]);
     const result = await runCommand({ client, info, command: gpuCommand, signal: deadline }).catch(() => null);
     const gpus = result?.exitCode === 0 ? parseGpus(result.stdout) : null;
-    // Of another number it is unknown which is which.
+    // A line for another number of GPUs tells not which is which.
     return gpus?.length === gpuIds.length ? gpus.map((gpu, nth) => ({ ...gpu, deviceId: gpuIds[nth] })) : gpus;
-  }
-
-  /** nvidia-smi inside lists the GPUs of the container in the order of the host. */
-  async function inHostOrder(ids: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
-    if (ids.length < 2) return ids;
-    const all = (await host.facts(signal)).gpus.map(({ id }) => id);
-    return ids.toSorted((one, other) => all.indexOf(one) - all.indexOf(other));
   }
 
   async function inspectRun(id: InstanceId, signal: AbortSignal, options: UsageOptions) {
@@ -91,7 +84,7 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
       info,
       pid: info.State.Pid,
       startedAtMs: startedAtMs(info.State),
-      gpuIds: await inHostOrder(gpusOf(info.Config.Labels), signal),
+      gpuIds: inHostOrder(gpusOf(info.Config.Labels), await host.facts(signal)),
       hasDocker: hasDocker(info.Mounts),
       cpuNs: 0,
     };
@@ -153,6 +146,12 @@ export function makeUsage(client: DockerClient, installation: string, host: Host
     await Promise.all(ids.map(add));
     return found;
   };
+}
+
+/** nvidia-smi inside lists the GPUs of the container in the order of the host. */
+function inHostOrder(ids: readonly string[], { gpus }: HostFacts): readonly string[] {
+  const all = gpus.map(({ id }) => id);
+  return ids.toSorted((one, other) => all.indexOf(one) - all.indexOf(other));
 }
 
 const stopped: Omit<Usage, 'atMs'> = {
