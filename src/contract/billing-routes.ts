@@ -1,11 +1,15 @@
-/** Rows of the caller's books. */
+/** Rows of the caller's books, and of those of an account for administrators. */
 import * as billing from './billing.ts';
-import { readRoute } from './route.ts';
+import { adminReadRoute, readRoute } from './route.ts';
 
 export const billingRoutes = {
   listEntries: readRoute('/billing/entries', billing.entriesRequest, billing.entriesAnswer, {
     compressed: true,
     summary: "List the entries of the caller's ledger, newest first, with the events behind charges",
+  }),
+  listAccountEntries: adminReadRoute('/admin/account/entries', billing.accountEntriesRequest, billing.entriesAnswer, {
+    compressed: true,
+    summary: "List the entries of an account's ledger, newest first (administrators)",
   }),
   listUsagePeriods: readRoute('/billing/periods', billing.periodsRequest, billing.periodsAnswer, {
     compressed: true,

@@ -31,11 +31,16 @@ const filters = {
 export const entryKinds = ['charge', 'prepayment', 'deposit', 'grant', 'refund', 'reversal', 'expiry'] as const;
 const sources = ['cash', 'voucher', 'credit', 'uncollected'] as const;
 
-export const entriesRequest = request('ListEntriesRequest', {
+const entryFilters = {
   ...filters,
   kind: z.enum(entryKinds).describe('Only entries of this kind').optional(),
   fromUnixMs: time('Only entries from this time on, Unix milliseconds'),
   untilUnixMs: time('Only entries before this time, Unix milliseconds'),
+};
+export const entriesRequest = request('ListEntriesRequest', entryFilters);
+export const accountEntriesRequest = request('ListAccountEntriesRequest', {
+  username: plainText(320).describe('Name or email address of the account'),
+  ...entryFilters,
 });
 
 const transition = answer(

@@ -12,6 +12,7 @@ import {
 import type { EntryRow } from '../../store/tables/ledger.ts';
 import type { PeriodRow } from '../../store/tables/usage-periods.ts';
 import type { Store } from '../../store/store.ts';
+import { accountIdOf } from '../access/account-admin.ts';
 import type { Caller, Pager } from '../base/caller.ts';
 
 /** A filter's count stops here. */
@@ -34,6 +35,8 @@ export interface Books {
     filter: EntryFilter,
     pager: Pager,
   ): Promise<{ entries: (EntryRow & { transitions?: Transitions })[]; totalEntries: number }>;
+  /** Entries of the account with this name or email address, for administrators. */
+  entriesFor(username: string, filter: EntryFilter, pager: Pager): ReturnType<Books['entries']>;
   periods(
     caller: Caller,
     filter: PeriodFilter,
@@ -64,19 +67,24 @@ export function makeBooks({ store }: { store: Pick<Store, 'read'> }): Books {
     throw new Refusal('not_found', message);
   };
 
+  const entriesOf = async (accountId: string, filter: EntryFilter, pager: Pager): ReturnType<Books['entries']> => {
+    const { rows, total } = await entryPage(store.read, accountId, filter, spanOf(pager));
+    const ids = rows.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
+    const periods = new Map((await periodsById(store.read, [...new Set(ids)])).map((period) => [period.id, period]));
+    const transitions = await transitionsOf(accountId, [...periods.values()]);
+    const entries = rows.map((row) => {
+      const period = row.periodId === null ? undefined : periods.get(row.periodId);
+      return period === undefined ? row : { ...row, transitions: transitions(period) };
+    });
+    return { entries, totalEntries: total };
+  };
+
   return {
     async entries({ accountId }, filter, pager) {
       await refuseUnknown(accountId, filter.subjectId);
-      const { rows, total } = await entryPage(store.read, accountId, filter, spanOf(pager));
-      const ids = rows.flatMap(({ periodId }) => (periodId === null ? [] : [periodId]));
-      const periods = new Map((await periodsById(store.read, [...new Set(ids)])).map((period) => [period.id, period]));
-      const transitions = await transitionsOf(accountId, [...periods.values()]);
-      const entries = rows.map((row) => {
-        const period = row.periodId === null ? undefined : periods.get(row.periodId);
-        return period === undefined ? row : { ...row, transitions: transitions(period) };
-      });
-      return { entries, totalEntries: total };
+      return entriesOf(accountId, filter, pager);
     },
+    entriesFor: async (username, filter, pager) => entriesOf(await accountIdOf(store.read, username), filter, pager),
 
     async periods({ accountId }, filter, pager) {
       await refuseUnknown(accountId, filter.subjectId);

@@ -81,6 +81,15 @@ onBothEngines('books', (open) => {
     expect((await books.periods(caller, { state: 'charged', meter: 'compute' }, pager)).totalEntries).toBe(1);
   });
 
+  test('administrators list the entries of an account by its name, and of no unknown one', async () => {
+    const { world, books } = await launched(await open());
+    const { caller } = world;
+    const own = await books.entries(caller, {}, pager);
+    const named = await books.entriesFor(caller.username, {}, pager);
+    expect(named.entries.map(({ id }) => id)).toEqual(own.entries.map(({ id }) => id));
+    await expect(books.entriesFor('nobody', {}, pager)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
   test('the books of another account are not readable', async () => {
     const { world, books, instanceId } = await launched(await open());
     const mallory: Caller = await world.account('mallory', 0);

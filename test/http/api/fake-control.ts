@@ -41,7 +41,7 @@ export function fakeControl(
     statements: { page: unasked, whole: unasked, ...given.statements },
     payments: { takeStripe: unasked, ...given.payments },
     chargeExports: { own: unasked, all: unasked, ...given.chargeExports },
-    books: { entries: unasked, periods: unasked, ...given.books },
+    books: { entries: unasked, entriesFor: unasked, periods: unasked, ...given.books },
     audit: { record: async () => {}, list: unasked, ...given.audit },
     environments: { list: unasked, change: unasked, ...given.environments },
     budgets: {

@@ -132,6 +132,10 @@ export const bookHandlers = ({ books, usage, statements }: BookParts) =>
       const found = await books.entries(caller, { ...filter, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
       return { entries: found.entries.map(entryOf), pager: { ...pager, totalEntries: found.totalEntries } };
     },
+    async listAccountEntries(_, { body: { username, pager, fromUnixMs, untilUnixMs, ...filter } }) {
+      const found = await books.entriesFor(username, { ...filter, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
+      return { entries: found.entries.map(entryOf), pager: { ...pager, totalEntries: found.totalEntries } };
+    },
     async listUsagePeriods(caller, { body: { pager, fromUnixMs, untilUnixMs, ...filter } }) {
       const found = await books.periods(caller, { ...filter, fromMs: fromUnixMs, untilMs: untilUnixMs }, pager);
       return { periods: found.periods.map(periodOf), pager: { ...pager, totalEntries: found.totalEntries } };
