@@ -1,10 +1,17 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router';
 import { rootRoute } from '../../app/root-route.ts';
-import { readAccountsSearch, readAuditSearch, readCatalogSearch } from './search.ts';
+import {
+  readAccountSearch,
+  readAccountsSearch,
+  readAuditSearch,
+  readCatalogSearch,
+  readFleetSearch,
+} from './search.ts';
 
 export const fleetRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/fleet',
+  validateSearch: readFleetSearch,
   component: lazyRouteComponent(() => import('./fleet/fleet-page.tsx'), 'FleetPage'),
 });
 
@@ -18,6 +25,7 @@ export const accountsRoute = createRoute({
 export const accountRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/operator/accounts/$accountId',
+  validateSearch: readAccountSearch,
   component: lazyRouteComponent(() => import('./accounts/account-page.tsx'), 'AccountPage'),
 });
 

@@ -1,3 +1,91 @@
-export const readAccountsSearch = (_: Record<string, unknown>) => ({});
-export const readCatalogSearch = (_: Record<string, unknown>) => ({});
-export const readAuditSearch = (_: Record<string, unknown>) => ({});
+/** Views of the operators' pages, as their addresses hold them. */
+import {
+  accountStates,
+  instanceStatuses,
+  roles,
+  type AccountState,
+  type InstanceStatus,
+} from '../../../../src/contract/statuses.ts';
+
+type Given = Record<string, unknown>;
+type Role = (typeof roles)[number];
+
+const oneOf = <Value extends string>(known: readonly Value[], value: unknown): Value | undefined =>
+  known.find((one) => one === value);
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+const timeOf = (value: unknown): number | undefined =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+
+/** Leaves out what is not set, so that an address has no empty members. */
+const present = <Search extends object>(search: Search): Search => {
+  for (const [key, value] of Object.entries(search)) if (value === undefined) Reflect.deleteProperty(search, key);
+  return search;
+};
+
+export const fleetTabs = ['hosts', 'instances', 'disks'] as const;
+export interface FleetSearch {
+  tab?: (typeof fleetTabs)[number];
+  q?: string;
+  status?: InstanceStatus;
+}
+export const readFleetSearch = ({ tab, q, status }: Given): FleetSearch =>
+  present({ tab: oneOf(fleetTabs.slice(1), tab), q: textOf(q), status: oneOf(instanceStatuses, status) });
+
+export interface AccountsSearch {
+  q?: string;
+  role?: Role;
+  state?: AccountState;
+  /** Accounts by what they wrote on disks. */
+  by?: 'disk';
+}
+export const readAccountsSearch = ({ q, role, state, by }: Given): AccountsSearch =>
+  present({
+    q: textOf(q),
+    role: oneOf(roles, role),
+    state: oneOf(accountStates, state),
+    by: oneOf(['disk'] as const, by),
+  });
+
+export const accountTabs = ['resources', 'money', 'limits'] as const;
+export interface AccountSearch {
+  tab?: (typeof accountTabs)[number];
+}
+export const readAccountSearch = ({ tab }: Given): AccountSearch => present({ tab: oneOf(accountTabs.slice(1), tab) });
+
+export const catalogTabs = ['types', 'images', 'regions', 'prices', 'installation'] as const;
+export interface CatalogSearch {
+  tab?: (typeof catalogTabs)[number];
+  q?: string;
+  /** Retired ones are listed, too. */
+  retired?: true;
+  /** History of one instance type. */
+  type?: string;
+}
+export const readCatalogSearch = ({ tab, q, retired, type }: Given): CatalogSearch =>
+  present({
+    tab: oneOf(catalogTabs.slice(1), tab),
+    q: textOf(q),
+    ...(retired === true ? { retired } : {}),
+    type: textOf(type),
+  });
+
+export interface AuditSearch {
+  account?: string;
+  route?: string;
+  subject?: string;
+  outcome?: string;
+  from?: number;
+  to?: number;
+  /** Position of the open record. */
+  open?: number;
+}
+export const readAuditSearch = ({ account, route, subject, outcome, from, to, open }: Given): AuditSearch =>
+  present({
+    account: textOf(account),
+    route: textOf(route),
+    subject: textOf(subject),
+    outcome: textOf(outcome),
+    from: timeOf(from),
+    to: timeOf(to),
+    open: timeOf(open),
+  });

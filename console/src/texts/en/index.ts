@@ -1,5 +1,6 @@
 /** English: the language whose texts the others translate, one file a place of the console. */
 import { access } from './access.ts';
+import { accounts } from './accounts.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { common } from './common.ts';
@@ -8,6 +9,7 @@ import { images } from './images.ts';
 import { instance } from './instance.ts';
 import { instances } from './instances.ts';
 import { launch } from './launch.ts';
+import { operator } from './operator.ts';
 import { parts } from './parts.ts';
 import { reasons } from './reasons.ts';
 import { settings } from './settings.ts';
@@ -17,6 +19,7 @@ import { volumes } from './volumes.ts';
 
 export const en = {
   access,
+  accounts,
   billing,
   budgets,
   common,
@@ -25,6 +28,7 @@ export const en = {
   instance,
   instances,
   launch,
+  operator,
   parts,
   reasons,
   settings,

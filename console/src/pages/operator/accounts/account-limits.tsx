@@ -1,0 +1,44 @@
+/** Quotas, budgets and network policy that administrators set for an account. */
+import { Skeleton, Stack, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { api } from '../../../app/api.ts';
+import { BudgetList } from '../../../parts/budget-list.tsx';
+import { Trouble } from '../../../parts/trouble.tsx';
+import { useTexts } from '../../../texts/provider.tsx';
+import { EgressPanel } from '../egress-panel.tsx';
+import { QuotaTable } from '../quota-table.tsx';
+import type { Account } from './account.ts';
+
+export function AccountLimits({ account: { accountId, username } }: { account: Account }) {
+  const { accounts } = useTexts();
+  return (
+    <Stack gap="md">
+      <Title order={2}>{accounts.quotas}</Title>
+      <QuotaTable accountId={accountId} />
+      <Title order={2}>{accounts.budgets}</Title>
+      <Budgets username={username} />
+      <Title order={2}>{accounts.egress}</Title>
+      <EgressPanel holder={{ account: accountId }} />
+    </Stack>
+  );
+}
+
+function Budgets({ username }: { username: string }) {
+  const { accounts } = useTexts();
+  const budgets = useQuery({
+    queryKey: ['accountBudgets', username],
+    queryFn: async () => (await api.listAccountBudgets({ username })).budgets,
+  });
+  if (budgets.isError) return <Trouble error={budgets.error} onRetry={() => void budgets.refetch()} />;
+  if (budgets.data === undefined) return <Skeleton h={120} aria-label={accounts.budgets} />;
+  return (
+    <BudgetList
+      budgets={budgets.data}
+      editor="administrator"
+      labelKeys={[]}
+      stale={['accountBudgets']}
+      set={(body) => api.setAccountBudget({ username, ...body })}
+      remove={(name) => api.deleteAccountBudget({ username, name })}
+    />
+  );
+}
