@@ -1,6 +1,7 @@
 /** English: the language whose texts the others translate, one file a place of the console. */
 import { access } from './access.ts';
 import { accounts } from './accounts.ts';
+import { activity } from './activity.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { common } from './common.ts';
@@ -20,6 +21,7 @@ import { volumes } from './volumes.ts';
 export const en = {
   access,
   accounts,
+  activity,
   billing,
   budgets,
   common,

@@ -1,6 +1,7 @@
 import type { Texts } from '../en/index.ts';
 import { access } from './access.ts';
 import { accounts } from './accounts.ts';
+import { activity } from './activity.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { common } from './common.ts';
@@ -20,6 +21,7 @@ import { volumes } from './volumes.ts';
 export const zh: Texts = {
   access,
   accounts,
+  activity,
   billing,
   budgets,
   common,
