@@ -1,11 +1,12 @@
 /** Frame of every page: rail, top bar, and on a phone a bar at the bottom. */
 import { ActionIcon, AppShell, Box, Button, Group, Menu, NavLink, Text, UnstyledButton } from '@mantine/core';
 import { useHotkeys, useMediaQuery } from '@mantine/hooks';
-import { IconDots, IconSearch } from '@tabler/icons-react';
+import { IconDots, IconFlag, IconSearch } from '@tabler/icons-react';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { LostBanner } from '../parts/lost-banner.tsx';
 import { useTexts } from '../texts/provider.tsx';
+import { useIsNew } from '../pages/welcome/use-is-new.ts';
 import { AccountMenu } from './account-menu.tsx';
 import { BalanceLine } from './balance-line.tsx';
 import { startLive } from './live.ts';
@@ -23,7 +24,11 @@ export function Shell() {
   const texts = useTexts();
   const session = useSession();
   const places = placesOf(texts);
-  const operatorPlaces = operatorPlacesOf(texts, session);
+  const isNew = useIsNew(session);
+  const operatorPlaces = [
+    ...(isNew ? [{ name: texts.welcome.place, to: '/welcome', icon: IconFlag }] : []),
+    ...operatorPlacesOf(texts, session),
+  ];
   const isPhone = useMediaQuery('(max-width: 48em)');
   const [isSearching, setSearching] = useState(false);
   useHotkeys([['mod+K', () => setSearching(true)]], []);

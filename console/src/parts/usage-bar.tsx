@@ -14,17 +14,26 @@ interface UsageBarProps {
   label: string;
   /** The amounts in words. */
   text: string;
+  /** Aligns the bars of several rows, in pixels. */
+  textWidth?: number;
 }
 
-export function UsageBar({ used, limit, label, text }: UsageBarProps) {
+export function UsageBar({ used, limit, label, text, textWidth }: UsageBarProps) {
   const share = shareOf(used, limit);
   const color = share >= FULL ? 'red' : share >= NEAR ? 'orange' : 'berth';
   return (
     <Group gap={8} wrap="nowrap" miw={0}>
-      <Progress.Root size={6} flex={1} miw={40} maw={180}>
+      <Progress.Root size={6} flex={1} miw={40} maw={textWidth === undefined ? 180 : undefined}>
         <Progress.Section value={share * 100} color={color} aria-label={`${label}: ${text}`} />
       </Progress.Root>
-      <Text span size="xs" c={share >= NEAR ? undefined : 'dimmed'} fw={share >= NEAR ? 600 : undefined}>
+      <Text
+        span
+        size="xs"
+        w={textWidth}
+        style={{ flex: 'none' }}
+        c={share >= NEAR ? undefined : 'dimmed'}
+        fw={share >= NEAR ? 600 : undefined}
+      >
         {text}
       </Text>
     </Group>

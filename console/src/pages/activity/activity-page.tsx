@@ -36,14 +36,23 @@ export function ActivityPage() {
   const say = (event: PastEvent) => sentenceOf(event, texts, { money, size });
   const rows = filtered(view.events, search, (event) => {
     const { happened, details } = say(event);
-    return `${activity.subjects[subjectOf(event.kind)] ?? ''} ${nameOf(event)} ${happened} ${details} ${event.kind}`;
+    return `${activity.nouns[subjectOf(event.kind)] ?? ''} ${nameOf(event)} ${happened} ${details} ${event.kind}`;
   });
   const { kind, subject, q } = search;
   const isFiltered = kind !== undefined || subject !== undefined || q !== undefined;
   const subjects = [...new Set(view.events.map((event) => subjectOf(event.kind)))];
   const onSubject = (subjectId: string): void => change({ subject: subjectId });
   const columns: Column<PastEvent, never>[] = [
-    { key: 'at', title: activity.columns.at, width: '120px', cell: ({ atUnixMs }) => <RelativeTime atMs={atUnixMs} /> },
+    {
+      key: 'at',
+      title: activity.columns.at,
+      width: '120px',
+      cell: ({ atUnixMs }) => (
+        <Text span size="sm">
+          <RelativeTime atMs={atUnixMs} />
+        </Text>
+      ),
+    },
     {
       key: 'subject',
       title: activity.columns.subject,
@@ -151,7 +160,7 @@ interface OnlyThisProps {
 
 function OnlyThis({ event: { subjectId, kind }, name, onSubject }: OnlyThisProps) {
   const { activity } = useTexts();
-  const label = activity.showSubject(name || (activity.subjects[subjectOf(kind)] ?? kind));
+  const label = activity.showSubject(name || (activity.nouns[subjectOf(kind)] ?? kind));
   return (
     <ActionIcon size="sm" aria-label={label} title={label} onClick={() => onSubject(subjectId)}>
       <IconFilter size={14} />

@@ -18,8 +18,8 @@ export function Subject({ event, name }: { event: PastEvent; name: string }) {
   const { activity } = useTexts();
   const { kind, subjectId, data } = event;
   const subject = subjectOf(kind);
-  const word = activity.subjects[subject] ?? subject;
-  const shown = name === '' ? word : `${word} · ${name}`;
+  const word = activity.nouns[subject] ?? subject;
+  const shown = name === '' ? word : `${word} ${name}`;
   if (subject === 'instance')
     return (
       <AnchorLink size="sm" truncate to="/instances/$instanceId" params={{ instanceId: subjectId }}>

@@ -9,7 +9,8 @@ import { useTexts } from '../../texts/provider.tsx';
 
 const SHORTEST = 8;
 
-export function PasswordForm() {
+/** `onChanged`: by default the login page, which leads back here. */
+export function PasswordForm({ onChanged = leadToLogin }: { onChanged?: () => void }) {
   const { settings } = useTexts();
   const texts = settings.password;
   const { username } = useSession();
@@ -17,7 +18,7 @@ export function PasswordForm() {
   const [newPassword, setNew] = useState('');
   const change = useMutation({
     mutationFn: () => api.changePassword({ oldPassword, newPassword }),
-    onSuccess: leadToLogin,
+    onSuccess: onChanged,
   });
   const isReady = oldPassword !== '' && newPassword.length >= SHORTEST;
   return (

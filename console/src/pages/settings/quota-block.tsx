@@ -1,5 +1,5 @@
 /** Quotas of the account, the fullest first. */
-import { Group, Skeleton, Stack, Text } from '@mantine/core';
+import { Box, Group, Skeleton, Stack, Text } from '@mantine/core';
 import { queryOptions, useQuery } from '@tanstack/react-query';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
@@ -15,6 +15,7 @@ const quotasQuery = queryOptions({
   refetchOnMount: 'always',
 });
 
+const TEXT_PX = 124;
 const GPU_TYPE = 'gpus/';
 
 export function QuotaBlock() {
@@ -46,19 +47,25 @@ function QuotaRow({ quota: { name, limit, used } }: { quota: Quota }) {
       <Text size="sm" flex={1} miw={0} style={{ overflowWrap: 'anywhere' }}>
         {shown}
       </Text>
-      <Group w={{ base: 170, sm: 230 }} justify="flex-end">
+      <Box w={{ base: 190, sm: 240 }}>
         {limit === null ? (
-          <Text size="xs" c="dimmed">
+          <Text size="xs" c="dimmed" ml="auto" w={TEXT_PX}>
             {quotas.noLimit(amount(used ?? 0))}
           </Text>
         ) : used === null ? (
-          <Text size="xs" c="dimmed">
+          <Text size="xs" c="dimmed" ml="auto" w={TEXT_PX}>
             {quotas.limit(amount(limit))}
           </Text>
         ) : (
-          <UsageBar used={used} limit={limit} label={shown} text={quotas.used(amount(used), amount(limit))} />
+          <UsageBar
+            used={used}
+            limit={limit}
+            label={shown}
+            text={quotas.used(amount(used), amount(limit))}
+            textWidth={TEXT_PX}
+          />
         )}
-      </Group>
+      </Box>
     </Group>
   );
 }

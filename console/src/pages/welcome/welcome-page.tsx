@@ -1,3 +1,73 @@
+/** First run of an installation, for administrators. Each step can be skipped. */
+import { Button, Group, Paper, Stack, Stepper, Text, Title } from '@mantine/core';
+import { useMediaQuery } from '@mantine/hooks';
+import { getRouteApi } from '@tanstack/react-router';
+import { leadToLogin, useSession } from '../../app/session.ts';
+import { EmptyState } from '../../parts/empty-state.tsx';
+import { useTexts } from '../../texts/provider.tsx';
+import { PasswordForm } from '../settings/password-form.tsx';
+import { AddressesStep } from './addresses-step.tsx';
+import { InstanceStep } from './instance-step.tsx';
+import { PricesStep } from './prices-step.tsx';
+import { steps, type Step } from './search.ts';
+
+const route = getRouteApi('/welcome');
+
 export function WelcomePage() {
-  return null;
+  const { welcome } = useTexts();
+  const { isAdmin } = useSession();
+  const { step = 'password' } = route.useSearch();
+  const navigate = route.useNavigate();
+  const isPhone = useMediaQuery('(max-width: 48em)') ?? false;
+  if (!isAdmin) return <EmptyState {...welcome.notAllowed} />;
+  const at = steps.indexOf(step);
+  const go = (to: number): Promise<void> => navigate({ search: { step: steps[to] } });
+  return (
+    <Stack gap="md" maw={860}>
+      <div>
+        <Title order={1}>{welcome.title}</Title>
+        <Text size="sm" c="dimmed">
+          {welcome.hint}
+        </Text>
+      </div>
+      <Stepper active={at} onStepClick={(to) => void go(to)} size="xs" iconSize={26}>
+        {steps.map((one) => (
+          <Stepper.Step key={one} label={isPhone ? undefined : welcome.steps[one]} aria-label={welcome.steps[one]} />
+        ))}
+      </Stepper>
+      <Paper withBorder p="md" component="section">
+        <StepContent step={step} onPasswordChanged={() => void go(1).then(leadToLogin)} />
+      </Paper>
+      <Group justify="space-between">
+        <Button variant="default" disabled={at === 0} onClick={() => void go(at - 1)}>
+          {welcome.back}
+        </Button>
+        {at < steps.length - 1 && (
+          <Button variant={step === 'password' ? 'default' : 'filled'} onClick={() => void go(at + 1)}>
+            {step === 'password' ? welcome.skip : welcome.next}
+          </Button>
+        )}
+      </Group>
+    </Stack>
+  );
+}
+
+function StepContent({ step, onPasswordChanged }: { step: Step; onPasswordChanged: () => void }) {
+  const { password } = useTexts().welcome;
+  switch (step) {
+    case 'password':
+      return (
+        <Stack gap="sm" maw={460}>
+          <Title order={2}>{password.title}</Title>
+          <Text size="sm">{password.hint}</Text>
+          <PasswordForm onChanged={onPasswordChanged} />
+        </Stack>
+      );
+    case 'addresses':
+      return <AddressesStep />;
+    case 'prices':
+      return <PricesStep />;
+    case 'instance':
+      return <InstanceStep />;
+  }
 }

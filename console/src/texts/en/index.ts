@@ -17,6 +17,7 @@ import { settings } from './settings.ts';
 import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
+import { welcome } from './welcome.ts';
 
 export const en = {
   access,
@@ -37,5 +38,6 @@ export const en = {
   shell,
   statuses,
   volumes,
+  welcome,
 };
 export type Texts = typeof en;

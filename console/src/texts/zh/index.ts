@@ -17,6 +17,7 @@ import { settings } from './settings.ts';
 import { shell } from './shell.ts';
 import { statuses } from './statuses.ts';
 import { volumes } from './volumes.ts';
+import { welcome } from './welcome.ts';
 
 export const zh: Texts = {
   access,
@@ -37,4 +38,5 @@ export const zh: Texts = {
   shell,
   statuses,
   volumes,
+  welcome,
 };
