@@ -14,6 +14,7 @@ import { TabList } from '../../parts/tab-list.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import type { TabProps } from './access-page.tsx';
 import { sshKeysQuery } from './queries.ts';
+import { nameOfKey } from './ssh-key.ts';
 
 type SshKey = AnswerOf<'listSshKeys'>['sshKeys'][number];
 
@@ -70,9 +71,6 @@ export function SshTab({ isCreating, onCreating }: TabProps) {
     </>
   );
 }
-
-/** The comment of a key names it: `ssh-ed25519 AAAA… mia@laptop`. */
-export const nameOfKey = (line: string): string => line.trim().split(/\s+/).slice(2).join(' ').slice(0, 100);
 
 function AddModal({ onDone, onClose }: { onDone: () => void; onClose: () => void }) {
   const { ssh } = useTexts().access;

@@ -11,6 +11,7 @@ import { useTexts } from '../../texts/provider.tsx';
 import {
   isBad,
   isGood,
+  isLoopback,
   settingsFor,
   verdictOfGateway,
   verdictOfPage,
@@ -19,6 +20,8 @@ import {
   type Verdict,
   type Way,
 } from './checks.ts';
+
+const EXAMPLE = 'gpu.example.org';
 
 export function AddressesStep() {
   const { addresses } = useTexts().welcome;
@@ -80,8 +83,8 @@ function Check({ name, value, verdict }: { name: string; value: string; verdict:
 function Configure() {
   const { addresses } = useTexts().welcome;
   const [way, setWay] = useState<Way>(window.location.protocol === 'https:' ? 'proxy' : 'plain');
-  const [address, setAddress] = useState(window.location.hostname);
-  const text = settingsFor(way, address.trim());
+  const [address, setAddress] = useState(isLoopback(window.location.hostname) ? '' : window.location.hostname);
+  const text = settingsFor(way, address.trim() || EXAMPLE);
   return (
     <Stack gap="xs" mt="sm">
       <Title order={3}>{addresses.configure}</Title>
@@ -91,6 +94,7 @@ function Configure() {
       <Group gap="sm" grow align="flex-end" preventGrowOverflow={false}>
         <TextInput
           label={addresses.address}
+          placeholder={EXAMPLE}
           value={address}
           spellCheck={false}
           onChange={({ currentTarget }) => setAddress(currentTarget.value)}

@@ -1,10 +1,13 @@
 /** First run of an installation, for administrators. Each step can be skipped. */
 import { Button, Group, Paper, Stack, Stepper, Text, Title } from '@mantine/core';
 import { useMediaQuery } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { leadToLogin, useSession } from '../../app/session.ts';
 import { EmptyState } from '../../parts/empty-state.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { ImageState } from '../images/image-state.tsx';
+import { progressingImagesQuery } from '../images/queries.ts';
 import { PasswordForm } from '../settings/password-form.tsx';
 import { AddressesStep } from './addresses-step.tsx';
 import { InstanceStep } from './instance-step.tsx';
@@ -31,10 +34,17 @@ export function WelcomePage() {
         </Text>
       </div>
       <Stepper active={at} onStepClick={(to) => void go(to)} size="xs" iconSize={26}>
-        {steps.map((one) => (
-          <Stepper.Step key={one} label={isPhone ? undefined : welcome.steps[one]} aria-label={welcome.steps[one]} />
+        {steps.map((one, index) => (
+          <Stepper.Step
+            key={one}
+            label={isPhone ? undefined : welcome.steps[one]}
+            aria-label={welcome.steps[one]}
+            // A step that was left may have been skipped.
+            completedIcon={<span>{index + 1}</span>}
+          />
         ))}
       </Stepper>
+      <ImageProgress />
       <Paper withBorder p="md" component="section">
         <StepContent step={step} onPasswordChanged={() => void go(1).then(leadToLogin)} />
       </Paper>
@@ -50,6 +60,19 @@ export function WelcomePage() {
       </Group>
     </Stack>
   );
+}
+
+/** The installation prepares its images meanwhile. */
+function ImageProgress() {
+  const images = useQuery(progressingImagesQuery).data ?? [];
+  return images
+    .filter(({ isPublic, state }) => isPublic === 'true' && state === 'Preparing')
+    .map((image) => (
+      <Group key={image.imageId} gap="sm" role="status" align="flex-start">
+        <Text size="sm">{image.name}</Text>
+        <ImageState image={image} />
+      </Group>
+    ));
 }
 
 function StepContent({ step, onPasswordChanged }: { step: Step; onPasswordChanged: () => void }) {
