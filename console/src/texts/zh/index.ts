@@ -4,6 +4,7 @@ import { accounts } from './accounts.ts';
 import { activity } from './activity.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
+import { catalog } from './catalog.ts';
 import { common } from './common.ts';
 import { files } from './files.ts';
 import { images } from './images.ts';
@@ -25,6 +26,7 @@ export const zh: Texts = {
   activity,
   billing,
   budgets,
+  catalog,
   common,
   files,
   images,

@@ -1,0 +1,117 @@
+/** New prices of a type, from tomorrow, now or later, with what they change before they are set. */
+import { Button, Group, NativeSelect, NumberInput, Stack, Text, TextInput } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { chargeModes } from '../../../../../src/contract/statuses.ts';
+import { api } from '../../../app/api.ts';
+import { useFormat } from '../../../app/format.ts';
+import { ActModal } from '../../../parts/act-modal.tsx';
+import { useTexts } from '../../../texts/provider.tsx';
+import { Preview } from './preview.tsx';
+import { differs, pricesOf, scaledBy, startModes, startOf, type StartMode, type TypedPrices } from './price-plan.ts';
+import { CATALOG_STALE, type ManagedType } from './queries.ts';
+
+const TYPING_MS = 250;
+const QUICK = [-10, 5, 10, 25] as const;
+
+export function PriceModal({ type, onClose }: { type: ManagedType; onClose: () => void }) {
+  const { catalog, launch } = useTexts();
+  const { money, dateTime } = useFormat();
+  const [typed, setTyped] = useState<TypedPrices>(type.prices);
+  const [mode, setMode] = useState<StartMode>('tomorrow');
+  const [later, setLater] = useState('');
+  const [openedAtMs] = useState(Date.now);
+  const prices = pricesOf(typed);
+  const fromUnixMs = startOf(mode, later, openedAtMs);
+  const isChanged = prices !== null && differs(prices, type.prices);
+  const body =
+    isChanged && fromUnixMs !== null
+      ? {
+          instanceTypeId: type.instanceTypeId,
+          version: type.version,
+          prices,
+          ...(fromUnixMs === undefined ? {} : { fromUnixMs }),
+        }
+      : null;
+  const [asked] = useDebouncedValue(body, TYPING_MS);
+  const preview = useQuery({
+    queryKey: ['typePreview', asked],
+    queryFn: () => (asked === null ? null : api.updateType({ ...asked, dryRun: true })),
+    enabled: asked !== null,
+    retry: false,
+    gcTime: 0,
+  });
+  return (
+    <ActModal
+      title={catalog.priceOf(type.name)}
+      label={mode === 'now' ? catalog.setNow : catalog.schedule}
+      size="lg"
+      isReady={body !== null && !preview.isError}
+      stale={CATALOG_STALE}
+      onClose={onClose}
+      done={catalog.priceSet(type.name)}
+      act={async () => {
+        if (body !== null) await api.updateType(body);
+      }}
+    >
+      <Group gap="xs" align="flex-end">
+        <NativeSelect
+          label={catalog.from}
+          value={mode}
+          onChange={({ currentTarget }) => setMode(startModes.find((one) => one === currentTarget.value) ?? 'now')}
+          data={startModes.map((value) => ({ value, label: catalog.startModes[value] }))}
+        />
+        {mode === 'later' && (
+          <TextInput
+            type="datetime-local"
+            label={catalog.fromTime}
+            value={later}
+            onChange={({ currentTarget }) => setLater(currentTarget.value)}
+          />
+        )}
+        {mode === 'tomorrow' && typeof fromUnixMs === 'number' && (
+          <Text size="xs" c="dimmed" pb={8}>
+            {dateTime(fromUnixMs)}
+          </Text>
+        )}
+      </Group>
+      <Stack gap={6}>
+        {chargeModes.map((one) => (
+          <Group key={one} gap="xs" wrap="nowrap" justify="space-between">
+            <Text size="sm" flex={1} component="label" htmlFor={`price-${one}`}>
+              {launch.modes[one].name}
+            </Text>
+            <Text size="sm" c="dimmed" ta="right">
+              {money(type.prices[one])} →
+            </Text>
+            <NumberInput
+              id={`price-${one}`}
+              w={130}
+              size="xs"
+              prefix="$"
+              min={0}
+              decimalScale={6}
+              {...(one === 'perHour' ? { 'data-autofocus': true } : {})}
+              value={typed[one]}
+              onChange={(value) => setTyped((before) => ({ ...before, [one]: value }))}
+            />
+          </Group>
+        ))}
+      </Stack>
+      <Group gap={4}>
+        <Text size="xs" c="dimmed">
+          {catalog.allBy}
+        </Text>
+        {QUICK.map((percent) => (
+          <Button key={percent} variant="default" onClick={() => setTyped(scaledBy(type.prices, percent))}>
+            {catalog.percent(percent)}
+          </Button>
+        ))}
+      </Group>
+      <Preview isWaiting={body === null} preview={preview}>
+        {catalog.priceHint}
+      </Preview>
+    </ActModal>
+  );
+}
