@@ -1,6 +1,7 @@
 /** Labels of instances and volumes, and the filters of their lists. */
 import { z } from 'zod';
 import { labelKeyPattern, labelLimits, labelValuePattern, refusalOfLabels } from '../domain/resource-labels.ts';
+import { accountSorts, instanceSorts, volumeSorts } from '../domain/list-sorts.ts';
 import { instanceStatuses } from '../domain/instance-states.ts';
 import { answer, id, pagerRequest, plainText, request, text } from './common.ts';
 
@@ -22,7 +23,7 @@ export const newLabels = labels.describe('Labels of the new resource').optional(
 export const shownLabels = z.record(z.string(), z.string()).describe('Labels; absent without any').optional();
 
 export const nameFilter = plainText(MAX_FILTER_CHARACTERS)
-  .describe('Only names that contain this text, in any letter case')
+  .describe('Only names that contain this text, in any letter case; or the resource with this ID')
   .optional();
 export const statusFilter = z
   .array(z.enum(instanceStatuses))
@@ -30,6 +31,22 @@ export const statusFilter = z
   .max(instanceStatuses.length)
   .describe('Only instances in one of these statuses')
   .optional();
+
+/** `by` has the orders of the list. */
+const sortBy = <const Names extends readonly [string, ...string[]]>(name: string, names: Names, terms: string) =>
+  request(name, {
+    by: z.enum(names).describe(terms),
+    order: z.enum(['asc', 'desc']).describe('`asc`: smallest first'),
+  })
+    .describe('Order of the list; without it newest first. Equal items come newest first')
+    .optional();
+export const instanceSort = sortBy(
+  'InstanceSort',
+  instanceSorts,
+  '`price`: of one period of the billing mode; `status`: in the order of the statuses in this document',
+);
+export const volumeSort = sortBy('VolumeSort', volumeSorts, '`usage`: bytes of the last measurement');
+export const accountSort = sortBy('AccountSort', accountSorts, 'Field of the account');
 
 const filters = {
   name: nameFilter,
@@ -42,8 +59,9 @@ export const instanceListRequest = request('ListInstancesRequest', {
   ...filters,
   status: statusFilter,
   withoutReleased: z.boolean().describe('Leaves out instances in the status `Released`').optional(),
+  sort: instanceSort,
 });
-export const volumeListRequest = request('ListVolumesRequest', { pager, ...filters });
+export const volumeListRequest = request('ListVolumesRequest', { pager, ...filters, sort: volumeSort });
 
 export const allLabels = labels.describe('All labels; others are removed');
 export const volumeLabelRequest = request('LabelVolumeRequest', { id: id.describe('Volume ID'), labels: allLabels });

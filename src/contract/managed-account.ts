@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { accountStates } from '../domain/account-state.ts';
 import { instanceStatuses } from '../domain/instance-states.ts';
 import { roles } from '../domain/roles.ts';
+import { accountSort } from './list-filters.ts';
 import { email, firstBalance, username } from './account.ts';
 import {
   answer,
@@ -53,6 +54,7 @@ export const accountListRequest = request('ListAccountsRequest', {
     .optional(),
   role: role.describe('Only accounts of this role').optional(),
   state: z.enum(accountStates).describe('Only accounts in this state').optional(),
+  sort: accountSort,
 });
 export const accountListAnswer = answer('ListAccountsAnswer', {
   accounts: z.array(account).describe('Accounts, newest first'),

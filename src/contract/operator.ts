@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { answer, id, label, pagerAnswer, pagerRequest, plainText, request, text, wholeNumber } from './common.ts';
 import { regionDrain } from './catalog.ts';
 import { instance } from './instance.ts';
-import { nameFilter, statusFilter } from './list-filters.ts';
+import { instanceSort, nameFilter, statusFilter, volumeSort } from './list-filters.ts';
 import { volume } from './volume.ts';
 
 const MAX_MINUTES = 7 * 24 * 60;
@@ -20,7 +20,11 @@ const owner = {
 };
 const pager = pagerAnswer.describe('Page and length of the list');
 
-export const instancesRequest = request('ListAllInstancesRequest', { ...filters, status: statusFilter });
+export const instancesRequest = request('ListAllInstancesRequest', {
+  ...filters,
+  status: statusFilter,
+  sort: instanceSort,
+});
 export const instancesAnswer = answer('ListAllInstancesAnswer', {
   instances: z
     .array(answer('OwnedInstance', { ...owner, instance: instance.describe('The instance') }))
@@ -28,7 +32,7 @@ export const instancesAnswer = answer('ListAllInstancesAnswer', {
   pager,
 });
 
-export const volumesRequest = request('ListAllVolumesRequest', filters);
+export const volumesRequest = request('ListAllVolumesRequest', { ...filters, sort: volumeSort });
 export const volumesAnswer = answer('ListAllVolumesAnswer', {
   volumes: z
     .array(answer('OwnedVolume', { ...owner, volume: volume.describe('The volume') }))

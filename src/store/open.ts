@@ -29,6 +29,7 @@ import { regions } from './migrations/0026-regions.ts';
 import { entryIndex } from './migrations/0027-entry-index.ts';
 import { capacityHolders } from './migrations/0028-capacity-holders.ts';
 import { templates } from './migrations/0029-templates.ts';
+import { listOrder } from './migrations/0030-list-order.ts';
 import type { Migration } from './db/migrate.ts';
 import { openSqlite } from './db/sqlite.ts';
 import type { Store, StoreLog } from './store.ts';
@@ -63,6 +64,7 @@ export const migrations: readonly Migration[] = [
   entryIndex,
   capacityHolders,
   templates,
+  listOrder,
 ];
 
 export async function openStore(options: {

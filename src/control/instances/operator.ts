@@ -1,5 +1,6 @@
 /** Lists for operators, and their actions on instances of others, by the use cases of the owner. */
 import type { Action, InstanceStatus } from '../../domain/instance-states.ts';
+import type { ListSort } from '../../domain/list-sorts.ts';
 import { accountNotFound, instanceNotFound } from '../../domain/refusal.ts';
 import { accountById, accountByLogin, type AccountRow } from '../../store/tables/accounts.ts';
 import { instanceRow } from '../../store/tables/instances.ts';
@@ -17,6 +18,8 @@ export interface OperatorListRequest {
   regionId?: string | undefined;
   name?: string | undefined;
   status?: readonly InstanceStatus[] | undefined;
+  /** Of the list. */
+  sort?: ListSort | undefined;
 }
 
 interface OwnedPage {

@@ -13,8 +13,8 @@ import { isUniqueViolation } from '../../store/db/errors.ts';
 import { appendEvent } from '../../store/tables/events.ts';
 import { snapshotTextsOf } from '../../store/tables/snapshots.ts';
 import type { Db } from '../../store/store.ts';
-import { storedLabels, writeLabels, type ListFilter } from '../../store/tables/labelled-rows.ts';
-import { filteredVolumePage, type VolumePages } from '../../store/tables/volume-pages.ts';
+import { storedLabels, writeLabels } from '../../store/tables/labelled-rows.ts';
+import { filteredVolumePage, type VolumeFilter, type VolumePages } from '../../store/tables/volume-pages.ts';
 import {
   isCopySource,
   lockVolumes,
@@ -38,7 +38,7 @@ export interface Volumes {
     { name: string; sizeGB: number; region: string; volumeType: VolumeType; labels?: Labels | undefined },
     { volumeText: string }
   >;
-  list(caller: Caller, pager: Pager, filter?: ListFilter): Promise<TextPage<string>>;
+  list(caller: Caller, pager: Pager, filter?: VolumeFilter): Promise<TextPage<string>>;
   setLabels(caller: Caller, body: LabelledVolume): Promise<LabelledVolume>;
   get(caller: Caller, body: { id: string }): Promise<VolumeFacts>;
   /** Works while mounted. The current size is accepted and changes nothing. */

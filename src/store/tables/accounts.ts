@@ -1,6 +1,8 @@
 import { sql, type Insertable, type Selectable } from 'kysely';
 import type { AccountState } from '../../domain/account-state.ts';
 import type { Role } from '../../domain/roles.ts';
+import type { AccountSort } from '../../domain/list-sorts.ts';
+import { inOrder, orderOf } from './list-order.ts';
 import { positionIn } from '../db/dialect.ts';
 import type { AccountTable } from '../db/account-schema.ts';
 import type { Db } from '../store.ts';
@@ -81,12 +83,13 @@ export interface AccountFilter {
   search?: string | undefined;
   role?: Role | undefined;
   state?: AccountState | undefined;
+  sort?: AccountSort | undefined;
 }
 
-/** Newest first. */
+/** Newest first without a sort. */
 export async function accountPage(
   db: Db,
-  { search = '', role, state }: AccountFilter,
+  { search = '', role, state, sort }: AccountFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ rows: AccountRow[]; totalEntries: number }> {
   const find = positionIn(db);
@@ -98,6 +101,6 @@ export async function accountPage(
   if (state === 'disabled') found = found.where('disabled', '=', 1).where('deleteAtMs', 'is', null);
   if (state === 'deleting') found = found.where('deleteAtMs', 'is not', null);
   const { total } = await found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-  const newest = found.selectAll().orderBy('createdAtMs', 'desc').orderBy('id', 'desc');
-  return { rows: await newest.limit(limit).offset(offset).execute(), totalEntries: total };
+  const page = inOrder(found.selectAll(), orderOf(sort), { limit, offset });
+  return { rows: await page.execute(), totalEntries: total };
 }

@@ -4,6 +4,7 @@ import type { Region } from '../../domain/catalog.ts';
 import type { DiskUsage } from '../../domain/disk.ts';
 import type { InstanceId } from '../../domain/ids.ts';
 import { heldMounts } from '../../domain/instance-change.ts';
+import type { InstanceSort } from '../../domain/list-sorts.ts';
 import type { Instance, InstanceSpec } from '../../domain/instance.ts';
 import type { InstanceStatus } from '../../domain/instance-states.ts';
 import { publicInstance } from '../../domain/public-instance.ts';
@@ -25,6 +26,7 @@ import {
   type InstanceRow,
 } from './instance-columns.ts';
 import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
+import { inOrder, orderOf } from './list-order.ts';
 import { archiveOperation } from './operations.ts';
 
 export { instanceFromRow, type InstanceRow };
@@ -158,13 +160,14 @@ export async function instancePage(
 export interface InstanceFilter extends ListFilter {
   status?: readonly InstanceStatus[] | undefined;
   withoutReleased?: boolean | undefined;
+  sort?: InstanceSort | undefined;
 }
 
 /** A page of the listed instances that match, and their number. */
 export async function filteredInstancePage(
   db: Db,
   ownerId: string,
-  { status, withoutReleased = false, ...filter }: InstanceFilter,
+  { status, withoutReleased = false, sort, ...filter }: InstanceFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ texts: string[]; totalEntries: number }> {
   let found = db
@@ -174,15 +177,14 @@ export async function filteredInstancePage(
     .where(matches(db, ownerId, filter));
   if (status !== undefined) found = found.where('status', 'in', status);
   if (withoutReleased) found = found.where('status', '<>', 'Released');
+  const order = orderOf(sort);
+  const page = { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) };
+  const texts = sort
+    ? db.selectFrom('instance').where('id', 'in', inOrder(found.select('id'), order, page))
+    : found.limit(page.limit).offset(page.offset);
   const [counted, rows] = await Promise.all([
     found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
-    found
-      .select(labelledText.as('text'))
-      .orderBy('createdAtMs', 'desc')
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .offset(Math.min(offset, Number.MAX_SAFE_INTEGER))
-      .execute(),
+    inOrder(texts.select(labelledText.as('text')), order).execute(),
   ]);
   return { texts: rows.map(({ text }) => text), totalEntries: counted?.total ?? 0 };
 }

@@ -37,8 +37,11 @@ export async function storedLabels(db: Db, id: string): Promise<string | null> {
 /** The public text of a row with its labels, as `withLabels` of the domain. */
 export const labelledText = sql<string>`case when labels is null then "publicText" else substr("publicText", 1, length("publicText") - 1) || ',"labels":' || labels || '}' end`;
 
+/** An ID of an instance or a volume, as somebody pastes it into a filter. */
+const pastedId = /^\s*(?:notebook-)?(?<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$/i;
+
 /**
- * Condition on the listed rows of an owner. Finds names by text, so `%` and `_` are literal. Of
+ * Condition on the listed rows of an owner. Finds names by text, so `%` and `_` are literal, and a pasted ID. Of
  * `… is true`, PostgreSQL hashes the ids once; it read them again for each row of a join.
  */
 export function matches(db: Db, ownerId: string, { name = '', labels = {} }: ListFilter): RawBuilder<SqlBool> {
@@ -47,6 +50,10 @@ export function matches(db: Db, ownerId: string, { name = '', labels = {} }: Lis
     ([key, value]) =>
       sql`(id in (select "subjectId" from label where "ownerId" = ${ownerId} and key = ${key} and value = ${value})) is true`,
   );
-  if (name !== '') conditions.push(sql`${find}("searchName", ${searchForm(name)}) > 0`);
+  if (name !== '') {
+    const named = sql<SqlBool>`${find}("searchName", ${searchForm(name)}) > 0`;
+    const id = pastedId.exec(name)?.groups?.['id']?.toLowerCase();
+    conditions.push(id === undefined ? named : sql`(${named} or id in (${id}, ${`notebook-${id}`}))`);
+  }
   return conditions.length === 0 ? sql`1 = 1` : sql.join(conditions, sql` and `);
 }

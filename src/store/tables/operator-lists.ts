@@ -1,7 +1,9 @@
 /** Instances and volumes of all accounts, for operators. */
 import type { InstanceStatus } from '../../domain/instance-states.ts';
+import type { ListSort } from '../../domain/list-sorts.ts';
 import type { Db } from '../store.ts';
 import { labelledText, matches } from './labelled-rows.ts';
+import { inOrder, orderOf } from './list-order.ts';
 
 /** Absent members filter nothing. */
 export interface OperatorFilter {
@@ -10,6 +12,8 @@ export interface OperatorFilter {
   name?: string | undefined;
   /** For instances only. */
   status?: readonly InstanceStatus[] | undefined;
+  /** Of the table. */
+  sort?: ListSort | undefined;
 }
 
 export interface OwnedText {
@@ -18,11 +22,11 @@ export interface OwnedText {
   publicText: string;
 }
 
-/** A page, newest first. Finds its ids in an index alone: the rows are large. */
+/** A page, newest first without a sort. Finds its ids in an index alone: the rows are large. */
 export async function pageOfAll(
   db: Db,
   table: 'instance' | 'volume',
-  { ownerId, regionId, name, status }: OperatorFilter,
+  { ownerId, regionId, name, status, sort }: OperatorFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ rows: OwnedText[]; totalEntries: number }> {
   let found = db
@@ -32,21 +36,17 @@ export async function pageOfAll(
   if (ownerId !== undefined) found = found.where('ownerId', '=', ownerId);
   if (regionId !== undefined) found = found.where('regionId', '=', regionId);
   if (status !== undefined) found = found.where('status', 'in', status);
-  const page = found
-    .select('id')
-    .orderBy('createdAtMs', 'desc')
-    .orderBy('id', 'desc')
-    .limit(limit)
-    .offset(Math.min(offset, Number.MAX_SAFE_INTEGER));
+  const order = orderOf(sort);
+  const page = inOrder(found.select('id'), order, { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) });
   const [counted, rows] = await Promise.all([
     found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
-    db
-      .selectFrom(table)
-      .select(['ownerId', 'ownerName', labelledText.as('publicText')])
-      .where('id', 'in', page)
-      .orderBy('createdAtMs', 'desc')
-      .orderBy('id', 'desc')
-      .execute(),
+    inOrder(
+      db
+        .selectFrom(table)
+        .select(['ownerId', 'ownerName', labelledText.as('publicText')])
+        .where('id', 'in', page),
+      order,
+    ).execute(),
   ]);
   return { rows, totalEntries: counted?.total ?? 0 };
 }

@@ -4,7 +4,9 @@
  * for one `version` of the account, which every listed change increments.
  */
 import { labelledText, matches, type ListFilter } from './labelled-rows.ts';
+import { inOrder, orderOf } from './list-order.ts';
 import { count, prepared } from '../db/prepared.ts';
+import type { VolumeSort } from '../../domain/list-sorts.ts';
 import type { Db } from '../store.ts';
 
 const STRETCH = 64;
@@ -53,11 +55,15 @@ const fromPosition = prepared<{ ownerId: string; createdAtMs: number; id: string
       .offset(count(p('offset'))),
 );
 
+export interface VolumeFilter extends ListFilter {
+  sort?: VolumeSort | undefined;
+}
+
 /** A page of the listed volumes that match, and their number. */
 export async function filteredVolumePage(
   db: Db,
   ownerId: string,
-  filter: ListFilter,
+  { sort, ...filter }: VolumeFilter,
   { offset, limit }: { offset: number; limit: number },
 ): Promise<{ texts: string[]; totalEntries: number }> {
   const found = db
@@ -65,15 +71,14 @@ export async function filteredVolumePage(
     .where('ownerId', '=', ownerId)
     .where('listed', '=', 1)
     .where(matches(db, ownerId, filter));
+  const order = orderOf(sort);
+  const page = { limit, offset: Math.min(offset, Number.MAX_SAFE_INTEGER) };
+  const texts = sort
+    ? db.selectFrom('volume').where('id', 'in', inOrder(found.select('id'), order, page))
+    : found.limit(page.limit).offset(page.offset);
   const [counted, rows] = await Promise.all([
     found.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirst(),
-    found
-      .select(labelledText.as('publicText'))
-      .orderBy('createdAtMs', 'desc')
-      .orderBy('id', 'desc')
-      .limit(limit)
-      .offset(Math.min(offset, Number.MAX_SAFE_INTEGER))
-      .execute(),
+    inOrder(texts.select(labelledText.as('publicText')), order).execute(),
   ]);
   return { texts: textsOf(rows), totalEntries: counted?.total ?? 0 };
 }

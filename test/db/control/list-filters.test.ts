@@ -75,6 +75,64 @@ onBothEngines('filters of lists', { postgres: 'always' }, (open) => {
     expect(ids.size).toBe(5);
   });
 
+  test('find the resource whose ID somebody pastes, and no other account’s', async () => {
+    const world = await makeWorld(await open(), { machine: roomy });
+    const ids = await populated(world);
+    const id = ids.get('plain') ?? '';
+    expect((await found(world, { name: id })).names).toEqual(['plain']);
+    expect((await found(world, { name: ` ${id.toUpperCase()} ` })).names).toEqual(['plain']);
+    expect((await found(world, { name: id.replace('notebook-', '') })).names).toEqual(['plain']);
+    const ada = await world.account('ada');
+    const { instances, operator } = world.running.control;
+    expect((await instances.list(ada, ALL, { name: id })).totalEntries).toBe(0);
+    expect((await operator.instances({ name: id }, ALL)).totalEntries).toBe(1);
+  });
+
+  test('are sorted page by page, equal rows newest first', async () => {
+    const world = await makeWorld(await open(), { machine: roomy });
+    const ids = await populated(world);
+    const { instances, operator, volumes, accounts } = world.running.control;
+    await instances.stop(world.caller, { instanceId: ids.get('plain') ?? '' }, null);
+    await world.until(ids.get('plain') ?? '', hasStatus('Stopped'));
+    const prices = new Map(NAMES.map((name, at) => [ids.get(name) ?? '', [3, 1, 3, 2, 1][at] ?? 0]));
+    await world.store.write(async (tx) => {
+      for (const [id, priceMicros] of prices)
+        await tx.updateTable('instance').set({ priceMicros }).where('id', '=', id).execute();
+    });
+    const newest = NAMES.toReversed();
+    const sorted = async (sort: NonNullable<Filter>['sort'], pager = ALL) =>
+      (await found(world, { sort }, pager)).names;
+    expect(await sorted({ by: 'createdAt', order: 'desc' })).toEqual(newest);
+    expect(await sorted({ by: 'createdAt', order: 'asc' })).toEqual(NAMES);
+    const byName = ['100% GPU', 'plain', 'PLAIN two', 'under_score', 'Ünïcode Ñame'];
+    expect(await sorted({ by: 'name', order: 'asc' })).toEqual(byName);
+    expect(await sorted({ by: 'name', order: 'desc' })).toEqual(byName.toReversed());
+    const byPrice = ['PLAIN two', 'under_score', 'plain', 'Ünïcode Ñame', '100% GPU'];
+    expect(await sorted({ by: 'price', order: 'asc' })).toEqual(byPrice);
+    expect((await sorted({ by: 'status', order: 'desc' }))[0]).toBe('plain');
+    const pages = [1, 2, 3].map((currentPage) => sorted({ by: 'price', order: 'asc' }, { currentPage, pageSize: 2 }));
+    expect((await Promise.all(pages)).flat()).toEqual(byPrice);
+    expect(await found(world, { sort: { by: 'price', order: 'asc' }, name: 'plain' })).toEqual({
+      names: ['PLAIN two', 'plain'],
+      total: 2,
+    });
+    const all = await operator.instances({ sort: { by: 'price', order: 'asc' } }, { currentPage: 1, pageSize: 2 });
+    expect(all.rows.map(({ publicText }) => JSON.parse(publicText).instanceSpecInfo.name)).toEqual(byPrice.slice(0, 2));
+    for (const name of ['b', 'a', 'c']) await volumeOf(world, world.caller, name);
+    const named = async (sort: { by: 'name' | 'size' | 'usage'; order: 'asc' | 'desc' }) =>
+      (await volumes.list(world.caller, ALL, { sort })).texts.map((text) => JSON.parse(textOf(text)).volumeName);
+    expect(await named({ by: 'name', order: 'asc' })).toEqual(['a', 'b', 'c']);
+    expect(await named({ by: 'size', order: 'asc' })).toEqual(['c', 'a', 'b']);
+    expect(await named({ by: 'usage', order: 'desc' })).toEqual(['c', 'a', 'b']);
+    await world.account('zoe');
+    await world.account('ada');
+    const usernames = (await accounts.list({ sort: { by: 'username', order: 'desc' } }, ALL)).accounts.map(
+      ({ username }) => username,
+    );
+    expect(usernames).toEqual(usernames.toSorted().toReversed());
+    expect(usernames).toContain('zoe');
+  });
+
   test('leave out released instances, and find statuses', async () => {
     const world = await makeWorld(await open(), { machine: roomy });
     const ids = await populated(world);

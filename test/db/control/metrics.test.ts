@@ -1,5 +1,6 @@
 /** Metrics of the simulated engine, sampled on its clock, in both stores. */
 import { describe, expect, test } from 'vitest';
+import { makeFigures } from '../../../src/control/inside/metrics/figures.ts';
 import { makeMetrics } from '../../../src/control/inside/metrics/metrics.ts';
 import { makeSampler, type Sampler } from '../../../src/control/inside/metrics/sampler.ts';
 import { makeRegions } from '../../../src/control/base/regions.ts';
@@ -11,6 +12,9 @@ import { makeVirtualClock } from '../../fixtures/virtual-clock.ts';
 import { regionWithUsage } from '../../../src/store/tables/catalog.ts';
 import { insertInstance } from '../../../src/store/tables/instances.ts';
 import { allotNodePort } from '../../../src/store/tables/ports.ts';
+import { insertEntry, plainEntry } from '../../../src/store/tables/ledger.ts';
+import { insertPeriod } from '../../../src/store/tables/usage-periods.ts';
+import { realTime } from '../../../src/control/base/time.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { anInstance } from '../../unit/domain/instance-fixture.ts';
 import { noSignal, specOf } from '../../unit/engines/simulated-spec.ts';
@@ -99,6 +103,90 @@ async function makeFixture(store: Store, count = 1) {
 }
 
 const rates = { receivedBytesPerSecond: 6_000, sentBytesPerSecond: 4_000, readBytesPerSecond: 1_000 } as const;
+
+onBothEngines('figures of many instances', (open) => {
+  test('have the load of a day by quarters of an hour, the same after a restart of the server', async () => {
+    const fixture = await makeFixture(await open(), 2);
+    const { world, ids, begunMs } = fixture;
+    const figuresOf = () => {
+      const time = { ...realTime, now: fixture.clock.now };
+      return makeFigures({ store: fixture.store, time, sampler: fixture.sampler });
+    };
+    const figures = figuresOf();
+    const read = (from = figures) => from.read(world.caller, [...ids, 'unknown', ids[0] ?? '']);
+    const known = async (from = figures) => {
+      const all = await read(from);
+      return all.map(({ fromMs, stepMs, cpuPercent, ...rest }) => ({
+        ...rest,
+        steps: cpuPercent.flatMap((value, nth) => (value === null ? [] : [[fromMs + nth * stepMs - begunMs, value]])),
+      }));
+    };
+    await fixture.pass(HOUR_MS + 20 * MINUTE_MS);
+    const first = await read();
+    expect(first.map(({ instanceId }) => instanceId)).toEqual(ids);
+    expect(first[0]).toMatchObject({ stepMs: 15 * MINUTE_MS, gpuPercent: [] });
+    expect(first[0]?.cpuPercent).toHaveLength(96);
+    const quarters = (count: number) => Array.from({ length: count }, (_, nth) => [nth * 15 * MINUTE_MS, 2]);
+    expect((await known())[0]?.steps).toEqual(quarters(6));
+    // Now some steps are final, and the rows of their hours are not read again.
+    await fixture.pass(3 * HOUR_MS);
+    const [kept, fresh] = [await known(), await known(figuresOf())];
+    expect(kept).toEqual(fresh);
+    expect(kept[1]?.steps).toEqual(quarters(18));
+    fixture.again();
+    await fixture.pass(SAMPLE_MS);
+    expect((await known(figuresOf()))[0]?.steps).toEqual(quarters(18));
+    expect(await figures.read(await world.account('mallory'), ids)).toEqual([]);
+  });
+
+  test('have what was charged since midnight, and since the launch', async () => {
+    const fixture = await makeFixture(await open(), 2);
+    const { world, store, id, clock } = fixture;
+    const { accountId } = world.caller;
+    const entry = {
+      ...plainEntry,
+      accountId,
+      kind: 'prepayment',
+      fromLedger: 'cash',
+      toLedger: 'revenue',
+      subjectId: id,
+      meter: 'compute',
+    };
+    await store.write(async (tx) => {
+      await insertEntry(tx, { ...entry, atMs: clock.now() - 2 * DAY_MS, amountMicros: 3_000_000 });
+      await insertEntry(tx, { ...entry, atMs: clock.now(), amountMicros: 500_000 });
+      const refund = { ...entry, kind: 'refund', fromLedger: 'revenue', toLedger: 'cash', amountMicros: 100_000 };
+      await insertEntry(tx, { ...refund, atMs: clock.now() });
+      await insertPeriod(tx, {
+        accountId,
+        subjectId: id,
+        subjectName: 'a',
+        meter: 'compute',
+        state: 'charged',
+        regionId: world.drivers.regionId,
+        typeId: 't',
+        priceMicros: 1,
+        quantity: 1,
+        unitMs: HOUR_MS,
+        openedAtMs: clock.now() - 3 * DAY_MS,
+        closedAtMs: clock.now() - 2 * DAY_MS,
+        openSeq: 1,
+        closeSeq: 2,
+        chargedUntilMs: clock.now() - 2 * DAY_MS,
+        carry: 0,
+        freeMs: 0,
+        isCharging: 0,
+      });
+      await tx.updateTable('usagePeriod').set({ chargedMicros: 7_000_000 }).where('subjectId', '=', id).execute();
+    });
+    const time = { ...realTime, now: clock.now };
+    const figures = makeFigures({ store, time, sampler: fixture.sampler });
+    expect(await figures.read(world.caller, fixture.ids)).toMatchObject([
+      { instanceId: id, costTodayMicros: 400_000, costSoFarMicros: 10_400_000 },
+      { costTodayMicros: 0, costSoFarMicros: 0 },
+    ]);
+  });
+});
 
 onBothEngines('figures of a running instance', (open) => {
   test('has a sample every 15 seconds, with rates', async () => {

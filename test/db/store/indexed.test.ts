@@ -1,6 +1,6 @@
 /** Frequent queries on growing tables read only the rows they return. */
 import { expect, test } from 'vitest';
-import { meteredSums, otherEntries, resourceTime } from '../../../src/store/tables/book-sums.ts';
+import { chargesSoFar, meteredSums, otherEntries, resourceTime } from '../../../src/store/tables/book-sums.ts';
 import { disksOfRegion } from '../../../src/store/tables/disks.ts';
 import {
   idleWatchedIds,
@@ -9,6 +9,7 @@ import {
   overdueInstances,
 } from '../../../src/store/tables/instance-queries.ts';
 import { pageOfAll } from '../../../src/store/tables/operator-lists.ts';
+import { capacityHolders } from '../../../src/store/tables/fleet.ts';
 import { isAnyPriceDue, scheduledPrices } from '../../../src/store/tables/price-changes.ts';
 import { reachedBudgetsOf, spentBetween } from '../../../src/store/tables/budgets.ts';
 import {
@@ -138,6 +139,43 @@ const questions: [name: string, ask: (db: Db) => Promise<unknown>, by: RegExp[]]
     [
       /^SEARCH instance USING COVERING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
       /^SEARCH instance USING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+    ],
+  ],
+  [
+    'a sorted page of instances from the index of the list, and the rows of the page alone',
+    (db) => filteredInstancePage(db, 'a', { sort: { by: 'price', order: 'asc' } }, { offset: 9_900, limit: 100 }),
+    [
+      /^SEARCH instance USING (?:COVERING )?INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+      /^SEARCH instance USING INDEX sqlite_autoindex_instance_1 \(id=\?\)/,
+      /^LIST SUBQUERY/,
+      /^SEARCH instance USING COVERING INDEX instance_list \(ownerId=\? AND listed=\?\)/,
+      /^USE TEMP B-TREE FOR ORDER BY/,
+      /^USE TEMP B-TREE FOR ORDER BY/,
+    ],
+  ],
+  [
+    'a sorted page of the volumes of all accounts',
+    (db) => pageOfAll(db, 'volume', { sort: { by: 'size', order: 'desc' } }, { offset: 10, limit: 10 }),
+    [
+      /^SCAN volume USING COVERING INDEX volume_newest/,
+      /^SEARCH volume USING INDEX sqlite_autoindex_volume_1 \(id=\?\)/,
+      /^LIST SUBQUERY/,
+      /^SCAN volume USING COVERING INDEX volume_newest/,
+      /^USE TEMP B-TREE FOR ORDER BY/,
+      /^USE TEMP B-TREE FOR ORDER BY/,
+    ],
+  ],
+  [
+    'who holds the capacity of a region',
+    (db) => capacityHolders(db, 'a'),
+    [/^SEARCH instance USING INDEX instance_holders \(regionId=\?\)/],
+  ],
+  [
+    'what instances cost so far',
+    (db) => chargesSoFar(db, ['a', 'b']),
+    [
+      /^SEARCH usagePeriod USING INDEX usage_period_subject \(subjectId=\?\)/,
+      /^SEARCH entry USING INDEX entry_subject \(subjectId=\?\)/,
     ],
   ],
   [

@@ -89,13 +89,16 @@ describe('requests', () => {
     (name) => expect(schemaFields(routes[name].body)).toEqual(fields.requests[name]),
   );
 
-  test('listInstances has the pager and the filters of §4.2, listVolumes those of name and labels', () => {
+  test('listInstances has the pager and the filters of §4.2, listVolumes those of name and labels; besides an optional sort', () => {
     const wanted = fields.requests['listInstances'] ?? [];
-    expect(schemaFields(routes.listInstances.body).toSorted(byPath)).toEqual(wanted.toSorted(byPath));
+    const fieldsOf = (name: 'listInstances' | 'listVolumes') => {
+      const all = schemaFields(routes[name].body).toSorted(byPath);
+      expect(all.find(({ path }) => path === 'sort')).toMatchObject({ required: false });
+      return all.filter(({ path }) => path !== 'sort' && !path.startsWith('sort.'));
+    };
+    expect(fieldsOf('listInstances')).toEqual(wanted.toSorted(byPath));
     const ofInstances = ['status', 'withoutReleased'];
-    expect(schemaFields(routes.listVolumes.body).toSorted(byPath)).toEqual(
-      wanted.filter(({ path }) => !ofInstances.includes(path)).toSorted(byPath),
-    );
+    expect(fieldsOf('listVolumes')).toEqual(wanted.filter(({ path }) => !ofInstances.includes(path)).toSorted(byPath));
   });
 
   test('every field with a default in §4.1 gets it', () => {
