@@ -7,12 +7,14 @@ import type { Texts } from '../texts/en/index.ts';
 import { useTexts } from '../texts/provider.tsx';
 import { CopyButton } from './copy-button.tsx';
 
-/** A sentence: the API's texts begin in lower case. */
+/** The API's texts begin in lower case. */
+export const asSentence = (text: string): string =>
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
 export function sentenceOf(error: unknown, { common }: Texts): string {
   if (!(error instanceof ApiError)) return common.unknownError;
   if (error.code === 'unreachable') return common.unreachable;
-  const { message } = error;
-  return `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.!?]$/.test(message) ? '' : '.'}`;
+  return asSentence(error.message);
 }
 
 interface TroubleProps {

@@ -24,14 +24,10 @@ export function AccessCard({ view: { instance } }: { view: InstanceView }) {
       <Stack gap="sm">
         {!isRunning && (
           <Text size="sm" c="dimmed">
-            {access.notRunning}
+            {ssh === null ? access.noSsh : access.notRunning}
           </Text>
         )}
-        {ssh === null ? (
-          <Text size="sm" c="dimmed">
-            {access.noSsh}
-          </Text>
-        ) : (
+        {ssh !== null && (
           <>
             <CopyLine label={access.ssh} value={sshLineOf(ssh)} />
             <CopyLine label={access.hostEntry} value={hostEntryOf(nameOf(instance), ssh)} />

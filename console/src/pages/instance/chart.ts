@@ -10,10 +10,15 @@ export interface ChartView {
   toS: number;
   format: (value: number) => string;
   formatTime: (seconds: number) => string;
+  /** Amounts of memory: whole GB on the axis. */
+  isBinary: boolean;
   colors: { text: string; grid: string; limit: string };
 }
 
 const HEIGHT_PX = 170;
+const MB = 1024 ** 2;
+const wholes = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+const binarySteps = [MB, 1024 * MB, 1024 * 1024 * MB].flatMap((unit) => wholes.map((count) => count * unit));
 /** So much of the limit must be used before the limit is in the picture. */
 const LIMIT_SHARE = 0.25;
 
@@ -25,7 +30,7 @@ const mostOf = (lines: ChartView['lines']): number =>
   lines.reduce((most, { values }) => values.reduce<number>((high, value) => Math.max(high, value ?? 0), most), 0);
 
 export function drawChart(box: HTMLElement, view: ChartView): Chart {
-  const { times, lines, limit, fromS, toS, format, formatTime, colors } = view;
+  const { times, lines, limit, fromS, toS, format, formatTime, isBinary, colors } = view;
   const most = mostOf(lines);
   const showsLimit = limit !== null && most >= limit * LIMIT_SHARE;
   const top = Math.max(most * 1.1, showsLimit ? limit * 1.05 : 0) || (limit ?? 1);
@@ -45,7 +50,13 @@ export function drawChart(box: HTMLElement, view: ChartView): Chart {
       scales: { x: { time: true, range: [fromS, toS] }, y: { range: [0, top] } },
       axes: [
         { ...axis, values: (_, splits) => splits.map(formatTime), space: 70, size: 28 },
-        { ...axis, values: (_, splits) => splits.map(format), size: 64, space: 36 },
+        {
+          ...axis,
+          values: (_, splits) => splits.map(format),
+          size: 64,
+          space: 36,
+          ...(isBinary ? { incrs: binarySteps } : {}),
+        },
       ],
       series: [
         {},

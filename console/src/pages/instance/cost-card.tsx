@@ -17,6 +17,7 @@ export function CostCard({ view: { instance } }: { view: InstanceView }) {
   const { instance: texts, common } = useTexts();
   const { money } = useFormat();
   const cost = useQuery(costQuery(idOf(instance)));
+  const hourly = hourlyOf(cost.data?.periods ?? []);
   return (
     <Paper withBorder p="md">
       <Title order={2} mb="xs">
@@ -29,9 +30,11 @@ export function CostCard({ view: { instance } }: { view: InstanceView }) {
             <Text fw={600} fz={24}>
               {money(cost.data.total)}
             </Text>
-            <Text size="sm" c="dimmed">
-              {texts.cost.rate(money(hourlyOf(cost.data.periods)), common.perHour)}
-            </Text>
+            {hourly > 0 && (
+              <Text size="sm" c="dimmed">
+                {texts.cost.rate(money(hourly), common.perHour)}
+              </Text>
+            )}
           </Group>
           <Shares cost={cost.data} />
           <Lines cost={cost.data} />

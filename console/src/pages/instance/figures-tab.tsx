@@ -92,6 +92,7 @@ function ChartCard({ data, metrics }: { data: ChartData; metrics: Metrics }) {
         fromS: metrics.fromUnixMs / 1000,
         toS: metrics.toUnixMs / 1000,
         format,
+        isBinary: data.unit === 'memory',
         formatTime: (seconds) => at(seconds * 1000),
         colors: { text: variable('dimmed'), grid: variable('default-border'), limit: variable('red-7') },
       });

@@ -33,7 +33,7 @@ export function Head({ view, isAsked, onOpened }: HeadProps) {
   useOpenWhenReady(instance, isAsked, onOpened);
   return (
     <header className={classes.head}>
-      <div>
+      <div className={classes.headWords}>
         <Group gap="xs" mb={4}>
           <AnchorLink to="/instances" size="sm" c="dimmed">
             {texts.toList}

@@ -4,8 +4,10 @@ import { useQuery } from '@tanstack/react-query';
 import { useFormat } from '../../app/format.ts';
 import { useNow } from '../../app/now.ts';
 import { AnchorLink } from '../../parts/links.tsx';
+import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/acts.ts';
+import { wholeOf } from './headline.ts';
 import { useKeep } from './keep.ts';
 import { activityQuery, endsQuery, type InstanceView } from './queries.ts';
 
@@ -13,7 +15,7 @@ const colors = { active: 'teal', idle: 'gray', stale: 'yellow' } as const;
 
 export function IdleCard({ view: { instance } }: { view: InstanceView }) {
   const { idle } = useTexts().instance;
-  const { at, ago } = useFormat();
+  const { at, duration } = useFormat();
   const nowMs = useNow(10_000);
   const instanceId = idOf(instance);
   const activity = useQuery(activityQuery(instanceId)).data;
@@ -29,11 +31,11 @@ export function IdleCard({ view: { instance } }: { view: InstanceView }) {
         <Stack gap="xs">
           <Text size="sm">
             {idle.states[activity.state]}
-            {activity.idleSinceUnixMs !== null && ` ${idle.since(ago(activity.idleSinceUnixMs, nowMs))}`}
+            {activity.idleSinceUnixMs !== null && ` ${idle.since(duration(wholeOf(nowMs - activity.idleSinceUnixMs)))}`}
           </Text>
-          {activity.state !== 'off' && activity.because !== '' && (
+          {(activity.state === 'active' || activity.state === 'unknown') && activity.because !== '' && (
             <Text size="xs" c="dimmed" lang="en">
-              {activity.because}
+              {asSentence(activity.because)}
             </Text>
           )}
           {activity.willStopAtUnixMs !== null && (

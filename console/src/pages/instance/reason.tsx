@@ -1,7 +1,9 @@
 /** Why an instance is not as it should be, in the product's words, with the next step as a button. */
 import { Alert, Button, Group, Text } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
+import { diagnoses } from '../../../../src/contract/diagnoses.ts';
 import { ButtonLink } from '../../parts/links.tsx';
+import { asSentence } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, useAct } from '../instances/acts.ts';
 import { isFailed } from './headline.ts';
@@ -14,15 +16,20 @@ interface ReasonProps {
   onTab: (tab: Tab) => void;
 }
 
+const english: Readonly<Record<string, string>> = diagnoses;
+
+/** In the language of the person, else in that of the API. */
+const wordsOf = (reason: string, reasons: Readonly<Record<string, string>>): string =>
+  reasons[reason] ?? english[reason] ?? '';
+
 export function Reason({ view, onTab }: ReasonProps) {
   const { instance: texts, reasons } = useTexts();
   const { instance, operatorAction } = view;
   const { diagnosisReason, diagnosisMessage, message } = instance.instanceRuntimeInfo;
   const scriptFailed = /exited with code [1-9]/.test(message);
   if (diagnosisReason === '' && !scriptFailed) return null;
-  // The language of the API is English; what it adds to the reason is shown below the sentence.
-  const own = reasons[diagnosisReason];
-  const words = diagnosisReason === '' ? message : (own ?? diagnosisMessage);
+  const words = wordsOf(diagnosisReason, reasons);
+  const detail = diagnosisReason === '' ? message : diagnosisMessage;
   const isTrouble = isFailed(view) || scriptFailed;
   return (
     <Alert
@@ -32,12 +39,12 @@ export function Reason({ view, onTab }: ReasonProps) {
       role="status"
       icon={isTrouble ? <IconAlertTriangle size={18} /> : <IconInfoCircle size={18} />}
     >
-      <Text size="sm">{words}</Text>
-      {own !== undefined && diagnosisMessage !== '' && (
-        <Text size="xs" c="dimmed" lang="en">
-          {diagnosisMessage}
+      {detail !== '' && (
+        <Text size="sm" fw={600} lang="en">
+          {asSentence(detail)}
         </Text>
       )}
+      {words !== '' && <Text size="sm">{words}</Text>}
       {operatorAction !== null && operatorAction.reason !== '' && (
         <Text size="sm">{texts.operatorSays(operatorAction.reason)}</Text>
       )}
@@ -48,7 +55,7 @@ export function Reason({ view, onTab }: ReasonProps) {
           </Button>
         )}
         {stepsOf(diagnosisReason, instance.actions).map((step, at) => (
-          <Step key={JSON.stringify(step)} step={step} isFirst={at === 0} view={view} onTab={onTab} />
+          <Step key={JSON.stringify(step)} step={step} isFirst={isTrouble && at === 0} view={view} onTab={onTab} />
         ))}
       </Group>
     </Alert>

@@ -42,7 +42,10 @@ export function useAct() {
   const texts = useTexts();
   return useMutation({
     mutationFn: ({ act, instance }: { act: ActName; instance: InstanceObject }) =>
-      api[act]({ instanceId: idOf(instance) }),
+      // A start in a full region waits for its place, and its page says so.
+      act === 'start'
+        ? api.start({ instanceId: idOf(instance) }, { waitForCapacity: true })
+        : api[act]({ instanceId: idOf(instance) }),
     onSuccess: (_, { act, instance }) =>
       notifications.show({ message: texts.instances.asked[act](nameOf(instance)), color: 'berth' }),
     onError: (error) =>

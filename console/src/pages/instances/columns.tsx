@@ -55,7 +55,11 @@ export const useInstanceColumns = (): Column<InstanceObject, never>[] => {
         key: 'since',
         title: columns.since,
         width: '110px',
-        cell: ({ instanceRuntimeInfo }) => <RelativeTime atMs={instanceRuntimeInfo.createAtUnixMs} />,
+        cell: ({ instanceRuntimeInfo }) => (
+          <Text span size="sm">
+            <RelativeTime atMs={instanceRuntimeInfo.createAtUnixMs} />
+          </Text>
+        ),
       },
       {
         key: 'cost',
@@ -68,11 +72,11 @@ export const useInstanceColumns = (): Column<InstanceObject, never>[] => {
       {
         key: 'ports',
         title: columns.ports,
-        width: 'minmax(60px, 0.7fr)',
+        width: 'minmax(100px, 0.7fr)',
         cell: (row) => (
           <Group gap={4} wrap="nowrap">
             {ports(row).map((port) => (
-              <Badge key={port} size="xs" variant="default">
+              <Badge key={port} size="sm" variant="default" flex="none">
                 {port}
               </Badge>
             ))}

@@ -106,6 +106,15 @@ export const nearestTo = (offer: Offer, offers: readonly Offer[]): Offer | undef
         Math.abs(one.cpuCores - offer.cpuCores) - Math.abs(other.cpuCores - offer.cpuCores),
     )[0];
 
+const MAX_NAME = 128;
+
+/** `lab`, `lab-2`, `lab-3` … */
+export function nextName(name: string): string {
+  const [, base = name, number] = /^(.*?)-(\d{1,6})$/s.exec(name) ?? [];
+  const ending = `-${number === undefined ? 2 : Number(number) + 1}`;
+  return `${base.slice(0, MAX_NAME - ending.length)}${ending}`;
+}
+
 /** The choices of an earlier launch. */
 export function choicesLike(instance: InstanceObject, images: readonly Image[]): Choices {
   const { instanceSpecInfo: spec } = instance;
@@ -115,6 +124,7 @@ export function choicesLike(instance: InstanceObject, images: readonly Image[]):
   )?.imageId;
   const ports = spec.nodePorts.map(({ port }) => port).filter((port) => port !== 22);
   return {
+    name: nextName(spec.name),
     offer: offerKey(spec.regionInfo.regionId, spec.instanceTypeInfo.instanceId, spec.isSpotInstance),
     ...(imageId === undefined ? {} : { imageId }),
     mode: billing.chargeMode,
@@ -137,7 +147,7 @@ export interface Draft extends Required<Omit<Choices, 'dataDiskGB' | 'offer' | '
   dataDiskGB: number | null;
 }
 
-const DEFAULT_NAMES = ['notebook', 'lab', 'work'];
+const FIRST_NAME = 'notebook';
 
 /** Choices over those of the last launch, over the defaults. Null: nothing is offered. */
 export function draftOf(choices: Choices, last: Choices, { offers, images }: Known): Draft | null {
@@ -146,14 +156,15 @@ export function draftOf(choices: Choices, last: Choices, { offers, images }: Kno
   // Somebody's own choice stays, with why it can't be had; a remembered one gives way.
   const offer = chosen && (choices.offer !== undefined || chosen.isInStock) ? chosen : smallestOf(offers);
   const image =
-    images.find(({ imageId }) => imageId === (choices.imageId ?? last.imageId)) ??
+    images.find(({ imageId }) => imageId === choices.imageId) ??
+    images.find(({ imageId, state }) => imageId === last.imageId && state !== 'Failed') ??
     images.find(({ state }) => state === 'Ready') ??
     images[0];
   if (offer === undefined || image === undefined) return null;
   const { mode: wantedMode = 'perHour' } = { ...last, ...choices };
   const mode = priceOf(offer, wantedMode) === undefined ? 'perHour' : wantedMode;
   return {
-    name: choices.name ?? DEFAULT_NAMES[0] ?? '',
+    name: choices.name ?? last.name ?? FIRST_NAME,
     offer,
     image,
     mode,

@@ -19,6 +19,7 @@ import {
   type Choices,
   type LaunchSearch,
 } from './draft.ts';
+import classes from './launch.module.css';
 import { PayBlock } from './pay-block.tsx';
 import { QuotePanel } from './quote-panel.tsx';
 import { StorageBlock } from './storage-block.tsx';
@@ -74,7 +75,7 @@ export function LaunchPage() {
           }}
         />
       </Group>
-      <Grid gap="md">
+      <Grid gap="md" className={classes.page}>
         <Grid.Col span={{ base: 12, md: 8 }}>
           <Stack gap="md">
             <Paper withBorder p="md">
@@ -100,7 +101,7 @@ export function LaunchPage() {
           </Stack>
         </Grid.Col>
         <Grid.Col span={{ base: 12, md: 4 }}>
-          <QuotePanel body={body} draft={draft} />
+          <QuotePanel body={body} draft={draft} change={change} />
         </Grid.Col>
       </Grid>
     </>

@@ -1,19 +1,20 @@
 /** What the launch costs, always in view; it changes with each choice. */
-import { Button, Divider, Group, Menu, Paper, Stack, Text } from '@mantine/core';
+import { Button, Group, Menu, Paper, Stack, Text } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { IconChevronDown, IconRocket } from '@tabler/icons-react';
 import { keepPreviousData, useMutation, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
+import { ApiError } from '../../../../src/contract/client.ts';
 import { api } from '../../app/api.ts';
 import { useFormat } from '../../app/format.ts';
 import { CopyItem } from '../../parts/copy-item.tsx';
 import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
-import type { Draft, LaunchBody } from './draft.ts';
+import type { Choices, Draft, LaunchBody } from './draft.ts';
 import classes from './launch.module.css';
+import { Lines, priceNowOf, type Quote } from './quote-lines.tsx';
 
 const TYPING_MS = 150;
-const HOUR_MS = 3_600_000;
 
 /** A quote holds for five minutes: a new one comes before. */
 const FRESH_MS = 4 * 60_000;
@@ -25,8 +26,15 @@ export const curlOf = (body: LaunchBody): string =>
     `  -d '${JSON.stringify(body).replaceAll("'", String.raw`'\''`)}'`,
   ].join(' \\\n');
 
-export function QuotePanel({ body, draft }: { body: LaunchBody; draft: Draft }) {
-  const { launch } = useTexts();
+interface QuotePanelProps {
+  body: LaunchBody;
+  draft: Draft;
+  change: (over: Choices) => void;
+}
+
+export function QuotePanel({ body, draft, change }: QuotePanelProps) {
+  const { launch, common } = useTexts();
+  const { money } = useFormat();
   const navigate = useNavigate();
   const [asked] = useDebouncedValue(body, TYPING_MS);
   const quote = useQuery({
@@ -49,13 +57,27 @@ export function QuotePanel({ body, draft }: { body: LaunchBody; draft: Draft }) 
     onSuccess: ({ instanceId }) =>
       navigate({ to: '/instances/$instanceId', params: { instanceId }, search: { open: true } }),
   });
+  const unitOf = ({ total }: Quote): string => (total > 0 ? launch.lines.now : common.perHour);
   const isFull = !draft.offer.isInStock;
+  // A quote refuses what the launch would refuse.
+  const isRefused = quote.error instanceof ApiError && quote.error.status >= 400 && quote.error.status < 500;
+  const button = (
+    <Button
+      size="sm"
+      leftSection={<IconRocket size={16} />}
+      loading={create.isPending}
+      disabled={draft.name.trim() === '' || isRefused}
+      onClick={() => create.mutate()}
+    >
+      {isFull ? launch.waitForCapacity : launch.launch}
+    </Button>
+  );
   return (
     <Paper withBorder p="md" className={classes.panel}>
       <Stack gap="sm">
         <div aria-live="polite">
           {quote.data && !quote.isError ? (
-            <Lines quote={quote.data} />
+            <Lines quote={quote.data} mode={draft.mode} change={change} />
           ) : (
             <Text size="sm" c="dimmed">
               {launch.noQuote}
@@ -64,15 +86,7 @@ export function QuotePanel({ body, draft }: { body: LaunchBody; draft: Draft }) 
         </div>
         {quote.isError && <Trouble error={quote.error} />}
         {create.isError && <Trouble error={create.error} />}
-        <Button
-          size="sm"
-          leftSection={<IconRocket size={16} />}
-          loading={create.isPending}
-          disabled={draft.name.trim() === ''}
-          onClick={() => create.mutate()}
-        >
-          {isFull ? launch.waitForCapacity : launch.launch}
-        </Button>
+        <Stack visibleFrom="md">{button}</Stack>
         <Text size="xs" c="dimmed">
           {launch.free}
         </Text>
@@ -88,70 +102,18 @@ export function QuotePanel({ body, draft }: { body: LaunchBody; draft: Draft }) 
           </Menu.Dropdown>
         </Menu>
       </Stack>
-    </Paper>
-  );
-}
-
-type Quote = Awaited<ReturnType<typeof api.quote>>['quote'];
-
-function Lines({ quote }: { quote: Quote }) {
-  const { launch, common } = useTexts();
-  const { money, duration, at } = useFormat();
-  const lines: [string, string][] = [
-    [launch.lines.perHour, money(quote.pricePerHour)],
-    [launch.lines.perDay, money(quote.pricePerDay)],
-    ...(quote.stoppedPricePerHour > 0
-      ? [[launch.lines.stopped, money(quote.stoppedPricePerHour)] as [string, string]]
-      : []),
-    ...(quote.startsAtUnixMs > Date.now() + 60_000
-      ? [[launch.lines.startsAt, at(quote.startsAtUnixMs)] as [string, string]]
-      : []),
-    ...quote.stops.map(({ rule, atUnixMs, cost }): [string, string] => [
-      `${launch.stops(rule)} ${at(atUnixMs)}`,
-      money(cost),
-    ]),
-    ...(quote.nextPriceChange
-      ? [
-          [launch.lines.nextPrice(at(quote.nextPriceChange.atUnixMs)), money(quote.nextPriceChange.price)] as [
-            string,
-            string,
-          ],
-        ]
-      : []),
-    ...(quote.cheapestStart && quote.cheapestStart.pricePerHour < quote.pricePerHour
-      ? [
-          [launch.lines.cheapest(at(quote.cheapestStart.atUnixMs)), money(quote.cheapestStart.pricePerHour)] as [
-            string,
-            string,
-          ],
-        ]
-      : []),
-    [
-      launch.lines.lasts,
-      quote.balanceLastsHours === null || quote.balanceLastsHours > 30_000
-        ? common.forever
-        : duration(quote.balanceLastsHours * HOUR_MS),
-    ],
-  ];
-  return (
-    <>
-      <Group justify="space-between" align="baseline">
-        <Text fw={600} fz={24}>
-          {money(quote.total > 0 ? quote.total : quote.pricePerHour)}
-        </Text>
-        <Text size="sm" c="dimmed">
-          {quote.total > 0 ? launch.lines.now : common.perHour}
-        </Text>
-      </Group>
-      <Divider my={6} />
-      {lines.map(([label, value]) => (
-        <Group key={label} justify="space-between" wrap="nowrap" gap="xs">
-          <Text size="sm" c="dimmed">
-            {label}
+      {/* On a phone the price and the button stay in view; what they are made of is below the choices. */}
+      <Group hiddenFrom="md" className={classes.phoneBar} justify="space-between" wrap="nowrap">
+        <div>
+          <Text size="sm" fw={600}>
+            {quote.data && !quote.isError ? `${money(priceNowOf(quote.data))} ${unitOf(quote.data)}` : ''}
           </Text>
-          <Text size="sm">{value}</Text>
-        </Group>
-      ))}
-    </>
+          <Text size="xs" c="dimmed">
+            {draft.offer.typeName}
+          </Text>
+        </div>
+        {button}
+      </Group>
+    </Paper>
   );
 }

@@ -171,7 +171,7 @@ export const instanceTabs = {
     },
     by: (cause: string): string =>
       ({
-        user: 'asked for',
+        user: 'requested',
         operator: 'by an operator',
         resume: 'resumed by itself',
         ScheduledStop: 'at the set time',

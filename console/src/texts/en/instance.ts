@@ -170,7 +170,7 @@ export const instance = {
       unknown: 'Not known yet whether it is in use, so it does not stop.',
       off: 'It does not stop by itself when nothing uses it.',
     },
-    since: (ago: string) => `Idle since ${ago}.`,
+    since: (time: string) => `Idle for ${time}.`,
     willStop: (at: string) => `Stops at ${at}.`,
     veto: 'Keep it for an hour',
     keptUntil: (at: string) => `Kept until ${at}, whatever uses it.`,

@@ -4,7 +4,12 @@ export const launch = {
   what: 'What',
   image: 'Image',
   imageStates: (state: string) =>
-    ({ Preparing: 'is being prepared', Saving: 'is being saved', Failed: 'failed' })[state] ?? state,
+    ({
+      Absent: 'fetched at the first launch',
+      Preparing: 'is being prepared',
+      Saving: 'is being saved',
+      Failed: 'failed',
+    })[state] ?? state,
   type: 'Instance type',
   cores: (count: number) => (count === 1 ? '1 core' : `${count} cores`),
   inStock: 'available now',
@@ -60,6 +65,7 @@ export const launch = {
     stopped: 'An hour while stopped',
     startsAt: 'Starts at',
     nextPrice: (at: string) => `Price for launches from ${at}`,
+    cheapestNow: 'Cheaper now',
     cheapest: (at: string) => `Cheaper from ${at}`,
     lasts: 'The balance lasts',
   },

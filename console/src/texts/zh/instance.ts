@@ -166,7 +166,7 @@ export const instance: Texts['instance'] = {
       unknown: '尚不确定是否在使用，因此不会停止。',
       off: '无人使用时不会自动停止。',
     },
-    since: (ago) => `${ago}起空闲。`,
+    since: (time) => `已空闲 ${time}。`,
     willStop: (at) => `将于 ${at} 停止。`,
     veto: '再保留一小时',
     keptUntil: (at) => `已保留至 ${at}。`,

@@ -5,7 +5,8 @@ export const launch: Texts['launch'] = {
   name: '名称',
   what: '内容',
   image: '镜像',
-  imageStates: (state) => ({ Preparing: '准备中', Saving: '保存中', Failed: '失败' })[state] ?? state,
+  imageStates: (state) =>
+    ({ Absent: '首次启动时获取', Preparing: '准备中', Saving: '保存中', Failed: '失败' })[state] ?? state,
   type: '实例规格',
   cores: (count) => `${count} 核`,
   inStock: '现在可用',
@@ -60,6 +61,7 @@ export const launch: Texts['launch'] = {
     stopped: '停止期间每小时',
     startsAt: '启动时间',
     nextPrice: (at) => `${at} 起的新价格`,
+    cheapestNow: '现在更便宜',
     cheapest: (at) => `${at} 起更便宜`,
     lasts: '余额可用',
   },
