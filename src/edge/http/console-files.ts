@@ -48,6 +48,9 @@ const pagePolicy = (nonce: string): string =>
     "frame-ancestors 'none'",
   ].join('; ');
 
+/** A worker has the policy of its own script: it follows the events of the API. */
+const WORKER_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'";
+
 /** Returns false without a built console in the folder. */
 export function mountConsole(app: FastifyInstance, folder: string): boolean {
   const pageFile = path.join(folder, 'index.html');
@@ -77,6 +80,7 @@ function sendFile(
 ): FastifyReply {
   const copy = copies.find(({ coding }) => accepts(request.headers['accept-encoding'], coding));
   setCommonHeaders(request, reply, type).header('cache-control', cacheControl);
+  if (type === types['.js']) reply.header('content-security-policy', WORKER_POLICY);
   addVary(reply, 'Accept-Encoding');
   if (copy === undefined) return reply.send(plain);
   return reply.header('content-encoding', copy.coding).send(copy.bytes);
