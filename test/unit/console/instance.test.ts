@@ -170,7 +170,7 @@ describe('forms', () => {
 
   it('choose a name that no terminal has', () => {
     expect(freeTerminalName([])).toBe('main');
-    expect(freeTerminalName(['main', '2'])).toBe('3');
+    expect(freeTerminalName(['main', 'shell-2'])).toBe('shell-3');
   });
 });
 

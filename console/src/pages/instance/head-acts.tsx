@@ -34,6 +34,12 @@ export function HeadActs({ view: { instance } }: { view: InstanceView }) {
     mutationFn: () => api.start({ instanceId, withoutGpu: true }, { waitForCapacity: true }),
     onError: fail,
   });
+  if (instance.instanceRuntimeInfo.status === 'Released')
+    return (
+      <ButtonLink to="/launch" search={{ like: instanceId }}>
+        {acts.again}
+      </ButtonLink>
+    );
   const hasGpu = instance.instanceSpecInfo.instanceTypeInfo.gpu.amount > 0;
   return (
     <Group gap={6} wrap="nowrap">

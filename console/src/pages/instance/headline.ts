@@ -85,6 +85,10 @@ export function headlineOf({ instance, timeline }: InstanceView, stop: ComingSto
 const onTheWay: readonly InstanceStatus[] = ['Initializing', 'PullingImage', 'Starting', 'Restarting'];
 const failed: readonly InstanceStatus[] = ['StartingFailed', 'InitializationFailed'];
 
+/** Whether only its books and its history are left. */
+export const isReleased = ({ instance: { instanceRuntimeInfo: runtime } }: InstanceView): boolean =>
+  runtime.status === 'Released';
+
 /** Whether the page is the timeline of the start. */
 export const isStarting = ({ instance: { instanceRuntimeInfo: runtime } }: InstanceView): boolean =>
   onTheWay.includes(runtime.status);

@@ -10,7 +10,7 @@ import { Trouble } from '../../parts/trouble.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { EventsTab } from './events-tab.tsx';
 import { Head } from './head.tsx';
-import { isFailed, isStarting } from './headline.ts';
+import { isFailed, isReleased, isStarting } from './headline.ts';
 import classes from './instance.module.css';
 import { OverviewTab } from './overview-tab.tsx';
 import { instanceQuery } from './queries.ts';
@@ -28,6 +28,9 @@ const SettingsTab = lazy(() => import('./settings-tab.tsx').then(({ SettingsTab:
 
 const route = getRouteApi('/instances/$instanceId');
 
+/** Of a terminated instance. */
+const leftTabs: readonly Tab[] = ['overview', 'events'];
+
 export function InstancePage() {
   const { instance: texts, common } = useTexts();
   const { instanceId } = route.useParams();
@@ -39,7 +42,8 @@ export function InstancePage() {
     if (error) return <Trouble error={error} onRetry={() => void refetch()} />;
     return <Skeleton h={420} aria-label={common.loading(texts.page)} />;
   }
-  const tab = search.tab ?? 'overview';
+  const offered = isReleased(view) ? leftTabs : tabs;
+  const tab = offered.find((one) => one === search.tab) ?? 'overview';
   const show = (over: InstanceViewSearch, replace: boolean): void =>
     void navigate({ search: (now) => readInstanceViewSearch({ ...now, ...over }), replace });
   const props: TabProps = { view, search, change: (over) => show(over, true) };
@@ -53,7 +57,7 @@ export function InstancePage() {
         keepMounted={false}
       >
         <Tabs.List className={classes.tabs} mb="md" aria-label={texts.tabList}>
-          {tabs.map((name) => (
+          {offered.map((name) => (
             <Tabs.Tab key={name} value={name}>
               {texts.tabs[name]}
             </Tabs.Tab>

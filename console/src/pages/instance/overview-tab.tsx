@@ -5,12 +5,20 @@ import { AccessCard } from './access-card.tsx';
 import { CostCard } from './cost-card.tsx';
 import { DiskBars } from './disk-bars.tsx';
 import { FactsCard } from './facts-card.tsx';
+import { isReleased } from './headline.ts';
 import { IdleCard } from './idle-card.tsx';
 import classes from './instance.module.css';
 import type { InstanceView } from './queries.ts';
 
 export function OverviewTab({ view }: { view: InstanceView }) {
   const { instance } = useTexts();
+  if (isReleased(view))
+    return (
+      <div className={classes.cards}>
+        <CostCard view={view} />
+        <FactsCard view={view} />
+      </div>
+    );
   return (
     <div className={classes.cards}>
       <AccessCard view={view} />

@@ -5,17 +5,31 @@ import type { InstanceObject } from '../../../../src/contract/instance.ts';
 import { api } from '../../app/api.ts';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/acts.ts';
+import type { ListedPort } from './port-row.tsx';
 import { useAppliesAt, useChange } from './use-change.ts';
 
 const SSH = 22;
 const MOST = 65_535;
 const MOST_PORTS = 32;
 
-export function NewPort({ instanceId }: { instanceId: string }) {
+interface NewPortProps {
+  instanceId: string;
+  /** The list of the API leaves out ports without a setting. */
+  onAdd: (port: ListedPort) => void;
+}
+
+export function NewPort({ instanceId, onAdd }: NewPortProps) {
   const { ports: texts } = useTexts().instance;
   const [port, setPort] = useState<number | string>('');
-  const add = useChange((number: number) => api.setPortAccess({ instanceId, port: number, access: 'owner' }));
+  const add = useChange(
+    (number: number) => api.setPortAccess({ instanceId, port: number, access: 'owner' }),
+    () => '',
+  );
   const number = Number(port);
+  const take = (answer: { port: ListedPort }): void => {
+    onAdd(answer.port);
+    setPort('');
+  };
   return (
     <Group gap="xs" align="flex-end">
       <NumberInput
@@ -33,7 +47,7 @@ export function NewPort({ instanceId }: { instanceId: string }) {
         variant="default"
         disabled={!(number >= 1 && number <= MOST && number !== SSH)}
         loading={add.isPending}
-        onClick={() => add.mutate(number, { onSuccess: () => setPort('') })}
+        onClick={() => add.mutate(number, { onSuccess: take })}
       >
         {texts.add}
       </Button>

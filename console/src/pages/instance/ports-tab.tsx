@@ -7,7 +7,7 @@ import { useTexts } from '../../texts/provider.tsx';
 import { idOf } from '../instances/acts.ts';
 import { ForwardedPorts, NewPort } from './port-forms.tsx';
 import type { TabProps } from './tab-props.ts';
-import { PortRow } from './port-row.tsx';
+import { PortRow, type ListedPort } from './port-row.tsx';
 import { portsQuery } from './queries.ts';
 import { ShareModal } from './share-modal.tsx';
 import { ShareList } from './share-list.tsx';
@@ -18,7 +18,10 @@ export function PortsTab({ view: { instance } }: TabProps) {
   const { ports: texts } = useTexts().instance;
   const instanceId = idOf(instance);
   const ports = useQuery(portsQuery(instanceId));
+  const [added, setAdded] = useState<readonly ListedPort[]>([]);
   const [shared, setShared] = useState<number | null>(null);
+  const listed = ports.data ?? [];
+  const shown = [...listed, ...added.filter(({ port }) => !listed.some((one) => one.port === port))];
   const isRunning = instance.instanceRuntimeInfo.status === 'Running';
   return (
     <Stack gap="md">
@@ -32,8 +35,8 @@ export function PortsTab({ view: { instance } }: TabProps) {
         {ports.isPending && <Skeleton h={80} />}
         {ports.isError && <Trouble error={ports.error} onRetry={() => void ports.refetch()} />}
         <Stack gap="sm">
-          {ports.data?.length === 0 && <Text size="sm">{texts.none}</Text>}
-          {ports.data?.map((port) => (
+          {ports.data !== undefined && shown.length === 0 && <Text size="sm">{texts.none}</Text>}
+          {shown.map((port) => (
             <PortRow
               key={port.port}
               port={port}
@@ -43,7 +46,7 @@ export function PortsTab({ view: { instance } }: TabProps) {
               onShare={() => setShared(port.port)}
             />
           ))}
-          <NewPort instanceId={instanceId} />
+          <NewPort instanceId={instanceId} onAdd={(port) => setAdded([...added, port])} />
           <ForwardedPorts instance={instance} />
         </Stack>
       </Paper>

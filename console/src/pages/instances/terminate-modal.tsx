@@ -25,7 +25,10 @@ export function TerminateModal({ instances, onClose, onDone }: TerminateModalPro
         {instances.map((instance) => (
           <List.Item key={instance.instanceMetadata.instanceId}>
             {instances.length > 1 && <strong>{nameOf(instance)}: </strong>}
-            {texts.terminateLoses(common.gb(instance.instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi))}
+            {texts.terminateLoses(
+              common.gb(instance.instanceRuntimeInfo.instanceDiskUsageInfo.dataDiskUsedGi),
+              common.gb(instance.instanceRuntimeInfo.instanceDiskAmountInfo.dataDiskAmountGi),
+            )}
           </List.Item>
         ))}
       </List>

@@ -47,7 +47,8 @@ export const instances = {
   notNow: (status: string) => `Not while the status is ${status}`,
   notForAll: (names: string) => `Not possible for ${names} now`,
   terminateTitle: (names: string) => `Terminate ${names}?`,
-  terminateLoses: (disk: string) => `The root disk and the data disk (${disk}) are deleted, and cannot be restored.`,
+  terminateLoses: (used: string, size: string) =>
+    `The root disk and the data disk (${used} of ${size} used) are deleted, and cannot be restored.`,
   terminateKeeps: 'Volumes and saved images stay.',
   load: { cpu: 'Processor', gpu: 'GPU', none: 'no figures yet' },
   withoutGpu: 'without GPU',

@@ -49,7 +49,7 @@ export const instances: Texts['instances'] = {
   notNow: (status) => `当前状态为${status}，不能执行`,
   notForAll: (names) => `当前不适用于 ${names}`,
   terminateTitle: (names) => `释放 ${names}？`,
-  terminateLoses: (disk) => `根磁盘和数据盘（${disk}）将被删除，且无法恢复。`,
+  terminateLoses: (used, size) => `根磁盘和数据盘（已用 ${used}，共 ${size}）将被删除，且无法恢复。`,
   terminateKeeps: '存储卷和已保存的镜像会保留。',
   load: { cpu: '处理器', gpu: 'GPU', none: '暂无数据' },
   withoutGpu: '无 GPU',
