@@ -51,6 +51,9 @@ const pagePolicy = (nonce: string): string =>
 /** A worker has the policy of its own script: it follows the events of the API. */
 const WORKER_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'";
 
+/** Of files: a worker follows the policy of its own script, and asks for the event stream. */
+const FILE_POLICY = "default-src 'none'; connect-src 'self'";
+
 /** Returns false without a built console in the folder. */
 export function mountConsole(app: FastifyInstance, folder: string): boolean {
   const pageFile = path.join(folder, 'index.html');
@@ -79,7 +82,9 @@ function sendFile(
   reply: FastifyReply,
 ): FastifyReply {
   const copy = copies.find(({ coding }) => accepts(request.headers['accept-encoding'], coding));
-  setCommonHeaders(request, reply, type).header('cache-control', cacheControl);
+  setCommonHeaders(request, reply, type)
+    .header('cache-control', cacheControl)
+    .header('content-security-policy', FILE_POLICY);
   if (type === types['.js']) reply.header('content-security-policy', WORKER_POLICY);
   addVary(reply, 'Accept-Encoding');
   if (copy === undefined) return reply.send(plain);
