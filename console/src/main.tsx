@@ -7,9 +7,10 @@ import { QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
+import { ControlNames } from './app/control-names.tsx';
 import { queryClient } from './app/query-client.ts';
 import { router } from './app/router.tsx';
-import { styleNonce, theme } from './app/theme.ts';
+import { quietColors, styleNonce, theme } from './app/theme.ts';
 import { TextsProvider } from './texts/provider.tsx';
 
 // Mantine's dialogs lock the scroll by a style element of `react-style-singleton`, which reads this.
@@ -20,12 +21,19 @@ if (root === null) throw new Error('the page has no element #root');
 
 createRoot(root).render(
   <StrictMode>
-    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={styleNonce}>
+    <MantineProvider
+      theme={theme}
+      cssVariablesResolver={quietColors}
+      defaultColorScheme="auto"
+      getStyleNonce={styleNonce}
+    >
       <TextsProvider>
-        <Notifications position="bottom-right" />
-        <QueryClientProvider client={queryClient}>
-          <RouterProvider router={router} />
-        </QueryClientProvider>
+        <ControlNames>
+          <Notifications position="bottom-right" />
+          <QueryClientProvider client={queryClient}>
+            <RouterProvider router={router} />
+          </QueryClientProvider>
+        </ControlNames>
       </TextsProvider>
     </MantineProvider>
   </StrictMode>,

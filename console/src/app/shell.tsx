@@ -45,7 +45,7 @@ export function Shell() {
       </a>
       <AppShell.Header>
         <Group h="100%" px="sm" justify="space-between" wrap="nowrap">
-          <Link to="/instances" className={classes.brand}>
+          <Link to="/instances" className={classes.brand} aria-label="Berth">
             <img src="/icon.svg" alt="" width={22} height={22} />
             <Text span fw={700} visibleFrom="xs">
               Berth

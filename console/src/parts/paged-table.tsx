@@ -2,7 +2,7 @@
  * Table of a list of the API, of any length: the document holds the rows in view alone, and the
  * pages of the list that they are on are asked for. On a phone each row is a card.
  */
-import { Box, Checkbox, Skeleton, Text, UnstyledButton } from '@mantine/core';
+import { Box, Checkbox, Skeleton, Text, UnstyledButton, VisuallyHidden } from '@mantine/core';
 import { useMediaQuery } from '@mantine/hooks';
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react';
 import { keepPreviousData, useQueries, type QueryKey } from '@tanstack/react-query';
@@ -110,7 +110,11 @@ export function PagedTable<Row, Sort extends string>(props: PagedTableProps<Row,
     <Box role="table" aria-label={label} aria-rowcount={known.total + 1} className={classes.table}>
       {!isPhone && (
         <Box role="row" aria-rowindex={1} className={classes.head} style={{ gridTemplateColumns: template }}>
-          {selection && <span role="columnheader" aria-label={common.select} />}
+          {selection && (
+            <span role="columnheader">
+              <VisuallyHidden>{common.select}</VisuallyHidden>
+            </span>
+          )}
           {columns.map((column) => (
             <Head key={column.key} column={column} sort={sort} onSort={onSort} />
           ))}
@@ -164,11 +168,12 @@ interface HeadProps<Row, Sort extends string> {
 }
 
 function Head<Row, Sort extends string>({ column, sort, onSort }: HeadProps<Row, Sort>) {
+  const { common } = useTexts();
   const { title, sort: by, align } = column;
   if (by === undefined || onSort === undefined)
     return (
       <Text role="columnheader" span size="xs" c="dimmed" className={classes.cell} data-align={align}>
-        {title}
+        {title === '' ? <VisuallyHidden>{common.more}</VisuallyHidden> : title}
       </Text>
     );
   const isSorted = sort?.by === by;

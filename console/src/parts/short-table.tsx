@@ -1,7 +1,8 @@
 /** Table of a list that comes whole. On a phone each row is a card. */
-import { Group, Paper, Stack, Table, Text } from '@mantine/core';
+import { Group, Paper, Stack, Table, Text, VisuallyHidden } from '@mantine/core';
 import { useMediaQuery } from '@mantine/hooks';
 import type { ReactNode } from 'react';
+import { useTexts } from '../texts/provider.tsx';
 
 export interface ShortColumn<Row> {
   key: string;
@@ -22,6 +23,7 @@ interface ShortTableProps<Row> {
 }
 
 export function ShortTable<Row>({ label, rows, columns, keyOf, line }: ShortTableProps<Row>) {
+  const { common } = useTexts();
   const isPhone = useMediaQuery('(max-width: 48em)', false, { getInitialValueInEffect: false }) ?? false;
   if (isPhone) return <Cards label={label} rows={rows} columns={columns} keyOf={keyOf} line={line} />;
   return (
@@ -30,7 +32,7 @@ export function ShortTable<Row>({ label, rows, columns, keyOf, line }: ShortTabl
         <Table.Tr>
           {columns.map(({ key, title, align, width }) => (
             <Table.Th key={key} ta={align} w={width} fz="xs" fw={400} c="dimmed">
-              {title}
+              {title === '' ? <VisuallyHidden>{common.more}</VisuallyHidden> : title}
             </Table.Th>
           ))}
         </Table.Tr>

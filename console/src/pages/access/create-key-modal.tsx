@@ -57,7 +57,7 @@ export function CreateKeyModal({ onDone, onClose }: CreateKeyModalProps) {
         value={isLimited ? 'some' : 'all'}
         onChange={(value) => setLimited(value === 'some')}
       >
-        <Stack gap={6} mt={4}>
+        <Stack gap={10} mt={4}>
           <Radio size="xs" value="all" label={keys.all} />
           <Radio size="xs" value="some" label={keys.some} />
         </Stack>
@@ -68,7 +68,7 @@ export function CreateKeyModal({ onDone, onClose }: CreateKeyModalProps) {
           value={chosen}
           onChange={(values) => setChosen(scopes.filter((scope) => values.includes(scope)))}
         >
-          <Stack gap={6} pl="lg">
+          <Stack gap={10} pl="lg">
             {scopes
               .filter((scope) => scope !== 'admin' || isOperator)
               .map((scope) => (

@@ -111,7 +111,7 @@ function AddModal({ onDone, onClose }: { onDone: () => void; onClose: () => void
         onChange={({ currentTarget }) => setTyped(currentTarget.value)}
       />
       <Radio.Group label={ssh.kindLabel} value={kind} onChange={(value) => setKind(value === 'ca' ? 'ca' : 'key')}>
-        <Stack gap={6} mt={4}>
+        <Stack gap={10} mt={4}>
           <Radio size="xs" value="key" label={ssh.kinds.key} />
           <Radio size="xs" value="ca" label={ssh.kinds.ca} description={ssh.caHint} />
         </Stack>
