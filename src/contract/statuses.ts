@@ -10,3 +10,4 @@ export { roles } from '../domain/roles.ts';
 export { weekdays } from '../domain/off-peak.ts';
 export { volumeTypes, type VolumeType } from '../domain/disk.ts';
 export { scopes, type Scope } from '../domain/scopes.ts';
+export { instanceSorts } from '../domain/list-sorts.ts';

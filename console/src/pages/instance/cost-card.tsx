@@ -90,7 +90,7 @@ function Lines({ cost: { periods, payments } }: { cost: Cost }) {
         <Table.Tbody>
           {payments.map(({ entryId, atUnixMs, kind, amount }) => (
             <Table.Tr key={entryId}>
-              <Table.Td>{at(atUnixMs)}</Table.Td>
+              <Table.Td className={classes.when}>{at(atUnixMs)}</Table.Td>
               <Table.Td>{kind === 'refund' ? texts.refund : texts.prepayment}</Table.Td>
               <Table.Td />
               <Table.Td ta="right">{money(-amount)}</Table.Td>
@@ -98,9 +98,11 @@ function Lines({ cost: { periods, payments } }: { cost: Cost }) {
           ))}
           {shown.map((period) => (
             <Table.Tr key={period.periodId}>
-              <Table.Td>{at(period.fromUnixMs)}</Table.Td>
+              <Table.Td className={classes.when}>{at(period.fromUnixMs)}</Table.Td>
               <Table.Td>{texts.lineOf(period.meter, period.state)}</Table.Td>
-              <Table.Td ta="right">{duration(Math.max(1_000, lengthOf(period, nowMs)))}</Table.Td>
+              <Table.Td ta="right" className={classes.when}>
+                {duration(Math.max(1_000, lengthOf(period, nowMs)))}
+              </Table.Td>
               <Table.Td ta="right">{money(period.amount)}</Table.Td>
             </Table.Tr>
           ))}

@@ -58,7 +58,7 @@ export function InstancePage() {
       >
         <Tabs.List className={classes.tabs} mb="md" aria-label={texts.tabList}>
           {offered.map((name) => (
-            <Tabs.Tab key={name} value={name}>
+            <Tabs.Tab key={name} value={name} ref={name === tab ? showTab : null}>
               {texts.tabs[name]}
             </Tabs.Tab>
           ))}
@@ -72,6 +72,9 @@ export function InstancePage() {
     </>
   );
 }
+
+/** On a phone the list of tabs is wider than the screen. */
+const showTab = (tab: HTMLElement | null): void => tab?.scrollIntoView({ block: 'nearest', inline: 'center' });
 
 function Panel({ tab, ...props }: TabProps & { tab: Tab }) {
   switch (tab) {

@@ -1,13 +1,15 @@
 import { Badge, Group, Text } from '@mantine/core';
 import { useMemo } from 'react';
 import type { InstanceObject } from '../../../../src/contract/instance.ts';
-import { AnchorLink } from '../../parts/links.tsx';
+import { AnchorLink, BadgeLink } from '../../parts/links.tsx';
 import type { Column } from '../../parts/paged-table.tsx';
 import { RelativeTime } from '../../parts/relative-time.tsx';
 import { StatusMark } from '../../parts/status-mark.tsx';
 import { useTexts } from '../../texts/provider.tsx';
 import { idOf, nameOf } from './acts.ts';
+import classes from './instances.module.css';
 import { CostToday, Load } from './figures.tsx';
+import type { InstanceSortName } from './search.ts';
 import { RowActs } from './row-acts.tsx';
 
 const SHOWN_LABELS = 3;
@@ -21,9 +23,17 @@ export function InstanceName({ instance }: { instance: InstanceObject }) {
         {nameOf(instance)}
       </AnchorLink>
       {labels.map(([key, value]) => (
-        <Badge key={key} size="xs" variant="default" tt="none">
+        <BadgeLink
+          key={key}
+          to="/instances"
+          search={{ label: `${key}=${value}` }}
+          size="xs"
+          variant="default"
+          tt="none"
+          className={classes.label}
+        >
           {key}={value}
-        </Badge>
+        </BadgeLink>
       ))}
     </Group>
   );
@@ -44,16 +54,29 @@ export function TypeName({ instance }: { instance: InstanceObject }) {
 const ports = (instance: InstanceObject): number[] =>
   instance.instanceSpecInfo.nodePorts.map(({ port }) => port).filter((port) => port !== SSH);
 
-export const useInstanceColumns = (): Column<InstanceObject, never>[] => {
+export const useInstanceColumns = (): Column<InstanceObject, InstanceSortName>[] => {
   const { columns } = useTexts().instances;
   return useMemo(
     () => [
-      { key: 'status', title: columns.status, width: '130px', cell: (row) => <StatusMark instance={row} /> },
-      { key: 'name', title: columns.name, width: 'minmax(140px, 2fr)', cell: (row) => <InstanceName instance={row} /> },
+      {
+        key: 'status',
+        title: columns.status,
+        sort: 'status',
+        width: '130px',
+        cell: (row) => <StatusMark instance={row} />,
+      },
+      {
+        key: 'name',
+        title: columns.name,
+        sort: 'name',
+        width: 'minmax(140px, 2fr)',
+        cell: (row) => <InstanceName instance={row} />,
+      },
       { key: 'type', title: columns.type, width: 'minmax(90px, 1fr)', cell: (row) => <TypeName instance={row} /> },
       {
         key: 'since',
         title: columns.since,
+        sort: 'createdAt',
         width: '110px',
         cell: ({ instanceRuntimeInfo }) => (
           <Text span size="sm">

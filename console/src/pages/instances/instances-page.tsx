@@ -1,5 +1,5 @@
 /** Home: what runs, what it costs, what is wrong, and how to get in. */
-import { Group, NativeSelect, Text, TextInput, Title } from '@mantine/core';
+import { Group, NativeSelect, Pill, Text, TextInput, Title } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
 import { IconPlus, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
@@ -18,10 +18,11 @@ import { idOf, nameOf } from './acts.ts';
 import { InstanceCard } from './instance-card.tsx';
 import { useInstanceColumns } from './columns.tsx';
 import { SelectionBar } from './selection-bar.tsx';
-import { readInstanceSearch, type InstanceSearch } from './search.ts';
+import { filtersOf, readInstanceSearch, type InstanceSearch } from './search.ts';
 
 const route = getRouteApi('/instances');
 const TYPING_MS = 200;
+const CARD_PX = 116;
 
 export function InstancesPage() {
   const { instances, common, statuses } = useTexts();
@@ -34,13 +35,12 @@ export function InstancesPage() {
   const columns = useInstanceColumns();
   const change = (over: InstanceSearch): void =>
     void navigate({ search: (now) => readInstanceSearch({ ...now, ...over }), replace: true });
+  const clearLabel = (): void =>
+    void navigate({ search: (now) => readInstanceSearch({ ...now, label: undefined }), replace: true });
   const type = useDebouncedCallback((q: string) => change({ q }), TYPING_MS);
-  const { q, status } = search;
-  const filters = {
-    ...(q === undefined ? {} : { name: q }),
-    ...(status === undefined ? { withoutReleased: true } : { status: [status] }),
-  };
-  const isFiltered = q !== undefined || status !== undefined;
+  const { q, status, label, sort, desc } = search;
+  const filters = filtersOf(search);
+  const isFiltered = q !== undefined || status !== undefined || label !== undefined;
   return (
     <>
       <Summary />
@@ -68,6 +68,16 @@ export function InstancesPage() {
             ...instanceStatuses.map((value) => ({ value, label: statuses.instance[value] })),
           ]}
         />
+        {label !== undefined && (
+          <Pill
+            withRemoveButton
+            size="md"
+            onRemove={clearLabel}
+            removeButtonProps={{ 'aria-label': common.clearFilters }}
+          >
+            {label}
+          </Pill>
+        )}
         {selected.keys.size > 0 && (
           <SelectionBar
             chosen={selected.rows.filter((row) => selected.keys.has(idOf(row)))}
@@ -83,6 +93,9 @@ export function InstancesPage() {
           return { rows, total: found.totalEntries };
         }}
         columns={columns}
+        cardPx={CARD_PX}
+        sort={{ by: sort ?? 'createdAt', isDescending: sort === undefined ? true : desc === true }}
+        onSort={({ by, isDescending }) => change({ sort: by, desc: isDescending })}
         keyOf={idOf}
         card={(instance) => <InstanceCard instance={instance} />}
         selection={{

@@ -1,16 +1,37 @@
 /** View of the list of instances, as its address holds it. */
-import { instanceStatuses, type InstanceStatus } from '../../../../src/contract/statuses.ts';
+import { instanceSorts, instanceStatuses, type InstanceStatus } from '../../../../src/contract/statuses.ts';
+
+export type InstanceSortName = (typeof instanceSorts)[number];
 
 export interface InstanceSearch {
   q?: string;
   status?: InstanceStatus;
-  sort?: string;
+  /** A label, as `key=value`. */
+  label?: string;
+  /** Left out: newest first. */
+  sort?: InstanceSortName;
+  desc?: boolean;
 }
 
 const isStatus = (value: unknown): value is InstanceStatus => instanceStatuses.some((status) => status === value);
+const isSort = (value: unknown): value is InstanceSortName => instanceSorts.some((sort) => sort === value);
 
-export const readInstanceSearch = ({ q, status, sort }: Record<string, unknown>): InstanceSearch => ({
+/** Reads the address; what is not understood is left out. */
+export const readInstanceSearch = ({ q, status, label, sort, desc }: Record<string, unknown>): InstanceSearch => ({
   ...(typeof q === 'string' && q !== '' ? { q } : {}),
   ...(isStatus(status) ? { status } : {}),
-  ...(typeof sort === 'string' ? { sort } : {}),
+  ...(typeof label === 'string' && label.indexOf('=') > 0 ? { label } : {}),
+  ...(isSort(sort) ? { sort } : {}),
+  ...(isSort(sort) && desc === true ? { desc } : {}),
 });
+
+/** Filters and order of the API. Terminated instances are shown where their status is asked for. */
+export function filtersOf({ q, status, label, sort, desc }: InstanceSearch) {
+  const at = label?.indexOf('=') ?? -1;
+  return {
+    ...(q === undefined ? {} : { name: q }),
+    ...(status === undefined ? { withoutReleased: true } : { status: [status] }),
+    ...(label === undefined || at < 1 ? {} : { labels: { [label.slice(0, at)]: label.slice(at + 1) } }),
+    ...(sort === undefined ? {} : { sort: { by: sort, order: desc === true ? ('desc' as const) : ('asc' as const) } }),
+  };
+}

@@ -1,0 +1,29 @@
+import { expect, it } from 'vitest';
+import { nextName } from '../../../console/src/pages/launch/draft.ts';
+import { filtersOf, readInstanceSearch } from '../../../console/src/pages/instances/search.ts';
+
+it('reads filters and order of the list from the address, and leaves out the rest', () => {
+  expect(readInstanceSearch({ q: 'llm', status: 'Running', label: 'team=a', sort: 'name', desc: true })).toEqual({
+    q: 'llm',
+    status: 'Running',
+    label: 'team=a',
+    sort: 'name',
+    desc: true,
+  });
+  expect(readInstanceSearch({ q: '', status: 'Gone', label: 'team', sort: 'size', desc: true })).toEqual({});
+});
+
+it('asks the API for what the address says, without terminated instances unless asked for', () => {
+  expect(filtersOf({})).toEqual({ withoutReleased: true });
+  expect(filtersOf({ status: 'Released', label: 'path=a=b', sort: 'createdAt', desc: true })).toEqual({
+    status: ['Released'],
+    labels: { path: 'a=b' },
+    sort: { by: 'createdAt', order: 'desc' },
+  });
+});
+
+it('names the next launch after the last one', () => {
+  expect(nextName('lab')).toBe('lab-2');
+  expect(nextName('lab-2')).toBe('lab-3');
+  expect(nextName('a'.repeat(128))).toHaveLength(128);
+});
