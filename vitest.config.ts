@@ -98,6 +98,11 @@ export default defineConfig({
       },
       {
         extends: true,
+        // Chromium and the simulated engine.
+        test: { name: 'console', include: ['test/console/**/*.test.ts'], retry, fileParallelism: false },
+      },
+      {
+        extends: true,
         // Chromium aborts loads whenever a container comes or goes: run nothing meanwhile.
         test: {
           name: 'browser',
