@@ -2,16 +2,20 @@ import type { Texts } from '../en/index.ts';
 import { access } from './access.ts';
 import { accounts } from './accounts.ts';
 import { activity } from './activity.ts';
+import { audit } from './audit.ts';
 import { billing } from './billing.ts';
 import { budgets } from './budgets.ts';
 import { catalog } from './catalog.ts';
 import { common } from './common.ts';
 import { files } from './files.ts';
+import { fleet } from './fleet.ts';
+import { health } from './health.ts';
 import { images } from './images.ts';
 import { instance } from './instance.ts';
 import { instances } from './instances.ts';
 import { launch } from './launch.ts';
 import { operator } from './operator.ts';
+import { orphans } from './orphans.ts';
 import { parts } from './parts.ts';
 import { reasons } from './reasons.ts';
 import { settings } from './settings.ts';
@@ -24,16 +28,20 @@ export const zh: Texts = {
   access,
   accounts,
   activity,
+  audit,
   billing,
   budgets,
   catalog,
   common,
   files,
+  fleet,
+  health,
   images,
   instance,
   instances,
   launch,
   operator,
+  orphans,
   parts,
   reasons,
   settings,

@@ -1,0 +1,58 @@
+/** Each GPU as a cell: who holds it, and how busy it is. */
+import { Text, Tooltip } from '@mantine/core';
+import { useTexts } from '../../../texts/provider.tsx';
+import { useFormat } from '../../../app/format.ts';
+import classes from './fleet.module.css';
+import type { FleetGpu } from './query.ts';
+
+export function GpuCells({ gpus }: { gpus: readonly FleetGpu[] }) {
+  const { fleet } = useTexts();
+  return (
+    <>
+      <ul className={classes.gpus} aria-label={fleet.gpus}>
+        {gpus.map((gpu) => (
+          <Cell key={gpu.index} gpu={gpu} />
+        ))}
+      </ul>
+      {gpus.some(({ holder, holderIsExact }) => holder !== null && !holderIsExact) && (
+        <Text size="xs" c="dimmed">
+          {fleet.notExact}
+        </Text>
+      )}
+    </>
+  );
+}
+
+function Cell({ gpu: { index, model, holder, busyPercent } }: { gpu: FleetGpu }) {
+  const { fleet } = useTexts();
+  const { percent } = useFormat();
+  const load = busyPercent === null ? null : percent(busyPercent / 100);
+  const label = [
+    `${index}: ${model === '' ? 'GPU' : model}`,
+    holder === null ? fleet.freeGpu : fleet.heldBy(holder.name, holder.username),
+    ...(load === null ? [] : [fleet.busy(load)]),
+  ].join(' · ');
+  return (
+    <Tooltip label={label}>
+      <li className={classes.gpu} data-held={holder !== null || undefined} tabIndex={0} aria-label={label}>
+        {/* The load as a column that fills the cell from below. */}
+        <svg
+          width="100%"
+          height="100%"
+          aria-hidden
+          className={classes.load}
+          preserveAspectRatio="none"
+          viewBox="0 0 1 100"
+        >
+          <rect x={0} width={1} y={100 - (busyPercent ?? 0)} height={busyPercent ?? 0} fill="currentColor" />
+        </svg>
+        <Text span size="xs" fw={600} truncate className={classes.name}>
+          {holder?.username ?? fleet.freeGpu}
+        </Text>
+        <Text span size="xs" truncate className={classes.name}>
+          {holder === null ? model : (load ?? holder.name)}
+        </Text>
+      </li>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,53 @@
+interface Sums {
+  holding: number;
+  waiting: number;
+  gpusHeld: number;
+  gpus: number;
+}
+
+export const fleet = {
+  title: 'Fleet',
+  tabs: { hosts: 'Regions and hosts', instances: 'All instances', disks: 'Disk use' },
+  summary: ({ holding, waiting, gpusHeld, gpus }: Sums) =>
+    [
+      `${holding === 1 ? '1 instance holds' : `${holding} instances hold`} capacity`,
+      ...(gpus > 0 ? [`${gpusHeld} of ${gpus} GPUs held`] : []),
+      ...(waiting > 0 ? [`${waiting} waiting`] : []),
+    ].join(' · '),
+  holding: (holding: number, waiting: number) =>
+    `${holding} running or starting${waiting > 0 ? ` · ${waiting} waiting` : ''}`,
+  capacity: 'Capacity',
+  resources: { cpuCores: 'CPU cores', memoryGB: 'Memory in GB', gpuNum: 'GPUs', nodePorts: 'Node ports' },
+  promisedOf: (promised: string, total: string, free: string) => `${promised} of ${total} promised, ${free} free`,
+  inUse: (used: string) => `${used} in use`,
+  written: (used: string) => `${used} written`,
+  fileSystem: (free: string, size: string) => `File system: ${free} free of ${size}`,
+  largestHosts: (hosts: string) => `Largest hosts: ${hosts}`,
+  host: (cores: string, memory: string, gpus: number, model: string) =>
+    `${cores} cores, ${memory}${gpus > 0 ? `, ${gpus} × ${model === '' ? 'GPU' : model}` : ''}`,
+  pools: 'Pools of disks',
+  whoFills: 'Who fills the disks',
+  gpus: 'GPUs',
+  freeGpu: 'free',
+  heldBy: (instance: string, user: string) => `held by ${instance} of ${user}`,
+  busy: (load: string) => `${load} busy`,
+  notExact: 'The engine does not say which GPU an instance holds: one of its model is drawn as held.',
+  fits: 'What would fit now',
+  columns: { type: 'Type', gpus: 'GPUs', fits: 'Could start now', owner: 'Owner', region: 'Region' },
+  noneFits: 'none',
+  more: (count: number) => `${count} more`,
+  largestOf: (shown: number, all: number) => `The ${shown} largest of ${all}.`,
+  noInstances: { title: 'No instances', text: 'Instances of all accounts appear here.' },
+  drain: 'Drain',
+  endDrain: 'End the drain',
+  drainTitle: (name: string) => `Drain ${name}?`,
+  endDrainTitle: (name: string) => `End the drain of ${name}?`,
+  drainHint: (holding: number) =>
+    `New launches and starts are refused or wait. ${holding === 1 ? '1 instance that runs stays' : `${holding} instances that run stay`}, unless you choose otherwise.`,
+  endDrainHint: 'Launches and starts go on, and the queue with them.',
+  drainReason: 'Everybody who launches here reads it',
+  stopRunning: 'Stop what runs after a time',
+  afterMinutes: 'Minutes until then',
+  drained: (reason: string, since: string) => `Drained since ${since}: ${reason}.`,
+  drainStops: (time: string) => `Running instances are stopped at ${time}.`,
+};

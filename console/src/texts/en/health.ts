@@ -1,0 +1,48 @@
+export const health = {
+  title: 'Health',
+  well: (engine: string, regions: number, tasks: number) =>
+    `All is well: the server is ready (${engine}), ${regions === 1 ? '1 region answers' : `${regions} regions answer`}, ${tasks} background tasks run without errors.`,
+  severities: { bad: 'Broken', warns: 'Warning', tells: 'Note' },
+  sentences: {
+    notReady: (text: string) => `The server is not ready: ${text}`,
+    engineSilent: (region: string, text: string) =>
+      `The engine of ${region} does not answer: ${text}. Its instances keep their state and go on once it is back.`,
+    taskFails: (task: string, error: string, failures: number) =>
+      `The background task “${task}” fails (${failures} times): ${error}`,
+    taskLate: (task: string, time: string) => `The background task “${task}” has not run since ${time}.`,
+    poolFull: (pool: string, region: string, share: string) =>
+      `The pool ${pool} of ${region} is promised to ${share}: new disks will be refused.`,
+    fileSystemFull: (pool: string, region: string, free: string) =>
+      `The file system of the pool ${pool} of ${region} has ${free} left: writes will fail.`,
+    diskHeld: (disk: string, time: string, processes: string) =>
+      `Processes of the host keep the ${disk} from being removed since ${time}${processes === '' ? '' : `: ${processes}`}.`,
+    webhookOff: (url: string, error: string) => `The webhook ${url} was switched off after long failure: ${error}`,
+    webhookFails: (url: string, error: string, attempts: number) =>
+      `The webhook ${url} fails (${attempts === 1 ? '1 attempt' : `${attempts} attempts`}): ${error}`,
+    drained: (region: string, reason: string, stopsAt: string | null) =>
+      `${region} is drained: ${reason}.${stopsAt === null ? '' : ` What runs is stopped at ${stopsAt}.`}`,
+    waiting: (region: string, count: number) =>
+      count === 1 ? `1 start waits for capacity in ${region}.` : `${count} starts wait for capacity in ${region}.`,
+    orphans: (count: number, running: number) =>
+      `${count === 1 ? '1 resource has' : `${count} resources have`} no record${running > 0 ? `; ${running} of them run and cost nobody` : ''}.`,
+    priceDue: (count: number, time: string) =>
+      `${count === 1 ? 'A new price counts' : `${count} new prices count`} from ${time}.`,
+    accountEnds: (name: string, time: string) => `The account ${name} is deleted with all it has at ${time}.`,
+  },
+  steps: {
+    region: 'The region',
+    disks: 'Who fills the disks',
+    webhooks: 'The webhooks',
+    fleet: 'The fleet',
+    orphans: 'The orphans',
+    prices: 'The prices',
+    account: 'The account',
+    tasks: 'The tasks',
+  },
+  tasks: 'Background tasks',
+  columns: { task: 'Task', state: 'Last run', every: 'Every', last: 'Started', took: 'Took', failures: 'Failures' },
+  runs: 'runs now',
+  succeeded: 'succeeded',
+  failed: 'failed',
+  failuresOf: (failures: string, runs: string) => `${failures} of ${runs}`,
+};

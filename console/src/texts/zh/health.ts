@@ -1,0 +1,43 @@
+import type { Texts } from '../en/index.ts';
+
+export const health: Texts['health'] = {
+  title: '健康',
+  well: (engine, regions, tasks) =>
+    `一切正常：服务器就绪（${engine}），${regions} 个区域有响应，${tasks} 个后台任务无错误。`,
+  severities: { bad: '故障', warns: '警告', tells: '提示' },
+  sentences: {
+    notReady: (text) => `服务器未就绪：${text}`,
+    engineSilent: (region, text) => `${region} 的引擎无响应：${text}。实例保持状态，恢复后继续。`,
+    taskFails: (task, error, failures) => `后台任务“${task}”失败（${failures} 次）：${error}`,
+    taskLate: (task, time) => `后台任务“${task}”自 ${time} 起未运行。`,
+    poolFull: (pool, region, share) => `${region} 的存储池 ${pool} 已分配 ${share}：新磁盘将被拒绝。`,
+    fileSystemFull: (pool, region, free) => `${region} 的存储池 ${pool} 文件系统仅剩 ${free}：写入将失败。`,
+    diskHeld: (disk, time, processes) =>
+      `自 ${time} 起，主机进程阻止删除 ${disk}${processes === '' ? '' : `：${processes}`}。`,
+    webhookOff: (url, error) => `Webhook ${url} 长时间失败后已关闭：${error}`,
+    webhookFails: (url, error, attempts) => `Webhook ${url} 失败（${attempts} 次）：${error}`,
+    drained: (region, reason, stopsAt) =>
+      `${region} 正在排空：${reason}。${stopsAt === null ? '' : `运行中的实例将于 ${stopsAt} 停止。`}`,
+    waiting: (region, count) => `${region} 有 ${count} 个启动在等待容量。`,
+    orphans: (count, running) =>
+      `${count} 个资源没有记录${running > 0 ? `；其中 ${running} 个正在运行且无人付费` : ''}。`,
+    priceDue: (count, time) => `${count} 个新价格将于 ${time} 生效。`,
+    accountEnds: (name, time) => `账户 ${name} 将于 ${time} 连同全部内容删除。`,
+  },
+  steps: {
+    region: '查看区域',
+    disks: '查看磁盘用量',
+    webhooks: '查看 Webhook',
+    fleet: '查看主机',
+    orphans: '查看孤立资源',
+    prices: '查看价格',
+    account: '查看账户',
+    tasks: '查看任务',
+  },
+  tasks: '后台任务',
+  columns: { task: '任务', state: '上次运行', every: '间隔', last: '开始于', took: '耗时', failures: '失败' },
+  runs: '运行中',
+  succeeded: '成功',
+  failed: '失败',
+  failuresOf: (failures, runs) => `${failures} / ${runs}`,
+};

@@ -1,0 +1,32 @@
+import type { Texts } from '../en/index.ts';
+
+export const orphans: Texts['orphans'] = {
+  title: '孤立资源',
+  hint: '带有本系统标签但没有记录的资源：由数据库丢失或备份恢复遗留。在作出决定之前，不会删除任何含数据的资源。',
+  none: { title: '没有孤立资源', text: '引擎中的每个资源都有记录。数据库丢失或备份恢复的遗留会显示在这里。' },
+  columns: { what: '资源', owner: '所有者', region: '区域', state: '状态', seen: '发现于' },
+  kinds: { instance: '实例', docker: '实例的 Docker', network: '账户网络', image: '镜像', disk: '磁盘' },
+  goneOwner: (id) => (id === '' ? '未知' : `${id}（已不存在）`),
+  running: '运行中',
+  stopped: '已停止',
+  deletedIn: (time) => (time === '' ? '立即删除' : `${time} 后删除`),
+  kept: '保留至有人决定',
+  stays: '保留',
+  adopt: '接管',
+  keep: '保留',
+  remove: '移除',
+  adoptTitle: '接管实例',
+  adoptHint: '重新建立记录，归属该账户，并从现在起按规格价格计费。',
+  type: '实例规格（用于限额和价格）',
+  name: '名称',
+  keepTitle: (name) => `保留 ${name}？`,
+  keepHint: '若在运行则停止，且不会自动删除。以后可以接管或移除。',
+  removeTitle: (name) => `移除 ${name}？`,
+  removeLoses: {
+    instance: '容器连同系统盘全部内容被删除，无法恢复。',
+    docker: '守护进程的容器被删除。其数据在磁盘上，保留。',
+    network: '网络被删除。使用它的实例会断开连接。',
+    image: '镜像被删除，其中保存的内容丢失。',
+    disk: '磁盘连同全部文件被删除，无法恢复。',
+  },
+};
