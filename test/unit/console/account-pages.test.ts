@@ -7,7 +7,7 @@ import { nameOfKey } from '../../../console/src/pages/access/ssh-key.ts';
 import { programOf } from '../../../console/src/pages/access/user-agent.ts';
 import { readImagesSearch } from '../../../console/src/pages/images/search.ts';
 import { byFullness, type Quota } from '../../../console/src/pages/settings/quotas.ts';
-import { readVolumeSearch, readVolumesSearch } from '../../../console/src/pages/volumes/search.ts';
+import { readVolumeSearch, readVolumesSearch, sortOf, textOfSort } from '../../../console/src/pages/volumes/search.ts';
 import { freeName, nameAt, priceOfVolume } from '../../../console/src/pages/volumes/volume.ts';
 import {
   settingsFor,
@@ -30,6 +30,15 @@ test('reads views from addresses, and leaves out what is unknown', () => {
   expect(readImagesSearch({ tab: 'registries' })).toEqual({ tab: 'registries' });
   expect(readWelcomeSearch({ step: 'prices' })).toEqual({ step: 'prices' });
   expect(readWelcomeSearch({ step: 'end' })).toEqual({});
+});
+
+test('holds the order of the volumes in the address, and no other', () => {
+  expect(textOfSort('usage', true)).toBe('-usage');
+  expect(sortOf('-usage')).toEqual({ by: 'usage', order: 'desc' });
+  expect(sortOf(textOfSort('name', false))).toEqual({ by: 'name', order: 'asc' });
+  expect(sortOf('-owner')).toBeUndefined();
+  expect(readVolumesSearch({ sort: '-size', tab: 'snapshots' })).toEqual({ sort: '-size', tab: 'snapshots' });
+  expect(readVolumesSearch({ sort: 'owner', tab: 'files' })).toEqual({});
 });
 
 test('proposes names of volumes that are free, and that the API accepts', () => {

@@ -34,13 +34,18 @@ export function ActivityPage() {
     void navigate({ search: (now) => readActivitySearch({ ...now, ...over }), replace: true });
   const nameOf = ({ subjectId }: PastEvent): string => names.get(subjectId) ?? '';
   const say = (event: PastEvent) => sentenceOf(event, texts, { money, size });
-  const rows = filtered(view.events, search, (event) => {
-    const { happened, details } = say(event);
-    return `${activity.nouns[subjectOf(event.kind)] ?? ''} ${nameOf(event)} ${happened} ${details} ${event.kind}`;
-  });
+  const rows = useMemo(
+    () =>
+      filtered(view.events, search, (event) => {
+        const { happened, details } = sentenceOf(event, texts, { money, size });
+        const noun = texts.activity.nouns[subjectOf(event.kind)] ?? '';
+        return `${noun} ${names.get(event.subjectId) ?? ''} ${happened} ${details} ${event.kind}`;
+      }),
+    [view.events, search, names, texts, money, size],
+  );
   const { kind, subject, q } = search;
   const isFiltered = kind !== undefined || subject !== undefined || q !== undefined;
-  const subjects = [...new Set(view.events.map((event) => subjectOf(event.kind)))];
+  const subjects = useMemo(() => [...new Set(view.events.map((event) => subjectOf(event.kind)))], [view.events]);
   const onSubject = (subjectId: string): void => change({ subject: subjectId });
   const columns: Column<PastEvent, never>[] = [
     {

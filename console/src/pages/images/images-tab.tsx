@@ -1,4 +1,4 @@
-import { Badge, Group, Stack, Text, TextInput } from '@mantine/core';
+import { Badge, Button, Group, Stack, Text, TextInput } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -83,12 +83,17 @@ function Origin({ image }: { image: Image }) {
 function ImageActs({ image }: { image: Image }) {
   const { images } = useTexts();
   const { imageId, name, ref, state } = image;
+  const isUsable = state !== 'Failed' && state !== 'Saving';
   return (
     <Group gap={4} justify="flex-end" wrap="nowrap">
-      {state !== 'Failed' && (
+      {isUsable ? (
         <ButtonLink variant="default" to="/launch" search={{ imageId }}>
           {images.launch}
         </ButtonLink>
+      ) : (
+        <Button variant="default" disabled title={images.states[state]}>
+          {images.launch}
+        </Button>
       )}
       {isOwn(image) && (
         <DeleteButton

@@ -5,6 +5,7 @@ import { regionsQuery } from '../../app/queries.ts';
 import { AnchorLink } from '../../parts/links.tsx';
 import type { Column } from '../../parts/paged-table.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import type { VolumeSortBy } from './search.ts';
 import type { Volume } from './volume.ts';
 import { VolumeActs } from './volume-acts.tsx';
 import { Labels, VolumeStatus, VolumeUsage } from './volume-facts.tsx';
@@ -22,12 +23,18 @@ function VolumeName({ volume }: { volume: Volume }) {
   );
 }
 
-export function useVolumeColumns(): Column<Volume, never>[] {
+export function useVolumeColumns(): Column<Volume, VolumeSortBy>[] {
   const { columns, types } = useTexts().volumes;
   const regions = useQuery(regionsQuery).data;
   return useMemo(
     () => [
-      { key: 'name', title: columns.name, width: 'minmax(160px, 2fr)', cell: (row) => <VolumeName volume={row} /> },
+      {
+        key: 'name',
+        title: columns.name,
+        sort: 'name',
+        width: 'minmax(160px, 2fr)',
+        cell: (row) => <VolumeName volume={row} />,
+      },
       { key: 'status', title: columns.status, width: '130px', cell: (row) => <VolumeStatus volume={row} /> },
       {
         key: 'usage',

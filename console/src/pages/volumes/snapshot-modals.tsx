@@ -42,11 +42,12 @@ export function TakeModal({ details: { volume, copies }, onClose }: TakeModalPro
   );
 }
 
-interface RestoreModalProps extends TakeModalProps {
+interface RestoreModalProps {
   snapshot: Snapshot;
+  onClose: () => void;
 }
 
-export function RestoreModal({ snapshot, details: { volume }, onClose }: RestoreModalProps) {
+export function RestoreModal({ snapshot, onClose }: RestoreModalProps) {
   const { volumes } = useTexts();
   const texts = volumes.snapshots;
   const navigate = useNavigate();
@@ -55,7 +56,7 @@ export function RestoreModal({ snapshot, details: { volume }, onClose }: Restore
   const name =
     typed ??
     freeName(
-      `${volume.volumeName}-restored`,
+      `${snapshot.volumeName}-restored`,
       known.map(({ volumeName }) => volumeName),
     );
   return (
@@ -70,7 +71,7 @@ export function RestoreModal({ snapshot, details: { volume }, onClose }: Restore
       }}
       onClose={onClose}
     >
-      <Text size="sm">{texts.restoreHint(volume.volumeName)}</Text>
+      <Text size="sm">{texts.restoreHint(snapshot.volumeName)}</Text>
       <TextInput
         label={texts.newName}
         value={name}

@@ -75,18 +75,21 @@ export function SnapshotList({ details, snapshots }: SnapshotListProps) {
     {
       key: 'status',
       title: texts.columns.status,
-      cell: ({ status, reason }) => (
-        <StateWord kind={stateOfSnapshot(status)} word={texts.statuses(status)} why={reason} />
-      ),
+      cell: (row) => <SnapshotStatus snapshot={row} />,
     },
     { key: 'taken', title: texts.columns.taken, cell: ({ createdAt }) => <RelativeTime atMs={createdAt} /> },
     { key: 'size', title: texts.columns.size, cell: ({ sizeGB }) => size(sizeGB) },
-    { key: 'act', title: '', align: 'right', cell: (row) => <SnapshotActs snapshot={row} details={details} /> },
+    { key: 'act', title: '', align: 'right', cell: (row) => <SnapshotActs snapshot={row} /> },
   ];
   return <ShortTable label={texts.title} rows={snapshots} columns={columns} keyOf={({ id }) => id} />;
 }
 
-function SnapshotActs({ snapshot, details }: { snapshot: Snapshot; details: VolumeDetails }) {
+export function SnapshotStatus({ snapshot: { status, reason } }: { snapshot: Snapshot }) {
+  const { statuses } = useTexts().volumes.snapshots;
+  return <StateWord kind={stateOfSnapshot(status)} word={statuses(status)} why={reason} />;
+}
+
+export function SnapshotActs({ snapshot }: { snapshot: Snapshot }) {
   const { volumes, common } = useTexts();
   const texts = volumes.snapshots;
   const [dialog, setDialog] = useState<'restore' | 'delete' | null>(null);
@@ -111,7 +114,7 @@ function SnapshotActs({ snapshot, details }: { snapshot: Snapshot; details: Volu
       >
         <IconTrash size={15} />
       </ActionIcon>
-      {dialog === 'restore' && <RestoreModal snapshot={snapshot} details={details} onClose={close} />}
+      {dialog === 'restore' && <RestoreModal snapshot={snapshot} onClose={close} />}
       {dialog === 'delete' && (
         <ConfirmModal
           title={texts.deleteTitle(snapshotName)}

@@ -1,5 +1,5 @@
-/** Volumes of the account, with how full each is. */
-import { Button, Group, Text, Title } from '@mantine/core';
+/** Volumes of the account, with how full each is, and the snapshots of all. */
+import { Button, Group, Tabs, Text, Title } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
@@ -11,24 +11,55 @@ import { FilterInput } from '../../parts/filter-input.tsx';
 import { ButtonLink } from '../../parts/links.tsx';
 import { PagedTable } from '../../parts/paged-table.tsx';
 import { useTexts } from '../../texts/provider.tsx';
+import { AllSnapshots } from './all-snapshots.tsx';
 import { useVolumeColumns, VolumeCard } from './columns.tsx';
 import { CreateModal } from './create-modal.tsx';
-import { readVolumesSearch, type VolumesSearch } from './search.ts';
+import { readVolumesSearch, sortOf, textOfSort, type VolumesSearch } from './search.ts';
 
 const route = getRouteApi('/volumes');
 const CARD_PX = 104;
 
 export function VolumesPage() {
-  const { volumes, common } = useTexts();
-  const { q, create } = route.useSearch();
+  const { volumes } = useTexts();
+  const { tab = 'volumes', create } = route.useSearch();
   const navigate = route.useNavigate();
-  const columns = useVolumeColumns();
   const change = (over: VolumesSearch): void =>
     void navigate({ search: (now) => readVolumesSearch({ ...now, ...over }), replace: true });
-  const filters = q === undefined ? {} : { name: q };
   return (
     <>
       <Summary />
+      <Tabs
+        value={tab}
+        onChange={(next) => void navigate({ search: readVolumesSearch({ tab: next }) })}
+        keepMounted={false}
+      >
+        <Tabs.List mb="sm">
+          <Tabs.Tab value="volumes">{volumes.listTabs.volumes}</Tabs.Tab>
+          <Tabs.Tab value="snapshots">{volumes.listTabs.snapshots}</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="volumes">
+          <VolumeList change={change} />
+        </Tabs.Panel>
+        <Tabs.Panel value="snapshots">
+          <AllSnapshots />
+        </Tabs.Panel>
+      </Tabs>
+      {create && <CreateModal onClose={() => change({ create: undefined })} />}
+    </>
+  );
+}
+
+function VolumeList({ change }: { change: (over: VolumesSearch) => void }) {
+  const { volumes, common } = useTexts();
+  const { q, sort } = route.useSearch();
+  const columns = useVolumeColumns();
+  const order = sortOf(sort);
+  const filters = {
+    ...(q === undefined ? {} : { name: q }),
+    ...(order === undefined ? {} : { sort: order }),
+  };
+  return (
+    <>
       <Group mb="xs" gap="xs">
         <Button leftSection={<IconPlus size={14} />} onClick={() => change({ create: true })}>
           {volumes.create}
@@ -46,6 +77,8 @@ export function VolumesPage() {
         keyOf={({ id }) => id}
         card={(volume) => <VolumeCard volume={volume} />}
         cardPx={CARD_PX}
+        sort={order && { by: order.by, isDescending: order.order === 'desc' }}
+        onSort={({ by, isDescending }) => change({ sort: textOfSort(by, isDescending) })}
         empty={
           q === undefined ? (
             <EmptyState {...volumes.empty}>
@@ -62,7 +95,6 @@ export function VolumesPage() {
           )
         }
       />
-      {create && <CreateModal onClose={() => change({ create: undefined })} />}
     </>
   );
 }

@@ -66,6 +66,7 @@ export const volumes = {
   deleteMounted: (names: string) =>
     `It is mounted by ${names}. Terminate the instance or unmount the volume first, then delete it.`,
   deleted: (name: string) => `${name} is being deleted`,
+  listTabs: { volumes: 'Volumes', snapshots: 'Snapshots' },
   tabs: { overview: 'Overview', files: 'Files', snapshots: 'Snapshots' },
   facts: {
     id: 'ID',
@@ -92,7 +93,15 @@ export const volumes = {
     take: 'Take a snapshot',
     takeTitle: (name: string) => `Take a snapshot of ${name}`,
     name: 'Name of the snapshot',
-    columns: { name: 'Name', status: 'Status', taken: 'Taken', size: 'Size', consistency: 'Content', act: '' },
+    columns: {
+      name: 'Name',
+      volume: 'Volume',
+      status: 'Status',
+      taken: 'Taken',
+      size: 'Size',
+      consistency: 'Content',
+      act: '',
+    },
     statuses: (status: string) =>
       ({ Pending: 'Being copied', Ready: 'Ready', Failed: 'Failed', Terminating: 'Being deleted' })[status] ?? status,
     consistency: { atomic: 'of one moment', live: 'copied while in use' },
@@ -109,6 +118,8 @@ export const volumes = {
     taken: (name: string) => `The snapshot ${name} is being taken`,
     empty: 'No snapshot yet. A snapshot keeps the files as they are now; restore it later to a new volume.',
     all: 'All snapshots',
+    none: 'No snapshot yet',
+    ofDeleted: (volume: string) => `${volume} (deleted)`,
     cannot: (why: string) => `This volume has no snapshots: ${why}.`,
   },
 };

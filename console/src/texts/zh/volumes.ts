@@ -56,6 +56,7 @@ export const volumes: Texts['volumes'] = {
     count === 0 ? '它没有快照：不会保留任何内容。' : `它的 ${count} 个快照会保留，可以恢复为新的存储卷。`,
   deleteMounted: (names) => `它正被 ${names} 挂载。请先释放实例或卸载存储卷，然后再删除。`,
   deleted: (name) => `正在删除 ${name}`,
+  listTabs: { volumes: '存储卷', snapshots: '快照' },
   tabs: { overview: '概览', files: '文件', snapshots: '快照' },
   facts: {
     id: '编号',
@@ -81,7 +82,15 @@ export const volumes: Texts['volumes'] = {
     take: '创建快照',
     takeTitle: (name) => `为 ${name} 创建快照`,
     name: '快照名称',
-    columns: { name: '名称', status: '状态', taken: '时间', size: '容量', consistency: '内容', act: '' },
+    columns: {
+      name: '名称',
+      volume: '存储卷',
+      status: '状态',
+      taken: '时间',
+      size: '容量',
+      consistency: '内容',
+      act: '',
+    },
     statuses: (status) =>
       ({ Pending: '复制中', Ready: '可用', Failed: '失败', Terminating: '删除中' })[status] ?? status,
     consistency: { atomic: '同一时刻', live: '使用中复制' },
@@ -97,6 +106,8 @@ export const volumes: Texts['volumes'] = {
     taken: (name) => `正在创建快照 ${name}`,
     empty: '还没有快照。快照保留此刻的文件，之后可恢复为新的存储卷。',
     all: '全部快照',
+    none: '还没有快照',
+    ofDeleted: (volume) => `${volume}（已删除）`,
     cannot: (why) => `该存储卷不支持快照：${why}。`,
   },
 };

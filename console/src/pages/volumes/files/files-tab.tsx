@@ -3,7 +3,7 @@ import { ActionIcon, Box, Breadcrumbs, Button, FileButton, Group, Stack, Text } 
 import { IconFolderPlus, IconRefresh, IconUpload } from '@tabler/icons-react';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
-import { useState, type DragEvent } from 'react';
+import { useRef, useState, type DragEvent } from 'react';
 import { AnchorLink } from '../../../parts/links.tsx';
 import { Trouble } from '../../../parts/trouble.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
@@ -26,6 +26,7 @@ export function FilesTab({ volume }: { volume: Volume }) {
   const queries = useQueryClient();
   const [isOver, setOver] = useState(false);
   const [isNaming, setNaming] = useState(false);
+  const reset = useRef<() => void>(null);
   const upload = useMutation({ mutationFn: (chosen: UploadFile[]) => startUpload(volume.id, path, chosen) });
   if (volume.status !== 'Bound')
     return (
@@ -56,7 +57,15 @@ export function FilesTab({ volume }: { volume: Volume }) {
       <Group justify="space-between" gap="xs">
         <Crumbs volume={volume} path={path} />
         <Group gap={4}>
-          <FileButton multiple onChange={(chosen) => upload.mutate(chosen.map((file) => ({ path: file.name, file })))}>
+          <FileButton
+            multiple
+            resetRef={reset}
+            onChange={(chosen) => {
+              upload.mutate(chosen.map((file) => ({ path: file.name, file })));
+              // The same file can be chosen again.
+              reset.current?.();
+            }}
+          >
             {(props) => (
               <Button {...props} leftSection={<IconUpload size={14} />}>
                 {files.upload}

@@ -1,5 +1,5 @@
 /** Progress of uploads, with what to do about a taken name or a failure. */
-import { ActionIcon, Button, Group, Paper, Progress, ScrollArea, Stack, Text, Title } from '@mantine/core';
+import { ActionIcon, Button, Group, Paper, Progress, ScrollArea, Stack, Text } from '@mantine/core';
 import { IconRefresh, IconX } from '@tabler/icons-react';
 import { useFormat } from '../../../app/format.ts';
 import { sentenceOf } from '../../../parts/trouble.tsx';
@@ -30,9 +30,9 @@ export function UploadPanel({ volumeId }: { volumeId: string }) {
   return (
     <Paper withBorder p="sm" component="section" aria-label={texts.title}>
       <Group justify="space-between" mb="xs" gap="xs">
-        <Title order={2} fz="sm" role="status">
+        <Text size="sm" fw={600} role="status">
           {texts.summary(done, all.length)}
-        </Title>
+        </Text>
         <Group gap={4}>
           {asking.length > 1 && (
             <Button variant="light" onClick={() => uploads.replace(asking.map(({ key }) => key))}>
