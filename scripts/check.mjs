@@ -16,6 +16,7 @@ await runCommand(async () => {
   const env = envWithNode(node);
   const steps = [
     { name: 'types', args: ['node_modules/typescript/bin/tsc', '-p', '.'] },
+    { name: 'console', args: ['node_modules/typescript/bin/tsc', '-p', 'console'] },
     { name: 'lint', args: ['node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'] },
     { name: 'format', args: ['node_modules/prettier/bin/prettier.cjs', '--check', '--log-level=warn', '.'] },
     {

@@ -10,11 +10,14 @@ import { createRoot } from 'react-dom/client';
 import { ControlNames } from './app/control-names.tsx';
 import { queryClient } from './app/query-client.ts';
 import { router } from './app/router.tsx';
+import { reloadForNewFiles } from './app/stale-files.ts';
 import { quietColors, styleNonce, theme } from './app/theme.ts';
 import { TextsProvider } from './texts/provider.tsx';
 
 // Mantine's dialogs lock the scroll by a style element of `react-style-singleton`, which reads this.
 Reflect.set(globalThis, '__webpack_nonce__', styleNonce());
+
+reloadForNewFiles();
 
 const root = document.querySelector('#root');
 if (root === null) throw new Error('the page has no element #root');

@@ -15,7 +15,7 @@ import { makeAddressMatcher } from '../address-list.ts';
 import { ConnectionLimit } from '../connection-limit.ts';
 import { mountAudit, type RecordRequest } from './audit-hook.ts';
 import { mountBookFile } from './book-downloads.ts';
-import { mountConsole } from './console-files.ts';
+import { isOfConsole, mountConsole, readConsole } from './console-files.ts';
 import { mountCors } from './cors.ts';
 import { mountEventStream } from './event-stream.ts';
 import { takeExpectations } from './expect-header.ts';
@@ -146,7 +146,8 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const corsOrigins = new Set(options.corsOrigins);
   refuseWrongHeads(app, new Set(options.hosts));
   mountCors(app, corsOrigins);
-  refuseUnknownRoutes(app);
+  const consoleFiles = options.consoleFolder ? readConsole(options.consoleFolder) : null;
+  refuseUnknownRoutes(app, (at) => consoleFiles !== null && isOfConsole(consoleFiles, at));
 
   const pages = makeListPages({
     versionOf: (accountId) => control.versionOf(accountId),
@@ -158,8 +159,8 @@ export function makeApi(options: ApiOptions): FastifyInstance {
   const { authenticate } = control.access;
   mountJsonRoutes(app, { handlers, authorize, authenticate, ownOrigins, log, slowMs });
   mountStreams(app, options, { authorize, slowSenders, recordRequest });
-  const hasConsole = options.consoleFolder ? mountConsole(app, options.consoleFolder) : false;
-  mountServerPages(app, { ...options, hasConsole });
+  if (consoleFiles) mountConsole(app, consoleFiles);
+  mountServerPages(app, { ...options, hasConsole: consoleFiles !== null });
   mountLoginPage(app, options);
   mountPasswordPage(app, options);
   mountRegisterPage(app, options);

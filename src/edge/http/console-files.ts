@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { consolePlaces } from '../../contract/console-places.ts';
+import { consolePlaces, isConsolePath } from '../../contract/console-places.ts';
 import { accepts } from './compression.ts';
 import { HTML_TYPE } from './html.ts';
 import { addVary, setCommonHeaders } from './reply-headers.ts';
@@ -48,17 +48,28 @@ const pagePolicy = (nonce: string): string =>
     "frame-ancestors 'none'",
   ].join('; ');
 
-/** A worker has the policy of its own script: it follows the events of the API. */
-const WORKER_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'";
+/** Policy of scripts: a worker has that of its own script, and follows the events of the API. */
+const SCRIPT_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'";
+const FILE_POLICY = "default-src 'none'";
 
-/** Of files: a worker follows the policy of its own script, and asks for the event stream. */
-const FILE_POLICY = "default-src 'none'; connect-src 'self'";
+/** A built console. */
+export interface ConsoleFiles {
+  page: string;
+  /** By path below the root, without its slash. */
+  files: ReadonlyMap<string, ConsoleFile>;
+}
 
-/** Returns false without a built console in the folder. */
-export function mountConsole(app: FastifyInstance, folder: string): boolean {
+/** Null without a built console in the folder. */
+export function readConsole(folder: string): ConsoleFiles | null {
   const pageFile = path.join(folder, 'index.html');
-  if (!existsSync(pageFile)) return false;
-  const page = readFileSync(pageFile, 'utf8');
+  return existsSync(pageFile) ? { page: readFileSync(pageFile, 'utf8'), files: filesOf(folder) } : null;
+}
+
+/** Whether the console answers GET at the path. */
+export const isOfConsole = ({ files }: ConsoleFiles, at: string): boolean =>
+  isConsolePath(at) || files.has(at.slice(1));
+
+export function mountConsole(app: FastifyInstance, { page, files }: ConsoleFiles): void {
   const sendPage = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const nonce = randomBytes(16).toString('base64');
     return setCommonHeaders(request, reply, HTML_TYPE)
@@ -72,8 +83,7 @@ export function mountConsole(app: FastifyInstance, folder: string): boolean {
     app.get(`/${place}`, sendPage);
     app.get(`/${place}/*`, sendPage);
   }
-  for (const [name, file] of filesOf(folder)) app.get(`/${name}`, (request, reply) => sendFile(file, request, reply));
-  return true;
+  for (const [name, file] of files) app.get(`/${name}`, (request, reply) => sendFile(file, request, reply));
 }
 
 function sendFile(
@@ -84,8 +94,7 @@ function sendFile(
   const copy = copies.find(({ coding }) => accepts(request.headers['accept-encoding'], coding));
   setCommonHeaders(request, reply, type)
     .header('cache-control', cacheControl)
-    .header('content-security-policy', FILE_POLICY);
-  if (type === types['.js']) reply.header('content-security-policy', WORKER_POLICY);
+    .header('content-security-policy', type === types['.js'] ? SCRIPT_POLICY : FILE_POLICY);
   addVary(reply, 'Accept-Encoding');
   if (copy === undefined) return reply.send(plain);
   return reply.header('content-encoding', copy.coding).send(copy.bytes);

@@ -19,6 +19,7 @@ import type { LoginProvider } from './login-provider.ts';
 import { SIGN_ON_PATHS } from './single-sign-on.ts';
 import { accessCookie, presentedCredential, refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { formTextsFor, type FormTexts } from './form-texts.ts';
 import { escaped, HTML_TYPE } from './html.ts';
 import { setCommonHeaders } from './reply-headers.ts';
 import { parameterOf } from './request.ts';
@@ -86,7 +87,8 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
       const back = returnOf(parameterOf(request, 'to'), parameterOf(request, 'host'));
       const visitor = await visitorOf(request);
       if (visitor !== null && back.target === null) return leadTo(request, reply, back.to);
-      return sendPage(request, reply, 200, loginPage({ provider, back, visitor, trouble: null, username: '' }));
+      const shown = { provider, back, visitor, trouble: null, username: '' };
+      return sendPage(request, reply, 200, loginPage(formTextsFor(request), shown));
     } catch (error) {
       return refuse(request, reply, error, { provider, back: null, visitor: null, username: '' });
     }
@@ -111,7 +113,7 @@ export function mountLoginPage(app: FastifyInstance, deps: LoginPageDeps): void 
         port: mount === 'notebook' ? undefined : port,
         back: { onOwnHost: mount === 'host', path: back.to },
       });
-      return sendPage(request, reply, 200, openingPage(url));
+      return sendPage(request, reply, 200, openingPage(formTextsFor(request), url));
     } catch (error) {
       return refuse(request, reply, error, { provider, back, visitor, username });
     }
@@ -139,8 +141,8 @@ function targetAt(
 type Shown = Pick<LoginPage, 'provider' | 'visitor' | 'username'> & { back: Return | null };
 
 function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown, { back, ...shown }: Shown): unknown {
-  return refuseOnPage(request, reply, error, (trouble) =>
-    back === null ? failurePage(trouble) : loginPage({ back, trouble, ...shown }),
+  return refuseOnPage(request, reply, error, (trouble, texts) =>
+    back === null ? failurePage(trouble, texts) : loginPage(texts, { back, trouble, ...shown }),
   );
 }
 
@@ -153,26 +155,29 @@ interface LoginPage {
   username: string;
 }
 
-function loginPage({ provider, back, visitor, trouble, username }: LoginPage): string {
+function loginPage(texts: FormTexts, { provider, back, visitor, trouble, username }: LoginPage): string {
   const form = (fields: string, button: string): string => `<form method="post" action="${LOGIN_PATH}">
 <input type="hidden" name="to" value="${escaped(back.to)}">
 <input type="hidden" name="host" value="${escaped(back.host)}">
 ${fields}<button>${escaped(button)}</button>
 </form>`;
-  const fields = `<label for="username">Name or email</label>
-<input id="username" name="username" autocomplete="username" required value="${escaped(username)}">
-<label for="password">Password</label>
-<input id="password" name="password" type="password" autocomplete="current-password" required>
+  const fields = `<label for="username">${texts.nameOrEmail}</label>
+<input id="username" name="username" autocomplete="username" required value="${escaped(username)}"${username === '' ? ' autofocus' : ''}>
+<label for="password">${texts.password}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required${username === '' ? '' : ' autofocus'}>
 `;
   return page(
-    'Log in',
+    texts,
+    texts.logIn,
     [
       alert(trouble),
-      back.to === '/' ? '' : paragraph(`You return to ${back.to}`),
-      visitor === null ? '' : form('', `Continue as ${visitor.username}`),
-      visitor === null ? '' : paragraph('Or log in with another account:'),
-      provider === null ? '' : `<p><a href="${escaped(signOnLink(back))}">Log in with ${escaped(provider)}</a></p>`,
-      form(fields, 'Log in'),
+      back.to === '/' ? '' : paragraph(texts.returnTo(back.to)),
+      visitor === null ? '' : form('', texts.continueAs(visitor.username)),
+      visitor === null ? '' : paragraph(texts.orOther),
+      provider === null
+        ? ''
+        : `<p><a href="${escaped(signOnLink(back))}">${escaped(texts.logInWith(provider))}</a></p>`,
+      form(fields, texts.logIn),
     ].join('\n'),
   );
 }
@@ -180,9 +185,10 @@ ${fields}<button>${escaped(button)}</button>
 const signOnLink = ({ to, host }: Return): string => `${SIGN_ON_PATHS.login}?${new URLSearchParams({ to, host })}`;
 
 /** Not a redirect: browsers apply `form-action` to redirects of a form, and to no refresh. */
-const openingPage = (url: string): string =>
+const openingPage = (texts: FormTexts, url: string): string =>
   page(
-    'Opening',
-    `<p><a href="${escaped(url)}">Continue</a></p>`,
+    texts,
+    texts.opening,
+    `<p><a href="${escaped(url)}">${texts.goOn}</a></p>`,
     `<meta http-equiv="refresh" content="0;url=${escaped(url)}">\n`,
   );

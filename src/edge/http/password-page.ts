@@ -8,6 +8,8 @@ import type { Control } from '../../control/index.ts';
 import { passwordLinkEnded, Refusal } from '../../domain/refusal.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { LOGIN_PATH } from '../gateway/login-link.ts';
+import { formTextsFor, type FormTexts } from './form-texts.ts';
 import { escaped } from './html.ts';
 import { parameterOf } from './request.ts';
 
@@ -28,23 +30,25 @@ export function mountPasswordPage(app: FastifyInstance, { control: { accounts },
 
   app.get(PASSWORD_PATH, async (request, reply) => {
     try {
-      return sendPage(request, reply, 200, formPage(await linkAt(parameterOf(request, 'token')), null));
+      const link = await linkAt(parameterOf(request, 'token'));
+      return sendPage(request, reply, 200, formPage(formTextsFor(request), link, null));
     } catch (error) {
       return refuseOnPage(request, reply, error, failurePage);
     }
   });
 
   app.post(PASSWORD_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
-    let shown: (trouble: string) => string = failurePage;
+    let shown: (trouble: string, texts: FormTexts) => string = failurePage;
     try {
       refuseCrossSite(request, ownOrigins);
       const form = formOf(request, 'programs change a password with POST /api/user/password');
       const link = await linkAt(form.get('token'));
-      shown = (trouble) => formPage(link, trouble);
+      shown = (trouble, texts) => formPage(texts, link, trouble);
       const newPassword = newPasswordOf(form);
       const { username } = await accounts.setPassword({ token: link.token, newPassword }, request.ip);
-      const text = paragraph(`The password is set. Log in with the name ${username}.`);
-      return sendPage(request, reply, 200, page('Password set', text));
+      const texts = formTextsFor(request);
+      const text = `${paragraph(texts.passwordSetText(username))}\n<p><a href="${LOGIN_PATH}">${texts.logIn}</a></p>`;
+      return sendPage(request, reply, 200, page(texts, texts.passwordSet, text));
     } catch (error) {
       return refuseOnPage(request, reply, error, shown);
     }
@@ -59,22 +63,30 @@ export function newPasswordOf(form: URLSearchParams): string {
   return given.data;
 }
 
-export const newPasswordFields = `<label for="password">New password</label>
+export const newPasswordFields = ({
+  newPassword,
+  repeated,
+}: FormTexts): string => `<label for="password">${newPassword}</label>
 <input id="password" name="password" type="password" autocomplete="new-password" minlength="8" required>
-<label for="repeated">The same again</label>
+<label for="repeated">${repeated}</label>
 <input id="repeated" name="repeated" type="password" autocomplete="new-password" minlength="8" required>
 `;
 
-const formPage = ({ token, username }: { token: string; username: string }, trouble: string | null): string =>
+const formPage = (
+  texts: FormTexts,
+  { token, username }: { token: string; username: string },
+  trouble: string | null,
+): string =>
   page(
-    'Set a password',
+    texts,
+    texts.setPassword,
     [
       alert(trouble),
-      paragraph(`For the account ${username}. This ends all its logins.`),
+      paragraph(texts.setPasswordText(username)),
       `<form method="post" action="${PASSWORD_PATH}">
 <input type="hidden" name="token" value="${escaped(token)}">
 <input type="hidden" name="username" autocomplete="username" value="${escaped(username)}">
-${newPasswordFields}<button>Set the password</button>
+${newPasswordFields(texts)}<button>${texts.setPasswordAct}</button>
 </form>`,
     ].join('\n'),
   );

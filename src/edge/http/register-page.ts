@@ -5,6 +5,8 @@ import type { Control } from '../../control/index.ts';
 import { Refusal } from '../../domain/refusal.ts';
 import { refuseCrossSite } from './credentials.ts';
 import { alert, failurePage, formOf, MAX_FORM_BYTES, page, paragraph, refuseOnPage, sendPage } from './form-page.ts';
+import { LOGIN_PATH } from '../gateway/login-link.ts';
+import { formTextsFor, type FormTexts } from './form-texts.ts';
 import { escaped } from './html.ts';
 import { newPasswordFields, newPasswordOf } from './password-page.ts';
 
@@ -17,13 +19,13 @@ interface RegisterPageDeps {
 
 export function mountRegisterPage(app: FastifyInstance, { control: { accounts }, ...deps }: RegisterPageDeps): void {
   const ownOrigins = new Set(deps.ownOrigins);
-  const closed = 'Registration is off on this installation: ask an administrator for an account.';
 
-  app.get(REGISTER_PATH, async (request, reply) =>
-    accounts.registers()
-      ? sendPage(request, reply, 200, formPage('', null))
-      : sendPage(request, reply, 403, failurePage(closed)),
-  );
+  app.get(REGISTER_PATH, async (request, reply) => {
+    const texts = formTextsFor(request);
+    return accounts.registers()
+      ? sendPage(request, reply, 200, formPage(texts, '', null))
+      : sendPage(request, reply, 403, failurePage(texts.closed, texts));
+  });
 
   app.post(REGISTER_PATH, { bodyLimit: MAX_FORM_BYTES }, async (request, reply) => {
     let name = '';
@@ -34,23 +36,27 @@ export function mountRegisterPage(app: FastifyInstance, { control: { accounts },
       const given = username.safeParse(name);
       if (!given.success) throw new Refusal('field_value', `the name ${given.error.issues[0]?.message ?? ''}`);
       const made = await accounts.register({ username: given.data, password: newPasswordOf(form) }, request.ip);
-      const text = paragraph(`The account ${made.username} is made. Log in with this name.`);
-      return sendPage(request, reply, 200, page('Account made', text));
+      const texts = formTextsFor(request);
+      return sendPage(request, reply, 200, page(texts, texts.made, madeText(texts, made.username)));
     } catch (error) {
-      return refuseOnPage(request, reply, error, (trouble) => formPage(name, trouble));
+      return refuseOnPage(request, reply, error, (trouble, texts) => formPage(texts, name, trouble));
     }
   });
 }
 
-const formPage = (name: string, trouble: string | null): string =>
+const madeText = (texts: FormTexts, name: string): string =>
+  `${paragraph(texts.madeText(name))}\n<p><a href="${LOGIN_PATH}">${texts.logIn}</a></p>`;
+
+const formPage = (texts: FormTexts, name: string, trouble: string | null): string =>
   page(
-    'Make an account',
+    texts,
+    texts.register,
     [
       alert(trouble),
       `<form method="post" action="${REGISTER_PATH}">
-<label for="username">Name</label>
+<label for="username">${texts.name}</label>
 <input id="username" name="username" autocomplete="username" required value="${escaped(name)}">
-${newPasswordFields}<button>Make the account</button>
+${newPasswordFields(texts)}<button>${texts.registerAct}</button>
 </form>`,
     ].join('\n'),
   );

@@ -26,9 +26,9 @@ export function refuseWrongHeads(app: FastifyInstance, hosts: ReadonlySet<string
 }
 
 /** Answers before fastify reads the body; fastify's own 404 would read it. */
-export function refuseUnknownRoutes(app: FastifyInstance): void {
+export function refuseUnknownRoutes(app: FastifyInstance, isPage: (path: string) => boolean): void {
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.is404) answer(request, reply, unknownRoute(request.method, request.url));
+    if (request.is404) answer(request, reply, unknownRoute(request.method, request.url, isPage));
     else done();
   });
 }
@@ -42,9 +42,9 @@ export function allowedMethods(path: string): string {
   return path.startsWith(BASE_PATH) ? methodsOf(path.slice(BASE_PATH.length)).join(', ') : '';
 }
 
-function unknownRoute(method: string, url: string): Unrouted {
+function unknownRoute(method: string, url: string, isPage: (path: string) => boolean = () => false): Unrouted {
   const path = pathOf(url);
-  const allow = allowedMethods(path);
+  const allow = isPage(path) ? 'GET, HEAD' : allowedMethods(path);
   const noRoute = `no route ${method} ${path.slice(0, 200)}`;
   return allow === ''
     ? { code: 'not_found', message: `${noRoute}: GET ${BASE_PATH}/openapi.json lists all routes` }

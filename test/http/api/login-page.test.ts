@@ -1,4 +1,4 @@
-/** The login page of visitors whose session at the gateway expired, and attacks on it. */
+/** The login page of the console and of visitors whose session expired, and attacks on it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ACCESS_COOKIE } from '../../../src/contract/routes.ts';
 import { GATEWAY_ORIGIN, PORT_DOMAIN } from './control-fixture.ts';
@@ -99,6 +99,59 @@ test('limits wrong passwords as the API does', async () => {
   expect(status).toBe(429);
 });
 
+describe('a view of the console', () => {
+  const views = [
+    '/',
+    '/instances',
+    '/instances?status=Running&q=a%20b',
+    '/instances/x/logs?since=1#last',
+    '/operator/fleet',
+  ];
+
+  test.each(views)('%s is where a login leads, with its cookie', async (to) => {
+    const shown = await pageAt(to);
+    expect(shown.status).toBe(200);
+    expect(shown.text.includes('You return to')).toBe(to !== '/');
+    const answered = await submit({ to, host: '', ...credentials() });
+    expect(answered).toMatchObject({ status: 303, headers: { location: to } });
+    expect(answered.headers['set-cookie']?.[0]).toMatch(/^AccessToken=.*; HttpOnly; SameSite=Lax$/);
+  });
+
+  test('is shown at once to who is logged in, and again after a wrong password', async () => {
+    expect(await pageAt('/volumes', cookieOf(alice))).toMatchObject({ status: 303, headers: { location: '/volumes' } });
+    expect(await api.send('/login', { headers: cookieOf(alice) })).toMatchObject({
+      status: 303,
+      headers: { location: '/' },
+    });
+    const wrong = await submit({ to: '/volumes', host: '', username: alice.username, password: 'wrong' });
+    expect(wrong).toMatchObject({ status: 401, text: expect.stringContaining('value="/volumes"') });
+    expect(wrong.headers['location']).toBeUndefined();
+  });
+
+  test('stays on this server for a browser, whatever its path is', async () => {
+    for (const to of [
+      '/instances//evil.test',
+      '/instances/../../evil',
+      '/instances/%2f%2fevil.test',
+      '/instances/@evil.test',
+    ]) {
+      const { headers } = await submit({ to, host: '', ...credentials() });
+      expect(new URL(headers['location'] ?? '', api.origin).origin).toBe(api.origin);
+    }
+  });
+});
+
+test('is in the language that the browser prefers, English or Chinese', async () => {
+  const shownTo = async (language: string): Promise<string> =>
+    (await pageAt('/', { 'accept-language': language })).text;
+  for (const language of ['zh-CN,zh;q=0.9,en;q=0.8', 'zh', 'fr, zh-TW;q=0.5']) {
+    expect(await shownTo(language)).toContain('lang="zh-CN"');
+    expect(await shownTo(language)).toContain('用户名或邮箱');
+  }
+  for (const language of ['en-US,en;q=0.9,zh;q=0.8', 'fr', '', 'zh;q=0, de', ';;q=,zh;q=x'])
+    expect(await shownTo(language)).toContain('lang="en"');
+});
+
 describe('attacks', () => {
   const foreign = ['https://evil.test', GATEWAY_ORIGIN, `http://8000-x.${PORT_DOMAIN}`, 'null'];
   test.each(foreign)('a form of a page of %s logs nobody in and opens nothing', async (origin) => {
@@ -132,8 +185,24 @@ describe('attacks', () => {
     ['https://evil.test/', ''],
     ['//evil.test/', ''],
     ['/\\evil.test/', ''],
-    ['/', ''],
     ['', ''],
+    ['/\\', ''],
+    ['//', ''],
+    ['///evil.test', ''],
+    ['/\t/evil.test', ''],
+    ['https:evil.test', ''],
+    ['https:/evil.test', ''],
+    ['javascript:alert(1)', ''],
+    ['evil', ''],
+    ['/instances\r\nLocation: //evil', ''],
+    ['/instances\\..\\\\evil', ''],
+    ['/instances/ /evil', ''],
+    ['/instancesevil', ''],
+    ['/api/evil', ''],
+    ['/login?to=//evil.test', ''],
+    ['/instances', 'evil.test'],
+    ['/instances/\u{1f600}evil', ''],
+    [`/instances/${'a'.repeat(3_000)}`, ''],
     ['/open?key=x', ''],
     ['/notebook/x/', ''],
     ['/notebook/../evil', ''],

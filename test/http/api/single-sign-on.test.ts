@@ -231,6 +231,21 @@ test('is linked from the login page, and leads back to it with the address asked
   expect(back.url.searchParams.get('to')).toBe(to);
 });
 
+test.each(['/instances?status=Running', '/operator/fleet'])('leads back to the view %s of the console', async (to) => {
+  person();
+  const shown = await newBrowser().open(`${edge.origin}/login?${new URLSearchParams({ to })}`);
+  const [, link = ''] = /<a href="([^"]+)">Log in with 127\.0\.0\.1:\d+</.exec(shown.text) ?? [];
+  const isView = ({ pathname, search }: URL): boolean => pathname + search === to;
+  const { url } = await newBrowser().open(`${edge.origin}${link.replaceAll('&#38;', '&')}`, isView);
+  expect(url.href).toBe(edge.origin + to);
+});
+
+test.each(['//evil.test', '/\\evil.test', 'https://evil.test', '/instances\r\nx: y'])('leads not to %j', async (to) => {
+  person();
+  const back = await newBrowser().open(`${edge.origin}/api/user/oidc/login?${new URLSearchParams({ to })}`);
+  expect([back.url.origin, back.status]).toEqual([edge.origin, 400]);
+});
+
 test('without a provider, names the setting, and shows no link', async () => {
   expectRefused(
     await newBrowser().open(`${api.origin}/api/user/oidc/login`),

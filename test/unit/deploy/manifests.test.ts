@@ -96,7 +96,8 @@ test('the image runs the server as npm run up does, as the user that the manifes
 test('the build gets each file that it copies, and nothing else', async () => {
   const copied = dockerfile
     .filter((line) => line.startsWith('COPY ') && !line.includes('--from='))
-    .flatMap((line) => line.split(' ').slice(1, -1));
+    .flatMap((line) => line.split(' ').slice(1, -1))
+    .filter((file, at, all) => all.indexOf(file) === at);
   for (const file of copied) expect(existsSync(join(ROOT, file)), file).toBe(true);
   const ignored = (await readFile(join(ROOT, '.dockerignore'), 'utf8'))
     .split('\n')

@@ -1,0 +1,69 @@
+/** Texts of the pages with a form, which have no console beside them. The API's words stay. */
+import type { FastifyRequest } from 'fastify';
+
+const english = {
+  language: 'en',
+  logIn: 'Log in',
+  nameOrEmail: 'Name or email',
+  password: 'Password',
+  returnTo: (view: string) => `You return to ${view}`,
+  continueAs: (name: string) => `Continue as ${name}`,
+  orOther: 'Or log in with another account:',
+  logInWith: (provider: string) => `Log in with ${provider}`,
+  opening: 'Opening',
+  goOn: 'Continue',
+  notPossible: 'Not possible',
+  register: 'Make an account',
+  registerAct: 'Make the account',
+  name: 'Name',
+  newPassword: 'New password',
+  repeated: 'The same again',
+  made: 'Account made',
+  madeText: (name: string) => `The account ${name} is made. Log in with this name.`,
+  closed: 'Registration is off on this installation: ask an administrator for an account.',
+  setPassword: 'Set a password',
+  setPasswordAct: 'Set the password',
+  setPasswordText: (name: string) => `For the account ${name}. This ends all its logins.`,
+  passwordSet: 'Password set',
+  passwordSetText: (name: string) => `The password is set. Log in with the name ${name}.`,
+};
+
+export type FormTexts = typeof english;
+
+const chinese: FormTexts = {
+  language: 'zh-CN',
+  logIn: '登录',
+  nameOrEmail: '用户名或邮箱',
+  password: '密码',
+  returnTo: (view) => `登录后返回 ${view}`,
+  continueAs: (name) => `以 ${name} 的身份继续`,
+  orOther: '或使用其他账号登录：',
+  logInWith: (provider) => `通过 ${provider} 登录`,
+  opening: '正在打开',
+  goOn: '继续',
+  notPossible: '无法完成',
+  register: '注册账号',
+  registerAct: '注册',
+  name: '用户名',
+  newPassword: '新密码',
+  repeated: '再次输入新密码',
+  made: '账号已创建',
+  madeText: (name) => `账号 ${name} 已创建，请用该用户名登录。`,
+  closed: '此系统未开放注册，请联系管理员开通账号。',
+  setPassword: '设置密码',
+  setPasswordAct: '设置密码',
+  setPasswordText: (name) => `账号：${name}。设置后，该账号的所有登录都会失效。`,
+  passwordSet: '密码已设置',
+  passwordSetText: (name) => `密码已设置，请用用户名 ${name} 登录。`,
+};
+
+/** Language that the browser prefers; English unless that is Chinese. */
+export function formTextsFor({ headers }: Pick<FastifyRequest, 'headers'>): FormTexts {
+  const preferred = (headers['accept-language'] ?? '')
+    .split(',')
+    .map((part) => part.trim().split(/\s*;\s*q=/))
+    .map(([tag = '', quality = '1']) => ({ tag: tag.toLowerCase(), quality: Number(quality) }))
+    .filter(({ tag, quality }) => /^(?:en|zh)\b/.test(tag) && quality > 0)
+    .toSorted((one, other) => other.quality - one.quality)[0];
+  return preferred?.tag.startsWith('zh') ? chinese : english;
+}
