@@ -3,13 +3,21 @@ import { Button, Group, NativeSelect, NumberInput, Stack, Text, TextInput } from
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { chargeModes } from '../../../../../src/contract/statuses.ts';
 import { api } from '../../../app/api.ts';
 import { useFormat } from '../../../app/format.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { Preview } from './preview.tsx';
-import { differs, pricesOf, scaledBy, startModes, startOf, type StartMode, type TypedPrices } from './price-plan.ts';
+import {
+  differs,
+  modesByUse,
+  pricesOf,
+  scaledBy,
+  startModes,
+  startOf,
+  type StartMode,
+  type TypedPrices,
+} from './price-plan.ts';
 import { CATALOG_STALE, type ManagedType } from './queries.ts';
 
 const TYPING_MS = 250;
@@ -77,7 +85,7 @@ export function PriceModal({ type, onClose }: { type: ManagedType; onClose: () =
         )}
       </Group>
       <Stack gap={6}>
-        {chargeModes.map((one) => (
+        {modesByUse.map((one) => (
           <Group key={one} gap="xs" wrap="nowrap" justify="space-between">
             <Text size="sm" flex={1} component="label" htmlFor={`price-${one}`}>
               {launch.modes[one].name}

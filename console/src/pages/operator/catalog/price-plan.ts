@@ -5,6 +5,9 @@ export type Prices = Record<ChargeMode, number>;
 /** What is in the fields; empty: not set. */
 export type TypedPrices = Record<ChargeMode, number | string>;
 
+/** The price of an hour is what people compare: it comes first. */
+export const modesByUse: readonly ChargeMode[] = ['perHour', ...chargeModes.filter((mode) => mode !== 'perHour')];
+
 const MICROS = 1_000_000;
 
 /** All prices by a percentage, rounded to a micro-dollar. */

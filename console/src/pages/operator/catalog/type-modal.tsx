@@ -3,12 +3,11 @@ import { Grid, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/cor
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { chargeModes } from '../../../../../src/contract/statuses.ts';
 import { api } from '../../../app/api.ts';
 import { ActModal } from '../../../parts/act-modal.tsx';
 import { useTexts } from '../../../texts/provider.tsx';
 import { Preview } from './preview.tsx';
-import { pricesOf, type TypedPrices } from './price-plan.ts';
+import { modesByUse, pricesOf, type TypedPrices } from './price-plan.ts';
 import { CATALOG_STALE, type ManagedRegion, type ManagedType } from './queries.ts';
 
 const TYPING_MS = 300;
@@ -137,20 +136,18 @@ export function TypeModal({ regions, type, onClose }: TypeModalProps) {
           />
         </Grid.Col>
         {type === undefined &&
-          [...chargeModes]
-            .toSorted((one, other) => Number(other === 'perHour') - Number(one === 'perHour'))
-            .map((mode) => (
-              <Grid.Col key={mode} span={{ base: 6, xs: 4 }}>
-                <NumberInput
-                  label={launch.modes[mode].name}
-                  prefix="$"
-                  min={0}
-                  decimalScale={6}
-                  value={typed[mode]}
-                  onChange={(value) => setPrice(mode, value)}
-                />
-              </Grid.Col>
-            ))}
+          modesByUse.map((mode) => (
+            <Grid.Col key={mode} span={{ base: 6, xs: 4 }}>
+              <NumberInput
+                label={launch.modes[mode].name}
+                prefix="$"
+                min={0}
+                decimalScale={6}
+                value={typed[mode]}
+                onChange={(value) => setPrice(mode, value)}
+              />
+            </Grid.Col>
+          ))}
       </Grid>
       {type === undefined ? (
         <Switch
